@@ -1,0 +1,65 @@
+"""Who may read what: a principal becomes the set of reader classes it satisfies, before anything is scored.
+
+A reader class is a conjunction of clauses, each a set of principals of which one must match:
+`group:staff|user:alice & group:ops` may be read by whoever is in ops and is alice or in staff.
+`everyone` is the empty conjunction; `nobody` is what unknown or unreadable restrictions become.
+Effective readers of a page = space readers ∩ its own restrictions ∩ those of every ancestor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from urllib.parse import quote, unquote
+
+EVERYONE = "everyone"
+NOBODY = "nobody"
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who asks: a tenant's user with groups; without identity only what everyone may read."""
+
+    tenant: str
+    user: str | None = None
+    groups: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The principals this caller is, as they stand in reader classes."""
+        users = {f"user:{self.user}"} if self.user else set()
+        return frozenset(users | {f"group:{group}" for group in self.groups})
+
+
+def reader_class(clauses: Iterable[Iterable[str]]) -> str:
+    """The canonical name of a conjunction of clauses; a clause without a principal makes it `nobody`."""
+    canonical = {tuple(sorted(set(clause))) for clause in clauses}
+    if () in canonical:
+        return NOBODY
+    if not canonical:
+        return EVERYONE
+    return "&".join(sorted("|".join(quote(name, safe=":@. ") for name in clause) for clause in canonical))
+
+
+def clauses_of(readers: str) -> frozenset[frozenset[str]]:
+    """The clauses of a reader class; `reader_class` of them is the class again."""
+    if readers == EVERYONE:
+        return frozenset()
+    if readers == NOBODY or not readers:
+        return frozenset({frozenset()})
+    return frozenset(frozenset(unquote(name) for name in clause.split("|")) for clause in readers.split("&"))
+
+
+def both(first: str, second: str) -> str:
+    """The intersection of two reader classes."""
+    return reader_class(clauses_of(first) | clauses_of(second))
+
+
+def satisfies(principal: Principal, readers: str) -> bool:
+    """Whether every clause of the class names this principal."""
+    return all(clause & principal.names for clause in clauses_of(readers))
+
+
+def satisfied_classes(principal: Principal, classes: Iterable[str]) -> frozenset[str]:
+    """Those of a generation's reader classes that the principal may read."""
+    return frozenset(readers for readers in classes if satisfies(principal, readers))

@@ -1,0 +1,186 @@
+"""What travels between the stages of a question: candidates, the lock, citations, the answer.
+
+Belongs here: plain immutable records, their JSON shapes (the documented interface).
+Does not belong here: anything that computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal
+
+Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
+Verification = Literal["exact", "fuzzy", "swapped"]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A citable passage of one page version, as a generation stores it."""
+
+    chunk_id: str
+    page_id: str
+    version: int
+    chunk_idx: int
+    space: str
+    title: str
+    heading_path: tuple[str, ...]
+    anchor: str
+    url: str
+    text: str
+    start: int
+    end: int
+    content_type: str
+    context_before: str = ""
+    context_after: str = ""
+    labels: tuple[str, ...] = ()
+    is_boilerplate: bool = False
+    text_hash: str = ""
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A chunk that may become a passage, with what each stage said of it."""
+
+    chunk: Chunk
+    score: float
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    def scored(self, stage: str, value: float) -> Candidate:
+        """The same chunk, ranked from now on by this stage's score."""
+        return replace(self, score=value, scores={**self.scores, stage: value})
+
+    def result(self) -> dict[str, Any]:
+        """The JSON shape of one search result."""
+        chunk = self.chunk
+        return {
+            "chunk_id": chunk.chunk_id,
+            "page_id": chunk.page_id,
+            "page_version": chunk.version,
+            "space": chunk.space,
+            "title": chunk.title,
+            "heading_path": list(chunk.heading_path),
+            "anchor": chunk.anchor,
+            "url": chunk.url,
+            "text": chunk.text,
+            "score": self.score,
+            "scores": dict(self.scores),
+        }
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The frozen passages `[1..N]` of one answer; nothing outside can be cited."""
+
+    passages: tuple[Candidate, ...]
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def passage(self, index: int) -> Candidate | None:
+        """The passage cited as `[index]`, counted from 1, or None outside the lock."""
+        return self.passages[index - 1] if 1 <= index <= len(self.passages) else None
+
+    @property
+    def chunk_ids(self) -> tuple[str, ...]:
+        return tuple(candidate.chunk.chunk_id for candidate in self.passages)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence a generator wrote, the passage it cites, and the words it quotes from there."""
+
+    text: str
+    index: int
+    quote: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a generator wrote, before anything is believed. No claim: it found nothing."""
+
+    claims: tuple[Claim, ...]
+    model: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What verification said of one claim's quote."""
+
+    claim: Claim
+    outcome: Literal["exact", "fuzzy", "swapped", "dropped"]
+    reason: str
+    index: int | None = None
+    start: int | None = None  # offsets of the quote in the passage's text
+    end: int | None = None
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A verified quote as the reader sees it."""
+
+    index: int
+    chunk_id: str
+    title: str
+    heading_path: tuple[str, ...]
+    url: str
+    fragment_url: str
+    quote: str
+    space: str
+    page_version: int
+    verification: Verification
+    start: int  # offsets of the quote in the chunk's text
+    end: int
+
+    def payload(self) -> dict[str, Any]:
+        return {**vars(self), "heading_path": list(self.heading_path)}
+
+
+@dataclass(frozen=True)
+class SearchResults:
+    """Ranked candidates with the generation that gave them."""
+
+    results: tuple[Candidate, ...]
+    generation: str
+    degraded: tuple[str, ...] = ()
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+
+    def payload(self) -> dict[str, Any]:
+        return {
+            "results": [candidate.result() for candidate in self.results],
+            "generation": self.generation,
+            "degraded": list(self.degraded),
+            "timings_ms": dict(self.timings_ms),
+        }
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the reader gets."""
+
+    status: Status
+    answer: str
+    citations: tuple[Citation, ...] = ()
+    clarification: str | None = None
+    passages: Sequence[Mapping[str, Any]] | None = None
+    generation: str = ""
+    receipt_id: str | None = None
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+
+    def payload(self) -> dict[str, Any]:
+        shape: dict[str, Any] = {
+            "status": self.status,
+            "answer": self.answer,
+            "citations": [citation.payload() for citation in self.citations],
+            "clarification": self.clarification,
+            "generation": self.generation,
+            "receipt_id": self.receipt_id,
+            "timings_ms": dict(self.timings_ms),
+            "flags": list(self.flags),
+        }
+        if self.passages is not None:
+            shape["passages"] = [dict(passage) for passage in self.passages]
+        return shape

@@ -1,0 +1,176 @@
+"""Artifact files: where they lie, and how they are read and written without ever being half there.
+
+Belongs here: paths under the home folder, atomic writes, schema versions, the `current` pointer.
+Does not belong here: what is in a table (`schema`), how an index lays out its own folder (`indexes`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rag_serving.schema import VERSION_KEY, TableSchema
+
+
+class StoreError(Exception):
+    """An artifact is missing, truncated, or of another version; the message says how to mend it."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """The home folder of one installation."""
+
+    home: Path
+
+    def source(self, key: str) -> Path:
+        return self.home / "sources" / key
+
+    def tenant(self, name: str) -> Path:
+        return self.home / "tenants" / name
+
+    def cache(self, tenant: str) -> Path:
+        return self.tenant(tenant) / "cache"
+
+    def chroma(self, tenant: str) -> Path:
+        return self.tenant(tenant) / "chroma"
+
+    def candidate(self, tenant: str) -> Path:
+        """Working folder of the publish job; its content is worthless once the job has ended."""
+        return self.tenant(tenant) / "candidate"
+
+    def generations(self, tenant: str) -> Path:
+        return self.tenant(tenant) / "generations"
+
+    def generation(self, tenant: str, generation_id: str) -> Path:
+        return self.generations(tenant) / generation_id
+
+    def current(self, tenant: str) -> str | None:
+        """The published generation's id, or None where nothing was published yet."""
+        try:
+            return (self.tenant(tenant) / "current").read_text(encoding="utf-8").strip() or None
+        except FileNotFoundError:
+            return None
+
+    def point_current(self, tenant: str, generation_id: str) -> None:
+        """Publish (or roll back to) a complete generation: one atomic rename."""
+        if not (self.generation(tenant, generation_id) / "manifest.json").is_file():
+            raise StoreError(
+                f"generation {generation_id!r} of tenant {tenant!r} does not exist or is not complete; "
+                f"`citelock generations list --tenant {tenant}` shows what there is"
+            )
+        write_text(self.tenant(tenant) / "current", generation_id + "\n")
+
+    def serving_db(self) -> Path:
+        return self.home / "serving.db"
+
+
+def write_table(path: Path, table: pa.Table, schema: TableSchema) -> None:
+    """Write a table atomically; its columns must be the schema's."""
+    with _replacing(path) as temporary:
+        pq.write_table(table.cast(schema.arrow), temporary, compression="zstd")
+
+
+def read_table(path: Path, schema: TableSchema, columns: list[str] | None = None) -> pa.Table:
+    """Read a table of this schema's version.
+
+    Raises:
+        StoreError: the file is missing, truncated, or of another version.
+    """
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            _check_version(path, file.schema_arrow, schema)
+            return file.read(columns=columns)
+    except FileNotFoundError:
+        raise StoreError(f"{path} does not exist; run `{schema.rebuild}`") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StoreError(f"{path} cannot be read ({error}); delete it and run `{schema.rebuild}`") from error
+
+
+def _check_version(path: Path, found: pa.Schema, schema: TableSchema) -> None:
+    version = (found.metadata or {}).get(VERSION_KEY, b"none").decode()
+    if version != str(schema.version):
+        raise StoreError(
+            f"{path} has version {version} of table {schema.name!r}, this program reads version "
+            f"{schema.version}; run `{schema.rebuild}`"
+        )
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a JSON document atomically, keys sorted: the same value gives the same bytes."""
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON document.
+
+    Raises:
+        StoreError: the file is missing or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise StoreError(f"{path} does not exist; run `citelock build`") from None
+    except ValueError as error:
+        raise StoreError(f"{path} is not valid JSON ({error}); delete it and run `citelock build`") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    with _replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def commit_folder(folder: Path, target: Path) -> None:
+    """Make a finished folder visible under its final name in one rename, its files safely on disk first."""
+    for file in sorted(folder.rglob("*")):
+        _sync(file)
+    _sync(folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        remove_folder(target)
+    folder.rename(target)
+    _sync(target.parent)
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder so that no reader ever finds it half deleted: rename away first."""
+    if not folder.exists():
+        return
+    doomed = Path(tempfile.mkdtemp(prefix=".deleted-", dir=folder.parent))
+    folder.rename(doomed / folder.name)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary file beside `path` that takes its name when the block ends well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
