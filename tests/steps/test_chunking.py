@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_assets.steps.chunking import MAX_CODE_CHARS, build_chunks, segment
+from rag_serving.schema import PAGES, SECTIONS
+
+
+class WordTokenizer:
+    """Counts words and punctuation marks, so that expectations can be read off the text."""
+
+    name = "words"
+
+    def offsets(self, texts: Any) -> list[Any]:
+        return [
+            np.array([m.span() for m in re.finditer(r"\w+|[^\w\s]", text)], dtype=np.int32).reshape(-1, 2)
+            for text in texts
+        ]
+
+
+def chunks_of(atoms: list[tuple[str, str]], size: int = 50, stride: int = 10) -> list[dict[str, Any]]:
+    """Chunks of one section made of (kind, text) atoms."""
+    return build_chunks(section_of(atoms), page(), WordTokenizer(), size, stride).to_pylist()
+
+
+def section_of(atoms: list[tuple[str, str]]) -> pa.Table:
+    text, blocks, previous = "", [], ""
+    for kind, content in atoms:
+        text += ("\n" if kind == previous and kind in ("list", "table") else "\n\n") if text else ""
+        blocks.append({"kind": kind, "start": len(text), "end": len(text) + len(content)})
+        text, previous = text + content, kind
+    row = {
+        "section_id": "7:3:s0", "page_id": "7", "version": 3, "order": 0, "level": 2, "heading": "Rolling back",
+        "heading_path": ["Deploy guide", "Rolling back"], "anchor": "Rolling-back?", "anchor_rule": "cloud",
+        "text": text, "blocks": blocks, "content_types": [], "is_boilerplate": False, "content_hash": "h",
+    }  # fmt: skip
+    return SECTIONS.table([row])
+
+
+def page() -> pa.Table:
+    row: dict[str, Any] = dict.fromkeys(PAGES.columns.names, "")
+    row |= {"page_id": "7", "version": 3, "title": "Deploy guide", "url": "https://w.example/p/7", "updated_at": None}
+    return PAGES.table([row | {"labels": ["howto"], "ancestors": [], "ancestor_titles": [], "readers": "group:ops"}])
+
+
+def sentences(count: int, words: int = 9) -> str:
+    return " ".join(" ".join([f"Word{i}", *["filler"] * (words - 1)]) + "." for i in range(count))
+
+
+def test_a_short_section_is_one_chunk_with_its_place_in_the_page() -> None:
+    (chunk,) = chunks_of([("paragraph", "Call the harbour master first.")])
+    assert chunk["text"] == "Call the harbour master first."
+    assert chunk["chunk_id"] == "7:3:0"
+    assert chunk["url"] == "https://w.example/p/7#Rolling-back?"
+    assert chunk["heading_path"] == ["Deploy guide", "Rolling back"]
+    assert (chunk["labels"], chunk["readers"]) == (["howto"], "group:ops")
+
+
+def test_a_long_section_is_cut_evenly_at_sentence_ends() -> None:
+    chunks = chunks_of([("paragraph", sentences(12))])
+    assert [chunk["token_count"] for chunk in chunks] == [40, 40, 40] or all(
+        24 <= chunk["token_count"] <= 64 for chunk in chunks
+    )
+    assert all(chunk["text"].endswith(".") for chunk in chunks)
+
+
+def test_a_code_block_longer_than_a_chunk_stays_whole() -> None:
+    code = "```python\n" + "\n".join(f"value_{i} = {i}  " for i in range(200)) + "\n```"
+    chunks = chunks_of([("paragraph", sentences(8)), ("code", code), ("paragraph", sentences(8))])
+    assert sum(code in chunk["text"] for chunk in chunks) == 1
+
+
+def test_rows_and_items_that_fit_are_never_cut() -> None:
+    rows = [f"| setting_{i} | one. two. three | {'wide ' * 12}|" for i in range(20)]
+    items = [f"- Step {i}. Then wait. {'again ' * 12}" for i in range(20)]
+    chunks = chunks_of([("table", row) for row in rows] + [("list", item) for item in items])
+    for atom in rows + items:
+        assert sum(atom.strip() in chunk["text"] for chunk in chunks) == 1
+
+
+def test_a_row_too_long_for_any_chunk_is_cut_between_words() -> None:
+    chunks = chunks_of([("table", "| " + "cell " * 300 + "|")])
+    assert max(chunk["token_count"] for chunk in chunks) <= 64
+    assert " ".join(chunk["text"] for chunk in chunks).split() == ("| " + "cell " * 300 + "|").split()
+
+
+def test_an_introduction_stays_with_the_code_it_introduces() -> None:
+    atoms = [("paragraph", sentences(4)), ("paragraph", "Run this:"), ("code", "```\n" + "run it " * 10 + "\n```")]
+    holder = next(chunk for chunk in chunks_of(atoms) if "```" in chunk["text"])
+    assert "Run this:" in holder["text"]
+
+
+def test_neighbouring_text_is_context_and_not_part_of_the_chunk() -> None:
+    first, second, *_ = chunks_of([("paragraph", sentences(12))])
+    assert second["text"].startswith(first["context_after"][:20])
+    assert first["text"].endswith(second["context_before"][-20:])
+    assert len(re.findall(r"\w+|[^\w\s]", second["context_before"])) <= 10
+    assert first["context_before"] == ""
+
+
+def test_a_code_block_beyond_any_use_is_cut_at_line_ends() -> None:
+    code = "```\n" + "x = 1\n" * (MAX_CODE_CHARS // 5) + "```"
+    chunks = chunks_of([("code", code)])
+    assert len(chunks) > 1
+    assert all(chunk["text"].endswith(("x = 1", "```")) for chunk in chunks)
+
+
+@pytest.mark.parametrize(("sizes", "expected"), [([10, 10], [(0, 1)]), ([60, 5, 55], 2), ([500], [(0, 0)])])
+def test_segments_cover_all_pieces(sizes: list[int], expected: Any) -> None:
+    segments = segment(sizes, [0.0] * len(sizes), 50)
+    assert segments == expected or len(segments) == expected
+
+
+ATOMS = st.lists(
+    st.one_of(
+        st.tuples(st.just("paragraph"), st.text("ab. :\n", min_size=1, max_size=300)),
+        st.tuples(st.just("list"), st.text("ab. ", min_size=1, max_size=200).map(lambda t: "- x" + t)),
+        st.tuples(st.just("table"), st.text("ab |", min_size=1, max_size=200).map(lambda t: "| x" + t + "|")),
+        st.tuples(st.just("code"), st.text("ab\n ", max_size=400).map(lambda t: "```\n" + t + "\n```")),
+    ).filter(lambda atom: bool(atom[1].strip())),
+    min_size=1,
+    max_size=25,
+)
+
+
+@given(ATOMS, st.sampled_from([32, 50, 120]))
+def test_chunks_are_slices_of_the_section_that_lose_and_repeat_nothing(atoms: list[tuple[str, str]], size: int) -> None:
+    text = section_of(atoms).column("text")[0].as_py()
+    chunks = chunks_of(atoms, size)
+    assert all(chunk["text"] == text[chunk["start"] : chunk["end"]] for chunk in chunks)
+    assert "".join("".join(chunk["text"].split()) for chunk in chunks) == "".join(text.split())
+    assert [chunk["chunk_idx"] for chunk in chunks] == list(range(len(chunks)))
+    assert all(code in "\n".join(c["text"] for c in chunks) for kind, code in atoms if kind == "code")
+
+
+@given(ATOMS)
+def test_the_same_section_gives_the_same_chunks(atoms: list[tuple[str, str]]) -> None:
+    assert chunks_of(atoms) == chunks_of(atoms)
