@@ -1,0 +1,104 @@
+"""Cost follows change: which rows of a table still hold for the pages as they are now.
+
+Belongs here: telling unchanged pages from changed ones, and carrying rows over to a new page version.
+Does not belong here: making rows (`sections`, `chunking`), knowing which settings shaped the old table (`rag_assets.inputs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Row = Mapping[str, Any]
+Stamp = Callable[[Row], tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """What an incremental step starts from."""
+
+    kept: pa.Table  # previous rows of unchanged pages
+    changed: pa.Table  # pages to do again, new ones among them
+    deleted: int  # pages of the previous table that are no more
+
+
+def content_stamp(row: Row) -> tuple[Any, ...]:
+    """What a page's sections depend on."""
+    return (row["content_hash"],)
+
+
+def page_stamp(row: Row) -> tuple[Any, ...]:
+    """What a page's chunks depend on: its content, and all that a chunk repeats of its page."""
+    return (
+        row["content_hash"],
+        row["version"],
+        row["space"],
+        row["url"].partition("#")[0],
+        tuple(row["labels"] or ()),
+        row["readers"],
+        row["updated_at"],
+    )
+
+
+STAMPED = ["page_id", "content_hash", "version", "space", "url", "labels", "readers", "updated_at"]
+
+
+def split_unchanged(pages: pa.Table, previous: pa.Table | None, stamp: Stamp) -> Reuse:
+    """The previous rows of pages whose stamp is the same, and the pages whose rows must be made again.
+
+    Args:
+        pages: rows of PAGES.
+        previous: the table as it was (rows of one page have one stamp), or None to make everything again.
+        stamp: what a row depends on, read from a row of either table.
+    """
+    if previous is None:
+        return Reuse(kept=pa.table({}), changed=pages, deleted=0)
+    before = _stamps(previous, stamp)
+    now = _stamps(pages, stamp)
+    unchanged = pa.array([page_id for page_id, value in now.items() if before.get(page_id) == value], pa.string())
+    return Reuse(
+        kept=previous.filter(pc.is_in(previous["page_id"], value_set=unchanged)),
+        changed=pages.filter(pc.invert(pc.is_in(pages["page_id"], value_set=unchanged))),
+        deleted=len(before.keys() - now.keys()),
+    )
+
+
+def renumbered(rows: pa.Table, pages: pa.Table) -> pa.Table:
+    """Rows of unchanged content under their page's present version: `version`, and `section_id` where there is one."""
+    versions = dict(zip(pages["page_id"].to_pylist(), pages["version"].to_pylist(), strict=True))
+    ids = rows["page_id"].to_pylist()
+    old, new = rows["version"].to_pylist(), [versions[page_id] for page_id in ids]
+    if old == new:
+        return rows
+    rows = _replaced(rows, "version", pa.array(new, rows.schema.field("version").type))
+    if "section_id" in rows.column_names:
+        sections = [
+            f"{page_id}:{version}:{section_id.rpartition(':')[2]}"
+            for page_id, version, section_id in zip(ids, new, rows["section_id"].to_pylist(), strict=True)
+        ]
+        rows = _replaced(rows, "section_id", pa.array(sections, pa.string()))
+    return rows
+
+
+def merged(kept: pa.Table, made: pa.Table, order: str) -> pa.Table:
+    """Kept and newly made rows in one order, whatever was kept: by page, then by place in the page."""
+    rows = pa.concat_tables([kept, made]) if kept.num_columns else made
+    return rows.sort_by([("page_id", "ascending"), (order, "ascending")]).combine_chunks()
+
+
+def _stamps(table: pa.Table, stamp: Stamp) -> dict[str, tuple[Any, ...]]:
+    """The stamp of each page, from its first row."""
+    columns = [name for name in STAMPED if name in table.column_names]
+    stamps: dict[str, tuple[Any, ...]] = {}
+    for row in table.select(columns).to_pylist():
+        if row["page_id"] not in stamps:
+            stamps[row["page_id"]] = stamp(row)
+    return stamps
+
+
+def _replaced(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    return table.set_column(table.column_names.index(name), table.schema.field(name), values)

@@ -1,0 +1,85 @@
+"""Which chunks of a tenant are indexed, and why the others are not.
+
+Belongs here: joining the sources of a tenant, leaving out by label or as boilerplate, refusing colliding page ids.
+Does not belong here: near-duplicates, who may read what.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rag_serving.schema import CHUNKS
+
+VERSION = 1
+"""Raised when other chunks of the same tables would be indexed."""
+
+
+class CollisionError(Exception):
+    """Two sources of a tenant have a page of the same id; the message says how to mend it."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The chunks to index and the reason of every other one."""
+
+    chunks: pa.Table  # rows of CHUNKS and the column `source`
+    excluded: Mapping[str, str]  # chunk_id -> reason
+
+    def reasons(self) -> dict[str, int]:
+        """How many chunks each reason left out, most first."""
+        return dict(Counter(self.excluded.values()).most_common())
+
+
+def join_sources(chunks: Mapping[str, pa.Table]) -> pa.Table:
+    """The chunk tables of a tenant's sources as one, each row with its source, in order of page and place.
+
+    Raises:
+        CollisionError: two sources have a page of the same id.
+    """
+    refuse_collisions({source: table["page_id"].to_pylist() for source, table in sorted(chunks.items())})
+    tables = [
+        table.append_column("source", pa.array([source] * len(table), pa.string()))
+        for source, table in sorted(chunks.items())
+    ]
+    if not tables:
+        return CHUNKS.empty().append_column("source", pa.array([], pa.string()))
+    return pa.concat_tables(tables).sort_by([("page_id", "ascending"), ("chunk_idx", "ascending")]).combine_chunks()
+
+
+def refuse_collisions(pages: Mapping[str, Iterable[str]]) -> None:
+    """A page id is unique within a tenant, or nobody could say which page a citation means."""
+    owner: dict[str, str] = {}
+    for source, page_ids in pages.items():
+        for page_id in page_ids:
+            if owner.setdefault(page_id, source) != source:
+                raise CollisionError(
+                    f"page {page_id!r} is in source {owner[page_id]!r} and in source {source!r}; "
+                    f"set `sources.{source}.id_prefix` to tell them apart"
+                )
+
+
+def select_chunks(chunks: pa.Table, drop_labels: Collection[str], drop_boilerplate: bool) -> Selection:
+    """The chunks that are indexed: none of a page with a dropped label, no boilerplate where that is dropped."""
+    unwanted = {label.casefold() for label in drop_labels}
+    excluded: dict[str, str] = {}
+    keep: list[bool] = []
+    columns = (chunks[name].to_pylist() for name in ("chunk_id", "labels", "is_boilerplate"))
+    for chunk_id, labels, is_boilerplate in zip(*columns, strict=True):
+        reason = _reason(labels or (), is_boilerplate, unwanted, drop_boilerplate)
+        keep.append(reason is None)
+        if reason is not None:
+            excluded[chunk_id] = reason
+    return Selection(chunks.filter(pa.array(keep, pa.bool_())), excluded)
+
+
+def _reason(
+    labels: Iterable[str], is_boilerplate: bool, unwanted: Collection[str], drop_boilerplate: bool
+) -> str | None:
+    label = next((label for label in labels if label.casefold() in unwanted), None)
+    if label is not None:
+        return f"label {label!r}"
+    return "boilerplate" if is_boilerplate and drop_boilerplate else None
