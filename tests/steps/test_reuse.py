@@ -21,7 +21,7 @@ def page(page_id: str, **changes: Any) -> dict[str, Any]:
 
 
 def sections_of(pages: pa.Table) -> pa.Table:
-    rows = []
+    rows: list[Any] = []
     for row in pages.to_pylist():
         for order in range(2):
             section: dict[str, Any] = dict.fromkeys(SECTIONS.columns.names, "")
@@ -33,7 +33,7 @@ def sections_of(pages: pa.Table) -> pa.Table:
 
 
 def chunks_of(pages: pa.Table) -> pa.Table:
-    rows = []
+    rows: list[Any] = []
     for row in pages.to_pylist():
         chunk: dict[str, Any] = dict.fromkeys(CHUNKS.columns.names, "")
         chunk |= {"chunk_id": f"{row['page_id']}:{row['version']}:0", "chunk_idx": 0, "start": 0, "end": 1}
