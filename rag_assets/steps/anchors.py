@@ -1,0 +1,91 @@
+"""Heading anchors: where on a page a link lands.
+
+Belongs here: the id that Confluence gives a heading, per flavor, and the name of the rule that made it.
+Does not belong here: URLs and their encoding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+_SPACE = re.compile(r"\s+")
+
+
+class Anchor(NamedTuple):
+    """An id without `#`, not yet encoded for a URL, and the rule that made it."""
+
+    name: str
+    rule: str
+
+
+class Anchors:
+    """The anchors of one page, asked for in document order.
+
+    Rules (Atlassian's documentation of anchors and of the new editor): on Data Center `PageTitle-HeadingText` without white
+    space, `id-` in front of a first character that is not a letter; on Cloud the heading text with white space as `-`. A
+    repeated heading takes `.1`, `.2`; where it carries an anchor macro, that name is used instead, because it is no guess.
+
+    Raises ValueError for a flavor that is not known.
+    """
+
+    def __init__(self, title: str, flavor: str) -> None:
+        if flavor not in _RULES:
+            raise ValueError(f"anchor flavor {flavor!r} is not known; known are {', '.join(sorted(_RULES))}")
+        self._title = title
+        self._flavor = flavor
+        self._seen: dict[str, int] = {}
+        self._taken: set[str] = set()
+
+    def title(self) -> Anchor:
+        """The page title's own anchor, for text above the first heading."""
+        return Anchor(_RULES[self._flavor].title(self._title) or "top", f"{self._flavor}-title")
+
+    def heading(self, text: str, macros: Sequence[str] = ()) -> Anchor:
+        """The anchor of the next heading; `macros` are names of the anchor macros inside it."""
+        rules = _RULES[self._flavor]
+        base = rules.heading(self._title, text)
+        count = self._seen.get(base, 0)
+        self._seen[base] = count + 1
+        if count and macros:
+            return Anchor(rules.macro(self._title, macros[0]), f"{self._flavor}-macro")
+        name = f"{base}.{count}" if count else base
+        while name in self._taken:
+            self._seen[base] = count = count + 1
+            name = f"{base}.{count}"
+        self._taken.add(name)
+        return Anchor(name, self._flavor)
+
+
+class _DataCenter:
+    """Data Center and the legacy editor."""
+
+    def title(self, title: str) -> str:
+        return self._id(title)
+
+    def heading(self, title: str, text: str) -> str:
+        return self._id(f"{title}-{text}")
+
+    def macro(self, title: str, name: str) -> str:
+        return self._id(f"{title}-{name}")
+
+    def _id(self, text: str) -> str:
+        name = _SPACE.sub("", text)
+        return f"id-{name}" if name and not name[0].isalpha() else name
+
+
+class _Cloud:
+    """Cloud's new editor."""
+
+    def title(self, title: str) -> str:
+        return _SPACE.sub("-", title.strip())
+
+    def heading(self, _title: str, text: str) -> str:
+        return _SPACE.sub("-", text.strip())
+
+    def macro(self, _title: str, name: str) -> str:
+        return name
+
+
+_RULES: Mapping[str, _DataCenter | _Cloud] = {"cloud": _Cloud(), "datacenter": _DataCenter()}

@@ -1,0 +1,120 @@
+"""Blocks: the atoms of a page's text, whatever format the body had.
+
+Belongs here: the block, white-space and character hygiene, fences, how blocks become one text with offsets.
+Does not belong here: reading a body format, splitting at headings.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+Kind = Literal["paragraph", "heading", "code", "table", "list"]
+
+BREAK = "\x0b"  # a forced line break inside inline text; XML cannot carry this character, so no body contains it
+INLINE_CODE_MAX = 600  # characters of a code body that still read well inside a table row
+
+_INVISIBLE = re.compile(
+    "[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]"
+    "|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"  # joiners mean something between letters of their scripts
+)
+_BACKTICKS = re.compile("`+")
+_LANGUAGE = re.compile(r"[\w+#.-]+")
+
+
+class Block(NamedTuple):
+    """One atom: a paragraph, a fenced code block, a table row, a list item, or a heading."""
+
+    kind: Kind
+    text: str
+    group: int = 0  # shared by the rows of one table and the items of one list; 0: stands alone
+    indent: int = 0  # columns, for nested list items
+    level: int = 0  # of a heading; 0: inside a table cell, where it splits nothing but takes its id
+    anchors: tuple[str, ...] = ()  # names of the anchor macros inside a heading
+    body: str = ""  # of code, to the letter
+    linked: int = 0  # characters of the text that are links
+
+
+class Atom(NamedTuple):
+    """Where a block stands in a text: half-open character offsets."""
+
+    kind: Kind
+    start: int
+    end: int
+
+
+def clean(text: str) -> str:
+    """One line: white space (NBSP too) collapsed, invisible characters removed, canonically composed (NFC)."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", _INVISIBLE.sub("", text))
+    return " ".join(text.split())
+
+
+def paragraphs(text: str) -> list[str]:
+    """Inline text as cleaned paragraphs: one break is a new line, two a new paragraph."""
+    if BREAK not in text:
+        line = clean(text)
+        return [line] if line else []
+    found: list[list[str]] = [[]]
+    for line in map(clean, text.split(BREAK)):
+        if line:
+            found[-1].append(line)
+        elif found[-1]:
+            found.append([])
+    return ["\n".join(lines) for lines in found if lines]
+
+
+def code_block(body: str, language: str = "") -> Block:
+    """A fenced block. The body stays to the letter; the fence is longer than any run of backticks in it."""
+    fence = "`" * max([3, *(len(run) + 1 for run in _BACKTICKS.findall(body))])
+    match = _LANGUAGE.match(language.strip().lower())
+    info = match[0] if match and match[0] not in ("none", "plain") else ""
+    end = "" if body.endswith("\n") else "\n"
+    return Block("code", f"{fence}{info}\n{body}{end}{fence}", body=body)
+
+
+def flat(blocks: Iterable[Block], lifted: list[Block]) -> str:
+    """Blocks as one line, list items joined by "; ".
+
+    Code that a line cannot carry to the letter is appended to `lifted`, for its own place after the line. The line keeps a
+    short body with its white space collapsed, and "(code n)" for a long one.
+    """
+    line, previous = "", ""
+    for block in blocks:
+        text = _code_in_line(block, lifted) if block.kind == "code" else block.text.replace("\n", " ")
+        if line and text:
+            both_items = block.kind == previous == "list"
+            line += "; " if both_items and line[-1] not in ".,;:!?" else " "
+        line += text
+        previous = block.kind
+    return line
+
+
+def _code_in_line(block: Block, lifted: list[Block]) -> str:
+    collapsed = clean(block.body)
+    if collapsed == block.body and "|" not in collapsed:
+        return collapsed
+    if len(collapsed) > INLINE_CODE_MAX:
+        collapsed = f"(code {sum(each.kind == 'code' for each in lifted) + 1})"
+        lifted.append(Block("paragraph", collapsed))
+    lifted.append(block)
+    return collapsed
+
+
+def joined(blocks: Sequence[Block]) -> tuple[str, list[Atom]]:
+    """The blocks as one text and where each stands in it; between two atoms there is only white space."""
+    parts: list[str] = []
+    atoms: list[Atom] = []
+    position, group = 0, 0
+    for block in blocks:
+        gap = ""
+        if atoms:
+            gap = "\n" if block.group and block.group == group else "\n\n"
+            gap += " " * block.indent
+        text = block.text.replace("\n", "\n" + " " * block.indent) if block.indent else block.text
+        atoms.append(Atom(block.kind, position + len(gap), position + len(gap) + len(text)))
+        parts += (gap, text)
+        position, group = atoms[-1].end, block.group
+    return "".join(parts), atoms

@@ -1,0 +1,161 @@
+"""Macros of Confluence: what each leaves in the text, and the ledger that says so.
+
+Belongs here: the registry (name → handler), what a macro's parameters mean. Parameters are never text, except where a
+reader of the page sees them: titles of panels, expands and code, a status, an issue key.
+Does not belong here: elements that are not macros (`storage_walk`), tables, code fences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Protocol
+
+from rag_assets.steps.storage_format import AC, RI, Element
+
+Outcome = Literal["rendered", "resolved", "navigation", "lost"]
+
+
+class Macro(NamedTuple):
+    """One macro of a page: lower-case name, parameters, and the body it has, rich or plain."""
+
+    name: str
+    parameters: Mapping[str, str]
+    rich: Element | None
+    plain: str | None
+    file: str = ""  # the attachment that a parameter names
+
+
+class Page(Protocol):
+    """What a macro may do to the page that it stands on."""
+
+    anchors: list[str]
+
+    def write(self, text: str) -> None: ...
+    def paragraph(self, text: str) -> None: ...
+    def code(self, body: str, language: str = "", title: str = "") -> None: ...
+    def container(self, element: Element) -> None: ...
+    def inline(self, element: Element) -> None: ...
+    def quote(self, label: str, title: str, element: Element) -> None: ...
+
+
+Handler = Callable[[Page, Macro], Outcome]
+
+
+def _code(page: Page, macro: Macro) -> Outcome:
+    if macro.plain is None:
+        return _unknown(page, macro)
+    page.code(macro.plain, macro.parameters.get("language", ""), macro.parameters.get("title", ""))
+    return "rendered"
+
+
+def _panel(page: Page, macro: Macro) -> Outcome:
+    if macro.rich is None:
+        return _unknown(page, macro)
+    page.quote(_LABELS[macro.name], macro.parameters.get("title", ""), macro.rich)
+    return "rendered"
+
+
+def _expand(page: Page, macro: Macro) -> Outcome:
+    page.paragraph(macro.parameters.get("title", ""))
+    return _unknown(page, macro)
+
+
+def _status(page: Page, macro: Macro) -> Outcome:
+    page.write(macro.parameters.get("title", ""))
+    return "rendered"
+
+
+def _jira(page: Page, macro: Macro) -> Outcome:
+    """The issue key or, of a list of issues, its title or query. The issues themselves are not on the page."""
+    for name in ("key", "", "title", "jqlquery", "jql"):
+        if macro.parameters.get(name):
+            page.write(macro.parameters[name])
+            return "rendered"
+    return "navigation"
+
+
+def _anchor(page: Page, macro: Macro) -> Outcome:
+    page.anchors.append(macro.parameters.get("", "") or macro.parameters.get("name", ""))
+    return "rendered"
+
+
+def _file(page: Page, macro: Macro) -> Outcome:
+    name = macro.file or macro.parameters.get("name", "")
+    page.write(f"[{name}]" if name else "")
+    return "rendered" if name else "lost"
+
+
+def _navigation(_page: Page, _macro: Macro) -> Outcome:
+    return "navigation"
+
+
+def _unknown(page: Page, macro: Macro) -> Outcome:
+    """Keep the body, whatever the macro does with it; without a body the text that it would show is lost."""
+    if macro.rich is not None:
+        inline = macro.parameters.get("atlassian-macro-output-type", "").upper() == "INLINE"
+        (page.inline if inline else page.container)(macro.rich)
+        return "rendered"
+    if macro.plain is not None:
+        page.code(macro.plain)
+        return "rendered"
+    return "lost"
+
+
+_LABELS = MappingProxyType({"info": "Info", "note": "Note", "tip": "Tip", "warning": "Warning", "panel": "Panel"})
+
+
+def _named(handler: Handler, names: str) -> dict[str, Handler]:
+    return dict.fromkeys(names.split(), handler)
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        **_named(_code, "code noformat code-block html markdown mermaid plantuml"),
+        **_named(_panel, " ".join(_LABELS)),
+        **_named(_expand, "expand ui-expand"),
+        **_named(_unknown, "section column details excerpt multiexcerpt toc-zone div span table-plus"),
+        **_named(_status, "status"),
+        **_named(_jira, "jira jiraissues jiraissue"),
+        **_named(_anchor, "anchor"),
+        **_named(_file, "view-file viewpdf viewdoc viewxls viewppt"),
+        # Lists, reports and controls that the server fills in; their text stands on the pages they point to.
+        **_named(
+            _navigation,
+            "toc children pagetree pagetreesearch recently-updated recently-updated-dashboard contributors"
+            " contributors-summary navmap livesearch search detailssummary content-by-label contentbylabel blog-posts"
+            " gallery attachments profile profile-picture created modified-date page-info change-history index listlabels"
+            " labels-list popular-labels related-labels recently-used-labels content-report-table create-from-template"
+            " create-space-button task-report tasks-report-macro decisionreport favpages space-attachments space-details"
+            " space-index spaces spaces-list userlister user-list network global-reports rss calendar roadmap widget"
+            " iframe multimedia list-children style cql-search",
+        ),
+        # References: what they pull in has its own page and its own readers, and is never text of this one.
+        **_named(
+            _navigation, "include excerpt-include excerpt-include-plus multiexcerpt-include multiexcerpt-include-macro"
+        ),
+    }
+)
+
+
+def render(page: Page, macro: Macro) -> Outcome:
+    """Write what the macro leaves in the text; the outcome is for the ledger."""
+    return HANDLERS.get(macro.name, _unknown)(page, macro)
+
+
+def read_macro(element: Element) -> Macro:
+    """The macro that an `ac:structured-macro` or `ac:macro` element is."""
+    parameters: dict[str, str] = {}
+    rich: Any = None
+    plain: str | None = None
+    file = ""
+    for child in element:
+        if child.tag in (f"{AC}parameter", f"{AC}default-parameter"):
+            parameters[child.get(f"{AC}name", "").lower()] = " ".join("".join(child.itertext()).split())
+            for attachment in child.iter(f"{RI}attachment"):
+                file = attachment.get(f"{RI}filename", "")
+        elif child.tag == f"{AC}rich-text-body":
+            rich = child
+        elif child.tag == f"{AC}plain-text-body":
+            plain = "".join(child.itertext())
+    return Macro(element.get(f"{AC}name", "").lower(), parameters, rich, plain, file)

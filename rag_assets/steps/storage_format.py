@@ -1,0 +1,153 @@
+"""Confluence storage format, read: a body becomes one element tree.
+
+Belongs here: entities, namespaces, what a hostile or a broken body may do to the parser, recovery of malformed bodies.
+Does not belong here: what the elements mean (`storage_walk`, `macros`).
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from html.entities import name2codepoint
+from typing import Any, TypeAlias
+
+Element: TypeAlias = Any  # lxml carries no annotations
+
+AC = "{http://atlassian.com/content}"
+RI = "{http://atlassian.com/resource/identifier}"
+AT = "{http://atlassian.com/template}"
+_PREFIXES = {"ac": AC, "ri": RI, "at": AT}
+
+_OPEN = "<page {}>".format(" ".join(f'xmlns:{prefix}="{name[1:-1]}"' for prefix, name in _PREFIXES.items()))
+_CLOSE = "</page>"
+_CDATA = "<![CDATA["
+
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_DECLARATION = re.compile(r"^\s*<\?xml\b[^>]*\?>|\sxmlns(?::\w+)?\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*')")
+_AMPERSAND = re.compile(
+    r"<!\[CDATA\[.*?\]\]>|<!--.*?-->|&(?!(?:amp|lt|gt|quot|apos);)(?:#(x[0-9a-fA-F]{1,8}|[0-9]{1,8});|([A-Za-z][A-Za-z0-9]*);)?",
+    re.DOTALL,
+)
+
+_DOCTYPE = re.compile(r"<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL | re.IGNORECASE)
+_VOID = r"(?!(?:area|br|col|embed|hr|img|input|link|meta|wbr)\b)"
+_SELF_CLOSED = re.compile(rf"<{_VOID}([A-Za-z][\w:.-]*)((?:\s[^<>]*?)?)/>")
+_OPEN_PARAMETER = re.compile(r"(<ac:parameter\b[^<>]*>[^<]*)(?=<(?!/ac:parameter|ri:))")
+
+
+class PageError(Exception):
+    """This page cannot be read; the message says why."""
+
+
+def parse_storage(body: str) -> Element:
+    """The body as a tree under one `page` element, names in the AC, RI and AT namespaces.
+
+    Text is as written, CDATA included; comments and processing instructions are gone. A body that is not well-formed is
+    recovered by the HTML parser after its CDATA was made plain text, so that code bodies survive.
+
+    Raises:
+        PageError: nothing can be made of the body.
+    """
+    from lxml import etree
+
+    source = _prepared(body)
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_comments=True, remove_pis=True
+    )
+    try:
+        return etree.fromstring(f"{_OPEN}{source}{_CLOSE}".encode(), parser)
+    except etree.XMLSyntaxError:
+        return _recovered(source)
+
+
+def _prepared(body: str) -> str:
+    """The body with characters, declarations and entities that XML does not know replaced outside CDATA."""
+    source = _FORBIDDEN.sub("", body)
+    if "xmlns" in source or "<?xml" in source:
+        source = _outside_cdata(_DECLARATION, source)
+    return _AMPERSAND.sub(_character, source) if "&" in source else source
+
+
+def _outside_cdata(pattern: re.Pattern[str], source: str) -> str:
+    pieces = re.split(r"(<!\[CDATA\[.*?\]\]>)", source, flags=re.DOTALL)
+    return "".join(piece if piece.startswith(_CDATA) else pattern.sub("", piece) for piece in pieces)
+
+
+def _character(match: re.Match[str]) -> str:
+    """What stands for an ampersand: the entity's character, or the ampersand itself, escaped."""
+    whole, number, name = match[0], match[1], match[2]
+    if not whole.startswith("&"):
+        return whole
+    if number is not None:
+        code = int(number[1:], 16) if number[0] == "x" else int(number)
+        valid = code in (9, 10, 13) or 32 <= code < 0xD800 or 0xE000 <= code < 0xFFFE or 0x10000 <= code < 0x110000
+        return whole if valid else ""
+    if name is None:
+        return "&amp;"
+    point = name2codepoint.get(name)
+    return f"&amp;{name};" if point is None else chr(point)
+
+
+def _recovered(source: str) -> Element:
+    """A tree out of a malformed body. Raises PageError where even HTML's rules find no element."""
+    from lxml import etree
+
+    text = _SELF_CLOSED.sub(r"<\1\2></\1>", _DOCTYPE.sub("", _plain_cdata(source)))
+    text = _OPEN_PARAMETER.sub(r"\1</ac:parameter>", text)
+    parser = etree.HTMLParser(
+        encoding="utf-8", no_network=True, huge_tree=True, remove_comments=True, remove_pis=True, recover=True
+    )
+    try:
+        tree = etree.fromstring(f"<html><body>{text}</body></html>".encode(), parser)
+    except etree.XMLSyntaxError as error:
+        raise PageError(f"the body is not storage format and could not be recovered: {error}") from error
+    if tree is None:
+        raise PageError("the body is not storage format and could not be recovered")
+    _qualify(tree)
+    return tree
+
+
+def _qualify(tree: Element) -> None:
+    """Give `ac:`, `ri:` and `at:` names, which HTML knows as plain names, their namespaces."""
+    for element in tree.iter():
+        element.tag = _qualified(element.tag)
+        for name in [name for name in element.attrib if ":" in name]:
+            element.set(_qualified(name), element.attrib.pop(name))
+
+
+def _qualified(name: str) -> str:
+    prefix, _, local = name.partition(":")
+    if not local or name.startswith("{"):
+        return name
+    local = re.sub(r"[^\w.-]", "", local) or "unknown"
+    return f"{_PREFIXES[prefix]}{local}" if prefix in _PREFIXES else local
+
+
+class _Finder:
+    """`str.find` for ascending positions: looks ahead only once, so that many searches stay linear."""
+
+    def __init__(self, text: str, token: str) -> None:
+        self._text, self._token, self._found = text, token, -2
+
+    def after(self, position: int) -> int:
+        """The first place at or after the position, or the text's length."""
+        if self._found < position:
+            found = self._text.find(self._token, position)
+            self._found = found if found >= 0 else len(self._text)
+        return self._found
+
+
+def _plain_cdata(source: str) -> str:
+    """CDATA sections as escaped text; one that lost its end reaches to the closing tag of its element, or to the end."""
+    start_of, end_of, tag_of = (_Finder(source, token) for token in (_CDATA, "]]>", "</ac:plain-text-"))
+    pieces, position = [], 0
+    while (start := start_of.after(position)) < len(source):
+        pieces.append(source[position:start])
+        inner = start + len(_CDATA)
+        end, tag = end_of.after(inner), tag_of.after(inner)
+        if end == len(source) or tag < start_of.after(inner) < end:
+            end = position = tag
+        else:
+            position = end + len("]]>")
+        pieces.append(html.escape(source[inner:end], quote=False))
+    return "".join([*pieces, source[position:]])
