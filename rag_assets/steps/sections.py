@@ -23,6 +23,9 @@ from rag_serving.schema import MACRO_LEDGER, SECTIONS
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
 
+VERSION = 1
+"""Raised when the same page would give other sections: unchanged pages are then read again."""
+
 _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType({"storage": storage_content})
 
 
