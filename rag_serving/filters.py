@@ -1,0 +1,62 @@
+"""What a caller narrows a question to: spaces, labels, words of the title.
+
+Belongs here: parsing and matching of filters. Does not belong here: who may read what (`access`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rag_serving.records import Chunk
+
+
+class FilterError(ValueError):
+    """The filters cannot be used; the message says which key and why."""
+
+
+@dataclass(frozen=True)
+class Filters:
+    """A chunk matches if it is of one of the spaces, has all labels, and its title holds every word."""
+
+    space: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    title: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.space or self.labels or self.title)
+
+    def match(self, chunk: Chunk) -> bool:
+        title = chunk.title.casefold()
+        return (
+            (not self.space or chunk.space in self.space)
+            and set(self.labels) <= set(chunk.labels)
+            and all(word.casefold() in title for word in self.title)
+        )
+
+    def payload(self) -> dict[str, list[str]]:
+        """The JSON shape, without empty lists."""
+        return {key: list(values) for key, values in vars(self).items() if values}
+
+
+def parse_filters(content: Mapping[str, Any] | None) -> Filters | None:
+    """Filters from JSON: `{"space": ["ENG"], "labels": [...], "title": "words"}`; a single string is a list of one.
+
+    Raises:
+        FilterError: a key is unknown or a value is not text.
+    """
+    known = [field.name for field in fields(Filters)]
+    for key, value in (content or {}).items():
+        if key not in known:
+            raise FilterError(f"unknown filter {key!r}; known are {', '.join(known)}")
+        values = [value] if isinstance(value, str) else value
+        if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
+            raise FilterError(f"filter {key!r} must be a text or a list of texts")
+    filters = Filters(**{key: _words(key, value) for key, value in (content or {}).items()})
+    return filters or None
+
+
+def _words(key: str, value: str | list[str]) -> tuple[str, ...]:
+    values = [value] if isinstance(value, str) else value
+    return tuple(word for text in values for word in (text.split() if key == "title" else [text]) if word)

@@ -1,0 +1,26 @@
+"""The lock: the final passages frozen as `[1..N]`. Nothing after it can retrieve, nothing outside it can be cited.
+
+Belongs here: freezing. Does not belong here: choosing what is frozen (`retrieve`, `hygiene`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rag_serving.records import Candidate, Lock
+
+
+def freeze(candidates: Iterable[Candidate], count: int) -> Lock:
+    """The first `count` candidates that can be cited: each chunk once, none whose link lacks an anchor."""
+    passages: dict[str, Candidate] = {}
+    for candidate in candidates:
+        if len(passages) == count:
+            break
+        if has_anchor(candidate.chunk.url):
+            passages.setdefault(candidate.chunk.chunk_id, candidate)
+    return Lock(tuple(passages.values()))
+
+
+def has_anchor(url: str) -> bool:
+    """Whether a link lands on a section: it has a fragment that is not empty."""
+    return bool(url.partition("#")[2])
