@@ -146,6 +146,19 @@ class Generation(Section):
     """Words a quote may have."""
 
 
+class Gates(Section):
+    """When a sentence supports an answer; below, nothing is answered."""
+
+    min_coverage: float = Field(0.4, ge=0, le=1)
+    """Share of the question's weight (IDF of its terms) that a sentence must cover, its headings counted half."""
+    min_similarity: float = Field(0.35, ge=-1, le=1)
+    """Cosine similarity to the question that the sentence must reach as well."""
+    min_similarity_alone: float = Field(0.7, ge=-1, le=1)
+    """Cosine similarity that supports an answer whatever words are shared."""
+    min_coverage_alone: float = Field(0.5, ge=0, le=1)
+    """Share of the question's weight that is needed where there are no vectors."""
+
+
 class Verification(Section):
     """When a quote counts as standing in its passage."""
 
@@ -291,6 +304,7 @@ class Config(BaseSettings):
     embedding: Embedding = Embedding()
     context: Context = Context()
     generation: Generation = Generation()
+    gates: Gates = Gates()
     verification: Verification = Verification()
     indexing: Indexing = Indexing()
     serving: Serving = Serving()
@@ -387,7 +401,7 @@ def _keys(model: type[BaseModel]) -> set[str]:
 
 
 _SECTIONS: tuple[type[BaseModel], ...] = (
-    Config, Features, Ingestion, Retrieval, Reranker, Embedding, Context, Generation, Verification,
+    Config, Features, Ingestion, Retrieval, Reranker, Embedding, Context, Generation, Gates, Verification,
     Indexing, Serving, ConfluenceDump, Confluence, NoAuth, BasicAuth, BearerAuth,
 )  # fmt: skip
 _KEYS = set().union(*(_keys(section) for section in _SECTIONS))
