@@ -1,0 +1,79 @@
+"""What the rest of the program may ask of a model.
+
+Belongs here: one Protocol per kind of model, and the error they share.
+Does not belong here: implementations, and anything that imports more than numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Progress = Callable[[int, int], None]
+"""Called with (texts done, texts in all)."""
+
+
+class ModelError(Exception):
+    """A model cannot be opened or does not answer; the message is one line that says how to mend it."""
+
+
+class Tokenizer(Protocol):
+    """Counts text the way the embedding model does."""
+
+    @property
+    def name(self) -> str:
+        """What chunks are cut by; another name may cut them elsewhere."""
+        ...
+
+    def offsets(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """Per text an array [tokens, 2] of character offsets (start, end): no special tokens, nothing truncated."""
+        ...
+
+
+class Embedder(Protocol):
+    """Turns text into vectors of length one."""
+
+    @property
+    def name(self) -> str:
+        """provider/model@revision plus what else shapes a vector: vectors are cached and compared under it.
+
+        Raises:
+            ModelError: only a server knows the revision, and it does not answer.
+        """
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector; a remote model is asked once.
+
+        Raises:
+            ModelError: the model does not answer.
+        """
+        ...
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
+        """Vectors [n, dimension] in the order of the texts.
+
+        Raises:
+            ModelError: the model does not answer, or answers nonsense.
+        """
+        ...
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """The vector [dimension] of a question; fails fast, because somebody waits.
+
+        Raises:
+            ModelError: the model does not answer, or answers nonsense.
+        """
+        ...
+
+    def check(self) -> str:
+        """One line of what was found.
+
+        Raises:
+            ModelError: the model is of no use; the message says how to mend it.
+        """
+        ...

