@@ -6,6 +6,7 @@ Does not belong here: what is in a table (`schema`), how an index lays out its o
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -69,6 +70,15 @@ class Store:
                 f"`citelock generations list --tenant {tenant}` shows what there is"
             )
         write_text(self.tenant(tenant) / "current", generation_id + "\n")
+
+    @contextmanager
+    def lock(self, tenant: str) -> Iterator[None]:
+        """One writer of a tenant's indexes at a time, over threads and processes; a killed holder lets go by dying."""
+        path = self.tenant(tenant) / ".publish.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def serving_db(self) -> Path:
         return self.home / "serving.db"

@@ -1,0 +1,184 @@
+"""An opened generation: the immutable chunk table with both of its indexes.
+
+Belongs here: opening and checking a generation's folder, rows as chunks, access-filtered search in either index.
+Does not belong here: fusing or ranking (`retrieve`), building (`indexes.build`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rag_serving.config import Config
+from rag_serving.indexes import exact
+from rag_serving.indexes.chroma import Place
+from rag_serving.indexes.dense import DenseIndex, ShardRows
+from rag_serving.indexes.exact import VectorsError, load_vectors
+from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.lexical import LexicalError, LexicalIndex
+from rag_serving.indexes.terms import analyze
+from rag_serving.manifest import Manifest, read_manifest
+from rag_serving.records import Chunk
+from rag_serving.schema import GENERATION_CHUNKS
+from rag_serving.store import Store, StoreError, read_table
+
+CHUNKS_FILE = "chunks.parquet"
+LEXICAL_FOLDER = "lexical"
+
+_FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name in GENERATION_CHUNKS.columns.names)
+_TUPLES = frozenset({"heading_path", "labels"})
+
+
+class Generation:
+    """A generation, published or candidate. Safe to use from several threads."""
+
+    def __init__(self, manifest: Manifest, table: pa.Table, vectors: exact.Vectors, lexical: LexicalIndex, place: Place) -> None:
+        self.id = manifest.id
+        self.tenant = manifest.tenant
+        self.manifest = manifest
+        self.table = table
+        self._vectors = vectors
+        self._lexical = lexical
+        self._rows = {chunk_id: row for row, chunk_id in enumerate(table["chunk_id"].to_pylist())}
+        readers = table["readers"].combine_chunks().dictionary_encode()
+        self._reader_codes = readers.indices.to_numpy(zero_copy_only=False)
+        self._readers: tuple[str, ...] = tuple(readers.dictionary.to_pylist())
+        self.reader_classes = tuple(sorted(self._readers))
+        self._dense = DenseIndex(place, self._shard_rows(), vectors, self._rows)
+        self._allowed = lru_cache(maxsize=64)(self._compute_allowed)
+
+    @classmethod
+    def open(cls, store: Store, tenant: str, generation_id: str, config: Config) -> Generation:
+        """Open a complete generation.
+
+        Raises:
+            StoreError: it does not exist, a file is missing, truncated or of another version; the message says how to mend it.
+        """
+        folder = store.generation(tenant, generation_id)
+        if not folder.is_dir():
+            raise StoreError(
+                f"generation {generation_id!r} of tenant {tenant!r} does not exist; "
+                f"`citelock generations list --tenant {tenant}` shows what there is"
+            )
+        manifest = read_manifest(folder)
+        check_files(folder, manifest)
+        try:
+            table = read_table(folder / CHUNKS_FILE, GENERATION_CHUNKS)
+            vectors = load_vectors(folder, manifest.chunks, manifest.embedder.dimension)
+            lexical = LexicalIndex.open(folder / LEXICAL_FOLDER)
+        except (VectorsError, LexicalError) as error:
+            raise StoreError(f"{error}; {_mend(tenant)}") from error
+        if not len(table) == len(lexical) == manifest.chunks or manifest.id != generation_id:
+            raise StoreError(f"{folder} is not consistent: its parts are of different generations; {_mend(tenant)}")
+        return cls(manifest, table, vectors, lexical, place_of(store, tenant, config))
+
+    def __len__(self) -> int:
+        return self.manifest.chunks
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """What does not work as built, a line each; empty when all is well."""
+        return self._dense.problems
+
+    def chunk(self, row: int) -> Chunk:
+        """The chunk at a row of the table."""
+        values = {name: column[row].as_py() for name, column in self._columns.items()}
+        return Chunk(**{name: tuple(value or ()) if name in _TUPLES else value for name, value in values.items()})
+
+    def row_of(self, chunk_id: str) -> int | None:
+        """The row of a chunk id, None where the generation has no such chunk."""
+        return self._rows.get(chunk_id)
+
+    def readers_of(self, row: int) -> str:
+        """The reader class of the chunk at a row."""
+        return self._readers[self._reader_codes[row]]
+
+    def dense(self, vector: NDArray[np.float32], k: int, classes: frozenset[str]) -> list[Hit]:
+        """The k chunks of the given reader classes nearest to `vector` [d], by cosine similarity, best first."""
+        allowed, _ = self._allowed(self._known(classes))
+        return self._dense.search(vector, k, classes, allowed)
+
+    def exact(self, vector: NDArray[np.float32], k: int, classes: frozenset[str]) -> list[Hit]:
+        """The same by comparing with every vector."""
+        _, rows = self._allowed(self._known(classes))
+        return exact.search(self._vectors, vector, k, rows)
+
+    def lexical(self, query: str, k: int, classes: frozenset[str]) -> list[Hit]:
+        """The k best chunks of the given reader classes by BM25, only those with a term of the query, best first."""
+        return self.lexical_terms(analyze(query), k, classes)
+
+    def lexical_terms(self, terms: Iterable[str] | Mapping[str, float], k: int, classes: frozenset[str]) -> list[Hit]:
+        """The same for analyzed terms, or for weights by term."""
+        allowed, rows = self._allowed(self._known(classes))
+        return self._lexical.search(terms, k, None if len(rows) == len(self) else allowed)
+
+    def vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
+        """The L2-normalized vectors [rows, d] of some rows."""
+        chosen: NDArray[np.float32] = self._vectors[np.asarray(rows, dtype=np.int64)]
+        return chosen
+
+    def chunk_ids(self) -> list[str]:
+        """The chunk id of every row."""
+        return list(self._rows)
+
+    def lexical_ids(self) -> list[str]:
+        """The chunk id of every row as the lexical index holds it."""
+        return self._lexical.chunk_ids()
+
+    def close(self) -> None:
+        """Release what the searches hold; the generation must not be used afterwards."""
+        self._dense.close()
+
+    @cached_property
+    def _columns(self) -> dict[str, Any]:
+        return {name: self.table[name].combine_chunks() for name in _FIELDS}
+
+    def _known(self, classes: frozenset[str]) -> frozenset[str]:
+        """Only classes that occur here: what a caller may read elsewhere must not fill the cache of masks."""
+        return classes & frozenset(self._readers)
+
+    def _compute_allowed(self, classes: frozenset[str]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """The rows of some reader classes, as a mask [chunks] and as ascending numbers."""
+        satisfied = np.array([readers in classes for readers in self._readers], dtype=np.bool_)
+        allowed: NDArray[np.bool_] = satisfied[self._reader_codes] if len(satisfied) else np.zeros(len(self), dtype=np.bool_)
+        return allowed, np.flatnonzero(allowed)
+
+    def _shard_rows(self) -> list[ShardRows]:
+        """Rows and reader classes of every shard of the manifest."""
+        shards = self.table["shard"].combine_chunks()
+        found = []
+        for shard in self.manifest.shards:
+            rows = np.flatnonzero(pc.equal(shards, shard.name).to_numpy(zero_copy_only=False))
+            classes = frozenset(self._readers[code] for code in np.unique(self._reader_codes[rows]))
+            found.append(ShardRows(shard.collection, rows, classes))
+        return found
+
+
+def place_of(store: Store, tenant: str, config: Config) -> Place:
+    """Where the tenant's collections are."""
+    return Place(store.chroma(tenant), tenant, config.indexing.chroma_url)
+
+
+def check_files(folder: Path, manifest: Manifest) -> None:
+    """Compare the size of every file with the manifest.
+
+    Raises:
+        StoreError: a file is missing or truncated.
+    """
+    for name, facts in manifest.files.items():
+        path = folder / name
+        size = path.stat().st_size if path.is_file() else None
+        if size != facts.bytes:
+            state = "is missing" if size is None else f"has {size} bytes instead of {facts.bytes}"
+            raise StoreError(f"{path} {state}; {_mend(manifest.tenant)}")
+
+
+def _mend(tenant: str) -> str:
+    return f"go back with `citelock generations rollback --tenant {tenant}`, then run `citelock build`"

@@ -1,0 +1,114 @@
+"""Connections to Chroma: embedded in the tenant's folder, or a server.
+
+Belongs here: opening clients, one per process and place, with nothing that phones home. Does not belong here: shards (`dense`).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+_CONNECT_S, _ANSWER_S = 3.0, 60.0
+
+
+class DenseUnavailable(Exception):
+    """Chroma or a collection cannot be used; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tenant's collections are: a folder, or a database of the server at `url`."""
+
+    folder: Path
+    tenant: str
+    url: str | None = None
+
+    def __str__(self) -> str:
+        return self.url or str(self.folder)
+
+
+_clients: dict[Place, tuple[object, Any]] = {}
+_lock = threading.Lock()
+
+
+def open_client(place: Place) -> Any:
+    """The process's one client of a place; a folder that was replaced since is opened anew.
+
+    Raises:
+        DenseUnavailable: the server does not answer or the folder cannot be opened.
+    """
+    with _lock:
+        try:
+            stamp = _stamp(place)
+            known = _clients.get(place)
+            if known and known[0] == stamp:
+                return known[1]
+            if known:
+                del _clients[place]
+                known[1].close()
+            client = _connect_server(place) if place.url else _open_folder(place)
+            _clients[place] = _stamp(place), client
+        except Exception as error:  # Chroma raises plain ValueError, its own and its transport's errors
+            raise DenseUnavailable(f"Chroma at {place} cannot be opened ({one_line(error)})") from error
+        return client
+
+
+def _stamp(place: Place) -> object:
+    """Changes when the folder is deleted and made again: an open client would go on writing to the deleted one."""
+    if place.url:
+        return None
+    try:
+        return (place.folder / "chroma.sqlite3").stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _settings(**more: Any) -> Any:
+    """Settings that send no telemetry and read no stray `.env` file."""
+    from chromadb.config import Settings
+
+    return Settings(_env_file=None, anonymized_telemetry=False, **more)  # type: ignore[call-arg]
+
+
+def _open_folder(place: Place) -> Any:
+    import chromadb
+
+    place.folder.mkdir(parents=True, exist_ok=True)
+    return chromadb.PersistentClient(str(place.folder), settings=_settings())
+
+
+def _connect_server(place: Place) -> Any:
+    """A client of the tenant's own database on the server, which is made when it is not there yet."""
+    import chromadb
+
+    parts = urlsplit(place.url or "")
+    ssl = parts.scheme == "https"
+    server = {"host": parts.hostname or "127.0.0.1", "port": parts.port or (443 if ssl else 8000), "ssl": ssl}
+    database = f"citelock-{place.tenant}"
+    default = chromadb.HttpClient(**server, settings=_settings())
+    _limit_waiting(default)
+    try:
+        default._admin_client.create_database(database)
+    except Exception as error:
+        if "exist" not in str(error):
+            raise
+    client = chromadb.HttpClient(**server, settings=_settings(), database=database)
+    _limit_waiting(client)
+    return client
+
+
+def _limit_waiting(client: Any) -> None:
+    """Chroma's client waits for ever by default; a hung server must not hang questions."""
+    import httpx
+
+    session = getattr(client._server, "_session", None)
+    if isinstance(session, httpx.Client):
+        session.timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
+
+
+def one_line(error: BaseException) -> str:
+    """An error's message without line breaks, at most 200 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -1,0 +1,141 @@
+"""BM25 over the terms of chunks: bm25s arrays in a plain folder, memory-mapped to search.
+
+Belongs here: building, saving, loading and searching the lexical index. Does not belong here: what a term is (`terms`).
+
+bm25s computes every (term, chunk) weight when it indexes (Lü, "BM25S", arXiv:2407.03618), so a query only adds up columns.
+The adding is done here: bm25s multiplies by its weight mask, and a masked chunk comes back with score 0 when few others match.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.indexes.hits import Hit, best
+from rag_serving.indexes.terms import ANALYZER_VERSION, analyze
+
+FORMAT = 1
+K1, B, METHOD = 1.5, 0.75, "lucene"
+_FACTS = "lexical.json"
+_IDS = "chunk_ids.json"
+_ARRAYS = {"data": "data.csc.index.npy", "indices": "indices.csc.index.npy", "indptr": "indptr.csc.index.npy"}
+_VOCABULARY = "vocab.index.json"
+
+
+class LexicalError(Exception):
+    """The folder does not hold a lexical index that this program can search."""
+
+
+def build_lexical(folder: Path, chunk_ids: Sequence[str], texts: Iterable[str]) -> int:
+    """Write the index of `texts`, one per chunk id, into a folder; returns the size of its vocabulary.
+
+    The same texts in the same order give the same bytes.
+    """
+    terms = [analyze(text) for text in texts]
+    vocabulary = {term: number for number, term in enumerate(sorted(set().union(*terms)))}
+    index = _bm25(vocabulary, [[vocabulary[term] for term in document] for document in terms])
+    folder.mkdir(parents=True, exist_ok=True)
+    index.save(folder, show_progress=False)
+    _dump(folder / _IDS, list(chunk_ids))
+    _dump(folder / _FACTS, {"format": FORMAT, "analyzer": ANALYZER_VERSION, "chunks": len(chunk_ids), "terms": len(vocabulary)})
+    return len(vocabulary)
+
+
+def _bm25(vocabulary: dict[str, int], documents: list[list[int]]) -> Any:
+    """bm25s over term numbers; its own vocabulary comes from a set, whose order changes with the hash seed."""
+    import bm25s
+
+    index = bm25s.BM25(k1=K1, b=B, method=METHOD, csc_backend="numpy", backend="numpy")
+    if vocabulary:
+        index.index((documents, vocabulary), create_empty_token=False, show_progress=False)
+        return index
+    index.vocab_dict = {}
+    index.scores = {
+        "data": np.zeros(0, dtype=np.float32),
+        "indices": np.zeros(0, dtype=np.int32),
+        "indptr": np.zeros(1, dtype=np.int64),
+        "num_docs": len(documents),
+    }
+    return index
+
+
+class LexicalIndex:
+    """An opened lexical index; safe to search from several threads."""
+
+    def __init__(self, folder: Path, chunks: int, vocabulary: Mapping[str, int], arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._folder = folder
+        self._vocabulary = vocabulary
+        self._data, self._indices, self._indptr = arrays["data"], arrays["indices"], arrays["indptr"]
+        self.chunks = chunks
+
+    @classmethod
+    def open(cls, folder: Path) -> LexicalIndex:
+        """Open the index in a folder, its arrays memory-mapped.
+
+        Raises:
+            LexicalError: missing, truncated, or written by another version.
+        """
+        try:
+            facts = _load(folder / _FACTS)
+            vocabulary = _load(folder / _VOCABULARY)
+            arrays = {name: _array(folder / file) for name, file in _ARRAYS.items()}
+        except (OSError, ValueError) as error:
+            raise LexicalError(f"{folder} is not a complete lexical index ({error})") from error
+        found = {"format": facts.get("format"), "analyzer": facts.get("analyzer")}
+        if found != {"format": FORMAT, "analyzer": ANALYZER_VERSION}:
+            raise LexicalError(f"{folder} was written by another version ({found})")
+        if len(arrays["indptr"]) != len(vocabulary) + 1 or arrays["indptr"][-1] != len(arrays["data"]):
+            raise LexicalError(f"{folder} is not consistent: its arrays do not fit its vocabulary")
+        return cls(folder, int(facts["chunks"]), vocabulary, arrays)
+
+    def __len__(self) -> int:
+        return self.chunks
+
+    def chunk_ids(self) -> list[str]:
+        """The chunk id of every row, as indexed."""
+        ids: list[str] = _load(self._folder / _IDS)
+        return ids
+
+    def search(
+        self, terms: Iterable[str] | Mapping[str, float], k: int, allowed: NDArray[np.bool_] | None = None
+    ) -> list[Hit]:
+        """The k best chunks by BM25 among the `allowed` rows [chunks], only those with a term of the query, best first.
+
+        `terms` are analyzed terms, repetitions counting, or weights by term (a relevance model's).
+        """
+        scores = np.zeros(self.chunks, dtype=np.float32)
+        weights = terms if isinstance(terms, Mapping) else Counter(terms)
+        for term in sorted(weights):
+            number = self._vocabulary.get(term)
+            if number is not None:
+                start, end = self._indptr[number], self._indptr[number + 1]
+                scores[self._indices[start:end]] += self._data[start:end] * np.float32(weights[term])
+        if allowed is not None:
+            scores[~allowed] = 0
+        rows = np.flatnonzero(scores > 0)
+        return best(rows, scores[rows], k)
+
+
+def _array(path: Path) -> NDArray[Any]:
+    """Memory-mapped, except where it is empty, which cannot be mapped."""
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        if "empty" not in str(error):
+            raise
+        array = np.load(path, allow_pickle=False)
+    return array
+
+
+def _dump(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+
+
+def _load(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,165 @@
+"""Text as BM25 terms: stemmed words, and identifiers both whole and in parts.
+
+Belongs here: how text becomes terms, the same for a passage and for a query.
+Does not belong here: how terms are weighted or stored (`lexical`).
+
+A person who searches `max.poll.records`, `maxPollRecords`, `poll records` or `ERR-4012` means the name that stands in the
+page. So `org.apache.KafkaConsumer` gives the whole name, each dotted part, and the words of the camel-cased part.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from itertools import chain, pairwise
+from typing import Any
+
+ANALYZER_VERSION = 1
+
+_LONGEST_TERM = 80
+_LONGEST_NAME = 400  # a longer run (base64, minified code) is cut: nobody types it
+_MARKS = "\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0900-\u0963\u0966-\u0fbc"  # \w leaves combining marks out
+_WORD = re.compile(rf"(?:(?<![\w-])--(?=[A-Za-z]))?[\w{_MARKS}]+(?:(?:::|://|[-./:@\\$&'’])[\w{_MARKS}]+)*(?:\+\+|\#(?!\w))?")
+_LEVELS = tuple(re.compile(level) for level in (r"[/\\@&$]|:+(?://)?", r"\.", r"-", r"_+"))
+_CAMEL = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[^\WA-Z\d_]+|\d+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003134f]+"
+)  # Thai to Khmer, kana, Han, Hangul: written without spaces between words, or with endings glued on
+_NUMBER = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
+
+# Words that carry no topic. Negations stay: "not supported" is what people look for.
+STOP_WORDS = frozenset(
+    "a an and are as at be been being but by can could d did do does doing don for from had has have he her him his how i if in"
+    " into is it its ll m me my of on or our re s shall she should so such t than that the their them then there these they this"
+    " those to too us ve was we were what when where which who whom whose why will with would you your".split()
+)
+
+
+def analyze(text: str) -> list[str]:
+    """The BM25 terms of a text, in order, repetitions kept.
+
+    Lower-cased Snowball English stems without stop words. A compound name (camelCase, PascalCase with acronyms, snake_case,
+    dotted.name, hyphen-name, path/like/this, --flag, ERR-4012) gives itself, each part that is a compound, and the stems of
+    its words; a version number gives itself and its prefixes (`v1.2.3`: v1.2.3, 1.2.3, 1.2). Scripts written without spaces
+    give characters and character pairs.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    return list(chain.from_iterable(map(_terms, _WORD.findall(text))))
+
+
+@lru_cache(maxsize=1 << 17)
+def _terms(word: str) -> tuple[str, ...]:
+    """The terms of one match of `_WORD`; cached, because vocabularies are small."""
+    name = word[:_LONGEST_NAME]
+    if name.islower() and name.isalpha() and name.isascii():
+        return _word(name)
+    return tuple(term[:_LONGEST_TERM] for term in _of_name(_folded(name)))
+
+
+def _folded(name: str) -> str:
+    """Without Latin, Greek and Cyrillic accents, typographic apostrophes straightened; case kept."""
+    if name.isascii():
+        return name
+    bare = "".join(char for char in unicodedata.normalize("NFKD", name) if not "\u0300" <= char <= "\u036f")
+    return unicodedata.normalize("NFC", bare).replace("’", "'")
+
+
+def _of_name(name: str) -> Iterator[str]:
+    if name.startswith("--"):
+        yield name.lower()
+        name = name[2:]
+    if name.endswith(("+", "#")):  # C++, C#
+        yield name.lower()
+        name = name.rstrip("+#")
+    yield from _compound(_without_clitic(name), 0)
+
+
+def _without_clitic(name: str) -> str:
+    """`Kafka's` as Kafka, `don't` as don; an apostrophe elsewhere (O'Brien) separates."""
+    stem, apostrophe, ending = name.rpartition("'")
+    bare = stem if apostrophe and ending.lower() in STOP_WORDS else name
+    return bare.replace("'", "-")
+
+
+def _compound(name: str, level: int) -> Iterator[str]:
+    """A name and its parts, split at the coarsest separator first, so that inner names stay findable whole."""
+    if version := _NUMBER.fullmatch(name):
+        yield from _version(name.lower(), version.group(1))
+        return
+    for depth in range(level, len(_LEVELS)):
+        parts = [part for part in _LEVELS[depth].split(name) if part]
+        if parts and parts != [name]:
+            if len(parts) > 1:
+                yield name.lower()
+            if len(parts) > 1 and "-" in name and depth == 2:
+                yield from _word("".join(parts).lower())  # roll-back is rollback, KIP-500 is KIP500
+            for part in parts:
+                yield from _compound(part, depth + 1)
+            return
+    if name.strip("_"):
+        yield from _leaf(name)
+
+
+def _version(name: str, number: str) -> Iterator[str]:
+    if name != number:
+        yield name
+    parts = number.split(".")
+    for length in range(len(parts), 1, -1):
+        yield ".".join(parts[:length])
+
+
+def _leaf(name: str) -> Iterator[str]:
+    """A name without separators: its stem, and the words that case or digits show inside it."""
+    if _UNSPACED.search(name):
+        yield from _unspaced(name)
+        return
+    if len(name) > 1 and name.isupper():
+        yield _stem(name.lower())  # IT and US are no stop words
+    else:
+        yield from _word(name.lower())
+    parts = _CAMEL.findall(name) if name.isascii() else []
+    if len(parts) < 2:
+        return
+    for part, joined in zip(parts, _beside_digit(parts), strict=True):
+        if len(part) > 1 or not joined:
+            yield from _word(part.lower())
+
+
+def _beside_digit(parts: list[str]) -> Iterator[bool]:
+    """Whether a part was cut off at a digit: single characters there (log4j, 4) say nothing."""
+    digits = [part.isdigit() for part in parts]
+    before, after = [False, *digits[:-1]], [*digits[1:], False]
+    return (own or left or right for own, left, right in zip(digits, before, after, strict=True))
+
+
+def _unspaced(name: str) -> Iterator[str]:
+    """Characters and neighbouring pairs of scripts without spaces; what stands between them as usual."""
+    position = 0
+    for run in _UNSPACED.finditer(name):
+        if run.start() > position:
+            yield from _leaf(name[position : run.start()])
+        yield from run.group()
+        yield from (first + second for first, second in pairwise(run.group()))
+        position = run.end()
+    if position < len(name):
+        yield from _leaf(name[position:])
+
+
+def _word(word: str) -> tuple[str, ...]:
+    return () if word in STOP_WORDS else (_stem(word),)
+
+
+def _stem(word: str) -> str:
+    return str(_stemmer().stemWord(word)) or word
+
+
+@cache
+def _stemmer() -> Any:
+    """One stemmer without its own cache: without state it can serve all threads."""
+    import Stemmer
+
+    return Stemmer.Stemmer("english", 0)

@@ -1,0 +1,125 @@
+"""The manifest of a generation: every chunk, shard and page it is made of, in one immutable document.
+
+Belongs here: its fields, its identity, reading and writing it. Does not belong here: building (`indexes.build`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rag_serving.store import StoreError, read_json, write_json
+
+FORMAT = 1
+FILE = "manifest.json"
+# What the same inputs must repeat in another home; the rest tells how and when this copy was made.
+IDENTITY = frozenset({"format", "tenant", "inputs_digest", "embedder", "shards", "chunks", "pages", "formats"})
+
+
+class Record(BaseModel):
+    """An immutable part of the manifest; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EmbedderFacts(Record):
+    """The model behind every vector; a query vector of another one must not be compared."""
+
+    name: str
+    dimension: int
+
+
+class Shard(Record):
+    """A dense shard: chunks of the pages whose hash falls there, in one Chroma collection."""
+
+    name: str
+    collection: str
+    chunks: int
+    digest: str
+
+
+class SourcePages(Record):
+    """The pages of one source that have chunks: how many, and a digest of ids and versions."""
+
+    pages: int
+    digest: str
+
+
+class FileFacts(Record):
+    """Size and SHA-256 of a file of the generation's folder."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(Record):
+    """What a generation is made of. `id` covers the fields named in `IDENTITY`."""
+
+    id: str
+    format: int = FORMAT
+    tenant: str
+    created_at: datetime
+    inputs_digest: str  # of the chunk table's content
+    embedder: EmbedderFacts
+    shards: tuple[Shard, ...]
+    chunks: int
+    pages: dict[str, SourcePages]
+    sources: dict[str, str | None]  # sync fingerprint of each source, as its publisher saw it
+    formats: dict[str, int]  # versions of the index formats
+    settings: dict[str, Any]
+    files: dict[str, FileFacts]
+    versions: dict[str, str]  # of the libraries that wrote the indexes
+
+    @property
+    def collections(self) -> frozenset[str]:
+        return frozenset(shard.collection for shard in self.shards)
+
+    @property
+    def page_count(self) -> int:
+        return sum(source.pages for source in self.pages.values())
+
+
+def create_manifest(**fields: Any) -> Manifest:
+    """A manifest of these fields; its id is the first 16 hex digits of the SHA-256 of what identifies it."""
+    draft = Manifest(id="", **fields)
+    identity = draft.model_dump(mode="json", include=set(IDENTITY))
+    return draft.model_copy(update={"id": _digest(identity)[:16]})
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest: the last file of a generation."""
+    write_json(folder / FILE, manifest.model_dump(mode="json"))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a generation's folder.
+
+    Raises:
+        StoreError: missing, unreadable, or of another format.
+    """
+    path = folder / FILE
+    content = read_json(path)
+    found = content.get("format") if isinstance(content, Mapping) else None
+    if found != FORMAT:
+        raise StoreError(f"{path} has format {found!r}, this program reads format {FORMAT}; run `citelock build`")
+    try:
+        return Manifest.model_validate(content)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        raise StoreError(f"{path} is not a manifest ({where}: {fault['msg']}); delete its folder and run `citelock build`") from None
+
+
+def pages_digest(versions: Mapping[str, int]) -> str:
+    """Digest of page ids and their versions."""
+    return _digest(sorted(versions.items()))[:32]
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
