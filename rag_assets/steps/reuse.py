@@ -47,16 +47,14 @@ def page_stamp(row: Row) -> tuple[Any, ...]:
 STAMPED = ["page_id", "content_hash", "version", "space", "url", "labels", "readers", "updated_at"]
 
 
-def split_unchanged(pages: pa.Table, previous: pa.Table | None, stamp: Stamp) -> Reuse:
+def split_unchanged(pages: pa.Table, previous: pa.Table, stamp: Stamp) -> Reuse:
     """The previous rows of pages whose stamp is the same, and the pages whose rows must be made again.
 
     Args:
         pages: rows of PAGES.
-        previous: the table as it was (rows of one page have one stamp), or None to make everything again.
+        previous: the table as it was; rows of one page have one stamp. An empty one makes everything again.
         stamp: what a row depends on, read from a row of either table.
     """
-    if previous is None:
-        return Reuse(kept=pa.table({}), changed=pages, deleted=0)
     before = _stamps(previous, stamp)
     now = _stamps(pages, stamp)
     unchanged = pa.array([page_id for page_id, value in now.items() if before.get(page_id) == value], pa.string())
@@ -84,10 +82,15 @@ def renumbered(rows: pa.Table, pages: pa.Table) -> pa.Table:
     return rows
 
 
-def merged(kept: pa.Table, made: pa.Table, order: str) -> pa.Table:
+def rows_of(table: pa.Table, pages: pa.Table) -> pa.Table:
+    """The rows that belong to the pages of another table."""
+    return table.filter(pc.is_in(table["page_id"], value_set=pc.unique(pages["page_id"]).combine_chunks()))
+
+
+def merged(kept: pa.Table, made: pa.Table, *order: str) -> pa.Table:
     """Kept and newly made rows in one order, whatever was kept: by page, then by place in the page."""
-    rows = pa.concat_tables([kept, made]) if kept.num_columns else made
-    return rows.sort_by([("page_id", "ascending"), (order, "ascending")]).combine_chunks()
+    rows = pa.concat_tables([kept, made])
+    return rows.sort_by([(name, "ascending") for name in ("page_id", *order)]).combine_chunks()
 
 
 def _stamps(table: pa.Table, stamp: Stamp) -> dict[str, tuple[Any, ...]]:

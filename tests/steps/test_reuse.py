@@ -44,7 +44,7 @@ def chunks_of(pages: pa.Table) -> pa.Table:
 
 
 def test_the_first_run_makes_every_page() -> None:
-    reuse = split_unchanged(PAGES.table([page("1")]), None, content_stamp)
+    reuse = split_unchanged(PAGES.table([page("1")]), SECTIONS.empty(), content_stamp)
     assert reuse.changed["page_id"].to_pylist() == ["1"]
     assert len(reuse.kept) == 0
 
@@ -90,8 +90,8 @@ def test_an_incremental_build_equals_a_full_one(before: dict[str, Any], now: dic
 
     reuse = split_unchanged(new, sections_of(old), content_stamp)
     sections = merged(renumbered(reuse.kept, new), sections_of(reuse.changed), "order")
-    assert sections.to_pylist() == merged(pa.table({}), sections_of(new), "order").to_pylist()
+    assert sections.to_pylist() == merged(SECTIONS.empty(), sections_of(new), "order").to_pylist()
 
     reuse = split_unchanged(new, chunks_of(old), page_stamp)
     chunks = merged(reuse.kept, chunks_of(reuse.changed), "chunk_idx")
-    assert chunks.to_pylist() == merged(pa.table({}), chunks_of(new), "chunk_idx").to_pylist()
+    assert chunks.to_pylist() == merged(CHUNKS.empty(), chunks_of(new), "chunk_idx").to_pylist()

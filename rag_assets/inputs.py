@@ -1,0 +1,78 @@
+"""Digests of everything that shapes a table: equal digests mean there is nothing to do.
+
+Belongs here: which settings and versions each table depends on.
+Does not belong here: the decision itself (`rag_assets.plan`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from rag_assets.steps import chunking, contextualize, sections, select
+from rag_serving.config import Config
+from rag_serving.schema import CHUNKS, CONTEXTS, GENERATION_CHUNKS, PAGES, SECTIONS
+
+
+def digest(*parts: object) -> str:
+    """A short SHA-256 of values that JSON can hold."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def pages_settings(config: Config, source: str) -> str:
+    """What decides how a source's pages are read: with other settings nothing of the last sync may be kept.
+
+    Readers are among them: pages must not keep a space's old readers because their text did not change.
+    """
+    return digest(PAGES.version, config.sources[source].model_dump(mode="json", exclude={"schedule"}))
+
+
+def sections_settings(config: Config) -> str:
+    return digest(SECTIONS.version, sections.VERSION, config.ingestion.max_page_bytes)
+
+
+def chunks_settings(config: Config) -> str:
+    embedding = config.embedding
+    return digest(
+        sections_settings(config),
+        CHUNKS.version,
+        chunking.VERSION,
+        config.ingestion.chunk_size_tokens,
+        config.ingestion.chunk_stride_tokens,
+        (embedding.provider, embedding.model, embedding.weights_dir),  # whose tokenizer counts
+    )
+
+
+def ingest_settings(config: Config, source: str) -> str:
+    """All that shapes a source's tables, beside its pages."""
+    return digest(pages_settings(config, source), chunks_settings(config))
+
+
+def table_digest(table: pa.Table) -> str:
+    """A digest of the table's content, column by column: names and values, whatever their layout in memory."""
+    whole = hashlib.sha256()
+    for name in table.column_names:
+        whole.update(json.dumps([name, table[name].to_pylist()], default=str).encode())
+    return whole.hexdigest()[:32]
+
+
+def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str) -> str:
+    """All that shapes a tenant's generation.
+
+    Args:
+        config: its settings of selection, context and indexes count.
+        chunks: digest of each source's chunk table.
+        embedder: name of the embedding model.
+    """
+    ingestion = config.ingestion
+    return digest(
+        dict(chunks),
+        embedder,
+        (CONTEXTS.version, GENERATION_CHUNKS.version, contextualize.VERSION, select.VERSION),
+        config.context.model_dump(mode="json"),
+        (sorted(ingestion.drop_labels), ingestion.drop_boilerplate),
+        config.indexing.max_shard_chunks,
+    )

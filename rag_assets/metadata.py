@@ -1,0 +1,77 @@
+"""Metadata worth reading in the Dagster UI: counts, columns, samples, a plot.
+
+Belongs here: turning tables and numbers into Dagster's metadata values.
+Does not belong here: computing the numbers.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+
+SAMPLE_ROWS = 5
+CELL_CHARS = 80
+NAMED = 20
+"""Failures and exclusions that are named one by one; the rest is counted."""
+
+
+def of_table(table: pa.Table, file: Path, sample: Sequence[str]) -> dict[str, Any]:
+    """What every table's materialization says: rows, columns, where it lies, and a sample of some columns."""
+    return {
+        "dagster/row_count": len(table),
+        "dagster/column_schema": column_schema(table.schema),
+        "file": dg.MetadataValue.path(str(file)),
+        "sample": dg.MetadataValue.md(markdown_table(sample_rows(table), sample)),
+    }
+
+
+def column_schema(schema: pa.Schema) -> dg.TableSchema:
+    return dg.TableSchema(columns=[dg.TableColumn(field.name, str(field.type)) for field in schema])
+
+
+def sample_rows(table: pa.Table, count: int = SAMPLE_ROWS) -> list[dict[str, Any]]:
+    """Rows spread evenly over the table."""
+    step = max(len(table) // count, 1)
+    rows: list[dict[str, Any]] = table.take(list(range(0, len(table), step))[:count]).to_pylist()
+    return rows
+
+
+def markdown_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Rows as a Markdown table of these columns; long cells are cut."""
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    lines += [f"| {' | '.join(_cell(row[name]) for name in columns)} |" for row in rows]
+    return "\n".join(lines) if len(lines) > 2 else "none"
+
+
+def named_reasons(reasons: Mapping[str, str], subject: str = "page") -> str:
+    """Ids with their reasons as a Markdown table, the first of many."""
+    rows = [{subject: key, "reason": why} for key, why in sorted(reasons.items())]
+    more = f"\n\n… and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    return markdown_table(rows[:NAMED], [subject, "reason"]) + more
+
+
+def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
+    """A histogram as Markdown with the picture in it."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 2.6), dpi=110, layout="tight")
+    axes = figure.add_subplot()
+    axes.hist(values, bins=min(40, max(len(set(values)), 1)), color="#4f7cac")
+    axes.set(title=title, xlabel=xlabel, ylabel="count")
+    axes.spines[["top", "right"]].set_visible(False)
+    picture = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(picture)
+    return f"![{title}](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})"
+
+
+def _cell(value: Any) -> str:
+    text = " › ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    text = " ".join(text.split()).replace("|", "\\|")
+    return text if len(text) <= CELL_CHARS else text[: CELL_CHARS - 1] + "…"

@@ -1,0 +1,68 @@
+"""The two partition definitions, and bringing them in line with the configuration.
+
+Belongs here: names, and registration on an instance.
+Does not belong here: the decision which to add or delete (`rag_assets.plan`).
+
+`python -m rag_assets.partitions` registers what the configuration has, so that the UI's buttons work at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import dagster as dg
+
+from rag_assets.plan import PartitionChanges, partition_changes
+from rag_serving.config import Config, ConfigError, load_config
+
+SOURCES = dg.DynamicPartitionsDefinition(name="sources")
+TENANTS = dg.DynamicPartitionsDefinition(name="tenants")
+UNFINISHED = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+def partitions_in_flight(instance: dg.DagsterInstance, job: str) -> frozenset[str]:
+    """Partitions that a run of the job is queued or running for."""
+    runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=UNFINISHED))
+    return frozenset(run.tags["dagster/partition"] for run in runs if "dagster/partition" in run.tags)
+
+
+def changes(instance: dg.DagsterInstance, config: Config) -> dict[str, PartitionChanges]:
+    """What differs between the configuration and the instance, by partition definition."""
+    return {
+        "sources": partition_changes(
+            config.sources.keys(), instance.get_dynamic_partitions("sources"), partitions_in_flight(instance, "ingest")
+        ),
+        "tenants": partition_changes(
+            config.tenants.keys(), instance.get_dynamic_partitions("tenants"), partitions_in_flight(instance, "publish")
+        ),
+    }
+
+
+def register(instance: dg.DagsterInstance, config: Config) -> None:
+    """Add and delete dynamic partitions as the configuration says."""
+    for name, change in changes(instance, config).items():
+        if change.add:
+            instance.add_dynamic_partitions(name, list(change.add))
+        for key in change.delete:
+            instance.delete_dynamic_partition(name, key)
+
+
+def main() -> int:
+    try:
+        config = load_config()
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    with dg.DagsterInstance.get() as instance:
+        register(instance, config)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""How far a long step is, for people: in Dagster's log, on a terminal, or as plain lines.
+
+Belongs here: who is told, how often, and the rate and remaining time that are told.
+Does not belong here: the steps.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+Advance = Callable[[int, int], None]
+"""Called with (done, in all)."""
+
+EVERY_SECONDS = 3.0
+
+
+class Reporter(Protocol):
+    """Told what is being done."""
+
+    def begin(self, partition: str, step: str) -> None:
+        """A step of a partition starts."""
+        ...
+
+    def track(self, what: str, log: Callable[[str], object]) -> Advance:
+        """A function to call with (done, in all) while `what` goes on; `log` is the run's log."""
+        ...
+
+
+class LogReporter:
+    """Writes to the log of the run, as the Dagster UI shows it."""
+
+    def begin(self, partition: str, step: str) -> None:
+        """Dagster logs the start of each step itself."""
+
+    def track(self, what: str, log: Callable[[str], object]) -> Advance:
+        return _throttled(what, log)
+
+
+class LineReporter:
+    """Plain lines on standard error, for a build without a terminal."""
+
+    def begin(self, partition: str, step: str) -> None:
+        print(f"{partition}: {step}", file=sys.stderr, flush=True)
+
+    def track(self, what: str, log: Callable[[str], object]) -> Advance:  # noqa: ARG002
+        return _throttled(what, lambda line: print(f"  {line}", file=sys.stderr, flush=True))
+
+
+class SilentReporter:
+    """Says nothing."""
+
+    def begin(self, partition: str, step: str) -> None:
+        """Nobody listens."""
+
+    def track(self, what: str, log: Callable[[str], object]) -> Advance:  # noqa: ARG002
+        return lambda done, total: None  # noqa: ARG005
+
+
+class BarReporter:
+    """One line that is rewritten, with a bar where a step can be counted."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[pace]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task("starting", total=None, pace="")
+        self._label = ""
+
+    def begin(self, partition: str, step: str) -> None:
+        self._label = f"{partition}: {step}"
+        self._bar.reset(self._task, description=self._label, total=None, pace="")
+
+    def track(self, what: str, log: Callable[[str], object]) -> Advance:  # noqa: ARG002
+        started = time.monotonic()
+
+        def advance(done: int, total: int) -> None:
+            pace = pace_of(done, total, time.monotonic() - started)
+            self._bar.update(self._task, description=self._label, total=total, completed=done, pace=pace)
+
+        return advance
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Draw the line while the block runs."""
+        with self._bar:
+            yield
+
+
+def pace_of(done: int, total: int, seconds: float) -> str:
+    """Rate and remaining time, such as `29.1/s, 12 s left`; empty before anything is done."""
+    if done <= 0 or seconds <= 0:
+        return ""
+    rate = done / seconds
+    return f"{rate:.1f}/s, {(total - done) / rate:.0f} s left"
+
+
+def _throttled(what: str, say: Callable[[str], object]) -> Advance:
+    """Says the first, the last, and every few seconds one between."""
+    started = said = time.monotonic()
+
+    def advance(done: int, total: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if done < total and now - said < EVERY_SECONDS:
+            return
+        said = now
+        pace = pace_of(done, total, now - started)
+        say(f"{what} {done}/{total}" + (f" ({pace})" if pace else ""))
+
+    return advance

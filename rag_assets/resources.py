@@ -1,0 +1,50 @@
+"""What assets, checks and sensors are given: the configuration, the store, and somebody to report to.
+
+Belongs here: Dagster resources, and turning our errors into Dagster failures.
+Does not belong here: what is done with them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+
+from rag_assets.locks import LockedError, exclusive
+from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.store import Store, StoreError
+
+STEP_WAIT_SECONDS = 60.0
+"""How long a step waits for another build's lock before it gives up."""
+
+
+class Installation(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """One configuration file and the home folder it names."""
+
+    config_path: str = ""  # empty: CITELOCK_CONFIG, else config/app.yaml
+
+    def config(self) -> Config:
+        """The configuration as it is now: the file is read at each step, so an edit needs no restart.
+
+        Raises:
+            ConfigError: see `load_config`.
+        """
+        return load_config(Path(self.config_path) if self.config_path else None)
+
+    def store(self) -> Store:
+        return Store(self.config().home)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock during a step; what no retry can mend becomes a failure that is not retried."""
+    from rag_assets.steps.select import CollisionError
+    from rag_serving.models.protocols import ModelError
+
+    try:
+        with exclusive(folder, wait_s=STEP_WAIT_SECONDS):
+            yield
+    except (ConfigError, StoreError, LockedError, CollisionError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    except ModelError as error:
+        raise dg.Failure(str(error)) from error
