@@ -23,9 +23,9 @@ class Anchor(NamedTuple):
 class Anchors:
     """The anchors of one page, asked for in document order.
 
-    Rules (Atlassian's documentation of anchors and of the new editor): on Data Center `PageTitle-HeadingText` without white
-    space, `id-` in front of a first character that is not a letter; on Cloud the heading text with white space as `-`. A
-    repeated heading takes `.1`, `.2`; where it carries an anchor macro, that name is used instead, because it is no guess.
+    Rules (Atlassian's documentation of anchors and of the new editor): on Data Center `PageTitle-HeadingText` without
+    white space, `id-` in front of a first character that is not a letter; on Cloud the heading text with white space as
+    `-`. A repeated heading takes `.1`, `.2`; where it carries an anchor macro, that name is used, which is no guess.
 
     Raises ValueError for a flavor that is not known.
     """

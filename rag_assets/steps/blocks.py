@@ -16,9 +16,9 @@ Kind = Literal["paragraph", "heading", "code", "table", "list"]
 BREAK = "\x0b"  # a forced line break inside inline text; XML cannot carry this character, so no body contains it
 INLINE_CODE_MAX = 600  # characters of a code body that still read well inside a table row
 
-_INVISIBLE = re.compile(
+_INVISIBLE = re.compile(  # joiners mean something between letters of their scripts and inside emoji
     "[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]"
-    "|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"  # joiners mean something between letters of their scripts
+    "|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
 )
 _BACKTICKS = re.compile("`+")
 _LANGUAGE = re.compile(r"[\w+#.-]+")
@@ -78,8 +78,8 @@ def code_block(body: str, language: str = "") -> Block:
 def flat(blocks: Iterable[Block], lifted: list[Block]) -> str:
     """Blocks as one line, list items joined by "; ".
 
-    Code that a line cannot carry to the letter is appended to `lifted`, for its own place after the line. The line keeps a
-    short body with its white space collapsed, and "(code n)" for a long one.
+    Code that a line cannot carry to the letter is appended to `lifted`, for its own place after the line. The line
+    keeps a short body with its white space collapsed, and "(code n)" for a long one.
     """
     line, previous = "", ""
     for block in blocks:

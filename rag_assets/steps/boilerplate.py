@@ -11,47 +11,25 @@ from collections.abc import Sequence
 
 from rag_assets.steps.blocks import Block
 
-_NAVIGATION_HEADINGS = frozenset(
-    [
-        "table of contents",
-        "contents",
-        "content",
-        "toc",
-        "on this page",
-        "in this page",
-        "in this section",
-        "in this article",
-        "navigation",
-        "quick navigation",
-        "page tree",
-        "pages",
-        "child pages",
-        "children",
-        "subpages",
-        "sub pages",
-        "recently updated",
-        "recent updates",
-        "contributors",
-        "labels",
-        "search this space",
-        "search this documentation",
-        "breadcrumbs",
-        "inhalt",
-        "inhaltsverzeichnis",
-    ]
+_NAVIGATION = re.compile(
+    r"(?:table of )?contents?|toc|[io]n this (?:page|section|article)|(?:quick )?navigation|page tree|children"
+    r"|(?:child|sub) ?pages"
+    r"|recent(?:ly updated| updates)|contributors|labels|search this (?:space|documentation)|breadcrumbs"
 )
 _LEFTOVER = re.compile(
     r"(?:table of )?contents|toc|on this page|in this (?:section|page|article)|child pages|page tree|navigation|menu"
-    r"|(?:back to |go to |return to )?(?:the )?top(?: of (?:the )?page)?|(?:go |return )?back|back to (?:home|index|overview)"
-    r"|next(?: page)?|prev(?:ious)?(?: page)?|home|up|more|read more|see more|show (?:all|more)|click here(?: to expand)?"
-    r"|edit(?: (?:this|the) (?:page|section))?|view (?:source|history|this page)|print(?: this page)?|share(?: this page)?"
+    r"|(?:back to |go to |return to )?(?:the )?top(?: of (?:the )?page)?|back to (?:home|index|overview)"
+    r"|(?:go |return )?back|next(?: page)?|prev(?:ious)?(?: page)?|home|up"
+    r"|more|(?:read|see|show) more|show all|click here(?: to expand)?"
+    r"|edit(?: (?:this|the) (?:page|section))?|view (?:source|history|this page)|(?:print|share)(?: this page)?"
     r"|(?:was|is) this (?:page|article) helpful|like|comments?|labels?|no labels|contributors|recently updated"
     r"|this page (?:is|was) (?:intentionally|deliberately) (?:left )?blank|intentionally left blank"
-    r"|tbd|tba|tbc|todo|to do|to be (?:done|defined|determined|added|written)|work in progress|wip|coming soon|placeholder"
+    r"|tbd|tba|tbc|todo|to do|to be (?:done|defined|determined|added|written)"
+    r"|work in progress|wip|coming soon|placeholder"
     r"|(?:page )?(?:last )?(?:updated|modified|edited|changed|created)(?: (?:by|on|at)\b.{0,80})?"
     r"|(?:copyright|\(c\)|©).{0,120}|.{0,60}all rights reserved|powered by (?:atlassian|confluence).{0,60}"
-    r"|(?:add|enter|type|insert|put|write) (?:your |the |a |any |some )?(?:text|content|description|details|title|notes) here",
-    re.IGNORECASE,
+    r"|(?:add|enter|type|insert|put|write) (?:your |the |a |any |some )?"
+    r"(?:text|content|description|details|title|notes) here",
 )
 _HINT = re.compile(r"[<\[{](?:[^<>\[\]{}]{0,200})[>\]}]")  # all of a line in brackets: a template's hint
 _MARKS = " \t>-*|[].:;,…!?→←↑↓»«·•_="
@@ -61,8 +39,9 @@ _LINKED = 0.6
 def is_boilerplate(heading: str, blocks: Sequence[Block]) -> bool:
     """Whether a section holds navigation, template hints, footers or edit notices and nothing else.
 
-    - Never with code, and never with a table (a check list of nothing but hints is a list, a table is data).
-    - Every line is a known leftover ("Back to top", "TBD", "Last updated by …"), a bracketed hint, or marks without letters.
+    - Never with code, and never with a table.
+    - Every line is a known leftover ("Back to top", "TBD", "Last updated by …"), a bracketed hint or image name, or
+      marks without letters.
     - Or the heading names navigation ("Contents", "Child pages") and most of the text is links.
     """
     if any(block.kind in ("code", "table") for block in blocks):
@@ -70,8 +49,8 @@ def is_boilerplate(heading: str, blocks: Sequence[Block]) -> bool:
     lines = [line for block in blocks for line in block.text.splitlines()]
     if all(_is_leftover(line) for line in lines):
         return True
-    letters = sum(len(block.text) for block in blocks)
-    return _bare(heading) in _NAVIGATION_HEADINGS and sum(block.linked for block in blocks) >= _LINKED * letters
+    linked, letters = sum(block.linked for block in blocks), sum(len(block.text) for block in blocks)
+    return bool(_NAVIGATION.fullmatch(_bare(heading))) and linked >= _LINKED * letters
 
 
 def _is_leftover(line: str) -> bool:

@@ -122,18 +122,16 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         # Lists, reports and controls that the server fills in; their text stands on the pages they point to.
         **_named(
             _navigation,
-            "toc children pagetree pagetreesearch recently-updated recently-updated-dashboard contributors"
-            " contributors-summary navmap livesearch search detailssummary content-by-label contentbylabel blog-posts"
-            " gallery attachments profile profile-picture created modified-date page-info change-history index listlabels"
-            " labels-list popular-labels related-labels recently-used-labels content-report-table create-from-template"
-            " create-space-button task-report tasks-report-macro decisionreport favpages space-attachments space-details"
-            " space-index spaces spaces-list userlister user-list network global-reports rss calendar roadmap widget"
-            " iframe multimedia list-children style cql-search",
+            "toc children pagetree pagetreesearch recently-updated recently-updated-dashboard navmap livesearch search"
+            " contributors contributors-summary detailssummary content-by-label contentbylabel blog-posts gallery"
+            " attachments profile profile-picture created modified-date page-info change-history index listlabels"
+            " labels-list popular-labels related-labels recently-used-labels content-report-table cql-search"
+            " create-from-template create-space-button task-report tasks-report-macro decisionreport favpages"
+            " space-attachments space-details space-index spaces spaces-list userlister user-list network"
+            " global-reports rss calendar roadmap widget iframe multimedia list-children style",
         ),
         # References: what they pull in has its own page and its own readers, and is never text of this one.
-        **_named(
-            _navigation, "include excerpt-include excerpt-include-plus multiexcerpt-include multiexcerpt-include-macro"
-        ),
+        **_named(_navigation, "include excerpt-include multiexcerpt-include multiexcerpt-include-macro"),
     }
 )
 

@@ -1,6 +1,6 @@
 """Sections: a page's text, split at its headings, each with its path and its anchor.
 
-Belongs here: splitting blocks at headings, heading paths, which sections become rows, rows of SECTIONS and MACRO_LEDGER.
+Belongs here: splitting blocks at headings, heading paths, which sections become rows of SECTIONS, rows of MACRO_LEDGER.
 Does not belong here: reading a body format, the ids of headings (`anchors`), cutting sections to chunks.
 """
 
@@ -17,8 +17,8 @@ import pyarrow as pa
 from rag_assets.steps.anchors import Anchor, Anchors
 from rag_assets.steps.blocks import Block, clean, joined
 from rag_assets.steps.boilerplate import is_boilerplate
+from rag_assets.steps.storage_elements import Content, storage_content
 from rag_assets.steps.storage_format import PageError
-from rag_assets.steps.storage_walk import Content, storage_content
 from rag_serving.schema import MACRO_LEDGER, SECTIONS
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
@@ -56,7 +56,7 @@ class _Section:
 def build_sections(pages: pa.Table, max_page_bytes: int = 5_000_000) -> SectionsResult:
     """Sections and macros of all pages, in their order.
 
-    A page that cannot be read, or whose body is larger than `max_page_bytes` of UTF-8, is recorded and stops nothing else.
+    A page that cannot be read, or whose body is larger than `max_page_bytes` of UTF-8, is recorded and stops nothing.
     """
     sections: list[Mapping[str, object]] = []
     ledger: list[Mapping[str, object]] = []
@@ -67,9 +67,7 @@ def build_sections(pages: pa.Table, max_page_bytes: int = 5_000_000) -> Sections
             found = sections_of_page(page)
         except PageError as error:
             failures.append((page["page_id"], str(error)))
-        except (
-            Exception
-        ) as error:  # a fault of ours in one page: the space's other pages still arrive, and it is reported
+        except Exception as error:  # a fault in one page is reported; the others still arrive
             failures.append((page["page_id"], f"unexpected {type(error).__name__}: {error}"))
         else:
             sections += found.sections
@@ -87,9 +85,9 @@ def _check_size(body: str | None, limit: int) -> None:
 def sections_of_page(page: Mapping[str, Any]) -> PageSections:
     """The sections of one row of PAGES.
 
-    Text above the first heading is a section of level 0 under the page's title. A heading without text of its own makes no
-    row when deeper headings follow: it stands in their paths. Without those its row's text is the heading itself, so that it
-    can be found; beside sections that do have text it counts as boilerplate.
+    Text above the first heading is a section of level 0 under the page's title. A heading without text of its own makes
+    no row when deeper headings follow: it stands in their paths. Without those its row's text is the heading itself, so
+    that it can be found; beside sections that do have text it counts as boilerplate.
 
     Raises:
         PageError: the body cannot be read, or its format or anchor flavor is not known.

@@ -25,11 +25,12 @@ _CDATA = "<![CDATA["
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _DECLARATION = re.compile(r"^\s*<\?xml\b[^>]*\?>|\sxmlns(?::\w+)?\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*')")
 _AMPERSAND = re.compile(
-    r"<!\[CDATA\[.*?\]\]>|<!--.*?-->|&(?!(?:amp|lt|gt|quot|apos);)(?:#(x[0-9a-fA-F]{1,8}|[0-9]{1,8});|([A-Za-z][A-Za-z0-9]*);)?",
+    r"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)"
+    r"|&(?!(?:amp|lt|gt|quot|apos);)(?:#(x[0-9a-fA-F]{1,8}|[0-9]{1,8});|([A-Za-z][A-Za-z0-9]*);)?",
     re.DOTALL,
 )
 
-_DOCTYPE = re.compile(r"<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL | re.IGNORECASE)
+_DOCTYPE = re.compile(r"\s*<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL | re.IGNORECASE)
 _VOID = r"(?!(?:area|br|col|embed|hr|img|input|link|meta|wbr)\b)"
 _SELF_CLOSED = re.compile(rf"<{_VOID}([A-Za-z][\w:.-]*)((?:\s[^<>]*?)?)/>")
 _OPEN_PARAMETER = re.compile(r"(<ac:parameter\b[^<>]*>[^<]*)(?=<(?!/ac:parameter|ri:))")
@@ -69,7 +70,7 @@ def _prepared(body: str) -> str:
 
 
 def _outside_cdata(pattern: re.Pattern[str], source: str) -> str:
-    pieces = re.split(r"(<!\[CDATA\[.*?\]\]>)", source, flags=re.DOTALL)
+    pieces = re.split(r"(<!\[CDATA\[.*?(?:\]\]>|\Z))", source, flags=re.DOTALL)
     return "".join(piece if piece.startswith(_CDATA) else pattern.sub("", piece) for piece in pieces)
 
 
@@ -92,7 +93,8 @@ def _recovered(source: str) -> Element:
     """A tree out of a malformed body. Raises PageError where even HTML's rules find no element."""
     from lxml import etree
 
-    text = _SELF_CLOSED.sub(r"<\1\2></\1>", _DOCTYPE.sub("", _plain_cdata(source)))
+    doctype = _DOCTYPE.match(source)
+    text = _SELF_CLOSED.sub(r"<\1\2></\1>", _plain_cdata(source[doctype.end() if doctype else 0 :]))
     text = _OPEN_PARAMETER.sub(r"\1</ac:parameter>", text)
     parser = etree.HTMLParser(
         encoding="utf-8", no_network=True, huge_tree=True, remove_comments=True, remove_pis=True, recover=True
@@ -138,7 +140,7 @@ class _Finder:
 
 
 def _plain_cdata(source: str) -> str:
-    """CDATA sections as escaped text; one that lost its end reaches to the closing tag of its element, or to the end."""
+    """CDATA sections as escaped text; one that lost its end reaches to the closing tag of its element or to the end."""
     start_of, end_of, tag_of = (_Finder(source, token) for token in (_CDATA, "]]>", "</ac:plain-text-"))
     pieces, position = [], 0
     while (start := start_of.after(position)) < len(source):

@@ -1,0 +1,277 @@
+"""The elements of storage format: what each leaves in the text.
+
+Belongs here: one rule for each element that is more than its text, and the table of them.
+Does not belong here: parsing (`storage_format`), gathering text (`storage_walk`), what a macro means (`macros`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from rag_assets.steps import macros
+from rag_assets.steps.blocks import BREAK, Block, clean, code_block
+from rag_assets.steps.storage_format import AC, AT, RI, Element, parse_storage
+from rag_assets.steps.storage_walk import Rule, Walk
+from rag_assets.steps.tables import Cell, row_blocks
+
+_LANGUAGE_CLASS = re.compile(r"\blanguage-([\w+#.-]+)")
+_MACHINE_NAME = re.compile(  # image2019-3-4 10:20:30, worddav0123abcd, a UUID
+    r"(?=(?:\D*\d){4})(?:image|img|worddav|screenshot|screen shot|picture)?"
+    r"[\W_]*(?:[0-9a-f]{20,40}|[\W\d_]|\bat\b|[ap]m\b)*",
+    re.IGNORECASE,
+)
+
+
+class Content(NamedTuple):
+    """A body as blocks in order, and its macros counted by (name, outcome)."""
+
+    blocks: list[Block]
+    ledger: Counter[tuple[str, str]]
+
+
+def storage_content(body: str) -> Content:
+    """Blocks and macros of a storage-format body. Raises PageError where it cannot be read."""
+    walk = Walk(_RULES, _BLOCK_TAGS)
+    walk.container(parse_storage(body))
+    return Content(walk.blocks, walk.ledger)
+
+
+def _heading(walk: Walk, node: Element) -> None:
+    walk.flush()
+    outer, walk.anchors = walk.anchors, []
+    text, lifted = walk.line(node)
+    names, walk.anchors = tuple(filter(None, walk.anchors)), outer
+    if text:
+        walk.heading(text, int(node.tag[1]), names)
+    walk.blocks += lifted
+
+
+def _list(walk: Walk, node: Element) -> None:
+    group, indent = walk.list_place()
+    walk.paragraph(node.text or "")
+    number = _count(node.get("start"))
+    for child in node:
+        if child.tag == "li":
+            walk.item(child, f"{number}. " if node.tag == "ol" else "- ", group, indent)
+            number += 1
+        elif (rule := _RULES.get(child.tag)) is not None:  # stands in the list without an item around it
+            rule(walk, child)
+        else:
+            walk.container(child)
+        walk.paragraph(child.tail or "")
+
+
+def _tasks(walk: Walk, node: Element) -> None:
+    group, indent = walk.list_place()
+    for task in node.iterchildren(f"{AC}task"):
+        done = (task.findtext(f"{AC}task-status") or "").strip() == "complete"
+        for body in task.iterchildren(f"{AC}task-body"):
+            walk.item(body, "- [x] " if done else "- [ ] ", group, indent)
+
+
+def _table(walk: Walk, node: Element) -> None:
+    walk.announce()
+    for part in node.iterchildren("caption"):
+        walk.container(part)
+    lifted: list[Block] = []
+    rows = [_cells(walk, row, lifted) for row in _rows(node)]
+    if walk.place.line:  # a table inside a cell: its rows are items there
+        lines = (", ".join(cell.text for cell in row if cell.text) for row in rows)
+        walk.blocks += [Block("list", line) for line in lines if line]
+    else:
+        walk.blocks += row_blocks(rows, walk.group())
+    walk.blocks += lifted
+
+
+def _rows(table: Element) -> Iterator[Element]:
+    """The rows of a table, not those of tables inside it; what else stands between them is a row of its own."""
+    for part in table:
+        if part.tag in ("tbody", "thead", "tfoot"):
+            yield from part
+        elif part.tag not in ("colgroup", "col", "caption"):
+            yield part
+
+
+def _cells(walk: Walk, row: Element, lifted: list[Block]) -> list[Cell]:
+    """The cells of a row; in a malformed table any other element stands as a cell too."""
+    cells = []
+    for each in row if row.tag == "tr" else [row]:
+        rule = _RULES.get(each.tag)
+        text = walk.ruled_line(each, rule, lifted) if rule else walk.cell(each, lifted)
+        cells.append(Cell(text, each.tag == "th", _count(each.get("colspan")), _count(each.get("rowspan"))))
+    return cells
+
+
+def _preformatted(walk: Walk, node: Element) -> None:
+    """A fenced block; `<pre>` after `<pre>` is one block, as the editors mean that write one for each line."""
+    walk.flush()
+    body = _verbatim(walk, node)
+    above, block = walk.last_pre or (None, None)
+    if above is not None and node.getprevious() is above and walk.blocks and walk.blocks[-1] is block:
+        body = f"{walk.blocks.pop().body}\n{body}"
+    if body.strip():
+        walk.announce()
+        walk.blocks.append(code_block(body, _language(node)))
+        walk.last_pre = None if (node.tail or "").strip() else (node, walk.blocks[-1])
+
+
+def _verbatim(walk: Walk, element: Element) -> str:
+    """The text of an element to the letter, a break as a new line; elements with rules as one line."""
+    from lxml import etree
+
+    parts: list[str] = []
+    nodes = etree.iterwalk(element, events=("start", "end"))
+    for event, node in nodes:
+        if event == "end":
+            parts.append("" if node is element else node.tail or "")
+            continue
+        rule = None if node is element else _RULES.get(node.tag)
+        if rule is None:
+            parts.append(node.text or "")
+        else:
+            nodes.skip_subtree()
+            parts.append("\n" if node.tag == "br" else walk.ruled_line(node, rule, []))
+    return "".join(parts)
+
+
+def _quote(walk: Walk, node: Element) -> None:
+    walk.quote("", "", node)
+
+
+def _macro(walk: Walk, node: Element) -> None:
+    macro = macros.read_macro(node)
+    walk.ledger[macro.name, macros.render(walk, macro)] += 1
+
+
+def _link(walk: Walk, node: Element) -> None:
+    """The link's own text, else what names its target; the target itself stays out of the text."""
+    bodies = node.iterchildren(f"{AC}link-body", f"{AC}plain-text-link-body")
+    text = "".join(walk.line(body)[0] if len(body) else body.text or "" for body in bodies)
+    if not clean(text):
+        text = _target(node) or node.get(f"{AC}anchor", "")
+    walk.write(text)
+    walk.linked += len(text)
+
+
+def _image(walk: Walk, node: Element) -> None:
+    """What is said of an image: its alternative text, else its file name; and its caption."""
+    text = node.get(f"{AC}alt") or node.get("alt") or _file_name(_target(node) or node.get("src", ""))
+    captions = [walk.line(caption)[0] for caption in node.iterchildren(f"{AC}caption")]
+    if clean(text) not in captions:
+        walk.write(text)
+    for caption in captions:
+        walk.paragraph(caption)
+
+
+def _emoticon(walk: Walk, node: Element) -> None:
+    name = node.get(f"{AC}name", "")
+    walk.write(node.get(f"{AC}emoji-fallback") or node.get(f"{AC}emoji-shortname") or (f":{name}:" if name else ""))
+
+
+def _time(walk: Walk, node: Element) -> None:
+    walk.write("".join(node.itertext()).strip() or node.get("datetime", ""))
+
+
+def _break(walk: Walk, _node: Element) -> None:
+    walk.write(BREAK)
+
+
+def _user(walk: Walk, _node: Element) -> None:
+    walk.write("@user")
+
+
+def _extension(walk: Walk, node: Element) -> None:
+    """A node of the new editor: its content or, where it has none, its fallback; never both."""
+    has_content = any(clean("".join(content.itertext())) for content in node.iter(f"{AC}adf-content"))
+    nodes = list(node.iterchildren(f"{AC}adf-node"))
+    for child in nodes if has_content else node.iterchildren(f"{AC}adf-fallback"):
+        (_editor_node if has_content else Walk.container)(walk, child)
+    walk.ledger["adf-" + next((each.get("type", "") for each in nodes), "extension"), "rendered"] += 1
+
+
+def _editor_node(walk: Walk, node: Element) -> None:
+    if node.get("type") == "panel":
+        attributes = {each.get("key"): each.text or "" for each in node.iterchildren(f"{AC}adf-attribute")}
+        walk.quote(attributes.get("panel-type", "").strip().capitalize() or "Panel", "", node)
+    else:
+        walk.container(node)
+
+
+def _drop(_walk: Walk, _node: Element) -> None:
+    """Nothing of this element is text."""
+
+
+def _count(value: str | None) -> int:
+    """A small whole number in an attribute, else 1."""
+    return int(value) if value and len(value) < 7 and value.isascii() and value.isdigit() else 1
+
+
+def _language(node: Element) -> str:
+    """`language-x` of a class on `<pre>` or on the `<code>` in it."""
+    match = _LANGUAGE_CLASS.search(" ".join(each.get("class", "") for each in (node, *node.iterchildren("code"))))
+    return match[1] if match else ""
+
+
+def _target(node: Element) -> str:
+    """What names the target of a link or an image; an account is only ever "@user"."""
+    for child in node:
+        if child.tag == f"{RI}user":
+            return "@user"
+        for name in ("content-title", "filename", "value", "space-key", "parameter"):
+            if child.get(f"{RI}{name}"):
+                return str(child.get(f"{RI}{name}"))
+    return ""
+
+
+def _file_name(target: str) -> str:
+    """`[name.png]`, or nothing where a machine made the name."""
+    if target.startswith("data:"):
+        return ""
+    name = re.split(r"[?#]", target)[0].rsplit("/", 1)[-1]
+    stem, _, _extension = name.rpartition(".")
+    return f"[{name}]" if stem and len(stem) <= 100 and not _MACHINE_NAME.fullmatch(stem) else ""
+
+
+def _names(prefix: str, names: str) -> list[str]:
+    return [prefix + name for name in names.split()]
+
+
+_BLOCK_TAGS = frozenset(
+    [
+        *_names("", "p div section article header footer aside main nav dl dt dd address figure figcaption center"),
+        *_names("", "form fieldset summary details hr li tr td th caption body"),
+        *_names(AC, "layout layout-section layout-cell rich-text-body adf-content caption"),
+    ]
+)
+
+_RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        **dict.fromkeys(_names("h", "1 2 3 4 5 6"), _heading),
+        "ul": _list,
+        "ol": _list,
+        "table": _table,
+        "pre": _preformatted,
+        "blockquote": _quote,
+        "br": _break,
+        "img": _image,
+        "time": _time,
+        f"{AC}structured-macro": _macro,
+        f"{AC}macro": _macro,
+        f"{AC}link": _link,
+        f"{AC}image": _image,
+        f"{AC}emoticon": _emoticon,
+        f"{AC}task-list": _tasks,
+        f"{AC}adf-extension": _extension,
+        f"{AC}adf-node": _editor_node,
+        f"{RI}user": _user,
+        **dict.fromkeys(_names("", "script style template colgroup"), _drop),
+        **dict.fromkeys(_names(AC, "parameter default-parameter placeholder task-id task-uuid task-status"), _drop),
+        **dict.fromkeys(_names(AC, "adf-attribute adf-fallback adf-parameter adf-parameter-value adf-mark"), _drop),
+        **dict.fromkeys(_names(RI, "page attachment url space blog-post shortcut content-entity"), _drop),
+        **dict.fromkeys(_names(AT, "declarations var"), _drop),
+    }
+)
