@@ -39,7 +39,9 @@ _TUPLES = frozenset({"heading_path", "labels"})
 class Generation:
     """A generation, published or candidate. Safe to use from several threads."""
 
-    def __init__(self, manifest: Manifest, table: pa.Table, vectors: exact.Vectors, lexical: LexicalIndex, place: Place) -> None:
+    def __init__(
+        self, manifest: Manifest, table: pa.Table, vectors: exact.Vectors, lexical: LexicalIndex, place: Place
+    ) -> None:
         self.id = manifest.id
         self.tenant = manifest.tenant
         self.manifest = manifest
@@ -110,6 +112,10 @@ class Generation:
         _, rows = self._allowed(self._known(classes))
         return exact.search(self._vectors, vector, k, rows)
 
+    def approximate(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
+        """What the dense index alone finds among all chunks; raises DenseError where Chroma cannot be used."""
+        return self._dense.approximate(vector, k)
+
     def lexical(self, query: str, k: int, classes: frozenset[str]) -> list[Hit]:
         """The k best chunks of the given reader classes by BM25, only those with a term of the query, best first."""
         return self.lexical_terms(analyze(query), k, classes)
@@ -147,7 +153,9 @@ class Generation:
     def _compute_allowed(self, classes: frozenset[str]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """The rows of some reader classes, as a mask [chunks] and as ascending numbers."""
         satisfied = np.array([readers in classes for readers in self._readers], dtype=np.bool_)
-        allowed: NDArray[np.bool_] = satisfied[self._reader_codes] if len(satisfied) else np.zeros(len(self), dtype=np.bool_)
+        allowed: NDArray[np.bool_] = (
+            satisfied[self._reader_codes] if len(satisfied) else np.zeros(len(self), dtype=np.bool_)
+        )
         return allowed, np.flatnonzero(allowed)
 
     def _shard_rows(self) -> list[ShardRows]:

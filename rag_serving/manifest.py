@@ -113,7 +113,9 @@ def read_manifest(folder: Path) -> Manifest:
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(str(part) for part in fault["loc"])
-        raise StoreError(f"{path} is not a manifest ({where}: {fault['msg']}); delete its folder and run `citelock build`") from None
+        raise StoreError(
+            f"{path} is not a manifest ({where}: {fault['msg']}); delete its folder and run `citelock build`"
+        ) from None
 
 
 def pages_digest(versions: Mapping[str, int]) -> str:
@@ -122,4 +124,6 @@ def pages_digest(versions: Mapping[str, int]) -> str:
 
 
 def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -28,7 +28,7 @@ from rag_serving.generation import CHUNKS_FILE, LEXICAL_FOLDER, Generation, plac
 from rag_serving.indexes import exact, lexical, shard_collections, terms
 from rag_serving.indexes.chroma import Place
 from rag_serving.indexes.exact import Vectors, load_vectors, save_vectors
-from rag_serving.indexes.lexical import LexicalIndex, build_lexical
+from rag_serving.indexes.lexical import LexicalError, LexicalIndex, build_lexical, documents_digest
 from rag_serving.indexes.shard_collections import ShardCollections, ShardContent
 from rag_serving.indexes.shards import content_digest, shard_count, shard_name
 from rag_serving.manifest import (
@@ -42,7 +42,16 @@ from rag_serving.manifest import (
     write_manifest,
 )
 from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.store import Store, StoreError, commit_folder, read_json, read_table, remove_folder, write_json, write_table
+from rag_serving.store import (
+    Store,
+    StoreError,
+    commit_folder,
+    read_json,
+    read_table,
+    remove_folder,
+    write_json,
+    write_table,
+)
 
 Progress = Callable[[int, int], None]  # done, of how many
 
@@ -90,7 +99,7 @@ def build_generation(
 
     Raises:
         BuildError: chunks and vectors do not fit together.
-        DenseUnavailable: Chroma cannot be used.
+        DenseError: Chroma cannot be used.
         StoreError: the home folder cannot be used.
     """
     build_dense(store, tenant, chunks, vectors, config, embedder, progress)
@@ -129,7 +138,7 @@ def build_lexical_index(store: Store, tenant: str, chunks: pa.Table) -> LexicalB
     `chunks` needs the columns source, page_id, chunk_idx, chunk_id, prefix, text; any order.
     """
     table = chunks.select(["source", "page_id", "chunk_idx", "chunk_id", "prefix", "text"]).sort_by(_ORDER)
-    texts = [f"{prefix}\n{text}" if prefix else text for prefix, text in zip(*_lists(table, "prefix", "text"), strict=True)]
+    texts = _indexed_texts(table)
     with store.lock(tenant):
         folder = _empty(store.candidate(tenant) / f".{_LEXICAL}")
         size = build_lexical(folder, table["chunk_id"].to_pylist(), texts)
@@ -152,7 +161,7 @@ def commit_generation(
         candidate = store.candidate(tenant)
         facts = read_json(candidate / _DENSE / _DENSE_FACTS)
         table = read_table(candidate / _DENSE / CHUNKS_FILE, GENERATION_CHUNKS)
-        if LexicalIndex.open(candidate / _LEXICAL).chunk_ids() != table["chunk_id"].to_pylist():
+        if _lexical_content(candidate) != documents_digest(table["chunk_id"].to_pylist(), _indexed_texts(table)):
             raise StoreError(
                 f"the indexes under {candidate} are of different chunks: two builds ran at the same time; run `citelock build`"
             )
@@ -176,11 +185,15 @@ def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
         raise BuildError(f"{len(chunks)} chunks came with vectors of shape {vectors.shape}")
     if not np.isfinite(vectors).all():
         bad = chunks["chunk_id"][int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])].as_py()
-        raise BuildError(f"the vector of chunk {bad} has values that are not finite; delete the vector cache and embed again")
+        raise BuildError(
+            f"the vector of chunk {bad} has values that are not finite; delete the vector cache and embed again"
+        )
     counts = pc.value_counts(chunks["chunk_id"].combine_chunks())
     twice = [entry["values"].as_py() for entry in counts if entry["counts"].as_py() > 1]
     if twice:
-        raise BuildError(f"chunk id {twice[0]!r} stands {len(twice)} ids twice; two sources must not share page ids (set id_prefix)")
+        raise BuildError(
+            f"chunk id {twice[0]!r} stands more than once; two sources must not share page ids (set id_prefix)"
+        )
     order = pc.sort_indices(chunks, sort_keys=_ORDER)
     return chunks.take(order), np.ascontiguousarray(vectors[order.to_numpy()], dtype=np.float32)
 
@@ -194,6 +207,20 @@ def table_digest(table: pa.Table) -> str:
             column = column.cast(pa.int64())
         hasher.update(json.dumps([name, column.to_pylist()], ensure_ascii=False, separators=(",", ":")).encode())
     return hasher.hexdigest()
+
+
+def _indexed_texts(table: pa.Table) -> list[str]:
+    """What both indexes see of a chunk: the context prefix above its text."""
+    return [
+        f"{prefix}\n{text}" if prefix else text for prefix, text in zip(*_lists(table, "prefix", "text"), strict=True)
+    ]
+
+
+def _lexical_content(candidate: Path) -> str:
+    try:
+        return LexicalIndex.open(candidate / _LEXICAL).content
+    except LexicalError as error:
+        raise StoreError(f"{error}; run `citelock build`") from error
 
 
 def _lists(table: pa.Table, *names: str) -> list[list[Any]]:
@@ -220,7 +247,9 @@ def _ensure_shards(
         rows = np.flatnonzero(names == name)
         content = _content(table.take(pa.array(rows)), vectors[rows], embedder)
         before = done
-        collection, fresh = collections.ensure(content, lambda part, base=before: _report(progress, base + part, len(table)))
+        collection, fresh = collections.ensure(
+            content, lambda part, base=before: _report(progress, base + part, len(table))
+        )
         done += len(rows)
         _report(progress, done, len(table))
         built += fresh
@@ -332,12 +361,23 @@ def _manifest(
     )
 
 
+def candidate_collections(store: Store, tenant: str) -> frozenset[str]:
+    """The collections of a dense step whose generation may not be committed yet."""
+    try:
+        facts = read_json(store.candidate(tenant) / _DENSE / _DENSE_FACTS)
+    except StoreError:
+        return frozenset()
+    return frozenset(shard["collection"] for shard in facts["shards"])
+
+
 def _pages(table: pa.Table) -> dict[str, SourcePages]:
     """Count and digest of the pages of each source."""
     versions: dict[str, dict[str, int]] = {}
     for source, page, number in zip(*_lists(table, "source", "page_id", "version"), strict=True):
         versions.setdefault(source, {})[page] = number
-    return {source: SourcePages(pages=len(pages), digest=pages_digest(pages)) for source, pages in sorted(versions.items())}
+    return {
+        source: SourcePages(pages=len(pages), digest=pages_digest(pages)) for source, pages in sorted(versions.items())
+    }
 
 
 def _is_whole(store: Store, tenant: str, generation_id: str, config: Config) -> bool:
@@ -347,8 +387,3 @@ def _is_whole(store: Store, tenant: str, generation_id: str, config: Config) -> 
     except StoreError:
         return False
     return True
-
-
-def source_pages(table: pa.Table) -> Sequence[tuple[str, str]]:
-    """The distinct (source, page id) pairs of a chunk table."""
-    return sorted(set(zip(*_lists(table, "source", "page_id"), strict=True)))

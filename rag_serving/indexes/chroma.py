@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 _CONNECT_S, _ANSWER_S = 3.0, 60.0
 
 
-class DenseUnavailable(Exception):
+class DenseError(Exception):
     """Chroma or a collection cannot be used; the message says which and why."""
 
 
@@ -38,7 +38,7 @@ def open_client(place: Place) -> Any:
     """The process's one client of a place; a folder that was replaced since is opened anew.
 
     Raises:
-        DenseUnavailable: the server does not answer or the folder cannot be opened.
+        DenseError: the server does not answer or the folder cannot be opened.
     """
     with _lock:
         try:
@@ -52,7 +52,7 @@ def open_client(place: Place) -> Any:
             client = _connect_server(place) if place.url else _open_folder(place)
             _clients[place] = _stamp(place), client
         except Exception as error:  # Chroma raises plain ValueError, its own and its transport's errors
-            raise DenseUnavailable(f"Chroma at {place} cannot be opened ({one_line(error)})") from error
+            raise DenseError(f"Chroma at {place} cannot be opened ({one_line(error)})") from error
         return client
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.indexes import exact
-from rag_serving.indexes.chroma import DenseUnavailable, Place, one_line
+from rag_serving.indexes.chroma import DenseError, Place, one_line
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.shard_collections import ShardCollections, query
@@ -72,6 +72,16 @@ class DenseIndex:
         rows = np.concatenate(found)
         return best(rows, exact.similarities(self._vectors[rows], vector), k)
 
+    def approximate(self, vector: Vectors, k: int) -> list[Hit]:
+        """The k nearest that Chroma alone finds among all chunks.
+
+        Raises:
+            DenseError: a shard cannot be searched by Chroma.
+        """
+        vector = np.ascontiguousarray(vector, dtype=np.float32)
+        rows = np.concatenate([np.zeros(0, np.int64), *(shard.approximate(vector, k) for shard in self._shards)])
+        return best(rows, exact.similarities(self._vectors[rows], vector), k)
+
     def close(self) -> None:
         if self._pool:
             self._pool.shutdown(wait=False)
@@ -99,6 +109,13 @@ class OpenShard:
                 return found
         return np.array([hit.row for hit in exact.search(self._vectors, vector, k, rows)], dtype=np.int64)
 
+    def approximate(self, vector: Vectors, k: int) -> Rows:
+        """Rows that Chroma alone finds; raises DenseError where it cannot."""
+        if self._collection is None:
+            raise DenseError(self.problem)
+        ids = query(self._collection, vector, min(k, len(self._rows)), None)
+        return np.array([self._row_of[chunk_id] for chunk_id in ids if chunk_id in self._row_of], dtype=np.int64)
+
     def _by_chroma(self, vector: Vectors, k: int, readers: Sequence[str] | None) -> Rows | None:
         """What Chroma finds, None where it cannot be used or found fewer than there are."""
         if self._collection is None and not (time.monotonic() >= self._retry_at and self._connect()):
@@ -106,7 +123,7 @@ class OpenShard:
         try:
             ids = query(self._collection, vector, k, readers)
             rows = np.array([self._row_of[chunk_id] for chunk_id in ids], dtype=np.int64)
-        except (DenseUnavailable, KeyError) as error:
+        except (DenseError, KeyError) as error:
             self._fail(one_line(error))
             return None
         return rows if len(rows) == k else None

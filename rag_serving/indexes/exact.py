@@ -43,7 +43,9 @@ def load_vectors(folder: Path, rows: int, dimension: int) -> Vectors:
     except (OSError, ValueError) as error:
         raise VectorsError(f"{path} cannot be read ({error})") from error
     if vectors.shape != (rows, dimension) or vectors.dtype != np.float32:
-        raise VectorsError(f"{path} holds {vectors.shape} of {vectors.dtype}, expected ({rows}, {dimension}) of float32")
+        raise VectorsError(
+            f"{path} holds {vectors.shape} of {vectors.dtype}, expected ({rows}, {dimension}) of float32"
+        )
     return vectors
 
 

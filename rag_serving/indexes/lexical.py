@@ -8,6 +8,7 @@ The adding is done here: bm25s multiplies by its weight mask, and a masked chunk
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +33,12 @@ class LexicalError(Exception):
     """The folder does not hold a lexical index that this program can search."""
 
 
-def build_lexical(folder: Path, chunk_ids: Sequence[str], texts: Iterable[str]) -> int:
+def documents_digest(chunk_ids: Sequence[str], texts: Sequence[str]) -> str:
+    """What an index of these texts was made of."""
+    return hashlib.sha256(json.dumps([list(chunk_ids), list(texts)]).encode()).hexdigest()
+
+
+def build_lexical(folder: Path, chunk_ids: Sequence[str], texts: Sequence[str]) -> int:
     """Write the index of `texts`, one per chunk id, into a folder; returns the size of its vocabulary.
 
     The same texts in the same order give the same bytes.
@@ -43,7 +49,14 @@ def build_lexical(folder: Path, chunk_ids: Sequence[str], texts: Iterable[str]) 
     folder.mkdir(parents=True, exist_ok=True)
     index.save(folder, show_progress=False)
     _dump(folder / _IDS, list(chunk_ids))
-    _dump(folder / _FACTS, {"format": FORMAT, "analyzer": ANALYZER_VERSION, "chunks": len(chunk_ids), "terms": len(vocabulary)})
+    facts = {
+        "format": FORMAT,
+        "analyzer": ANALYZER_VERSION,
+        "chunks": len(chunk_ids),
+        "terms": len(vocabulary),
+        "content": documents_digest(chunk_ids, texts),
+    }
+    _dump(folder / _FACTS, facts)
     return len(vocabulary)
 
 
@@ -68,11 +81,14 @@ def _bm25(vocabulary: dict[str, int], documents: list[list[int]]) -> Any:
 class LexicalIndex:
     """An opened lexical index; safe to search from several threads."""
 
-    def __init__(self, folder: Path, chunks: int, vocabulary: Mapping[str, int], arrays: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(
+        self, folder: Path, facts: Mapping[str, Any], vocabulary: Mapping[str, int], arrays: Mapping[str, NDArray[Any]]
+    ) -> None:
         self._folder = folder
         self._vocabulary = vocabulary
         self._data, self._indices, self._indptr = arrays["data"], arrays["indices"], arrays["indptr"]
-        self.chunks = chunks
+        self.chunks = int(facts["chunks"])
+        self.content = str(facts["content"])  # digest of what was indexed
 
     @classmethod
     def open(cls, folder: Path) -> LexicalIndex:
@@ -92,7 +108,7 @@ class LexicalIndex:
             raise LexicalError(f"{folder} was written by another version ({found})")
         if len(arrays["indptr"]) != len(vocabulary) + 1 or arrays["indptr"][-1] != len(arrays["data"]):
             raise LexicalError(f"{folder} is not consistent: its arrays do not fit its vocabulary")
-        return cls(folder, int(facts["chunks"]), vocabulary, arrays)
+        return cls(folder, facts, vocabulary, arrays)
 
     def __len__(self) -> int:
         return self.chunks

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.indexes.chroma import DenseUnavailable, Place, one_line, open_client
+from rag_serving.indexes.chroma import DenseError, Place, one_line, open_client
 
 FORMAT = 1
 # Recall@80 against exact search over 6,000 clustered vectors: 0.9955 at Chroma's 100/100, 0.9997 at these.
@@ -46,7 +46,7 @@ class ShardCollections:
 
     @classmethod
     def open(cls, place: Place) -> ShardCollections:
-        """Connect; raises DenseUnavailable."""
+        """Connect; raises DenseError."""
         return cls(open_client(place))
 
     def ensure(self, content: ShardContent, progress: Callable[[int], None] | None = None) -> tuple[str, bool]:
@@ -102,7 +102,7 @@ class ShardCollections:
             if progress:
                 progress(min(start + BATCH, len(content.ids)))
         if collection.count() != len(content.ids):
-            raise DenseUnavailable(f"Chroma kept {collection.count()} of {len(content.ids)} vectors of shard {name}")
+            raise DenseError(f"Chroma kept {collection.count()} of {len(content.ids)} vectors of shard {name}")
         collection.modify(name=name)
 
     def _remove(self, doomed: Callable[[str], bool]) -> list[str]:
@@ -131,18 +131,39 @@ def is_sound(collection: Any, content: ShardContent) -> bool:
     return all(distance and abs(distance[0]) <= SAME for distance in distances)
 
 
+def stored_readers(collections: ShardCollections, name: str, page: int = 50_000) -> Iterator[tuple[str, str]]:
+    """Every (chunk id, reader class) of a collection.
+
+    Raises:
+        DenseError: it is gone or damaged.
+    """
+    try:
+        collection = collections.get(name)
+        if collection is None:
+            raise DenseError(f"collection {name} is missing")
+        offset = 0
+        while (found := collection.get(include=["metadatas"], limit=page, offset=offset))["ids"]:
+            offset += len(found["ids"])
+            readers = [metadata["readers"] for metadata in found["metadatas"]]
+            yield from zip(found["ids"], readers, strict=True)
+    except DenseError:
+        raise
+    except Exception as error:  # Chroma raises its own, its transport's and plain ValueErrors
+        raise DenseError(f"collection {name} cannot be read ({one_line(error)})") from error
+
+
 def query(collection: Any, vector: NDArray[np.float32], k: int, readers: Sequence[str] | None) -> list[str]:
     """Ids of the k nearest, only those of the given reader classes (None: all).
 
     Raises:
-        DenseUnavailable: the collection is gone or damaged.
+        DenseError: the collection is gone or damaged.
     """
     where = {} if readers is None else {"where": {"readers": {"$in": list(readers)}}}
     try:
         found = collection.query(query_embeddings=vector[None], n_results=k, include=[], **where)
         ids: list[str] = found["ids"][0]
     except Exception as error:  # Chroma raises its own, its transport's and plain ValueErrors
-        raise DenseUnavailable(f"collection {collection.name} cannot be searched ({one_line(error)})") from error
+        raise DenseError(f"collection {collection.name} cannot be searched ({one_line(error)})") from error
     return ids
 
 

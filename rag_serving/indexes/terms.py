@@ -21,7 +21,9 @@ ANALYZER_VERSION = 1
 _LONGEST_TERM = 80
 _LONGEST_NAME = 400  # a longer run (base64, minified code) is cut: nobody types it
 _MARKS = "\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0900-\u0963\u0966-\u0fbc"  # \w leaves combining marks out
-_WORD = re.compile(rf"(?:(?<![\w-])--(?=[A-Za-z]))?[\w{_MARKS}]+(?:(?:::|://|[-./:@\\$&'’])[\w{_MARKS}]+)*(?:\+\+|\#(?!\w))?")
+_WORD = re.compile(
+    rf"(?:(?<![\w-])--(?=[A-Za-z]))?[\w{_MARKS}]+(?:(?:::|://|[-./:@\\$&'’])[\w{_MARKS}]+)*(?:\+\+|\#(?!\w))?"
+)
 _LEVELS = tuple(re.compile(level) for level in (r"[/\\@&$]|:+(?://)?", r"\.", r"-", r"_+"))
 _CAMEL = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[^\WA-Z\d_]+|\d+")
 _UNSPACED = re.compile(

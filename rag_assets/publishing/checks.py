@@ -1,0 +1,193 @@
+"""What must hold of a candidate generation before anybody may read it.
+
+Belongs here: the checks and their results. Does not belong here: acting on them (`publish`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rag_serving.config import Config
+from rag_serving.generation import Generation, place_of
+from rag_serving.indexes.build import file_facts
+from rag_serving.indexes.chroma import DenseError
+from rag_serving.indexes.shard_collections import SAME, ShardCollections, stored_readers
+from rag_serving.store import Store, StoreError, write_json
+
+ALL_BELOW, SAMPLE = 500, 300
+RECALL_AT = 10
+_BLOCK = 50_000
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One check of a generation: what was looked at, and what was found."""
+
+    name: str
+    passed: bool
+    detail: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The pages that every source enumerated, and why some of them have no chunk."""
+
+    enumerated: Mapping[str, Collection[str]]  # source -> page ids
+    explained: Mapping[str, str]  # page id -> reason
+
+
+def check_generation(
+    store: Store, tenant: str, generation_id: str, config: Config, coverage: Coverage, embedder: str
+) -> list[CheckResult]:
+    """Check a committed generation and leave the verdict for `publish`.
+
+    `embedder`: name of the model that questions will be embedded with. A generation that does not open fails `opens` alone.
+    """
+    try:
+        generation = Generation.open(store, tenant, generation_id, config)
+    except StoreError as error:
+        results = [CheckResult("opens", False, str(error))]
+    else:
+        collections = ShardCollections.open(place_of(store, tenant, config))
+        folder = store.generation(tenant, generation_id)
+        results = [
+            CheckResult("opens", not generation.degraded, "; ".join(generation.degraded) or "every part is there"),
+            check_files(folder, generation),
+            check_ids(generation, collections),
+            check_vectors(generation),
+            check_embedder(generation, embedder),
+            check_found_by_own_vector(generation),
+            check_recall(generation, config.indexing.min_ann_recall),
+            check_page_versions(generation),
+            check_coverage(generation, coverage),
+        ]
+        generation.close()
+    write_json(verdict_path(store, tenant, generation_id), [asdict(result) for result in results])
+    return results
+
+
+def verdict_path(store: Store, tenant: str, generation_id: str) -> Path:
+    """Where the results of a generation's checks lie until it is published."""
+    return store.candidate(tenant) / f"checks-{generation_id}.json"
+
+
+def check_files(folder: Path, generation: Generation) -> CheckResult:
+    """Every file is, to the bit, what the manifest says."""
+    wrong = [name for name, facts in generation.manifest.files.items() if file_facts(folder / name) != facts]
+    return _result("files", wrong, f"{len(generation.manifest.files)} files have their digests")
+
+
+def check_ids(generation: Generation, collections: ShardCollections) -> CheckResult:
+    """The dense shards, the lexical index and the chunk table hold the same chunks, the shards with the same readers."""
+    expected = {chunk_id: generation.readers_of(row) for row, chunk_id in enumerate(generation.chunk_ids())}
+    try:
+        dense = [pair for shard in generation.manifest.shards for pair in stored_readers(collections, shard.collection)]
+    except DenseError as error:
+        return CheckResult("ids", False, str(error))
+    wrong = [f"{chunk_id} (readers {readers!r})" for chunk_id, readers in dense if expected.get(chunk_id) != readers]
+    wrong += [f"{chunk_id} (dense: missing)" for chunk_id in expected.keys() - {chunk_id for chunk_id, _ in dense}]
+    if len(dense) > len(expected):
+        wrong.append(f"{len(dense) - len(expected)} more in the dense index than in the chunk table")
+    if generation.lexical_ids() != generation.chunk_ids():
+        wrong.append("lexical: other chunks or another order")
+    return _result("ids", wrong, f"{len(expected)} chunk ids are the same in table, dense and lexical index")
+
+
+def check_vectors(generation: Generation) -> CheckResult:
+    """All vectors are finite and of length 1."""
+    wrong: list[str] = []
+    ids = generation.chunk_ids()
+    for start in range(0, len(ids), _BLOCK):
+        vectors = generation.vectors(range(start, min(start + _BLOCK, len(ids))))
+        with np.errstate(invalid="ignore"):
+            bad = ~(np.abs(np.linalg.norm(vectors, axis=1) - 1) <= SAME)
+        wrong += [ids[start + row] for row in np.flatnonzero(bad)]
+    return _result("vectors", wrong, f"{len(ids)} vectors are finite and of length 1")
+
+
+def check_embedder(generation: Generation, embedder: str) -> CheckResult:
+    """The vectors are of the model that questions are embedded with."""
+    facts = generation.manifest.embedder
+    wrong = [] if facts.name == embedder else [f"vectors are of {facts.name!r}, questions of {embedder!r}"]
+    return _result("embedder", wrong, f"{facts.name}, {facts.dimension} dimensions")
+
+
+def check_found_by_own_vector(generation: Generation) -> CheckResult:
+    """Every sampled chunk is the first that its own vector finds, or an identical vector is."""
+    rows = sample_rows(len(generation))
+    ids = generation.chunk_ids()
+    try:
+        wrong = [ids[row] for row in rows if not _finds_itself(generation, row)]
+    except DenseError as error:
+        return CheckResult("found_by_own_vector", False, str(error))
+    return _result("found_by_own_vector", wrong, f"{len(rows)} of {len(generation)} chunks find themselves")
+
+
+def check_recall(generation: Generation, minimum: float) -> CheckResult:
+    """Recall@10 of the dense index against exact search, by the vectors of sampled chunks."""
+    everyone = frozenset(generation.reader_classes)
+    found = wanted = 0
+    try:
+        for vector in _sample(generation):
+            exact = generation.exact(vector, RECALL_AT, everyone)
+            approximate = generation.approximate(vector, RECALL_AT)
+            found += sum(hit.score >= exact[-1].score - 1e-5 for hit in approximate)
+            wanted += len(exact)
+    except DenseError as error:
+        return CheckResult("ann_recall", False, str(error))
+    recall = found / wanted if wanted else 1.0
+    detail = f"recall@{RECALL_AT} is {recall:.4f}, at least {minimum} is asked for"
+    return CheckResult("ann_recall", recall >= minimum, detail, {"recall_at_10": recall, "minimum": minimum})
+
+
+def check_page_versions(generation: Generation) -> CheckResult:
+    """No page is there in two versions, and none belongs to two sources."""
+    seen: dict[str, tuple[str, int]] = {}
+    table = generation.table
+    wrong = []
+    for page, source, version in zip(*(table[name].to_pylist() for name in ("page_id", "source", "version")), strict=True):
+        if seen.setdefault(page, (source, version)) != (source, version):
+            wrong.append(page)
+    return _result("page_versions", sorted(set(wrong)), f"{len(seen)} pages, each in one version from one source")
+
+
+def check_coverage(generation: Generation, coverage: Coverage) -> CheckResult:
+    """Every page that a source enumerated is indexed or explained, and nothing else is indexed."""
+    indexed = set(generation.table["page_id"].to_pylist())
+    enumerated = {page for pages in coverage.enumerated.values() for page in pages}
+    wrong = [f"{page} (not indexed)" for page in sorted(enumerated - indexed - coverage.explained.keys())]
+    wrong += [f"{page} (not enumerated)" for page in sorted(indexed - enumerated)]
+    counts = {"enumerated": len(enumerated), "indexed": len(indexed), "explained": len(enumerated - indexed)}
+    return _result("coverage", wrong, ", ".join(f"{count} {name}" for name, count in counts.items()), counts)
+
+
+def sample_rows(count: int) -> list[int]:
+    """All rows of a small table, else an even sample: the same rows each time."""
+    if count < ALL_BELOW:
+        return list(range(count))
+    return np.unique(np.linspace(0, count - 1, SAMPLE).astype(int)).tolist()
+
+
+def _sample(generation: Generation) -> Iterator[Any]:
+    yield from generation.vectors(sample_rows(len(generation)))
+
+
+def _finds_itself(generation: Generation, row: int) -> bool:
+    vector = generation.vectors([row])[0]
+    first = generation.approximate(vector, 1)
+    return bool(first) and (first[0].row == row or bool(first[0].score >= 1 - SAME))
+
+
+def _result(name: str, wrong: Sequence[str], right: str, metadata: Mapping[str, Any] | None = None) -> CheckResult:
+    """Passed when nothing is wrong; else the first few."""
+    facts = {**(metadata or {}), "wrong": len(wrong)}
+    if not wrong:
+        return CheckResult(name, True, right, facts)
+    more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+    return CheckResult(name, False, f"{', '.join(wrong[:5])}{more}", facts)

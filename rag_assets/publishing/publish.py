@@ -1,0 +1,106 @@
+"""Moving the pointer to a checked generation, and removing what nobody needs any more.
+
+Belongs here: publishing, retention. Does not belong here: the checks themselves (`checks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rag_assets.publishing.checks import CheckResult, verdict_path
+from rag_serving.config import Config
+from rag_serving.generation import place_of
+from rag_serving.generations import GenerationInfo, list_generations, move_current
+from rag_serving.indexes.build import candidate_collections
+from rag_serving.indexes.shard_collections import ShardCollections
+from rag_serving.manifest import read_manifest
+from rag_serving.store import Store, StoreError, read_json, remove_folder
+
+
+class PublishError(Exception):
+    """A generation was not published; the message says which check it failed."""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What `publish` did."""
+
+    generation: str
+    previous: str | None
+    changed: bool
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What `prune` removed."""
+
+    generations: tuple[str, ...]
+    collections: tuple[str, ...]
+
+
+def publish(
+    store: Store, tenant: str, generation_id: str, config: Config, gates: Sequence[CheckResult] = ()
+) -> Publication:
+    """Point `current` at a generation that passed `check_generation` and every further gate.
+
+    Raises:
+        PublishError: it was not checked, or a check failed; `current` is as it was.
+        StoreError: the generation cannot be opened; `current` is as it was.
+    """
+    failed = [f"{check.name}: {check.detail}" for check in (*_verdict(store, tenant, generation_id), *gates) if not check.passed]
+    if failed:
+        kept = store.generation(tenant, generation_id)
+        raise PublishError(f"generation {generation_id} was not published ({'; '.join(failed)}); it can be inspected in {kept}")
+    previous = store.current(tenant)
+    move_current(store, tenant, generation_id, config)
+    return Publication(generation_id, previous, previous != generation_id)
+
+
+def prune(store: Store, tenant: str, config: Config) -> Pruned:
+    """Keep the published generation, the last `keep_generations` that were published, and a newer candidate.
+
+    Folders go first, then the collections that no remaining manifest names: a generation on disk always has its shards.
+    """
+    with store.lock(tenant):
+        doomed = doomed_generations(list_generations(store, tenant), config.indexing.keep_generations)
+        for generation_id in doomed:
+            remove_folder(store.generation(tenant, generation_id))
+        for leftover in store.generations(tenant).glob(".deleted-*"):
+            remove_folder(leftover)
+        try:
+            named = _named_collections(store, tenant)
+        except StoreError:  # what a manifest names cannot be known: nothing may be removed
+            return Pruned(tuple(doomed), ())
+        removed = ShardCollections.open(place_of(store, tenant, config)).remove_unnamed(named)
+    return Pruned(tuple(doomed), tuple(removed))
+
+
+def doomed_generations(generations: Sequence[GenerationInfo], keep: int) -> list[str]:
+    """The ids to remove among `generations` (newest first).
+
+    Candidates that were never published do not push out what one may roll back to; only the newest of them stays, while it
+    is newer than the published one.
+    """
+    published = [info.id for info in generations if info.published and not info.problem]
+    kept = {info.id for info in generations if info.current}
+    kept.update([name for name in published if name not in kept][: keep - len(kept)])
+    newest = generations[0] if generations else None
+    if newest and not newest.published and not newest.problem:
+        kept.add(newest.id)
+    return [info.id for info in generations if info.id not in kept]
+
+
+def _verdict(store: Store, tenant: str, generation_id: str) -> list[CheckResult]:
+    try:
+        results = read_json(verdict_path(store, tenant, generation_id))
+    except StoreError:
+        raise PublishError(f"generation {generation_id} was not checked; run `citelock build`") from None
+    return [CheckResult(**result) for result in results]
+
+
+def _named_collections(store: Store, tenant: str) -> frozenset[str]:
+    """Collections of every generation on disk, and of a candidate that is being built."""
+    ids = [info.id for info in list_generations(store, tenant)]
+    named = frozenset().union(*(read_manifest(store.generation(tenant, name)).collections for name in ids))
+    return named | candidate_collections(store, tenant)

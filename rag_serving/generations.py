@@ -1,0 +1,131 @@
+"""The generations a tenant has: listing them, showing one, moving `current` forward and back.
+
+Belongs here: what a folder of generations means. Does not belong here: building or checking them, printing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rag_serving.config import Config
+from rag_serving.generation import Generation
+from rag_serving.manifest import Manifest, read_manifest
+from rag_serving.store import Store, StoreError, read_json, write_json
+
+_HISTORY = "published.json"
+
+
+@dataclass(frozen=True)
+class GenerationInfo:
+    """One generation on disk. `problem` says why it cannot be used, and then the rest is unknown."""
+
+    id: str
+    created_at: datetime | None
+    chunks: int
+    pages: int
+    bytes: int
+    published: bool  # now or before: something to roll back to
+    current: bool
+    problem: str | None = None
+
+    def payload(self) -> dict[str, Any]:
+        """The JSON shape of one line of the list."""
+        return {**vars(self), "created_at": self.created_at.isoformat() if self.created_at else None}
+
+
+def list_generations(store: Store, tenant: str) -> list[GenerationInfo]:
+    """Every generation of a tenant, newest first; what cannot be read stands at the end with its problem."""
+    folder = store.generations(tenant)
+    ids = [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
+    current, published = store.current(tenant), published_ids(store, tenant)
+    found = [_info(store, tenant, generation_id, current, published) for generation_id in ids]
+    oldest = datetime.min.replace(tzinfo=UTC)
+    return sorted(found, key=lambda info: (info.created_at or oldest, info.id), reverse=True)
+
+
+def show_generation(store: Store, tenant: str, generation_id: str | None = None) -> Manifest:
+    """The manifest of a generation, or of the published one.
+
+    Raises:
+        StoreError: there is none, or it cannot be read.
+    """
+    return read_manifest(store.generation(tenant, generation_id or current_generation(store, tenant)))
+
+
+def current_generation(store: Store, tenant: str) -> str:
+    """The published generation's id; a StoreError that says how to get one where there is none."""
+    current = store.current(tenant)
+    if current is None:
+        raise StoreError(f"tenant {tenant!r} has no published generation; run `citelock build`")
+    return current
+
+
+def move_current(store: Store, tenant: str, generation_id: str, config: Config) -> None:
+    """Publish a generation that opens; one that does not leaves `current` as it is.
+
+    Raises:
+        StoreError: the generation cannot be opened.
+    """
+    Generation.open(store, tenant, generation_id, config).close()
+    with store.lock(tenant):
+        published = _history(store, tenant)
+        before = store.current(tenant)
+        for name in (before, generation_id):
+            if name:
+                published.setdefault(name, datetime.now(UTC).isoformat(timespec="seconds"))
+        write_json(store.tenant(tenant) / _HISTORY, published)
+        store.point_current(tenant, generation_id)
+
+
+def rollback(store: Store, tenant: str, config: Config, generation_id: str | None = None) -> str:
+    """Publish a named generation, or the newest published one that is older than the current; returns its id.
+
+    Raises:
+        StoreError: there is none to go back to, or it cannot be opened.
+    """
+    target = generation_id or _previous(list_generations(store, tenant), current_generation(store, tenant), tenant)
+    move_current(store, tenant, target, config)
+    return target
+
+
+def published_ids(store: Store, tenant: str) -> frozenset[str]:
+    """Ids of the generations that are or were published."""
+    current = store.current(tenant)
+    return frozenset(_history(store, tenant)) | ({current} if current else set())
+
+
+def _history(store: Store, tenant: str) -> dict[str, str]:
+    """When each generation was first published; a history that was lost starts again."""
+    try:
+        history = read_json(store.tenant(tenant) / _HISTORY)
+    except StoreError:
+        return {}
+    return dict(history) if isinstance(history, dict) else {}
+
+
+def _previous(generations: Sequence[GenerationInfo], current: str, tenant: str) -> str:
+    """`generations` are newest first; a current one that is not among them counts as the newest."""
+    ids = [info.id for info in generations]
+    older = generations[ids.index(current) + 1 :] if current in ids else generations
+    for info in older:
+        if info.published and not info.problem:
+            return info.id
+    raise StoreError(f"tenant {tenant!r} has no published generation before {current!r}; run `citelock build`")
+
+
+def _info(store: Store, tenant: str, generation_id: str, current: str | None, published: frozenset[str]) -> GenerationInfo:
+    folder = store.generation(tenant, generation_id)
+    state = {"published": generation_id in published, "current": generation_id == current, "bytes": _size(folder)}
+    try:
+        manifest = read_manifest(folder)
+    except StoreError as error:
+        return GenerationInfo(generation_id, None, 0, 0, problem=str(error), **state)
+    return GenerationInfo(generation_id, manifest.created_at, manifest.chunks, manifest.page_count, **state)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

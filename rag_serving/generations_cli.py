@@ -1,0 +1,100 @@
+"""`citelock generations`: list, show, rollback.
+
+Belongs here: arguments and printing. Does not belong here: what the commands do (`generations`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.generations import list_generations, rollback, show_generation
+from rag_serving.store import Store, StoreError
+
+app = typer.Typer(help="List, show and roll back published generations.", no_args_is_help=True)
+
+ConfigPath = Annotated[Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """List a tenant's generations, newest first; the published one is marked."""
+    with _errors():
+        settings = load_config(config)
+        name = _tenant(settings, tenant)
+        found = list_generations(Store(settings.home), name)
+    if as_json:
+        typer.echo(json.dumps([info.payload() for info in found]))
+        return
+    for info in found:
+        mark = "*" if info.current else " "
+        when = f"{info.created_at:%Y-%m-%d %H:%M:%S}" if info.created_at else "-"
+        state = info.problem or ("published" if info.current else "published before" if info.published else "candidate")
+        typer.echo(
+            f"{mark} {info.id}  {when:<19}  {info.chunks:>8} chunks  {info.pages:>6} pages  "
+            f"{info.bytes / 1e6:>8.1f} MB  {state}"
+        )
+
+
+@app.command("show")
+def show_command(
+    generation: Annotated[str | None, typer.Argument(help="Generation id; default: the published one.")] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,  # noqa: ARG001
+) -> None:
+    """Print a generation's manifest as JSON."""
+    with _errors():
+        settings = load_config(config)
+        manifest = show_generation(Store(settings.home), _tenant(settings, tenant), generation)
+    typer.echo(manifest.model_dump_json(indent=2))
+
+
+@app.command("rollback")
+def rollback_command(
+    generation: Annotated[str | None, typer.Argument(help="Generation id; default: the one published before.")] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish an earlier generation again."""
+    with _errors():
+        settings = load_config(config)
+        name = _tenant(settings, tenant)
+        store = Store(settings.home)
+        before = store.current(name)
+        now = rollback(store, name, settings, generation)
+    if as_json:
+        typer.echo(json.dumps({"tenant": name, "previous": before, "current": now}))
+    else:
+        typer.echo(f"{name}: {now} is published, was {before}")
+
+
+def _tenant(config: Config, name: str | None) -> str:
+    """The tenant asked for, or the only one."""
+    known = sorted(config.tenants)
+    if name is None and len(known) == 1:
+        return known[0]
+    if name not in known:
+        asked = "give --tenant" if name is None else f"tenant {name!r} is not configured"
+        raise ConfigError(f"{asked}; there are: {', '.join(known) or 'none'}")
+    return name
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Known errors in one line on standard error: 2 for the configuration, 1 for the rest."""
+    try:
+        yield
+    except (ConfigError, StoreError) as error:
+        print(f"citelock: {error}", file=sys.stderr)
+        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None
