@@ -149,14 +149,10 @@ class Generation(Section):
 class Gates(Section):
     """When a sentence supports an answer; below, nothing is answered."""
 
-    min_coverage: float = Field(0.4, ge=0, le=1)
-    """Share of the question's weight (IDF of its terms) that a sentence must cover, its headings counted half."""
-    min_similarity: float = Field(0.35, ge=-1, le=1)
-    """Cosine similarity to the question that the sentence must reach as well."""
-    min_similarity_alone: float = Field(0.7, ge=-1, le=1)
-    """Cosine similarity that supports an answer whatever words are shared."""
-    min_coverage_alone: float = Field(0.5, ge=0, le=1)
-    """Share of the question's weight that is needed where there are no vectors."""
+    min_support: float = Field(0.45, ge=0, le=1)
+    """Mean of cosine similarity to the question and of the share of its weight (IDF of its terms) that is covered."""
+    min_coverage: float = Field(0.45, ge=0, le=1)
+    """Share of the question's weight that must be covered where there are no vectors."""
 
 
 class Verification(Section):

@@ -49,10 +49,14 @@ class Sentence:
         return self.coverage + _HEADING_SHARE * self.context
 
     @property
+    def likeness(self) -> float:
+        """The mean of what words and vectors say, or what words say alone."""
+        return self.support if self.similarity is None else (self.support + self.similarity) / 2
+
+    @property
     def score(self) -> float:
         """What sentences are ranked by; a later passage of the lock is worth a little less."""
-        likeness = self.support if self.similarity is None else (self.support + self.similarity) / 2
-        return likeness + 0.05 / self.index
+        return self.likeness + 0.05 / self.index
 
 
 def extract(
@@ -75,12 +79,10 @@ def extract(
 
 
 def _supports(sentence: Sentence, gates: Gates) -> bool:
-    """Whether the sentence shares enough words with the question and, where known, means something near it."""
+    """Whether the sentence says enough of what was asked; words alone must cover as much where nothing else is known."""
     if sentence.similarity is None:
-        return sentence.support >= gates.min_coverage_alone
-    if sentence.similarity >= gates.min_similarity_alone:
-        return True
-    return sentence.support >= gates.min_coverage and sentence.similarity >= gates.min_similarity
+        return sentence.support >= gates.min_coverage
+    return sentence.likeness >= gates.min_support
 
 
 def _sentences(question: str, lock: Lock, weights: Mapping[str, float], analyze: Analyze) -> list[Sentence]:

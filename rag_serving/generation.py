@@ -6,6 +6,7 @@ Does not belong here: fusing or ranking (`retrieve`), building (`indexes.build`)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -102,9 +103,16 @@ class Generation:
         """The reader class of the chunk at a row."""
         return self._readers[self._reader_codes[row]]
 
-    def dense(self, vector: NDArray[np.float32], k: int, classes: frozenset[str]) -> list[Hit]:
-        """The k chunks of the given reader classes nearest to `vector` [d], by cosine similarity, best first."""
+    def dense(
+        self, vector: NDArray[np.float32], k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None
+    ) -> list[Hit]:
+        """The k chunks of the given reader classes nearest to `vector` [d], by cosine similarity, best first.
+
+        `among` [chunks] narrows the search to some rows, which are then compared one by one.
+        """
         allowed, _ = self._allowed(self._known(classes))
+        if among is not None:
+            return exact.search(self._vectors, vector, k, np.flatnonzero(allowed & among))
         return self._dense.search(vector, k, classes, allowed)
 
     def exact(self, vector: NDArray[np.float32], k: int, classes: frozenset[str]) -> list[Hit]:
@@ -116,14 +124,36 @@ class Generation:
         """What the dense index alone finds among all chunks; raises DenseError where Chroma cannot be used."""
         return self._dense.approximate(vector, k)
 
-    def lexical(self, query: str, k: int, classes: frozenset[str]) -> list[Hit]:
-        """The k best chunks of the given reader classes by BM25, only those with a term of the query, best first."""
-        return self.lexical_terms(analyze(query), k, classes)
+    def lexical(
+        self, query: str, k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None
+    ) -> list[Hit]:
+        """The k best chunks of the given reader classes by BM25, only those with a term of the query, best first.
 
-    def lexical_terms(self, terms: Iterable[str] | Mapping[str, float], k: int, classes: frozenset[str]) -> list[Hit]:
+        `among` [chunks] narrows the search to some rows.
+        """
+        return self.lexical_terms(analyze(query), k, classes, among)
+
+    def lexical_terms(
+        self,
+        terms: Iterable[str] | Mapping[str, float],
+        k: int,
+        classes: frozenset[str],
+        among: NDArray[np.bool_] | None = None,
+    ) -> list[Hit]:
         """The same for analyzed terms, or for weights by term."""
         allowed, rows = self._allowed(self._known(classes))
-        return self._lexical.search(terms, k, None if len(rows) == len(self) else allowed)
+        if among is not None:
+            allowed = allowed & among
+        return self._lexical.search(terms, k, None if among is None and len(rows) == len(self) else allowed)
+
+    def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
+        """Inverse document frequency of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
+
+        Counted among the chunks of the given reader classes, so that a weight tells nothing of other chunks.
+        """
+        allowed, rows = self._allowed(self._known(classes))
+        counts = {term: self._lexical.frequency(term, allowed) for term in terms}
+        return {term: math.log1p((len(rows) - count + 0.5) / (count + 0.5)) for term, count in counts.items()}
 
     def vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
         """The L2-normalized vectors [rows, d] of some rows."""

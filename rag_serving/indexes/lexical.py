@@ -137,6 +137,14 @@ class LexicalIndex:
         rows = np.flatnonzero(scores > 0)
         return best(rows, scores[rows], k)
 
+    def frequency(self, term: str, allowed: NDArray[np.bool_] | None = None) -> int:
+        """How many of the `allowed` chunks hold an analyzed term."""
+        number = self._vocabulary.get(term)
+        if number is None:
+            return 0
+        rows = self._indices[self._indptr[number] : self._indptr[number + 1]]
+        return len(rows) if allowed is None else int(np.count_nonzero(allowed[rows]))
+
 
 def _array(path: Path) -> NDArray[Any]:
     """Memory-mapped, except where it is empty, which cannot be mapped."""
