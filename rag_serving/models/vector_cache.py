@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,8 @@ _SCHEMA = """
 CREATE TABLE models (model TEXT PRIMARY KEY, dimension INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL);
 """
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+# SQLITE_ERROR is what a missing table gives.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 logger = logging.getLogger(__name__)
 
@@ -85,37 +86,22 @@ class VectorCache:
         """The sound vectors among those of the keys."""
         try:
             with self._open() as database:
-                return self._sound(self._rows(database, keys), self._dimension(database))
+                dimension = self._dimension(database)
+                found: dict[str, NDArray[np.float32]] = {}
+                for start in range(0, len(keys) if dimension else 0, _LOOKUP_KEYS):
+                    found.update(_sound(_rows(database, keys[start : start + _LOOKUP_KEYS]), dimension or 0))
+                return found
         except sqlite3.DatabaseError as error:
             self._recover(error)
             return {}
 
-    def _rows(self, database: sqlite3.Connection, keys: Sequence[str]) -> dict[str, bytes]:
-        rows: dict[str, bytes] = {}
-        for start in range(0, len(keys), _LOOKUP_KEYS):
-            part = [bytes.fromhex(key) for key in keys[start : start + _LOOKUP_KEYS]]
-            marks = ",".join("?" * len(part))
-            for key, vector in database.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part):
-                rows[key.hex()] = vector
-        return rows
-
-    def _sound(self, rows: Mapping[str, bytes], dimension: int | None) -> dict[str, NDArray[np.float32]]:
-        """Rows of the model's dimension and of length one; others are as good as absent."""
-        kept = [key for key, vector in rows.items() if dimension and len(vector) == 4 * dimension]
-        if not kept or not dimension:
-            return {}
-        vectors = np.frombuffer(b"".join(rows[key] for key in kept), "<f4").reshape(-1, dimension)
-        lengths = np.linalg.norm(vectors, axis=1)
-        return {key: vectors[row] for row, key in enumerate(kept) if abs(lengths[row] - 1) < 1e-3}
-
     def _remember(self, keys: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        blobs = [
-            (bytes.fromhex(key), vector.astype("<f4").tobytes()) for key, vector in zip(keys, vectors, strict=True)
-        ]
+        blobs = [vector.astype("<f4").tobytes() for vector in vectors]
+        rows = zip(map(bytes.fromhex, keys), blobs, strict=True)
         try:
             with self._open() as database, database:
                 self._claim(database, vectors.shape[1])
-                database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", blobs)
+                database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
         except sqlite3.DatabaseError as error:
             self._recover(error)
 
@@ -153,20 +139,32 @@ class VectorCache:
                     database.execute(statement)
                 database.execute(f"PRAGMA user_version = {_VERSION}")
         if version not in (0, _VERSION):
-            raise _OtherVersion(f"it has version {version}, this program uses {_VERSION}")
+            raise _OtherVersionError(f"it has version {version}, this program uses {_VERSION}")
 
     def _recover(self, error: sqlite3.DatabaseError) -> None:
         """Put a damaged file aside, so that the next use begins a new one; other troubles are told."""
-        damaged = isinstance(error, _OtherVersion) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
+        damaged = isinstance(error, _OtherVersionError) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
         if not damaged:
             raise ModelError(f"the vector cache {self.path} cannot be used ({error}); free space or mend its rights")
         aside = _put_aside(self.path)
-        logger.warning(
-            "the vector cache %s is damaged (%s); it was moved to %s and is rebuilt", self.path, error, aside
-        )
+        logger.warning("vector cache %s is damaged (%s): moved to %s and rebuilt", self.path, error, aside.name)
 
 
-class _OtherVersion(sqlite3.DatabaseError):
+def _rows(database: sqlite3.Connection, keys: Sequence[str]) -> list[tuple[str, bytes]]:
+    marks = ",".join("?" * len(keys))
+    query = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
+    return [(key.hex(), vector) for key, vector in database.execute(query, [bytes.fromhex(key) for key in keys])]
+
+
+def _sound(rows: Sequence[tuple[str, bytes]], dimension: int) -> dict[str, NDArray[np.float32]]:
+    """Rows of the model's dimension and of length one; others are as good as absent."""
+    kept = [row for row in rows if len(row[1]) == 4 * dimension]
+    vectors = np.frombuffer(b"".join(vector for _, vector in kept), "<f4").reshape(-1, dimension)
+    lengths = np.linalg.norm(vectors, axis=1)
+    return {kept[row][0]: vectors[row] for row in np.flatnonzero(np.abs(lengths - 1) < 1e-3)}
+
+
+class _OtherVersionError(sqlite3.DatabaseError):
     """The file is of another program version."""
 
 

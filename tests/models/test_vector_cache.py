@@ -1,0 +1,218 @@
+"""The vector cache: nothing computed twice, nothing lost but what was in flight, never a crash over its own file."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from rag_serving.models.protocols import ModelError, Progress
+from rag_serving.models.vector_cache import COMMIT_TEXTS, FILE, VectorCache, vector_key
+
+
+class Counting:
+    """A small deterministic embedder that remembers what it was asked."""
+
+    name = "test/counting@1"
+
+    def __init__(self, dimension: int = 16) -> None:
+        self.dimension = dimension
+        self.asked: list[str] = []
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
+        del progress
+        self.asked.extend(texts)
+        return np.stack([self.embed_query(text) for text in texts])
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        seed = int(vector_key(self.name, text)[:8], 16)
+        vector = np.random.default_rng(seed).normal(size=self.dimension).astype(np.float32)
+        return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+    def check(self) -> str:
+        return "well"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> VectorCache:
+    return VectorCache(tmp_path / "cache", Counting.name)
+
+
+TEXTS = [f"text {n}" for n in range(200)]
+
+
+def test_a_second_run_computes_nothing(cache: VectorCache) -> None:
+    first, second = Counting(), Counting()
+    made = cache.embed(first, TEXTS)
+    found = cache.embed(second, TEXTS[::-1])
+    assert (made.computed, found.computed, second.asked) == (200, 0, [])
+    np.testing.assert_array_equal(made.vectors, found.vectors[::-1])
+    np.testing.assert_array_equal(made.vectors, Counting().embed_documents(TEXTS))
+    assert made.keys == [vector_key(Counting.name, text) for text in TEXTS]
+
+
+def test_only_new_texts_are_computed_and_equal_texts_once(cache: VectorCache) -> None:
+    cache.embed(Counting(), TEXTS[:50])
+    embedder = Counting()
+    result = cache.embed(embedder, [*TEXTS[:51], TEXTS[50], TEXTS[50]])
+    assert embedder.asked == [TEXTS[50]]
+    assert result.vectors.shape == (53, 16)
+    np.testing.assert_array_equal(result.vectors[50], result.vectors[52])
+
+
+def test_no_texts_give_no_vectors(cache: VectorCache) -> None:
+    result = cache.embed(Counting(), [])
+    assert (result.vectors.shape, result.keys, result.computed) == ((0, 16), [], 0)
+
+
+def test_progress_counts_what_has_to_be_computed(cache: VectorCache) -> None:
+    cache.embed(Counting(), TEXTS[:100])
+    seen: list[tuple[int, int]] = []
+    cache.embed(Counting(), TEXTS, lambda done, total: seen.append((done, total)))
+    assert seen == [(64, 100), (100, 100)]
+
+
+def test_models_share_the_file_and_nothing_else(cache: VectorCache) -> None:
+    cache.embed(Counting(), TEXTS[:5])
+    other = Counting(dimension=8)
+    other.name = "test/other@1"
+    assert VectorCache(cache.path.parent, other.name).embed(other, TEXTS[:5]).computed == 5
+    assert cache.embed(Counting(), TEXTS[:5]).computed == 0
+
+
+def test_another_models_vectors_are_refused(cache: VectorCache) -> None:
+    other = Counting()
+    other.name = "test/other@1"
+    with pytest.raises(ModelError, match="'test/counting@1' are asked of 'test/other@1'"):
+        cache.embed(other, ["a"])
+
+
+def test_a_model_that_changed_under_its_name_is_refused(cache: VectorCache) -> None:
+    cache.embed(Counting(), TEXTS[:5])
+    with pytest.raises(ModelError, match="now gives 8 dimensions, 16 before"):
+        cache.embed(Counting(dimension=8), TEXTS[5:6])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: b"",
+        lambda _: b"not a database at all" * 100,
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:5000],
+        lambda content: content[:100] + b"\xff" * (len(content) - 100),
+        lambda content: content[:4096] + b"\x00" * (len(content) - 4096),
+    ],
+    ids=["empty", "text", "half", "torn", "overwritten", "zeroed"],
+)
+def test_a_damaged_file_is_put_aside_and_rebuilt(
+    cache: VectorCache, damage: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = cache.embed(Counting(), TEXTS)
+    content = cache.path.read_bytes()
+    damaged = damage(content)  # type: ignore[operator]
+    cache.path.write_bytes(damaged)
+    with caplog.at_level(logging.WARNING):
+        again = cache.embed(Counting(), TEXTS)
+    np.testing.assert_array_equal(again.vectors, expected.vectors)
+    assert cache.embed(Counting(), TEXTS).computed == 0
+    if damaged:
+        assert "moved to vectors.sqlite.damaged-1 and rebuilt" in caplog.text
+        assert cache.path.with_name(f"{FILE}.damaged-1").read_bytes()[:100] == damaged[:100]
+
+
+def test_a_file_of_another_version_is_put_aside(cache: VectorCache, caplog: pytest.LogCaptureFixture) -> None:
+    cache.embed(Counting(), TEXTS[:5])
+    database = sqlite3.connect(cache.path)
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    assert cache.embed(Counting(), TEXTS[:5]).computed == 5
+    assert "version 99" in caplog.text
+
+
+@pytest.mark.parametrize("blob", [b"", b"\x00" * 64, b"\xff" * 64, b"\x01" * 63])
+def test_a_spoilt_vector_is_computed_again(cache: VectorCache, blob: bytes) -> None:
+    expected = cache.embed(Counting(), TEXTS[:5])
+    database = sqlite3.connect(cache.path)
+    database.execute("UPDATE vectors SET vector = ? WHERE key = ?", [blob, bytes.fromhex(expected.keys[2])])
+    database.commit()
+    database.close()
+    embedder = Counting()
+    again = cache.embed(embedder, TEXTS[:5])
+    assert embedder.asked == [TEXTS[2]]
+    np.testing.assert_array_equal(again.vectors, expected.vectors)
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_its_mend(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(ModelError, match=r"vectors\.sqlite cannot be used .*mend its rights"):
+        VectorCache(tmp_path, Counting.name).embed(Counting(), ["a"])
+
+
+def _embed_in_a_process(folder: Path, first: int) -> None:
+    VectorCache(folder, Counting.name).embed(Counting(), TEXTS[first : first + 150])
+
+
+def test_processes_share_the_file(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_embed_in_a_process, args=(tmp_path, first)) for first in (0, 20, 50)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert VectorCache(tmp_path, Counting.name).embed(Counting(), TEXTS).computed == 0
+
+
+SLOW_RUN = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_vector_cache import Counting
+from rag_serving.models.vector_cache import VectorCache
+
+class Slow(Counting):
+    def embed_documents(self, texts, progress=None):
+        for text in texts:
+            time.sleep(0.001)
+            print("embedded", flush=True)
+        return super().embed_documents(texts)
+
+VectorCache(Path(sys.argv[1]), Counting.name).embed(Slow(), [f"text {n}" for n in range(2000)])
+"""
+
+
+def test_a_killed_run_loses_at_most_what_was_in_flight(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SLOW_RUN, str(tmp_path), str(Path(__file__).parent)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        embedded = 0
+        for _ in process.stdout:
+            embedded += 1
+            if embedded == 400:
+                os.kill(process.pid, signal.SIGKILL)
+                break
+        embedded += len(process.stdout.readlines())
+    texts = [f"text {n}" for n in range(2000)]
+    assert 2000 - VectorCache(tmp_path, Counting.name).embed(Counting(), texts).computed >= embedded - COMMIT_TEXTS
+    assert embedded < 2000
+
+
+def test_six_thousand_vectors_are_found_quickly(tmp_path: Path) -> None:
+    texts = [f"a passage of some length, number {n}, about nothing in particular" for n in range(6000)]
+    cache = VectorCache(tmp_path, Counting.name)
+    cache.embed(Counting(dimension=384), texts)
+    started = time.perf_counter()
+    assert cache.embed(Counting(dimension=384), texts).computed == 0
+    assert time.perf_counter() - started < 1.0  # about 0.1 s on an idle machine
