@@ -62,7 +62,8 @@ class Generation:
         """Open a complete generation.
 
         Raises:
-            StoreError: it does not exist, a file is missing, truncated or of another version; the message says how to mend it.
+            StoreError: it does not exist, or a file is missing, truncated or of another version; the message says how
+                to mend it.
         """
         folder = store.generation(tenant, generation_id)
         if not folder.is_dir():
@@ -92,8 +93,9 @@ class Generation:
 
     def chunk(self, row: int) -> Chunk:
         """The chunk at a row of the table."""
-        values = {name: column[row].as_py() for name, column in self._columns.items()}
-        return Chunk(**{name: tuple(value or ()) if name in _TUPLES else value for name, value in values.items()})
+        values: dict[str, Any] = {name: column[row].as_py() for name, column in self._columns.items()}
+        values.update({name: tuple(values[name] or ()) for name in _TUPLES})
+        return Chunk(**values)
 
     def row_of(self, chunk_id: str) -> int | None:
         """The row of a chunk id, None where the generation has no such chunk."""
@@ -101,7 +103,7 @@ class Generation:
 
     def readers_of(self, row: int) -> str:
         """The reader class of the chunk at a row."""
-        return self._readers[self._reader_codes[row]]
+        return self._readers[int(self._reader_codes[row])]
 
     def dense(
         self, vector: NDArray[np.float32], k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None
@@ -124,9 +126,7 @@ class Generation:
         """What the dense index alone finds among all chunks; raises DenseError where Chroma cannot be used."""
         return self._dense.approximate(vector, k)
 
-    def lexical(
-        self, query: str, k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None
-    ) -> list[Hit]:
+    def lexical(self, query: str, k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None) -> list[Hit]:
         """The k best chunks of the given reader classes by BM25, only those with a term of the query, best first.
 
         `among` [chunks] narrows the search to some rows.

@@ -117,9 +117,15 @@ def _previous(generations: Sequence[GenerationInfo], current: str, tenant: str) 
     raise StoreError(f"tenant {tenant!r} has no published generation before {current!r}; run `citelock build`")
 
 
-def _info(store: Store, tenant: str, generation_id: str, current: str | None, published: frozenset[str]) -> GenerationInfo:
+def _info(
+    store: Store, tenant: str, generation_id: str, current: str | None, published: frozenset[str]
+) -> GenerationInfo:
     folder = store.generation(tenant, generation_id)
-    state = {"published": generation_id in published, "current": generation_id == current, "bytes": _size(folder)}
+    state: dict[str, Any] = {
+        "published": generation_id in published,
+        "current": generation_id == current,
+        "bytes": _size(folder),
+    }
     try:
         manifest = read_manifest(folder)
     except StoreError as error:

@@ -20,7 +20,9 @@ from rag_serving.store import Store, StoreError
 
 app = typer.Typer(help="List, show and roll back published generations.", no_args_is_help=True)
 
-ConfigPath = Annotated[Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")]
+ConfigPath = Annotated[
+    Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
+]
 Tenant = Annotated[str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

@@ -3,13 +3,16 @@
     chunks, vectors ─▶ dense_index ─┐
     chunks ─────────▶ lexical_index ─┴▶ generation ─▶ check_generation ─▶ publish ─▶ prune
 
-Belongs here: the steps as the assets call them. Does not belong here: Dagster, building indexes (`rag_serving.indexes.build`).
+Belongs here: the steps as the assets call them.
+Does not belong here: Dagster, how indexes are built (`rag_serving.indexes.build`).
+
 Steps may run in separate processes; what one leaves for the next lies under `Store.candidate(tenant)`.
 """
 
 from rag_assets.publishing.checks import CheckResult, Coverage, check_generation
-from rag_assets.publishing.publish import Publication, PublishError, Pruned, prune, publish
-from rag_serving.indexes.build import BuildError, DenseBuild, LexicalBuild
+from rag_assets.publishing.publish import Pruned, Publication, PublishError, prune, publish
+from rag_serving.indexes.arrange import BuildError
+from rag_serving.indexes.build import DenseBuild, LexicalBuild
 from rag_serving.indexes.build import build_dense as dense_index
 from rag_serving.indexes.build import build_lexical_index as lexical_index
 from rag_serving.indexes.build import commit_generation as generation

@@ -5,7 +5,7 @@ Belongs here: the checks and their results. Does not belong here: acting on them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ import numpy as np
 
 from rag_serving.config import Config
 from rag_serving.generation import Generation, place_of
-from rag_serving.indexes.build import file_facts
-from rag_serving.indexes.chroma import DenseError
+from rag_serving.indexes.candidate import file_facts
+from rag_serving.indexes.chroma import DenseError, Place
 from rag_serving.indexes.shard_collections import SAME, ShardCollections, stored_readers
 from rag_serving.store import Store, StoreError, write_json
 
@@ -47,19 +47,19 @@ def check_generation(
 ) -> list[CheckResult]:
     """Check a committed generation and leave the verdict for `publish`.
 
-    `embedder`: name of the model that questions will be embedded with. A generation that does not open fails `opens` alone.
+    `embedder`: name of the model that questions will be embedded with. A generation that does not open fails `opens`
+    alone.
     """
     try:
         generation = Generation.open(store, tenant, generation_id, config)
     except StoreError as error:
         results = [CheckResult("opens", False, str(error))]
     else:
-        collections = ShardCollections.open(place_of(store, tenant, config))
         folder = store.generation(tenant, generation_id)
         results = [
             CheckResult("opens", not generation.degraded, "; ".join(generation.degraded) or "every part is there"),
             check_files(folder, generation),
-            check_ids(generation, collections),
+            check_ids(generation, place_of(store, tenant, config)),
             check_vectors(generation),
             check_embedder(generation, embedder),
             check_found_by_own_vector(generation),
@@ -83,10 +83,11 @@ def check_files(folder: Path, generation: Generation) -> CheckResult:
     return _result("files", wrong, f"{len(generation.manifest.files)} files have their digests")
 
 
-def check_ids(generation: Generation, collections: ShardCollections) -> CheckResult:
-    """The dense shards, the lexical index and the chunk table hold the same chunks, the shards with the same readers."""
+def check_ids(generation: Generation, place: Place) -> CheckResult:
+    """Chunk table, dense shards and lexical index hold the same chunks, the shards with the same readers."""
     expected = {chunk_id: generation.readers_of(row) for row, chunk_id in enumerate(generation.chunk_ids())}
     try:
+        collections = ShardCollections.open(place)
         dense = [pair for shard in generation.manifest.shards for pair in stored_readers(collections, shard.collection)]
     except DenseError as error:
         return CheckResult("ids", False, str(error))
@@ -151,7 +152,9 @@ def check_page_versions(generation: Generation) -> CheckResult:
     seen: dict[str, tuple[str, int]] = {}
     table = generation.table
     wrong = []
-    for page, source, version in zip(*(table[name].to_pylist() for name in ("page_id", "source", "version")), strict=True):
+    for page, source, version in zip(
+        *(table[name].to_pylist() for name in ("page_id", "source", "version")), strict=True
+    ):
         if seen.setdefault(page, (source, version)) != (source, version):
             wrong.append(page)
     return _result("page_versions", sorted(set(wrong)), f"{len(seen)} pages, each in one version from one source")
@@ -171,7 +174,7 @@ def sample_rows(count: int) -> list[int]:
     """All rows of a small table, else an even sample: the same rows each time."""
     if count < ALL_BELOW:
         return list(range(count))
-    return np.unique(np.linspace(0, count - 1, SAMPLE).astype(int)).tolist()
+    return [int(row) for row in np.unique(np.linspace(0, count - 1, SAMPLE).astype(int))]
 
 
 def _sample(generation: Generation) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from rag_assets.publishing.checks import CheckResult, verdict_path
 from rag_serving.config import Config
 from rag_serving.generation import place_of
 from rag_serving.generations import GenerationInfo, list_generations, move_current
-from rag_serving.indexes.build import candidate_collections
+from rag_serving.indexes.candidate import Candidate
 from rag_serving.indexes.shard_collections import ShardCollections
 from rag_serving.manifest import read_manifest
 from rag_serving.store import Store, StoreError, read_json, remove_folder
@@ -48,10 +48,16 @@ def publish(
         PublishError: it was not checked, or a check failed; `current` is as it was.
         StoreError: the generation cannot be opened; `current` is as it was.
     """
-    failed = [f"{check.name}: {check.detail}" for check in (*_verdict(store, tenant, generation_id), *gates) if not check.passed]
+    failed = [
+        f"{check.name}: {check.detail}"
+        for check in (*_verdict(store, tenant, generation_id), *gates)
+        if not check.passed
+    ]
     if failed:
         kept = store.generation(tenant, generation_id)
-        raise PublishError(f"generation {generation_id} was not published ({'; '.join(failed)}); it can be inspected in {kept}")
+        raise PublishError(
+            f"generation {generation_id} was not published ({'; '.join(failed)}); it can be inspected in {kept}"
+        )
     previous = store.current(tenant)
     move_current(store, tenant, generation_id, config)
     return Publication(generation_id, previous, previous != generation_id)
@@ -79,8 +85,8 @@ def prune(store: Store, tenant: str, config: Config) -> Pruned:
 def doomed_generations(generations: Sequence[GenerationInfo], keep: int) -> list[str]:
     """The ids to remove among `generations` (newest first).
 
-    Candidates that were never published do not push out what one may roll back to; only the newest of them stays, while it
-    is newer than the published one.
+    Candidates that were never published do not push out what one may roll back to; only the newest generation of all
+    stays without having been published.
     """
     published = [info.id for info in generations if info.published and not info.problem]
     kept = {info.id for info in generations if info.current}
@@ -103,4 +109,4 @@ def _named_collections(store: Store, tenant: str) -> frozenset[str]:
     """Collections of every generation on disk, and of a candidate that is being built."""
     ids = [info.id for info in list_generations(store, tenant)]
     named = frozenset().union(*(read_manifest(store.generation(tenant, name)).collections for name in ids))
-    return named | candidate_collections(store, tenant)
+    return named | Candidate.of(store, tenant).collections()

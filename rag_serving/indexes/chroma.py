@@ -1,6 +1,7 @@
 """Connections to Chroma: embedded in the tenant's folder, or a server.
 
-Belongs here: opening clients, one per process and place, with nothing that phones home. Does not belong here: shards (`dense`).
+Belongs here: opening clients, one per process and place, with nothing that phones home.
+Does not belong here: what is stored (`shard_collections`), how it is searched (`dense`).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _settings(**more: Any) -> Any:
     """Settings that send no telemetry and read no stray `.env` file."""
     from chromadb.config import Settings
 
-    return Settings(_env_file=None, anonymized_telemetry=False, **more)  # type: ignore[call-arg]
+    return Settings(_env_file=None, anonymized_telemetry=False, **more)
 
 
 def _open_folder(place: Place) -> Any:
@@ -86,9 +87,13 @@ def _connect_server(place: Place) -> Any:
 
     parts = urlsplit(place.url or "")
     ssl = parts.scheme == "https"
-    server = {"host": parts.hostname or "127.0.0.1", "port": parts.port or (443 if ssl else 8000), "ssl": ssl}
+    server: dict[str, Any] = {
+        "host": parts.hostname or "127.0.0.1",
+        "port": parts.port or (443 if ssl else 8000),
+        "ssl": ssl,
+    }
     database = f"citelock-{place.tenant}"
-    default = chromadb.HttpClient(**server, settings=_settings())
+    default: Any = chromadb.HttpClient(**server, settings=_settings())
     _limit_waiting(default)
     try:
         default._admin_client.create_database(database)

@@ -2,8 +2,9 @@
 
 Belongs here: searching the shards of one generation. Does not belong here: building them (`shard_collections`).
 
-Who may read what is decided before anything is scored. Where a caller may read only part of a shard, the allowed rows are
-searched exactly up to `EXACT_ROWS`: at 20,000 vectors Chroma's `where` takes 20-80 ms, exact search 1-6 ms with recall 1.
+Who may read what is decided before anything is scored. Where a caller may read only part of a shard, the allowed rows
+are searched exactly up to `EXACT_ROWS`: at 20,000 vectors Chroma's `where` takes 20-80 ms, exact search 1-6 ms with
+recall 1.
 """
 
 from __future__ import annotations

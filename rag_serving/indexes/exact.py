@@ -1,7 +1,7 @@
 """Exact search over a generation's vectors: what recall is measured against, and what answers when Chroma cannot.
 
-Belongs here: `vectors.npy`, reading it memory-mapped, brute-force cosine similarity. Does not belong here: ranking rules.
-Twenty thousand vectors of 384 dimensions take about a millisecond.
+Belongs here: `vectors.npy`, reading it memory-mapped, brute-force cosine similarity.
+Does not belong here: ties and ranks (`hits`).
 """
 
 from __future__ import annotations

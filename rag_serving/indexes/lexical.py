@@ -2,8 +2,9 @@
 
 Belongs here: building, saving, loading and searching the lexical index. Does not belong here: what a term is (`terms`).
 
-bm25s computes every (term, chunk) weight when it indexes (Lü, "BM25S", arXiv:2407.03618), so a query only adds up columns.
-The adding is done here: bm25s multiplies by its weight mask, and a masked chunk comes back with score 0 when few others match.
+bm25s computes every (term, chunk) weight when it indexes (Lü, "BM25S", arXiv:2407.03618), so a query only adds up
+columns. The adding is done here: bm25s multiplies by its weight mask, and a masked chunk comes back with score 0 when
+few others match.
 """
 
 from __future__ import annotations

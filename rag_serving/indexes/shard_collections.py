@@ -1,9 +1,10 @@
 """Dense shards as Chroma collections, named by the digest of their content and never changed once they have that name.
 
-Belongs here: building, finding again, checking and removing a tenant's collections. Does not belong here: searching (`dense`).
+Belongs here: building, finding again, checking and removing a tenant's collections.
+Does not belong here: merging shards, deciding who may see what (`dense`).
 
-Deletes and upserts leave live records unreachable in Chroma (chroma-core/chroma#7758, #4275), so a collection is only ever
-added to while it is called `building-…`; renaming it is the commit.
+Deletes and upserts leave live records unreachable in Chroma (chroma-core/chroma#7758, #4275), so a collection is only
+ever added to while it is called `building-…`; renaming it is the commit.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class ShardCollections:
     def ensure(self, content: ShardContent, progress: Callable[[int], None] | None = None) -> tuple[str, bool]:
         """The name of a complete, sound collection of this content, and whether it had to be built.
 
-        One that exists is reused when its count is right and a sample of its vectors is found; else another is built beside
-        it under a fresh name, because a published generation may still name the first.
+        One that exists is reused when its count is right and a sample of its vectors is found; else another is built
+        beside it under a fresh name, because a published generation may still name the first.
         """
         for name in self._names(content.digest):
             collection = self.get(name)
@@ -168,7 +169,7 @@ def query(collection: Any, vector: NDArray[np.float32], k: int, readers: Sequenc
 
 
 def _configuration(size: int) -> dict[str, Any]:
-    """Written to disk once, when the last vector is in; opening then reads a finished graph instead of replaying a log."""
+    """Written to disk once, when the last vector is in: opening then reads a finished graph, not a log."""
     return {
         "hnsw": {
             "space": "cosine",

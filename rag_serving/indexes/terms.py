@@ -3,8 +3,8 @@
 Belongs here: how text becomes terms, the same for a passage and for a query.
 Does not belong here: how terms are weighted or stored (`lexical`).
 
-A person who searches `max.poll.records`, `maxPollRecords`, `poll records` or `ERR-4012` means the name that stands in the
-page. So `org.apache.KafkaConsumer` gives the whole name, each dotted part, and the words of the camel-cased part.
+A person who searches `max.poll.records`, `maxPollRecords`, `poll records` or `ERR-4012` means the name that stands in
+the page. So `org.apache.KafkaConsumer` gives the whole name, each dotted part, and the words of the camel-cased part.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ _UNSPACED = re.compile(
 _NUMBER = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 
 # Words that carry no topic. Negations stay: "not supported" is what people look for.
-STOP_WORDS = frozenset(
-    "a an and are as at be been being but by can could d did do does doing don for from had has have he her him his how i if in"
-    " into is it its ll m me my of on or our re s shall she should so such t than that the their them then there these they this"
-    " those to too us ve was we were what when where which who whom whose why will with would you your".split()
-)
+_STOP = """
+a an and are as at be been being but by can could d did do does doing don for from had has have he her him his how i if
+in into is it its ll m me my of on or our re s shall she should so such t than that the their them then there these they
+this those to too us ve was we were what when where which who whom whose why will with would you your
+"""
+STOP_WORDS = frozenset(_STOP.split())
 
 
 def analyze(text: str) -> list[str]:
     """The BM25 terms of a text, in order, repetitions kept.
 
-    Lower-cased Snowball English stems without stop words. A compound name (camelCase, PascalCase with acronyms, snake_case,
-    dotted.name, hyphen-name, path/like/this, --flag, ERR-4012) gives itself, each part that is a compound, and the stems of
-    its words; a version number gives itself and its prefixes (`v1.2.3`: v1.2.3, 1.2.3, 1.2). Scripts written without spaces
-    give characters and character pairs.
+    Lower-cased Snowball English stems without stop words. A compound name (camelCase, PascalCase with acronyms,
+    snake_case, dotted.name, hyphen-name, path/like/this, --flag, ERR-4012) gives itself, each part that is a compound,
+    and the stems of its words; a version number gives itself and its prefixes (`v1.2.3`: v1.2.3, 1.2.3, 1.2). Scripts
+    written without spaces give characters and character pairs.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)

@@ -1,0 +1,80 @@
+"""The chunk table in the one order and form that does not depend on how its rows came.
+
+Belongs here: pure functions over chunk tables: order, shard column, indexed text, digest.
+Does not belong here: files, indexes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_serving.indexes.exact import Vectors
+from rag_serving.indexes.shards import shard_count, shard_name
+from rag_serving.schema import GENERATION_CHUNKS
+
+ORDER = [("source", "ascending"), ("page_id", "ascending"), ("chunk_idx", "ascending"), ("chunk_id", "ascending")]
+
+
+class BuildError(Exception):
+    """The chunks or vectors cannot become a generation; the message says which and why."""
+
+
+def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
+    """Chunks with their vectors [n, d], by source, page and place in the page.
+
+    Raises:
+        BuildError: a chunk id stands twice, or the vectors are not finite numbers, one for each chunk.
+    """
+    if vectors.ndim != 2 or len(vectors) != len(chunks):
+        raise BuildError(f"{len(chunks)} chunks came with vectors of shape {vectors.shape}")
+    infinite = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(infinite):
+        chunk_id = chunks["chunk_id"][int(infinite[0])].as_py()
+        raise BuildError(f"the vector of chunk {chunk_id!r} is not finite; delete the tenant's cache and build again")
+    if repeated := repeated_id(chunks):
+        raise BuildError(f"chunk id {repeated!r} stands twice; sources that share page ids need an `id_prefix`")
+    order = pc.sort_indices(chunks, sort_keys=ORDER)
+    return chunks.take(order), np.ascontiguousarray(vectors[order.to_numpy()], dtype=np.float32)
+
+
+def repeated_id(chunks: pa.Table) -> str | None:
+    """A chunk id that stands more than once, None where all differ."""
+    counts = pc.value_counts(chunks["chunk_id"])
+    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    return str(repeated[0].as_py()) if len(repeated) else None
+
+
+def with_shards(table: pa.Table, max_chunks: int) -> pa.Table:
+    """GENERATION_CHUNKS with the column `shard` filled: no shard has more than `max_chunks` unless it is one page."""
+    pages = table["page_id"].combine_chunks().dictionary_encode()
+    count = shard_count(table["page_id"].to_pylist(), max_chunks)
+    names = pa.array([shard_name(page, count) for page in pages.dictionary.to_pylist()], pa.string())
+    bare = table.drop_columns(["shard"]) if "shard" in table.column_names else table
+    complete = bare.append_column("shard", names.take(pages.indices))
+    return complete.select(GENERATION_CHUNKS.columns.names).cast(GENERATION_CHUNKS.arrow)
+
+
+def indexed_texts(table: pa.Table) -> list[str]:
+    """What the lexical index sees of each chunk: the context prefix above its text."""
+    pairs = zip(*values(table, "prefix", "text"), strict=True)
+    return [f"{prefix}\n{text}" if prefix else text for prefix, text in pairs]
+
+
+def table_digest(table: pa.Table) -> str:
+    """SHA-256 of a table's values, column by column: the same in every file format and library version."""
+    hasher = hashlib.sha256()
+    for name in sorted(table.column_names):
+        column = table[name].cast(pa.int64()) if pa.types.is_timestamp(table[name].type) else table[name]
+        hasher.update(json.dumps([name, column.to_pylist()], ensure_ascii=False, separators=(",", ":")).encode())
+    return hasher.hexdigest()
+
+
+def values(table: pa.Table, *names: str) -> list[list[Any]]:
+    """Columns as lists."""
+    return [table[name].to_pylist() for name in names]

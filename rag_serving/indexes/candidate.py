@@ -1,0 +1,126 @@
+"""What the steps of a build leave for each other, and the generation's folder made of it.
+
+Belongs here: files under `Store.candidate(tenant)`; every part is complete or not there.
+Does not belong here: what is in the parts (`build`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rag_serving.generation import CHUNKS_FILE, LEXICAL_FOLDER
+from rag_serving.indexes import exact
+from rag_serving.indexes.exact import Vectors, save_vectors
+from rag_serving.indexes.lexical import LexicalError, LexicalIndex
+from rag_serving.manifest import FileFacts
+from rag_serving.schema import GENERATION_CHUNKS
+from rag_serving.store import (
+    Store,
+    StoreError,
+    commit_folder,
+    read_json,
+    read_table,
+    remove_folder,
+    write_json,
+    write_table,
+)
+
+_DENSE, _LEXICAL, _FACTS = "dense", "lexical", "dense.json"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The working folder of one tenant's build."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, store: Store, tenant: str) -> Candidate:
+        return cls(store.candidate(tenant))
+
+    def leave_dense(self, table: pa.Table, vectors: Vectors, facts: Mapping[str, Any]) -> None:
+        """Leave the arranged table, its vectors and what was made of them."""
+        with self._part(_DENSE) as working:
+            write_table(working / CHUNKS_FILE, table, GENERATION_CHUNKS)
+            save_vectors(working, vectors)
+            write_json(working / _FACTS, dict(facts))
+
+    @contextmanager
+    def lexical(self) -> Iterator[Path]:
+        """An empty folder that becomes the lexical index when the block ends well."""
+        with self._part(_LEXICAL) as working:
+            yield working
+
+    def table(self) -> pa.Table:
+        """The table that `leave_dense` left."""
+        return read_table(self.folder / _DENSE / CHUNKS_FILE, GENERATION_CHUNKS)
+
+    def facts(self) -> dict[str, Any]:
+        """The facts that `leave_dense` left."""
+        facts: dict[str, Any] = read_json(self.folder / _DENSE / _FACTS)
+        return facts
+
+    def lexical_content(self) -> str:
+        """Digest of what the lexical index was made of."""
+        try:
+            return LexicalIndex.open(self.folder / _LEXICAL).content
+        except LexicalError as error:
+            raise StoreError(f"{error}; run `citelock build`") from error
+
+    def collections(self) -> frozenset[str]:
+        """The collections of a dense step whose generation may not be committed yet."""
+        try:
+            return frozenset(shard["collection"] for shard in self.facts()["shards"])
+        except StoreError:
+            return frozenset()
+
+    def assembled(self) -> Path:
+        """All parts in one folder, still without its manifest; linked, not copied, where that is possible."""
+        working = _empty(self.folder / "generation")
+        for name in (CHUNKS_FILE, exact.FILE):
+            _link(self.folder / _DENSE / name, working / name)
+        (working / LEXICAL_FOLDER).mkdir()
+        for file in sorted((self.folder / _LEXICAL).iterdir()):
+            _link(file, working / LEXICAL_FOLDER / file.name)
+        return working
+
+    @contextmanager
+    def _part(self, name: str) -> Iterator[Path]:
+        working = _empty(self.folder / f".{name}")
+        yield working
+        commit_folder(working, self.folder / name)
+
+
+def folder_facts(folder: Path) -> dict[str, FileFacts]:
+    """Size and digest of every file below a folder, by relative path."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): file_facts(path) for path in files}
+
+
+def file_facts(path: Path) -> FileFacts:
+    """Size and digest of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileFacts(bytes=path.stat().st_size, sha256=digest)
+
+
+def _empty(folder: Path) -> Path:
+    remove_folder(folder)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
