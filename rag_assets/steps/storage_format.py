@@ -34,6 +34,7 @@ _DOCTYPE = re.compile(r"\s*<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL | re.I
 _VOID = r"(?!(?:area|br|col|embed|hr|img|input|link|meta|wbr)\b)"
 _SELF_CLOSED = re.compile(rf"<{_VOID}([A-Za-z][\w:.-]*)((?:\s[^<>]*?)?)/>")
 _OPEN_PARAMETER = re.compile(r"(<ac:parameter\b[^<>]*>[^<]*)(?=<(?!/ac:parameter|ri:))")
+_NOT_IN_NAMES = re.compile(r"^[^A-Za-z_]+|[^\w.-]", re.ASCII)
 
 
 class PageError(Exception):
@@ -112,17 +113,17 @@ def _recovered(source: str) -> Element:
 def _qualify(tree: Element) -> None:
     """Give `ac:`, `ri:` and `at:` names, which HTML knows as plain names, their namespaces."""
     for element in tree.iter():
-        element.tag = _qualified(element.tag)
-        for name in [name for name in element.attrib if ":" in name]:
-            element.set(_qualified(name), element.attrib.pop(name))
+        if name := _qualified(element.tag):
+            element.tag = name
+        for attribute in list(element.attrib):
+            if name := _qualified(attribute):
+                element.set(name, element.attrib.pop(attribute))
 
 
 def _qualified(name: str) -> str:
+    """The name in its namespace, or nothing where it has no prefix of storage format."""
     prefix, _, local = name.partition(":")
-    if not local or name.startswith("{"):
-        return name
-    local = re.sub(r"[^\w.-]", "", local) or "unknown"
-    return f"{_PREFIXES[prefix]}{local}" if prefix in _PREFIXES else local
+    return f"{_PREFIXES[prefix]}{_NOT_IN_NAMES.sub('', local) or 'unknown'}" if prefix in _PREFIXES and local else ""
 
 
 class _Finder:

@@ -133,7 +133,7 @@ def cell_text(element: Any) -> str:
     if element.tag == f"{AC}parameter":
         return (element.text or "") if element.get(f"{AC}name") in ("key", "title") else ""
     if element.tag == f"{AC}image":
-        return ""
+        return str(element.get(f"{AC}alt", ""))
     if element.tag == f"{AC}emoticon":
         return str(element.get(f"{AC}emoji-fallback") or f":{element.get(f'{AC}name')}:")
     if element.tag == "img":
