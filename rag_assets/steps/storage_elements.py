@@ -42,9 +42,9 @@ def storage_content(body: str) -> Content:
 
 def _heading(walk: Walk, node: Element) -> None:
     walk.flush()
-    outer, walk.anchors = walk.anchors, []
+    outer, walk.anchors, walk.in_heading = walk.anchors, [], True
     text, lifted = walk.line(node)
-    names, walk.anchors = tuple(filter(None, walk.anchors)), outer
+    names, walk.anchors, walk.in_heading = tuple(filter(None, walk.anchors)), outer, False
     if text:
         walk.heading(text, int(node.tag[1]), names)
     walk.blocks += lifted
@@ -159,6 +159,8 @@ def _link(walk: Walk, node: Element) -> None:
 
 def _image(walk: Walk, node: Element) -> None:
     """What is said of an image: its alternative text, else its file name; and its caption."""
+    if walk.in_heading:  # the heading's id is made of its words
+        return
     text = node.get(f"{AC}alt") or node.get("alt") or _file_name(_target(node) or node.get("src", ""))
     captions = [walk.line(caption)[0] for caption in node.iterchildren(f"{AC}caption")]
     if clean(text) not in captions:
@@ -222,8 +224,8 @@ def _target(node: Element) -> str:
         if child.tag == f"{RI}user":
             return "@user"
         for name in ("content-title", "filename", "value", "space-key", "parameter"):
-            if child.get(f"{RI}{name}"):
-                return str(child.get(f"{RI}{name}"))
+            if found := child.get(f"{RI}{name}"):
+                return "@user" if name == "space-key" and found.startswith("~") else str(found)
     return ""
 
 

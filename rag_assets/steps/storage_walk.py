@@ -40,6 +40,7 @@ class Walk:
     blocks: list[Block] = field(default_factory=list)
     ledger: Counter[tuple[str, str]] = field(default_factory=Counter)
     anchors: list[str] = field(default_factory=list)
+    in_heading: bool = False
     place: Place = field(default_factory=Place)
     linked: int = 0  # characters of the gathered text that are links
     last_pre: tuple[Element, Block] | None = None

@@ -125,6 +125,8 @@ def test_an_inline_macro_does_not_break_its_sentence() -> None:
         ('<ri:url ri:value="https://x.example/"/>', "https://x.example/"),
         ('<ri:user ri:account-id="5b10ac8d82e05b22cc7d4ef5"/>', "@user"),
         ('<ri:user ri:userkey="8a7f808"/>', "@user"),
+        ('<ri:space ri:space-key="~5b10ac8d82e05b22cc7d4ef5"/>', "@user"),
+        ('<ri:space ri:space-key="ENG"/>', "ENG"),
     ],
 )
 def test_a_link_is_its_text_or_what_names_its_target(link: str, shown: str) -> None:

@@ -94,6 +94,11 @@ def test_macros_and_emphasis_in_a_heading() -> None:
     assert (row["heading"], row["anchor"], row["anchor_rule"]) == ("The x() call", "The-x()-call", "cloud")
 
 
+def test_an_image_in_a_heading_is_no_part_of_its_anchor() -> None:
+    row = sections('<h2><ac:image><ri:attachment ri:filename="flow.png"/></ac:image> Flow</h2><p>a</p>')[0]
+    assert (row["heading"], row["anchor"]) == ("Flow", "Flow")
+
+
 def test_content_types_are_listed_once_in_order() -> None:
     body = "<p>a</p><ul><li>b</li></ul><p>c</p><pre>d</pre><table><tbody><tr><td>e</td></tr></tbody></table>"
     row = sections(body)[0]
