@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from rag_assets.steps import macros
-from rag_assets.steps.blocks import BREAK, Block, clean, code_block
+from rag_assets.steps.blocks import BREAK, Block, clean
 from rag_assets.steps.storage_format import AC, AT, RI, Element, parse_storage
 from rag_assets.steps.storage_walk import Rule, Walk
 from rag_assets.steps.tables import Cell, row_blocks
@@ -109,14 +109,20 @@ def _cells(walk: Walk, row: Element, lifted: list[Block]) -> list[Cell]:
 def _preformatted(walk: Walk, node: Element) -> None:
     """A fenced block; `<pre>` after `<pre>` is one block, as the editors mean that write one for each line."""
     walk.flush()
-    body = _verbatim(walk, node)
-    above, block = walk.last_pre or (None, None)
-    if above is not None and node.getprevious() is above and walk.blocks and walk.blocks[-1] is block:
-        body = f"{walk.blocks.pop().body}\n{body}"
-    if body.strip():
-        walk.announce()
-        walk.blocks.append(code_block(body, _language(node)))
-        walk.last_pre = None if (node.tail or "").strip() else (node, walk.blocks[-1])
+    if _joins(node.getprevious(), node):  # stands in the block of the one before
+        return
+    bodies = [_verbatim(walk, node)]
+    above, below = node, node.getnext()
+    while _joins(above, below):
+        bodies.append(_verbatim(walk, below))
+        above, below = below, below.getnext()
+    walk.code("\n".join(bodies), _language(node))
+
+
+def _joins(above: Element, below: Element) -> bool:
+    """Whether two neighbours, of which either may be missing, are `<pre>` with nothing between them."""
+    both = above is not None and below is not None and above.tag == below.tag == "pre"
+    return both and not (above.tail or "").strip()
 
 
 def _verbatim(walk: Walk, element: Element) -> str:

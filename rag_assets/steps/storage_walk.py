@@ -43,7 +43,6 @@ class Walk:
     in_heading: bool = False
     place: Place = field(default_factory=Place)
     linked: int = 0  # characters of the gathered text that are links
-    last_pre: tuple[Element, Block] | None = None
     _buffer: list[str] = field(default_factory=list)
     _page: list[Block] = field(default_factory=list)
     _groups: int = 0

@@ -13,6 +13,7 @@ from rag_assets.steps.blocks import Block
 
 SPAN_MAX = 64  # columns a cell may claim; a body that asks for more is broken or hostile
 REPEAT_MAX = 500  # characters of a merged cell that are repeated; a longer one stands once
+GRID_MAX = 1_000_000  # characters that one table may repeat; a body that asks for more is hostile
 
 
 class Cell(NamedTuple):
@@ -45,23 +46,30 @@ def row_line(texts: Sequence[str]) -> str:
 def grid(rows: Sequence[Sequence[Cell]]) -> Iterator[list[str]]:
     """The texts of each row with merged cells repeated in every row and column that they cover."""
     below: dict[int, tuple[int, str]] = {}  # column → rows still covered from above, and the text there
+    spent = 0
     for cells in rows:
         texts: list[str] = []
+        spent += _fill(texts, below)
         for cell in cells:
-            _fill(texts, below)
-            for offset in range(min(max(cell.columns, 1), SPAN_MAX)):
-                repeated = cell.text if len(cell.text) <= REPEAT_MAX else ""
+            if spent > GRID_MAX:
+                below.clear()
+            repeated = cell.text if len(cell.text) <= REPEAT_MAX else ""
+            for offset in range(min(max(cell.columns, 1), SPAN_MAX) if spent <= GRID_MAX else 1):
                 if cell.rows > 1:
                     below[len(texts)] = (cell.rows - 1, repeated)
                 texts.append(repeated if offset else cell.text)
-        _fill(texts, below)
+                spent += len(repeated) + 1 if offset else 0
+            spent += _fill(texts, below)
         yield texts
 
 
-def _fill(texts: list[str], below: dict[int, tuple[int, str]]) -> None:
-    """Append what cells of earlier rows leave in the next columns."""
+def _fill(texts: list[str], below: dict[int, tuple[int, str]]) -> int:
+    """Append what cells of earlier rows leave in the next columns; what it costs of GRID_MAX."""
+    spent = 0
     while (column := len(texts)) in below:
         left, text = below.pop(column)
         texts.append(text)
+        spent += len(text) + 1
         if left > 1:
             below[column] = (left - 1, text)
+    return spent

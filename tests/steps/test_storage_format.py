@@ -118,6 +118,8 @@ def test_a_thousand_spans_in_each_other_are_read() -> None:
         "<!DOCTYPE [" * 50_000,
         "<!--" * 100_000,
         "<a/" * 100_000,
+        "<pre>a line of code</pre>" * 30_000,
+        "<table><tr>" + "<td rowspan='99999'>x</td>" * 5_000 + "</tr>" + "<tr><td>y</td></tr>" * 5_000 + "</table>",
         "<td colspan='999999' rowspan='999999'>x</td>" * 1_000,
     ],
 )
