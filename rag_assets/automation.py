@@ -7,7 +7,7 @@ Does not belong here: the decisions (`rag_assets.plan`).
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
@@ -19,17 +19,14 @@ from rag_serving.config import Config
 
 ingest = dg.define_asset_job(
     "ingest",
-    selection=dg.AssetSelection.assets("pages", "sections", "chunks"),
-    partitions_def=SOURCES,
+    selection=dg.AssetSelection.groups("ingest"),
     description="Sync one source and bring its sections and chunks up to date. Cost follows what changed.",
     run_tags={"citelock/job": "ingest"},
 )
 
 publish = dg.define_asset_job(
     "publish",
-    selection=dg.AssetSelection.assets("published_generation").upstream()
-    - dg.AssetSelection.assets("chunks").upstream(),
-    partitions_def=TENANTS,
+    selection=dg.AssetSelection.groups("publish"),
     description="Build a tenant's next generation from the chunks of its sources, check it, and publish it.",
     run_tags={"citelock/job": "publish"},
 )
@@ -79,12 +76,14 @@ def publish_when_sources_changed(context: dg.SensorEvaluationContext, installati
         memory=read_cursor(context.cursor),
         now=time.time(),
     )
+    current = {tenant: store.current(tenant) for tenant in registered}
+    requests = [
+        dg.RunRequest(partition_key=tenant, run_key=f"{tenant}:{current[tenant]}:{inputs}")
+        for tenant, inputs in decision.start.items()
+    ]
     reasons = "; ".join(f"{tenant}: {reason}" for tenant, reason in decision.skipped.items())
     return dg.SensorResult(
-        run_requests=[
-            dg.RunRequest(partition_key=tenant, run_key=f"{tenant}:{inputs}", tags={"citelock/inputs": inputs})
-            for tenant, inputs in decision.start.items()
-        ],
+        run_requests=requests,
         skip_reason=None if decision.start else dg.SkipReason(reasons or "no tenant has chunks yet"),
         cursor=write_cursor(decision.memory),
     )
@@ -115,7 +114,7 @@ def _schedule(key: str, cron: str) -> dg.ScheduleDefinition:
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description=f"Syncs source {key!r}.",
     )
-    def tick(context: dg.ScheduleEvaluationContext) -> Iterable[dg.RunRequest | dg.SkipReason]:
+    def tick(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
         if not context.instance.has_dynamic_partition("sources", key):
             yield dg.SkipReason(f"source {key!r} is not registered yet; the sensor `register_partitions` does that")
         elif key in partitions_in_flight(context.instance, "ingest"):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from rag_assets.inputs import ingest_settings, tenant_inputs
 from rag_assets.plan import SourceFacts
-from rag_assets.state import read_state
+from rag_assets.state import read_publish_state, read_state
 from rag_serving.config import Config
-from rag_serving.store import Store, StoreError, read_json
+from rag_serving.store import Store
 
 if TYPE_CHECKING:
     from rag_serving.models.protocols import Embedder
@@ -56,11 +56,12 @@ def wanted_inputs(config: Config, store: Store, embedder: Embedder, tenants: Ite
 
 
 def published_inputs(store: Store, tenant: str) -> str | None:
-    """The digest in the published manifest, or None where nothing (readable) is published."""
-    current = store.current(tenant)
-    if current is None:
+    """What the last published generation was made from, or None where nothing usable is published.
+
+    A tenant that was rolled back counts as published: a person chose the older generation, and only new inputs
+    undo that.
+    """
+    current, state = store.current(tenant), read_publish_state(store, tenant)
+    if current is None or state is None or not (store.generation(tenant, current) / "manifest.json").is_file():
         return None
-    try:
-        return str(read_json(store.generation(tenant, current) / "manifest.json")["inputs_digest"])
-    except (StoreError, KeyError, TypeError):
-        return None
+    return state.inputs

@@ -12,22 +12,16 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from rag_assets.sources.base import settings_digest
 from rag_assets.steps import chunking, contextualize, sections, select
 from rag_serving.config import Config
-from rag_serving.schema import CHUNKS, CONTEXTS, GENERATION_CHUNKS, PAGES, SECTIONS
+from rag_serving.indexes import lexical, shard_collections, terms
+from rag_serving.schema import CHUNKS, CONTEXTS, GENERATION_CHUNKS, SECTIONS
 
 
 def digest(*parts: object) -> str:
     """A short SHA-256 of values that JSON can hold."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
-
-
-def pages_settings(config: Config, source: str) -> str:
-    """What decides how a source's pages are read: with other settings nothing of the last sync may be kept.
-
-    Readers are among them: pages must not keep a space's old readers because their text did not change.
-    """
-    return digest(PAGES.version, config.sources[source].model_dump(mode="json", exclude={"schedule"}))
 
 
 def sections_settings(config: Config) -> str:
@@ -47,8 +41,8 @@ def chunks_settings(config: Config) -> str:
 
 
 def ingest_settings(config: Config, source: str) -> str:
-    """All that shapes a source's tables, beside its pages."""
-    return digest(pages_settings(config, source), chunks_settings(config))
+    """All that shapes a source's tables, beside its content."""
+    return digest(settings_digest(source, config.sources[source]), chunks_settings(config))
 
 
 def table_digest(table: pa.Table) -> str:
@@ -75,4 +69,5 @@ def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str) -> s
         config.context.model_dump(mode="json"),
         (sorted(ingestion.drop_labels), ingestion.drop_boilerplate),
         config.indexing.max_shard_chunks,
+        (lexical.FORMAT, shard_collections.FORMAT, terms.ANALYZER_VERSION),
     )

@@ -58,7 +58,6 @@ def named_reasons(reasons: Mapping[str, str], subject: str = "page") -> str:
 
 def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
     """A histogram as Markdown with the picture in it."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 2.6), dpi=110, layout="tight")
@@ -67,7 +66,7 @@ def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
     axes.set(title=title, xlabel=xlabel, ylabel="count")
     axes.spines[["top", "right"]].set_visible(False)
     picture = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(picture)
+    figure.savefig(picture, format="png")
     return f"![{title}](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})"
 
 

@@ -7,12 +7,20 @@ Does not belong here: what is done with them.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 
 from rag_assets.locks import LockedError, exclusive
+from rag_assets.publishing import BuildError, PublishError
+from rag_assets.sources.base import SourceError
+from rag_assets.steps.select import CollisionError
 from rag_serving.config import Config, ConfigError, load_config
-from rag_serving.store import Store, StoreError
+from rag_serving.indexes.chroma import DenseError
+from rag_serving.models.protocols import ModelError
+from rag_serving.schema import TableSchema
+from rag_serving.store import Store, StoreError, read_json, read_table
 
 STEP_WAIT_SECONDS = 60.0
 """How long a step waits for another build's lock before it gives up."""
@@ -35,16 +43,30 @@ class Installation(dg.ConfigurableResource):  # type: ignore[type-arg]
         return Store(self.config().home)
 
 
+def previous_table(path: Path, schema: TableSchema) -> pa.Table:
+    """A table of the last run to build upon: empty where it is missing, damaged, or of another version."""
+    try:
+        return read_table(path, schema)
+    except StoreError:
+        return schema.empty()
+
+
+def previous_sync(folder: Path) -> dict[str, Any]:
+    """What the source asked to remember of its last sync; nothing where that cannot be read."""
+    try:
+        state = read_json(folder / "sync_state.json")["state"]
+    except (StoreError, KeyError, TypeError):
+        return {}
+    return dict(state) if isinstance(state, dict) else {}
+
+
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """Hold the folder's lock during a step; what no retry can mend becomes a failure that is not retried."""
-    from rag_assets.steps.select import CollisionError
-    from rag_serving.models.protocols import ModelError
-
     try:
         with exclusive(folder, wait_s=STEP_WAIT_SECONDS):
             yield
-    except (ConfigError, StoreError, LockedError, CollisionError) as error:
+    except (ConfigError, StoreError, LockedError, CollisionError, BuildError, PublishError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error
-    except ModelError as error:
+    except (SourceError, ModelError, DenseError) as error:
         raise dg.Failure(str(error)) from error

@@ -22,7 +22,13 @@ class Account:
 
     @property
     def even(self) -> bool:
+        """Whether every enumerated page has its place."""
         return not self.unexplained
+
+    @property
+    def explained(self) -> dict[str, str]:
+        """Why each page without chunks has none."""
+        return {**self.excluded, **self.failed}
 
 
 def take_account(

@@ -1,6 +1,6 @@
 """The prefix that tells a chunk where it comes from.
 
-Belongs here: what is put before a chunk's text for both indexes, and at which level it was made.
+Belongs here: what stands above a chunk's text for both indexes, and at which level it was made.
 Does not belong here: embedding, and anything a reader sees: a prefix is never shown and never quotable.
 """
 
@@ -11,7 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from rag_serving.schema import CONTEXTS
+from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS
 
 VERSION = 1
 """Raised when the same chunk would get another prefix."""
@@ -34,7 +34,7 @@ def build_contexts(chunks: pa.Table, level: Level) -> pa.Table:
 
 
 def metadata_prefix(title: str, heading_path: Sequence[str]) -> str:
-    """Page title and headings, each once: `Deploy guide › Rolling back` and a line end; empty where there are none."""
+    """Page title and headings, each once: `Deploy guide › Rolling back`; empty where there are none."""
     names: list[str] = []
     for name in (title, *heading_path):
         clean = " ".join(name.split())
@@ -42,17 +42,33 @@ def metadata_prefix(title: str, heading_path: Sequence[str]) -> str:
             names.append(clean)
     while len(names) > 2 and len(" › ".join(names)) > MAX_PREFIX_CHARS:
         del names[1]
-    path = " › ".join(names)[:MAX_PREFIX_CHARS].strip()
-    return f"{path}\n" if path else ""
+    return " › ".join(names)[:MAX_PREFIX_CHARS].strip()
 
 
-def embedded_texts(chunks: pa.Table, contexts: pa.Table) -> list[str]:
-    """What is embedded and indexed for each chunk: its prefix, then its text.
+def contextualized(chunks: pa.Table, contexts: pa.Table) -> pa.Table:
+    """Chunks with their prefixes, as rows of GENERATION_CHUNKS that have no vector and no shard yet.
 
-    Raises:
-        ValueError: the contexts are of other chunks, or in another order.
+    Args:
+        chunks: rows of CHUNKS and the column `source`.
+        contexts: rows of CONTEXTS for the same chunks, in the same order.
     """
-    if chunks["chunk_id"].to_pylist() != contexts["chunk_id"].to_pylist():
-        raise ValueError("the contexts do not belong to these chunks; materialize `contexts` again")
-    pairs = zip(contexts["prefix"].to_pylist(), chunks["text"].to_pylist(), strict=True)
-    return [prefix + text for prefix, text in pairs]
+    nothing = pa.array([""] * len(chunks), pa.string())
+    whole = (
+        chunks.drop_columns(["content_hash"])
+        .append_column("prefix", contexts["prefix"])
+        .append_column("vector_key", nothing)
+        .append_column("shard", nothing)
+    )
+    return whole.select(GENERATION_CHUNKS.columns.names).cast(GENERATION_CHUNKS.arrow)
+
+
+def embedded_texts(chunks: pa.Table) -> list[str]:
+    """What is embedded for each row of GENERATION_CHUNKS, the same that the lexical index sees: prefix above text."""
+    pairs = zip(chunks["prefix"].to_pylist(), chunks["text"].to_pylist(), strict=True)
+    return [f"{prefix}\n{text}" if prefix else text for prefix, text in pairs]
+
+
+def with_vector_keys(chunks: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Rows of GENERATION_CHUNKS that name the vectors of their texts."""
+    place = chunks.column_names.index("vector_key")
+    return chunks.set_column(place, chunks.schema.field("vector_key"), pa.array(keys, pa.string()))

@@ -33,6 +33,12 @@ class Selection:
         """How many chunks each reason left out, most first."""
         return dict(Counter(self.excluded.values()).most_common())
 
+    def pages_without_chunks(self, chunks: pa.Table) -> dict[str, str]:
+        """Those pages of the table that was selected from of which nothing is left, with a reason of theirs."""
+        kept = set(self.chunks["page_id"].to_pylist())
+        pairs = zip(chunks["page_id"].to_pylist(), chunks["chunk_id"].to_pylist(), strict=True)
+        return {page_id: self.excluded[chunk_id] for page_id, chunk_id in pairs if page_id not in kept}
+
 
 def join_sources(chunks: Mapping[str, pa.Table]) -> pa.Table:
     """The chunk tables of a tenant's sources as one, each row with its source, in order of page and place.

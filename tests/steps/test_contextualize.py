@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+import pyarrow as pa
 
-from rag_assets.steps.contextualize import MAX_PREFIX_CHARS, build_contexts, embedded_texts, metadata_prefix
-from rag_serving.schema import CHUNKS, CONTEXTS
+from rag_assets.steps.contextualize import (
+    MAX_PREFIX_CHARS,
+    build_contexts,
+    contextualized,
+    embedded_texts,
+    metadata_prefix,
+    with_vector_keys,
+)
+from rag_serving.schema import CHUNKS, GENERATION_CHUNKS
 
 
 def chunk(chunk_id: str, title: str = "Deploy guide", path: tuple[str, ...] = ("Deploy guide", "Rolling back")) -> Any:
@@ -16,11 +23,11 @@ def chunk(chunk_id: str, title: str = "Deploy guide", path: tuple[str, ...] = ("
 
 
 def test_the_title_is_not_repeated() -> None:
-    assert metadata_prefix("Deploy guide", ["Deploy guide", "Rolling back"]) == "Deploy guide › Rolling back\n"
+    assert metadata_prefix("Deploy guide", ["Deploy guide", "Rolling back"]) == "Deploy guide › Rolling back"
 
 
 def test_a_title_that_the_path_lacks_comes_first() -> None:
-    assert metadata_prefix("Deploy guide", ["Rolling  back"]) == "Deploy guide › Rolling back\n"
+    assert metadata_prefix("Deploy guide", ["Rolling  back"]) == "Deploy guide › Rolling back"
 
 
 def test_without_a_title_or_heading_there_is_no_prefix() -> None:
@@ -29,26 +36,30 @@ def test_without_a_title_or_heading_there_is_no_prefix() -> None:
 
 def test_a_long_path_loses_its_middle_and_keeps_title_and_last_heading() -> None:
     prefix = metadata_prefix("Deploy guide", ["x" * 90, "y" * 90, "Rolling back"])
-    assert prefix == "Deploy guide › " + "y" * 90 + " › Rolling back\n"
+    assert prefix == "Deploy guide › " + "y" * 90 + " › Rolling back"
 
 
 def test_a_prefix_is_never_longer_than_its_bound() -> None:
-    assert len(metadata_prefix("t" * 500, ["h" * 500])) == MAX_PREFIX_CHARS + 1
+    assert len(metadata_prefix("t" * 500, ["h" * 500])) == MAX_PREFIX_CHARS
 
 
 def test_the_level_is_recorded() -> None:
     chunks = CHUNKS.table([chunk("1:1:0")])
     assert build_contexts(chunks, "metadata").to_pylist() == [
-        {"chunk_id": "1:1:0", "prefix": "Deploy guide › Rolling back\n", "level": "metadata"}
+        {"chunk_id": "1:1:0", "prefix": "Deploy guide › Rolling back", "level": "metadata"}
     ]
     assert build_contexts(chunks, "none").to_pylist() == [{"chunk_id": "1:1:0", "prefix": "", "level": "none"}]
 
 
-def test_what_is_embedded_is_prefix_and_text() -> None:
-    chunks = CHUNKS.table([chunk("1:1:0")])
-    assert embedded_texts(chunks, build_contexts(chunks, "metadata")) == ["Deploy guide › Rolling back\nRun it."]
+def test_what_is_embedded_is_the_prefix_above_the_text() -> None:
+    chunks = CHUNKS.table([chunk("1:1:0")]).append_column("source", pa.array(["eng"]))
+    whole = contextualized(chunks, build_contexts(chunks, "metadata"))
+    assert embedded_texts(whole) == ["Deploy guide › Rolling back\nRun it."]
+    assert embedded_texts(contextualized(chunks, build_contexts(chunks, "none"))) == ["Run it."]
 
 
-def test_contexts_of_other_chunks_are_refused() -> None:
-    with pytest.raises(ValueError, match="materialize `contexts` again"):
-        embedded_texts(CHUNKS.table([chunk("1:1:0")]), CONTEXTS.empty())
+def test_embedded_chunks_name_their_vectors() -> None:
+    chunks = CHUNKS.table([chunk("1:1:0")]).append_column("source", pa.array(["eng"]))
+    whole = with_vector_keys(contextualized(chunks, build_contexts(chunks, "none")), ["abc"])
+    assert whole.schema.names == GENERATION_CHUNKS.columns.names
+    assert whole["vector_key"].to_pylist() == ["abc"]

@@ -1,0 +1,93 @@
+"""The asset `chunks`: the passages that are embedded, found and cited."""
+
+from collections import Counter
+
+import dagster as dg
+
+from rag_assets import checks, metadata
+from rag_assets.inputs import chunks_settings, ingest_settings, table_digest
+from rag_assets.partitions import SOURCES
+from rag_assets.progress import Reporter
+from rag_assets.resources import Installation, previous_table, writing
+from rag_assets.state import ChunksState, SourceAccount, read_state, update_state, write_account
+from rag_assets.steps.account import take_account
+from rag_assets.steps.chunking import VERSION
+from rag_assets.steps.incremental import update_chunks
+from rag_serving.models import open_tokenizer
+from rag_serving.schema import CHUNKS, PAGES, SECTIONS
+from rag_serving.store import read_json, read_table, write_table
+
+
+@dg.asset(
+    partitions_def=SOURCES,
+    deps=["pages", "sections"],
+    group_name="ingest",
+    kinds={"parquet"},
+    owners=["team:data-engineering"],
+    code_version=str(VERSION),
+    check_specs=[checks.PAGES_ACCOUNTED_FOR, checks.CHUNKS_HAVE_ANCHORS],
+)
+def chunks(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Passages of 200 to 300 tokens with their place in the page, a link to their heading, and who may read them.
+
+    Only pages that changed are cut again. Code blocks and table rows stay whole.
+    """
+    key = context.partition_key
+    config, store = installation.config(), installation.store()
+    folder, cut_by = store.source(key), chunks_settings(config)
+    reporter.begin(key, "chunks")
+    with writing(folder):
+        state = read_state(store, key)
+        pages = read_table(folder / "pages.parquet", PAGES)
+        sections = read_table(folder / "sections.parquet", SECTIONS)
+        fits = state.chunks is not None and state.chunks.cut_by == cut_by
+        update = update_chunks(
+            sections,
+            pages,
+            previous_table(folder / "chunks.parquet", CHUNKS) if fits else CHUNKS.empty(),
+            open_tokenizer(config.embedding),
+            config.ingestion.chunk_size_tokens,
+            config.ingestion.chunk_stride_tokens,
+        )
+        sync = read_json(folder / "sync_state.json")
+        failed = {**sync["failed"], **(state.sections.failed if state.sections else {})}
+        page_ids = pages["page_id"].to_pylist()
+        enumerated = sorted({*page_ids, *sync["excluded"], *sync["failed"]})
+        account = take_account(
+            enumerated=enumerated,
+            sectioned=[page_id for page_id in page_ids if page_id not in failed],
+            chunked=update.chunks["page_id"].to_pylist(),
+            excluded=sync["excluded"],
+            failed=failed,
+        )
+        digest = table_digest(update.chunks)
+        write_table(folder / "chunks.parquet", update.chunks, CHUNKS)
+        account_of = SourceAccount(
+            digest=digest, fingerprint=sync["fingerprint"], enumerated=enumerated, explained=account.explained
+        )
+        write_account(store, key, account_of)
+        made = ChunksState(
+            settings=ingest_settings(config, key),
+            cut_by=cut_by,
+            fingerprint=sync["fingerprint"],
+            digest=digest,
+            chunks=len(update.chunks),
+            chunks_new=update.new,
+        )
+        update_state(store, key, chunks=made)
+    tokens = update.chunks["token_count"].to_pylist()
+    shown = ["chunk_id", "heading_path", "content_type", "token_count", "text"]
+    return dg.MaterializeResult(
+        metadata={
+            **metadata.of_table(update.chunks, folder / "chunks.parquet", shown),
+            "chunks": len(update.chunks),
+            "chunks_new": update.new,
+            "pages_cut": update.read,
+            "content_types": dict(Counter(update.chunks["content_type"].to_pylist())),
+            "readers": dict(Counter(update.chunks["readers"].to_pylist()).most_common(metadata.NAMED)),
+            "tokens": dg.MetadataValue.md(metadata.histogram(tokens, "Tokens per chunk", "tokens")),
+        },
+        check_results=[checks.pages_accounted_for(account), checks.chunks_have_anchors(update.chunks)],
+    )

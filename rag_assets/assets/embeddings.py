@@ -1,0 +1,62 @@
+"""The asset `embeddings`: a vector for every chunk, computed once for every text."""
+
+import time
+
+import dagster as dg
+
+from rag_assets.partitions import TENANTS
+from rag_assets.progress import Reporter
+from rag_assets.resources import Installation, writing
+from rag_assets.steps.contextualize import embedded_texts, with_vector_keys
+from rag_serving.indexes.exact import save_vectors
+from rag_serving.models import open_embedder
+from rag_serving.models.vector_cache import VectorCache
+from rag_serving.schema import GENERATION_CHUNKS
+from rag_serving.store import commit_folder, read_table, remove_folder, write_json, write_table
+
+
+@dg.asset(
+    partitions_def=TENANTS,
+    deps=["contexts"],
+    group_name="publish",
+    kinds={"onnx", "numpy"},
+    owners=["team:data-engineering"],
+    pool="embedding",
+    retry_policy=dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS),
+)
+def embeddings(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Vectors of prefix and text; what was embedded before comes from the tenant's cache, whatever page it is on.
+
+    The cache is written every 64 texts: a run that is killed goes on where it was.
+    """
+    tenant = context.partition_key
+    config, store = installation.config(), installation.store()
+    folder = store.candidate(tenant)
+    reporter.begin(tenant, "embeddings")
+    with writing(store.tenant(tenant)):
+        chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
+        embedder = open_embedder(config.embedding)
+        cache = VectorCache(store.cache(tenant), embedder.name)
+        started = time.monotonic()
+        embedded = cache.embed(embedder, embedded_texts(chunks), reporter.track("texts embedded", context.log.info))
+        seconds = time.monotonic() - started
+        working = folder / ".embeddings"
+        remove_folder(working)
+        write_table(working / "chunks.parquet", with_vector_keys(chunks, embedded.keys), GENERATION_CHUNKS)
+        save_vectors(working, embedded.vectors)
+        write_json(working / "model.json", {"embedder": embedder.name, "dimension": embedded.vectors.shape[1]})
+        commit_folder(working, folder / "embeddings")
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": len(chunks),
+            "file": dg.MetadataValue.path(str(folder / "embeddings")),
+            "model": embedder.name,
+            "dimension": int(embedded.vectors.shape[1]),
+            "texts_embedded": embedded.computed,
+            "texts_from_cache": len(set(embedded.keys)) - embedded.computed,
+            "seconds": round(seconds, 2),
+            "texts_per_second": round(embedded.computed / seconds, 1) if embedded.computed else 0.0,
+        }
+    )

@@ -1,0 +1,101 @@
+"""The assets `generation` and `published_generation`: a checked candidate, and the pointer that readers follow."""
+
+from datetime import timedelta
+
+import dagster as dg
+
+from rag_assets import checks, metadata, publishing
+from rag_assets.partitions import TENANTS
+from rag_assets.progress import Reporter
+from rag_assets.resources import Installation, writing
+from rag_assets.state import PublishState, read_candidate, read_checked, write_checked, write_publish_state
+from rag_serving.manifest import FORMAT
+from rag_serving.models import open_embedder
+
+
+@dg.asset(
+    partitions_def=TENANTS,
+    deps=["dense_index", "lexical_index"],
+    group_name="publish",
+    kinds={"folder"},
+    owners=["team:data-engineering"],
+    code_version=str(FORMAT),
+    check_specs=checks.GENERATION,
+)
+def generation(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """An immutable candidate: one folder, one manifest that names every chunk and every shard. Nobody reads it yet.
+
+    Its checks block: a candidate that fails one stays unpublished and can be inspected.
+    """
+    tenant = context.partition_key
+    config, store = installation.config(), installation.store()
+    reporter.begin(tenant, "generation")
+    with writing(store.tenant(tenant)):
+        candidate = read_candidate(store, tenant)
+        manifest = publishing.generation(store, tenant, config, candidate.sources)
+        coverage = publishing.Coverage(candidate.enumerated, candidate.explained)
+        reporter.begin(tenant, "checks")
+        embedder = open_embedder(config.embedding).name
+        results = publishing.check_generation(store, tenant, manifest.id, config, coverage, embedder)
+        checked = PublishState(
+            generation=manifest.id,
+            inputs=candidate.inputs,
+            chunks=manifest.chunks,
+            shards=len(manifest.shards),
+            gates={result.name: result.passed for result in results},
+        )
+        write_checked(store, tenant, checked)
+    rows = [{"check": r.name, "passed": "yes" if r.passed else "NO", "found": r.detail} for r in results]
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(manifest.id),
+        metadata={
+            "dagster/row_count": manifest.chunks,
+            "generation": manifest.id,
+            "chunks": manifest.chunks,
+            "pages": {source: pages.pages for source, pages in manifest.pages.items()},
+            "shards": len(manifest.shards),
+            "bytes": sum(file.bytes for file in manifest.files.values()),
+            "folder": dg.MetadataValue.path(str(store.generation(tenant, manifest.id))),
+            "checks": dg.MetadataValue.md(metadata.markdown_table(rows, ["check", "passed", "found"])),
+        },
+        check_results=checks.generation_results(results),
+    )
+
+
+@dg.asset(
+    partitions_def=TENANTS,
+    deps=["generation"],
+    group_name="publish",
+    owners=["team:data-engineering"],
+    # Wide, because a tenant whose pages do not change is not published again; how fresh a sync is, `pages` says.
+    freshness_policy=dg.FreshnessPolicy.time_window(warn_window=timedelta(days=7), fail_window=timedelta(days=30)),
+)
+def published_generation(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """The generation that questions are answered from: one atomic rename moves the tenant's `current` pointer to it.
+
+    `citelock generations rollback` moves it back. Older generations are kept for that, as `keep_generations` says.
+    """
+    tenant = context.partition_key
+    config, store = installation.config(), installation.store()
+    reporter.begin(tenant, "publish")
+    with writing(store.tenant(tenant)):
+        checked = read_checked(store, tenant)
+        publication = publishing.publish(store, tenant, checked.generation, config)
+        write_publish_state(store, tenant, checked)
+        pruned = publishing.prune(store, tenant, config)
+    return dg.MaterializeResult(
+        data_version=dg.DataVersion(checked.generation),
+        metadata={
+            "dagster/row_count": checked.chunks,
+            "generation": checked.generation,
+            "previous": publication.previous or "none",
+            "published": publication.changed,
+            "generations_removed": len(pruned.generations),
+            "collections_removed": len(pruned.collections),
+            "api": dg.MetadataValue.url(f"http://{config.serving.host}:{config.serving.port}/docs"),
+        },
+    )

@@ -1,0 +1,73 @@
+"""The assets `dense_index` and `lexical_index`: the two ways in which a chunk is found."""
+
+import dagster as dg
+
+from rag_assets import metadata, publishing
+from rag_assets.partitions import TENANTS
+from rag_assets.progress import Reporter
+from rag_assets.resources import Installation, writing
+from rag_serving.indexes import lexical, shard_collections
+from rag_serving.indexes.exact import load_vectors
+from rag_serving.schema import GENERATION_CHUNKS
+from rag_serving.store import read_json, read_table
+
+
+@dg.asset(
+    partitions_def=TENANTS,
+    deps=["embeddings"],
+    group_name="publish",
+    kinds={"chroma"},
+    owners=["team:data-engineering"],
+    code_version=str(shard_collections.FORMAT),
+)
+def dense_index(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Nearest-neighbour shards, named by the digest of their content: an unchanged one is named again, not rebuilt."""
+    tenant = context.partition_key
+    config, store = installation.config(), installation.store()
+    folder = store.candidate(tenant) / "embeddings"
+    reporter.begin(tenant, "dense index")
+    with writing(store.tenant(tenant)):
+        chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
+        model = read_json(folder / "model.json")
+        built = publishing.dense_index(
+            store,
+            tenant,
+            chunks,
+            load_vectors(folder, len(chunks), model["dimension"]),
+            config,
+            model["embedder"],
+            progress=reporter.track("chunks indexed", context.log.info),
+        )
+    rows = [shard.model_dump() for shard in built.shards[: metadata.NAMED]]
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": built.chunks,
+            "shards_built": built.built,
+            "shards_reused": built.reused,
+            "dimension": built.dimension,
+            "shards": dg.MetadataValue.md(metadata.markdown_table(rows, ["name", "collection", "chunks"])),
+        }
+    )
+
+
+@dg.asset(
+    partitions_def=TENANTS,
+    deps=["contexts"],
+    group_name="publish",
+    kinds={"bm25"},
+    owners=["team:data-engineering"],
+    code_version=str(lexical.FORMAT),
+)
+def lexical_index(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """BM25 over prefix and text of every chunk, with terms that know identifiers."""
+    tenant = context.partition_key
+    store = installation.store()
+    reporter.begin(tenant, "lexical index")
+    with writing(store.tenant(tenant)):
+        chunks = read_table(store.candidate(tenant) / "chunks.parquet", GENERATION_CHUNKS)
+        built = publishing.lexical_index(store, tenant, chunks)
+    return dg.MaterializeResult(metadata={"dagster/row_count": built.chunks, "terms": built.terms})

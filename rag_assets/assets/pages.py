@@ -1,0 +1,78 @@
+"""The asset `pages`: what a source holds now."""
+
+from datetime import timedelta
+
+import dagster as dg
+
+from rag_assets import metadata
+from rag_assets.partitions import SOURCES
+from rag_assets.progress import Reporter
+from rag_assets.resources import Installation, previous_sync, previous_table, writing
+from rag_assets.sources.base import READING_VERSION
+from rag_assets.sources.registry import open_source
+from rag_assets.state import PagesState, update_state
+from rag_serving.schema import PAGES
+from rag_serving.store import write_json, write_table
+
+
+@dg.asset(
+    partitions_def=SOURCES,
+    group_name="ingest",
+    kinds={"confluence", "parquet"},
+    owners=["team:data-engineering"],
+    code_version=str(READING_VERSION),
+    pool="confluence",
+    retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS),
+    freshness_policy=dg.FreshnessPolicy.time_window(warn_window=timedelta(days=1), fail_window=timedelta(days=7)),
+)
+def pages(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Every page of a source as it is now: raw body, version, and who may read it.
+
+    Only what changed is fetched. A page counts as deleted only after a complete enumeration, and a sync that fails
+    leaves the table as it was. `sync_state.json` beside it names every excluded and failed page with its reason.
+    """
+    key = context.partition_key
+    config, store = installation.config(), installation.store()
+    folder = store.source(key)
+    reporter.begin(key, "pages")
+    with writing(folder):
+        source = open_source(key, config.sources[key], folder)
+        fingerprint = source.fingerprint()
+        before = previous_table(folder / "pages.parquet", PAGES)
+        result = source.sync(before, previous_sync(folder), reporter.track("pages", context.log.info))
+        write_table(folder / "pages.parquet", result.pages, PAGES)
+        write_json(
+            folder / "sync_state.json",
+            {
+                "state": result.state,
+                "complete": True,
+                "fingerprint": fingerprint,
+                "enumerated": result.seen,
+                "excluded": dict(result.excluded),
+                "failed": dict(result.failures),
+                "hidden": dict(result.hidden),
+                "notes": list(result.notes),
+            },
+        )
+        state = PagesState(
+            fingerprint=fingerprint,
+            pages_seen=result.seen,
+            pages_changed=result.changed,
+            pages_deleted=result.deleted,
+            pages_failed=result.failed,
+        )
+        update_state(store, key, pages=state)
+    return dg.MaterializeResult(
+        metadata={
+            **metadata.of_table(result.pages, folder / "pages.parquet", ["page_id", "version", "title", "readers"]),
+            **state.model_dump(exclude={"fingerprint"}),
+            "pages_excluded": len(result.excluded),
+            "pages_hidden": len(result.hidden),
+            "why_excluded": dg.MetadataValue.md(metadata.named_reasons(dict(result.excluded))),
+            "why_failed": dg.MetadataValue.md(metadata.named_reasons(dict(result.failures))),
+            "why_hidden": dg.MetadataValue.md(metadata.named_reasons(dict(result.hidden))),
+            "notes": dg.MetadataValue.md("\n".join(f"- {note}" for note in result.notes) or "none"),
+        }
+    )

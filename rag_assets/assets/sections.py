@@ -1,0 +1,62 @@
+"""The asset `sections`: clean text under its headings, with anchors, and what became of every macro."""
+
+import dagster as dg
+
+from rag_assets import checks, metadata
+from rag_assets.inputs import sections_settings
+from rag_assets.partitions import SOURCES
+from rag_assets.progress import Reporter
+from rag_assets.resources import Installation, previous_table, writing
+from rag_assets.state import SectionsState, read_state, update_state
+from rag_assets.steps.incremental import update_sections
+from rag_assets.steps.sections import VERSION
+from rag_serving.schema import MACRO_LEDGER, PAGES, SECTIONS
+from rag_serving.store import read_table, write_table
+
+
+@dg.asset(
+    partitions_def=SOURCES,
+    deps=["pages"],
+    group_name="ingest",
+    kinds={"parquet"},
+    owners=["team:data-engineering"],
+    code_version=str(VERSION),
+    check_specs=[checks.MACROS_LOST],
+)
+def sections(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Each page's text split at its headings: Markdown, the heading path, and the anchor that a link needs.
+
+    Only pages whose content changed are read. `macro_ledger.parquet` beside it counts every macro as rendered,
+    resolved, navigation or lost.
+    """
+    key = context.partition_key
+    config, store = installation.config(), installation.store()
+    folder, settings = store.source(key), sections_settings(config)
+    reporter.begin(key, "sections")
+    with writing(folder):
+        built = read_state(store, key).sections
+        fits = built is not None and built.settings == settings
+        update = update_sections(
+            read_table(folder / "pages.parquet", PAGES),
+            previous_table(folder / "sections.parquet", SECTIONS) if fits else SECTIONS.empty(),
+            previous_table(folder / "macro_ledger.parquet", MACRO_LEDGER) if fits else MACRO_LEDGER.empty(),
+            config.ingestion.max_page_bytes,
+        )
+        write_table(folder / "macro_ledger.parquet", update.ledger, MACRO_LEDGER)
+        write_table(folder / "sections.parquet", update.sections, SECTIONS)
+        macros_lost = sum(update.macros("lost").values())
+        state = SectionsState(settings=settings, failed=dict(update.failed), macros_lost=macros_lost)
+        update_state(store, key, sections=state)
+    return dg.MaterializeResult(
+        metadata={
+            **metadata.of_table(update.sections, folder / "sections.parquet", ["heading_path", "anchor", "text"]),
+            "pages_read": update.read,
+            "sections_failed": len(update.failed),
+            "why_failed": dg.MetadataValue.md(metadata.named_reasons(update.failed)),
+            "macros_lost": macros_lost,
+            "macros_rendered": sum(update.macros("rendered").values()),
+        },
+        check_results=[checks.macros_lost(update)],
+    )

@@ -1,0 +1,105 @@
+"""Asset checks: what must hold, declared once, and the results that assets return with their materialization.
+
+Belongs here: specs and results. A check on a partitioned asset that took the value would load every partition, so each
+result is made by the step that has the table in hand.
+Does not belong here: how a generation is checked (`rag_assets.publishing`).
+"""
+
+from collections.abc import Sequence
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_assets import metadata
+from rag_assets.publishing import CheckResult
+from rag_assets.steps.account import Account
+from rag_assets.steps.incremental import SectionsUpdate
+
+MACROS_LOST = dg.AssetCheckSpec(
+    "macros_lost",
+    asset="sections",
+    description="Macros whose content is not in the text. A warning: what was lost can be neither found nor cited.",
+)
+PAGES_ACCOUNTED_FOR = dg.AssetCheckSpec(
+    "pages_accounted_for",
+    asset="chunks",
+    blocking=True,
+    description="Every page the source enumerated has chunks, is excluded, or failed with a reason.",
+)
+CHUNKS_HAVE_ANCHORS = dg.AssetCheckSpec(
+    "chunks_have_anchors",
+    asset="chunks",
+    blocking=True,
+    description="Every chunk has an anchor and a link that ends in it, so that every citation opens at its heading.",
+)
+
+GENERATION = [
+    dg.AssetCheckSpec(name, asset="generation", blocking=True, description=description)
+    for name, description in {
+        "opens": "The candidate opens as a reader opens it.",
+        "files": "Every file is, to the bit, what the manifest says.",
+        "ids": "Dense shards, lexical index and chunk table hold the same chunks, with the same readers.",
+        "vectors": "All vectors are finite and of length 1.",
+        "embedder": "The vectors are of the model that questions are embedded with.",
+        "found_by_own_vector": "Sampled chunks find themselves.",
+        "ann_recall": "Recall@10 of the dense index against exact search is what the configuration asks for.",
+        "page_versions": "No page is there in two versions, none belongs to two sources.",
+        "coverage": "Every enumerated page is indexed or explained, and nothing else is indexed.",
+    }.items()
+]
+
+
+def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResult]:
+    """The results of `publishing.check_generation`; a check that was not reached has not passed."""
+    found = {result.name: result for result in results}
+    unreached = "not reached: another check failed first"
+    return [
+        dg.AssetCheckResult(
+            check_name=spec.name,
+            passed=found[spec.name].passed if spec.name in found else False,
+            description=found[spec.name].detail if spec.name in found else unreached,
+            metadata=dict(found[spec.name].metadata) if spec.name in found else {},
+        )
+        for spec in GENERATION
+    ]
+
+
+def macros_lost(update: SectionsUpdate) -> dg.AssetCheckResult:
+    lost = update.macros("lost")
+    rows = [{"macro": name, "count": count} for name, count in lost.items()]
+    table = metadata.markdown_table(rows, ["macro", "count"])
+    return dg.AssetCheckResult(
+        check_name=MACROS_LOST.name,
+        passed=not lost,
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={"lost": sum(lost.values()), "macros": dg.MetadataValue.md(table)},
+    )
+
+
+def pages_accounted_for(account: Account) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        check_name=PAGES_ACCOUNTED_FOR.name,
+        passed=account.even,
+        description=f"without a place: {', '.join(account.unexplained)}" if account.unexplained else None,
+        metadata={
+            "enumerated": account.enumerated,
+            "with_chunks": account.chunked,
+            "excluded": len(account.excluded),
+            "failed": len(account.failed),
+            "why_excluded": dg.MetadataValue.md(metadata.named_reasons(account.excluded)),
+            "why_failed": dg.MetadataValue.md(metadata.named_reasons(account.failed)),
+        },
+    )
+
+
+def chunks_have_anchors(chunks: pa.Table) -> dg.AssetCheckResult:
+    has_anchor = pc.greater(pc.utf8_length(pc.fill_null(chunks["anchor"], "")), 0)
+    has_link = pc.match_substring_regex(pc.fill_null(chunks["url"], ""), "#.")
+    without = chunks.filter(pc.invert(pc.and_(has_anchor, has_link)))["chunk_id"].to_pylist()
+    return dg.AssetCheckResult(
+        check_name=CHUNKS_HAVE_ANCHORS.name,
+        passed=not without,
+        description=f"without an anchor: {', '.join(without[: metadata.NAMED])}" if without else None,
+        metadata={"chunks": len(chunks), "without_anchor": len(without)},
+    )
