@@ -1,0 +1,12 @@
+"""Where pages come from: one protocol, one file for each kind of source.
+
+Belongs here: reading a space, dump, book or folder into rows of PAGES.
+Does not belong here: what a page says (`rag_assets.steps`), or when it is read (`rag_assets.assets`).
+"""
+
+from __future__ import annotations
+
+from rag_assets.sources.base import Progress, Source, SourceError, SyncResult
+from rag_assets.sources.registry import open_source
+
+__all__ = ["Progress", "Source", "SourceError", "SyncResult", "open_source"]

@@ -1,0 +1,125 @@
+"""What every kind of source promises, and what a sync gives back.
+
+Belongs here: the `Source` protocol, its records, and comparing a sync with the one before.
+Does not belong here: any kind of source, or files and sockets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from rag_serving.config import SourceBase
+from rag_serving.schema import PAGES
+
+READING_VERSION = 1
+"""Raised when the same source is read into other rows than before, so that unchanged sources are read again."""
+
+Progress = Callable[[int, int], None]
+"""Called with (done, in all)."""
+
+Row = dict[str, Any]
+"""A row of PAGES."""
+
+
+class SourceError(Exception):
+    """The source as a whole cannot be read, so nothing is deleted; the message is one line and says how to mend it."""
+
+
+@dataclass(frozen=True)
+class SyncResult:
+    """The pages of a source after a complete sync, and what happened on the way.
+
+    `seen` counts every page the source listed: indexed, excluded or failed. Reasons are (page id, reason); where no id
+    could be read, the file's name stands for it. A page in `failures` keeps its row of the last sync, if it had one.
+    `hidden` pages have a row that nobody may read, because their restrictions could not be known.
+    """
+
+    pages: pa.Table  # PAGES, complete, by page id
+    seen: int
+    changed: int  # rows that are new or differ in any column
+    deleted: int  # rows of the last sync that are gone
+    excluded: tuple[tuple[str, str], ...]
+    failures: tuple[tuple[str, str], ...]
+    hidden: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]  # about the source as a whole
+    state: dict[str, Any]  # JSON; given to the next sync
+
+    @property
+    def failed(self) -> int:
+        """How many pages could not be read."""
+        return len(self.failures)
+
+
+class Source(Protocol):
+    """Where pages come from: one space, dump, book or folder."""
+
+    key: str
+
+    def fingerprint(self) -> str | None:
+        """A cheap digest of the source's content and settings; None where only a sync can tell.
+
+        Raises:
+            SourceError: the source is not there.
+        """
+        ...
+
+    def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
+        """Read the source, reusing what did not change.
+
+        Args:
+            previous: the PAGES table of the last complete sync, None for the first.
+            state: `SyncResult.state` of that sync, empty for the first.
+            progress: called with (done, in all) while pages are read.
+
+        Raises:
+            SourceError: nothing is known about the whole, so everything stays as it is.
+        """
+        ...
+
+
+def rows_by_id(table: pa.Table | None) -> dict[str, Row]:
+    """The rows of a PAGES table, by page id."""
+    return {row["page_id"]: row for row in table.to_pylist()} if table is not None else {}
+
+
+def finish(
+    previous: Mapping[str, Row],
+    rows: Mapping[str, Row],
+    *,
+    seen: int,
+    state: Mapping[str, Any],
+    excluded: Iterable[tuple[str, str]] = (),
+    failures: Iterable[tuple[str, str]] = (),
+    hidden: Iterable[tuple[str, str]] = (),
+    notes: Iterable[str] = (),
+) -> SyncResult:
+    """A complete sync as a result; the same pages give the same table."""
+    return SyncResult(
+        pages=PAGES.table([rows[page_id] for page_id in sorted(rows)]),
+        seen=seen,
+        changed=sum(previous.get(page_id) != row for page_id, row in rows.items()),
+        deleted=len(previous.keys() - rows.keys()),
+        excluded=tuple(sorted(excluded)),
+        failures=tuple(sorted(failures)),
+        hidden=tuple(sorted(hidden)),
+        notes=tuple(notes),
+        state={**state, "complete": True, "enumerated": seen, "finished_at": datetime.now(UTC).isoformat()},
+    )
+
+
+def settings_digest(key: str, config: SourceBase) -> str:
+    """A digest of everything but the content that shapes the rows of a source."""
+    shaping = config.model_dump_json(exclude={"schedule"})
+    return digest(key, shaping, f"{PAGES.version}.{READING_VERSION}")
+
+
+def digest(*parts: str) -> str:
+    """A short digest of a sequence of strings."""
+    joined = "".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:32]

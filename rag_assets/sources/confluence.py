@@ -1,0 +1,211 @@
+"""A live Confluence space over REST: only changed bodies are fetched, and nothing is deleted on suspicion.
+
+Belongs here: comparing what the space lists with the last sync, fetching what changed, and deciding what is gone.
+Does not belong here: requests (`confluence_client`), the enumeration (`confluence_listing`), envelopes (`envelope`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id
+from rag_assets.sources.confluence_client import ConfluenceClient, Envelope, Faulty, Unreadable, in_path
+from rag_assets.sources.confluence_listing import (
+    DETAILS,
+    Listing,
+    batches,
+    complete,
+    has_details,
+    list_space,
+    still_there,
+)
+from rag_assets.sources.confluence_transport import AtlassianTransport
+from rag_assets.sources.envelope import EnvelopeError, Origin, exclusion_of, row_of, version_of
+from rag_assets.sources.work import Work
+from rag_assets.steps.readers import Grants, effective_readers, grants_of, space_readers
+from rag_serving.access import NOBODY
+from rag_serving.config import Confluence as Settings
+
+_BODIES = f"body.storage,{DETAILS}"
+_FEW = 5
+"""So few pages may go at once whatever their share: small spaces are tidied, too."""
+
+
+@dataclass
+class _Sync:
+    """A sync under way; pages by raw id."""
+
+    listing: Listing
+    before: Mapping[str, Row]
+    fetched: dict[str, Row] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+class Confluence:
+    """One space of a site."""
+
+    def __init__(self, key: str, settings: Settings, folder: Path, client: ConfluenceClient | None = None) -> None:
+        self.key = key
+        self._settings = settings
+        self._folder = folder
+        self._client = client
+        self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix, settings.base_url)
+        self._identity = digest(settings.base_url, settings.space, settings.id_prefix)
+
+    def fingerprint(self) -> None:
+        """Only a sync can tell whether the space changed."""
+        return
+
+    def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
+        """Enumerate the space, fetch the bodies that changed, and renew everything else of every page."""
+        with nullcontext(self._client) if self._client else open_client(self._settings) as client:
+            return self._sync(client, rows_by_id(previous), state, progress)
+
+    def _sync(
+        self, client: ConfluenceClient, known: Mapping[str, Row], state: Mapping[str, Any], progress: Progress | None
+    ) -> SyncResult:
+        before = self._comparable(known) if state.get("identity", self._identity) == self._identity else {}
+        listing = list_space(client, self._settings.space, self._settings.batch_size)
+        sync = _Sync(listing, before)
+        self._check_gone(client, sync)
+        work = Work(self._folder, self._identity, _settled(state))
+        self._fetch(client, sync, work, progress)
+        space, notes = self._space_readers(client)
+        rows = self._rows(sync)
+        effective = effective_readers(listing.grants, space, unsaid=NOBODY, missing=NOBODY)
+        prefix = self._settings.id_prefix
+        return finish(
+            known,
+            {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in rows.items()},
+            seen=listing.seen,
+            excluded=[(f"{prefix}{one}", why) for one, why in listing.excluded.items()],
+            failures=[(f"{prefix}{one}", why) for one, why in [*sync.failures.items(), *listing.failures]],
+            hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in rows],
+            notes=notes,
+            state={"identity": self._identity, "fingerprint": None, "settled": work.following},
+        )
+
+    def _comparable(self, known: Mapping[str, Row]) -> dict[str, Row]:
+        """The rows of the last sync by raw id."""
+        return {page_id.removeprefix(self._settings.id_prefix): row for page_id, row in known.items()}
+
+    def _check_gone(self, client: ConfluenceClient, sync: _Sync) -> None:
+        """Be sure of each page that is no longer listed before it is left out.
+
+        Raises:
+            SourceError: too large a share is gone at once for a program to believe it.
+        """
+        listing = sync.listing
+        gone = sorted(sync.before.keys() - listing.pages.keys() - listing.excluded.keys())
+        if not gone:
+            return
+        share, allowed = len(gone) / len(sync.before), self._settings.max_deleted_share
+        if share > allowed and (len(gone) > _FEW or not listing.pages):
+            raise SourceError(
+                f"{len(gone)} of {len(sync.before)} pages of source {self.key!r} are gone at once, a larger share than "
+                f"max_deleted_share {allowed:g}; nothing was deleted. If they were deleted on purpose, set "
+                f"sources.{self.key}.max_deleted_share to 1 for one build"
+            )
+        still = still_there(client, gone, self._settings.space, self._settings.batch_size)
+        for entry in still.found.values():
+            listing.add(complete(client, entry))
+        for page_id, reason in still.faulty.items():
+            sync.failures[page_id] = f"{reason}; it is not certain whether the page is gone"
+            row = sync.before[page_id]
+            ancestors = (ancestor.removeprefix(self._settings.id_prefix) for ancestor in row["ancestors"])
+            listing.grants[page_id] = Grants(tuple(ancestors), row["readers"])
+
+    def _fetch(self, client: ConfluenceClient, sync: _Sync, work: Work, progress: Progress | None) -> None:
+        """The bodies of new and changed pages, batch by batch onto disk."""
+        resumable = self._comparable(work.rows())
+        wanted = []
+        for page_id, entry in sync.listing.pages.items():
+            if _is_version(resumable.get(page_id), version_of(entry)):
+                sync.fetched[page_id] = resumable[page_id]
+            elif not _is_version(sync.before.get(page_id), version_of(entry)):
+                wanted.append(page_id)
+        done = 0
+        for ids in batches(wanted, self._settings.batch_size):
+            batch = client.by_ids(ids, _BODIES)
+            sync.failures.update({**batch.refused, **batch.faulty})
+            work.add([row for page_id in ids if (row := self._take(client, sync, page_id, batch.found.get(page_id)))])
+            done += len(ids)
+            if progress is not None:
+                progress(done, len(wanted))
+
+    def _take(self, client: ConfluenceClient, sync: _Sync, page_id: str, envelope: Envelope | None) -> Row | None:
+        """The row of a page that was fetched. It renews the entry: a page may have been restricted, then edited."""
+        if envelope is None:
+            return None
+        envelope = complete(client, envelope)
+        try:
+            if excluded := exclusion_of(envelope):
+                del sync.listing.pages[page_id]
+                sync.listing.excluded[page_id] = excluded
+                return None
+            sync.fetched[page_id] = row = row_of(envelope, self._origin)
+        except EnvelopeError as error:
+            sync.failures[page_id] = str(error)
+            return None
+        sync.listing.grants[page_id] = grants_of(envelope)
+        sync.listing.pages[page_id] = {**envelope, "body": None}
+        return row
+
+    def _rows(self, sync: _Sync) -> dict[str, Row]:
+        """Every row of the space; a page that could not be fetched keeps its last version."""
+        rows = {}
+        for page_id in [*sync.listing.pages, *(sync.failures.keys() - sync.listing.pages.keys())]:
+            row = sync.fetched.get(page_id) or sync.before.get(page_id)
+            if row is None:
+                continue
+            entry = sync.listing.pages.get(page_id)
+            if entry is None or page_id in sync.failures or not has_details(entry):
+                rows[page_id] = {**row, "source": self.key, "tenant": self._settings.tenant}
+                continue
+            try:
+                rows[page_id] = row_of({**entry, "body": {"storage": {"value": row["body"]}}}, self._origin)
+            except EnvelopeError as error:
+                sync.failures[page_id] = str(error)
+                rows[page_id] = row
+        return rows
+
+    def _space_readers(self, client: ConfluenceClient) -> tuple[str, list[str]]:
+        """The reader class of the space; by `from_source` the space's own permissions, as far as they can be read."""
+        if self._settings.readers != "from_source":
+            return space_readers(self._settings.readers), []
+        try:
+            answer = client.get(f"rest/api/space/{in_path(self._settings.space)}", {"expand": "permissions"})
+        except (Unreadable, Faulty):
+            answer = {}
+        readers = space_readers("from_source", answer.get("permissions"))
+        if readers != NOBODY:
+            return readers, []
+        return readers, [
+            f"who may read space {self._settings.space!r} could not be read, so nobody can read source {self.key!r}; "
+            f"set sources.{self.key}.readers to everyone or to a list of group:NAME and user:NAME"
+        ]
+
+
+def open_client(settings: Settings) -> ConfluenceClient:
+    """A client that is signed in as the settings say.
+
+    Raises:
+        SourceError: an environment variable is missing.
+    """
+    transport = AtlassianTransport(settings.base_url, settings.auth, settings.timeout_s)
+    return ConfluenceClient(settings.base_url, transport, max_retries=settings.max_retries)
+
+
+def _is_version(row: Row | None, version: int) -> bool:
+    return row is not None and row["version"] == version
+
+
+def _settled(state: Mapping[str, Any]) -> int:
+    settled = state.get("settled")
+    return settled if isinstance(settled, int) else 1

@@ -1,0 +1,299 @@
+"""A small Confluence REST v1 client for Cloud and Data Center: patient, and sure of where a collection ends.
+
+Belongs here: retries, pagination, batches, and telling apart what a failure says: about the site, a request, or a page.
+Does not belong here: how a request is sent (`confluence_transport`), or what a sync does with the answers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
+from itertools import islice
+from typing import Any, Self
+from urllib.parse import parse_qs, quote, urlsplit
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+
+from rag_assets.sources.base import SourceError
+from rag_assets.sources.confluence_transport import Reply, Transport, Unreachable
+
+MAX_WAIT_S = 300.0
+"""A server that asks for a longer pause is left alone; what was fetched until then is kept."""
+
+FAILING_PAGES_IN_A_ROW = 10
+"""So many single pages failing one after the other is a failing site."""
+
+Envelope = dict[str, Any]
+
+
+class Unreadable(SourceError):  # noqa: N818
+    """The site refuses this one thing: it is forbidden, gone, or not understood. That is never a deletion."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Faulty(SourceError):  # noqa: N818
+    """The site fails at this one thing, again and again."""
+
+
+class _Again(Exception):  # noqa: N818
+    """Worth another try, after so many seconds where the server said so; `final` is the error if all tries fail."""
+
+    def __init__(self, final: SourceError, after: float | None = None) -> None:
+        super().__init__(str(final))
+        self.final = final
+        self.after = after
+
+
+@dataclass
+class Batch:
+    """What became of the pages that were asked for: each id is in one of the three."""
+
+    found: dict[str, Envelope] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    faulty: dict[str, str] = field(default_factory=dict)
+
+
+class ConfluenceClient:
+    """Reads one site; every failure is a SourceError of one line."""
+
+    def __init__(
+        self, base_url: str, transport: Transport, *, max_retries: int = 5, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._transport = transport
+        self._max_retries = max_retries
+        self._sleep = sleep
+        self._backoff = wait_random_exponential(multiplier=0.5, max=30)
+        self._searches = True
+        self._failing = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._transport.close()
+
+    def get(self, path: str, params: Mapping[str, Any], retries: int | None = None) -> dict[str, Any]:
+        """A JSON object; throttling, server errors, time-outs and cut answers are tried again.
+
+        Args:
+            path: below the site's address, such as `rest/api/content`.
+            params: the query.
+            retries: tries after the first for what may fail for good (a page that breaks the server); throttling and
+                a site that is not there always get the configured number.
+
+        Raises:
+            Unreadable: the site refuses it (400, 403, 404, 410 and the like).
+            Faulty: server errors, time-outs or broken answers until the last try.
+            SourceError: sign-in failed, the site is not there, or it throttles for too long.
+        """
+        retrying = Retrying(
+            stop=partial(self._stop, self._max_retries if retries is None else min(retries, self._max_retries)),
+            wait=self._wait,
+            retry=retry_if_exception_type(_Again),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        told = {name: str(value) for name, value in params.items()}
+        try:
+            answer: dict[str, Any] = retrying(self._get_once, path, told)
+        except _Again as error:
+            raise error.final from None
+        return answer
+
+    def collect(self, path: str, params: Mapping[str, Any], lean: str | None = None) -> Iterator[Envelope]:
+        """Every entry of a paged collection, once; raises where its end is not certain.
+
+        A cursor in `_links.next` is followed; without one, `start` is counted from what came (a server may send fewer
+        than `limit`), and only an empty page is the end, whatever `next` says. Of a link nothing but its cursor is
+        used: a link cannot lead the credentials to another host.
+
+        Args:
+            lean: an `expand` to fall back on for a page of results that fails with the one asked for.
+        """
+        seen: set[str] = set()
+        position: dict[str, Any] = {}
+        start, more = 0, True
+        while True:
+            answer = self._slice(path, {**params, **position}, lean)
+            results = _results(answer, path)
+            fresh = {_identity(entry): entry for entry in results if _identity(entry) not in seen}
+            if results and not fresh and more:
+                raise Faulty(f"{self._at(path)} gives the same entries again and again; nothing was changed")
+            seen.update(fresh)
+            yield from (self._based(entry, answer) for entry in fresh.values())
+            start += len(results)
+            following = _next(answer)
+            cursor = _cursor(following)
+            # Entries that repeat though no more were announced: the site knows cursors only and ignores `start`.
+            if not fresh or ("cursor" in position and cursor is None):
+                return
+            more = following is not None
+            position = {"cursor": cursor} if cursor is not None else {"start": start}
+
+    def by_ids(self, ids: Sequence[str], expand: str) -> Batch:
+        """Pages by id, in one request if that works, else in halves, down to one page that fails alone."""
+        batch = Batch()
+        if len(ids) > 1 and self._searches:
+            try:
+                found = self._search(ids, expand)
+            except (Unreadable, Faulty) as error:
+                self._searches = not (isinstance(error, Unreadable) and error.status in (405, 410, 501))
+                for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]) if self._searches else ():
+                    _merge(batch, self.by_ids(half, expand))
+            else:
+                batch.found.update(found)
+                self._failing = 0
+        # The search index may lag behind what was enumerated, so what it did not give is asked for by its id.
+        for page_id in ids:
+            if page_id not in batch.found and page_id not in batch.refused and page_id not in batch.faulty:
+                self._one(page_id, expand, batch)
+        return batch
+
+    def _search(self, ids: Sequence[str], expand: str) -> dict[str, Envelope]:
+        path = "rest/api/content/search"
+        params = {"cql": f"id in ({','.join(ids)})", "expand": expand, "limit": len(ids)}
+        entries = {str(entry.get("id")): entry for entry in islice(self.collect(path, params), len(ids))}
+        return {page_id: entries[page_id] for page_id in ids if page_id in entries}
+
+    def _one(self, page_id: str, expand: str, batch: Batch) -> None:
+        try:
+            answer = self.get(f"rest/api/content/{in_path(page_id)}", {"expand": expand})
+            batch.found[page_id] = self._based(answer, answer)
+        except Unreadable as error:
+            batch.refused[page_id] = str(error)
+            self._failing = 0
+        except Faulty as error:
+            batch.faulty[page_id] = str(error)
+            self._failing += 1
+            if self._failing >= FAILING_PAGES_IN_A_ROW:
+                raise SourceError(f"{self._failing} pages in a row failed, so the site does; last: {error}") from None
+        else:
+            self._failing = 0
+
+    def _slice(self, path: str, params: Mapping[str, Any], lean: str | None) -> dict[str, Any]:
+        """One page of results. A batch that fails is halved, which is a second try already: it gets few of its own."""
+        try:
+            return self.get(path, params, retries=1 if "cql" in params else None)
+        except (Unreadable, Faulty):
+            if lean is None:
+                raise
+            return self.get(path, {**params, "expand": lean})
+
+    def _based(self, entry: Envelope, answer: Mapping[str, Any]) -> Envelope:
+        """An entry with the site's own address, which a collection tells once for all of them."""
+        links = entry.get("_links")
+        shared = answer.get("_links")
+        base = shared.get("base") if isinstance(shared, dict) else None
+        return {**entry, "_links": {"base": base or self.base_url, **(links if isinstance(links, dict) else {})}}
+
+    def _get_once(self, path: str, params: Mapping[str, str]) -> dict[str, Any]:
+        try:
+            reply = self._transport(path, params)
+        except Unreachable as error:
+            where = f"{self._at(path)} gave no answer ({error})"
+            raise _Again(Faulty(where) if error.slow else SourceError(f"{where}; check base_url and network")) from None
+        if reply.status == 200:
+            return self._object(path, reply)
+        raise self._refusal(path, reply)
+
+    def _object(self, path: str, reply: Reply) -> dict[str, Any]:
+        if "html" in reply.headers.get("Content-Type", ""):
+            raise SourceError(f"{self._at(path)} answered with a web page, not JSON; check base_url and auth")
+        try:
+            answer = json.loads(reply.content)
+        except (ValueError, RecursionError):
+            raise _Again(Faulty(f"{self._at(path)} answered with broken JSON ({len(reply.content)} bytes)")) from None
+        if not isinstance(answer, dict):
+            raise SourceError(f"{self._at(path)} answered with a JSON {type(answer).__name__}; check base_url")
+        return answer
+
+    def _refusal(self, path: str, reply: Reply) -> Exception:
+        """What a status other than 200 means. Data Center may throttle with 403 or 503 as well as with 429."""
+        where = f"{self._at(path)} answered {reply.status}"
+        after = _retry_after(reply.headers)
+        if reply.status == 401:
+            return SourceError(f"{where}: not signed in; check auth and its environment variables")
+        spent = reply.headers.get("X-RateLimit-Remaining") == "0"
+        if reply.status == 429 or (reply.status in (403, 503) and (after is not None or spent)):
+            throttled = SourceError(f"{where}: throttled; run the sync again later, it goes on where it stopped")
+            return throttled if after is not None and after > MAX_WAIT_S else _Again(throttled, after)
+        if reply.status >= 500 or reply.status == 408:
+            return _Again(Faulty(where), after)
+        if 300 <= reply.status < 400:
+            return SourceError(f"{where}: it leads elsewhere; check base_url")
+        return Unreadable(where, reply.status)
+
+    def _stop(self, retries: int, state: RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome else None
+        faulty = isinstance(error, _Again) and isinstance(error.final, Faulty)
+        return state.attempt_number > (retries if faulty else self._max_retries)
+
+    def _wait(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        backoff = self._backoff(state)
+        if not isinstance(error, _Again) or error.after is None:
+            return backoff
+        # A pause that many clients were told to make ends for all of them at once: jitter here, too.
+        return min(error.after, MAX_WAIT_S) + min(backoff, 1.0)
+
+    def _at(self, path: str) -> str:
+        return f"{self.base_url}/{path}"
+
+
+def in_path(part: str) -> str:
+    """An id or key as one segment of a path; personal spaces are named `~user`."""
+    return quote(part, safe="~")
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait by `Retry-After`, which is a number or an HTTP date (RFC 9110, 10.2.3)."""
+    value = headers.get("Retry-After")
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+def _results(answer: Mapping[str, Any], path: str) -> list[Envelope]:
+    results = answer.get("results")
+    if not isinstance(results, list) or not all(isinstance(entry, dict) for entry in results):
+        raise Faulty(f"{path} answered without a list of results; check that base_url is a Confluence site")
+    return results
+
+
+def _identity(entry: Envelope) -> str:
+    """What tells entries apart: an id, and a name where labels have none."""
+    return f"{entry.get('id')}:{entry.get('prefix')}:{entry.get('name')}"
+
+
+def _next(answer: Mapping[str, Any]) -> str | None:
+    links = answer.get("_links")
+    following = links.get("next") if isinstance(links, dict) else None
+    return following if isinstance(following, str) else None
+
+
+def _cursor(following: str | None) -> str | None:
+    cursors = parse_qs(urlsplit(following or "").query).get("cursor")
+    return cursors[0] if cursors else None
+
+
+def _merge(batch: Batch, other: Batch) -> None:
+    batch.found.update(other.found)
+    batch.refused.update(other.refused)
+    batch.faulty.update(other.faulty)

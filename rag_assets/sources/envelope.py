@@ -1,0 +1,234 @@
+"""One REST v1 content envelope as a row of PAGES.
+
+Belongs here: the shape of `GET /rest/api/content/{id}` with body.storage, version, space, ancestors and labels, and
+every way in which a file can fail to be one.
+Does not belong here: where envelopes come from, or what their restrictions mean (`rag_assets.steps.readers`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from rag_assets.sources.base import Row, digest
+from rag_assets.steps.readers import UNNAMED
+from rag_serving.access import NOBODY
+
+Flavor = Literal["auto", "cloud", "datacenter"]
+
+_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")  # no colon: chunk ids are `page:version:index`
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_UNSAFE_IN_URL = re.compile(r"""[\s"<>\\^`{|}\x00-\x1f\x7f]""")
+_CLOUD_PATH = re.compile(r"/spaces/[^/]+/(pages|blog)/\d+")
+_MAX_VERSION = 2**31 - 1
+
+
+class EnvelopeError(Exception):
+    """This one page cannot be read; the message says why."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What rows take from their source rather than from the envelope."""
+
+    source: str
+    tenant: str
+    flavor: Flavor = "auto"
+    id_prefix: str = ""
+    base_url: str | None = None  # of pages that do not name their site
+
+
+def load_envelope(content: bytes) -> dict[str, Any]:
+    """A file's bytes as an envelope.
+
+    Raises:
+        EnvelopeError: they are not one JSON object in UTF-8.
+    """
+    if not content.strip():
+        raise EnvelopeError("the file is empty")
+    try:
+        envelope = json.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise EnvelopeError(f"the file is not UTF-8 (byte {error.start})") from None
+    except json.JSONDecodeError as error:
+        cut = ", the file ends too early" if error.pos >= len(error.doc.rstrip()) - 1 else ""
+        raise EnvelopeError(f"not valid JSON: {error.msg} in line {error.lineno}{cut}; export the page again") from None
+    except (ValueError, RecursionError) as error:
+        raise EnvelopeError(f"not usable JSON: {error}") from None
+    if not isinstance(envelope, dict):
+        raise EnvelopeError(f"not a page envelope but a JSON {type(envelope).__name__}")
+    return envelope
+
+
+def page_id_of(envelope: Mapping[str, Any], id_prefix: str = "") -> str:
+    """The page's id with the source's prefix.
+
+    Raises:
+        EnvelopeError: there is none, or it could not be part of a chunk id.
+    """
+    found = envelope.get("id")
+    text = str(found) if isinstance(found, str | int) and not isinstance(found, bool) else ""
+    if not _ID.fullmatch(text):
+        raise EnvelopeError("not a page envelope: no id" if not text else f"id {text[:40]!r} is not a page id")
+    return id_prefix + text
+
+
+def version_of(envelope: Mapping[str, Any]) -> int:
+    """The page's version number.
+
+    Raises:
+        EnvelopeError: there is none.
+    """
+    number = _member(envelope, "version").get("number")
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number <= _MAX_VERSION:
+        raise EnvelopeError("version.number is missing or is not a positive number")
+    return number
+
+
+def exclusion_of(envelope: Mapping[str, Any]) -> str | None:
+    """Why a readable envelope is no page to index (only current pages are), or None.
+
+    Raises:
+        EnvelopeError: type or status is missing.
+    """
+    kind, status = _string(envelope, "type"), _string(envelope, "status")
+    if kind != "page":
+        return f"its type is {kind!r}, not 'page'"
+    return None if status == "current" else f"its status is {status!r}, not 'current'"
+
+
+def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:
+    """The row of PAGES; its readers are nobody until all pages of the source are known.
+
+    Raises:
+        EnvelopeError: a field is missing or of a wrong type.
+    """
+    page_id, version = page_id_of(envelope, origin.id_prefix), version_of(envelope)
+    title, space = _string(envelope, "title"), _string(_member(envelope, "space"), "key")
+    body = _member(_member(envelope, "body"), "storage").get("value")
+    if not isinstance(body, str):
+        raise EnvelopeError("body.storage.value is missing: export with expand=body.storage")
+    body = _clean(body)
+    ancestors = _list(envelope, "ancestors")
+    url, flavor = _address(envelope, space, origin)
+    return {
+        "source": origin.source,
+        "tenant": origin.tenant,
+        "page_id": page_id,
+        "version": version,
+        "space": space,
+        "title": title,
+        "url": url,
+        "status": "current",
+        "updated_at": _moment(_member(envelope, "version").get("when")),
+        "labels": _labels(envelope),
+        "ancestors": [_ancestor_id(ancestor, origin.id_prefix) for ancestor in ancestors],
+        "ancestor_titles": [_clean(str(ancestor.get("title") or "")) for ancestor in ancestors],
+        "readers": NOBODY,
+        "body": body,
+        "body_format": "storage",
+        "anchor_flavor": flavor,
+        "content_hash": content_hash(title, body, "storage", flavor),
+    }
+
+
+def content_hash(title: str, body: str, body_format: str, anchor_flavor: str) -> str:
+    """A digest of all that a page's sections depend on."""
+    return digest(title, body, body_format, anchor_flavor)
+
+
+def _ancestor_id(ancestor: Mapping[str, Any], id_prefix: str) -> str:
+    """Empty where it is not said, so that ids and titles stay in step."""
+    return page_id_of(ancestor, id_prefix) if ancestor.get("id") else UNNAMED
+
+
+def _address(envelope: Mapping[str, Any], space: str, origin: Origin) -> tuple[str, str]:
+    """The page's address without an anchor, and the flavor of its anchors."""
+    raw = envelope.get("id")
+    links = envelope.get("_links")
+    links = links if isinstance(links, dict) else {}
+    base = _base(links, origin.base_url)
+    webui = links.get("webui")
+    path = _clean(webui).partition("#")[0] if isinstance(webui, str) and webui.startswith("/") else ""
+    flavor = origin.flavor if origin.flavor != "auto" else _guess_flavor(base, path)
+    built = f"/spaces/{space}/pages/{raw}" if flavor == "cloud" else f"/pages/viewpage.action?pageId={raw}"
+    return _UNSAFE_IN_URL.sub(lambda found: f"%{ord(found[0]):02X}", base + (path or built)), flavor
+
+
+def _base(links: Mapping[str, Any], fallback: str | None) -> str:
+    """The site's address; only http(s), because it becomes a link that people follow."""
+    own = links.get("self")
+    for base in (links.get("base"), own.partition("/rest/api/")[0] if isinstance(own, str) else None, fallback):
+        if isinstance(base, str) and _is_site(base):
+            return _clean(base).rstrip("/")
+    raise EnvelopeError("_links.base is missing: the page has no address")
+
+
+def _is_site(base: str) -> bool:
+    try:
+        parts = urlsplit(base)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not _UNSAFE_IN_URL.search(base)
+
+
+def _guess_flavor(base: str, path: str) -> str:
+    if (urlsplit(base).hostname or "").endswith(".atlassian.net"):
+        return "cloud"
+    return "cloud" if _CLOUD_PATH.match(path) else "datacenter"
+
+
+def _labels(envelope: Mapping[str, Any]) -> list[str]:
+    """Names of the labels that all see: `my` ones are one user's private bookmarks."""
+    metadata = envelope.get("metadata")
+    collection = metadata.get("labels") if isinstance(metadata, dict) else None
+    results = collection.get("results") if isinstance(collection, dict) else None
+    entries = [entry for entry in results if isinstance(entry, dict)] if isinstance(results, list) else []
+    names = {entry.get("name") for entry in entries if entry.get("prefix") != "my"}
+    return sorted(_clean(name) for name in names if isinstance(name, str) and name)
+
+
+def _moment(when: object) -> datetime | None:
+    """`version.when` to the millisecond, in UTC; a page without it is still a page."""
+    if when is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(when) if isinstance(when, str) else None
+        moment = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC) if moment else None
+    except (ValueError, OverflowError):
+        moment = None
+    if moment is None:
+        raise EnvelopeError("version.when is not a date")
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def _member(mapping: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    member = mapping.get(key)
+    if not isinstance(member, dict):
+        raise EnvelopeError(f"{key} is missing or is not an object")
+    return member
+
+
+def _string(mapping: Mapping[str, Any], key: str) -> str:
+    text = mapping.get(key)
+    if not isinstance(text, str) or not text.strip():
+        raise EnvelopeError(f"{key} is missing or is not a text")
+    return _clean(text)
+
+
+def _list(envelope: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """A list of objects; an envelope without it has none."""
+    entries = envelope.get(key, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise EnvelopeError(f"{key} is not a list of objects")
+    return entries
+
+
+def _clean(text: str) -> str:
+    """Text that can be written as UTF-8: JSON may escape half a surrogate pair."""
+    return _SURROGATES.sub("\ufffd", text)

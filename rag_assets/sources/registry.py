@@ -1,0 +1,29 @@
+"""From a source's settings to the source.
+
+Belongs here: which class reads which kind.
+Does not belong here: any reading.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rag_assets.sources.base import Source
+from rag_serving import config
+
+
+def open_source(key: str, settings: config.Source, folder: Path) -> Source:
+    """The source of a key; nothing is read yet.
+
+    Args:
+        key: the source's name in the configuration.
+        settings: what the configuration says of it.
+        folder: where the source may keep files of a sync under way (`Store.source(key)`).
+    """
+    if isinstance(settings, config.ConfluenceDump):
+        from rag_assets.sources.confluence_dump import ConfluenceDump
+
+        return ConfluenceDump(key, settings)
+    from rag_assets.sources.confluence import Confluence
+
+    return Confluence(key, settings, folder)

@@ -1,0 +1,202 @@
+"""Who may read a page: the space's readers, narrowed by the page's own restrictions and those of every ancestor.
+
+Belongs here: turning what Confluence says of permissions into reader classes, failing closed.
+Does not belong here: fetching it, or deciding who a caller is (`rag_serving.access`).
+
+An empty list of restrictions is "no restriction at this level", not "nobody". What is not understood lets nobody in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rag_serving.access import EVERYONE, NOBODY, clauses_of, reader_class
+
+SpaceReaders = Literal["from_source", "everyone"] | list[str]
+
+UNNAMED = ""
+"""An ancestor whose id is not said (real scrapes have them); it is always among the missing."""
+
+_UNDERSTOOD = frozenset({"user", "group"})
+_TYPES: Mapping[str, frozenset[str | None]] = {
+    "user": frozenset({"known", "unknown", "user", None}),
+    "group": frozenset({"group", None}),
+}
+_NAMES: Mapping[str, tuple[str, ...]] = {"user": ("username", "accountId", "userKey"), "group": ("name",)}
+
+
+class GrantError(Exception):
+    """Restrictions that this program does not understand; the message says what is wrong with them."""
+
+
+@dataclass(frozen=True)
+class Grants:
+    """What one page says of its own readers."""
+
+    ancestors: tuple[str, ...] | None  # ids, root first; None: not said
+    own: str | None  # reader class of its own read restrictions; None: not said
+    fault: str | None = None  # why `own` is nobody though the page did say something
+
+
+@dataclass(frozen=True)
+class EffectiveReaders:
+    """The reader class of each page, and why nobody may read some of them."""
+
+    readers: Mapping[str, str]
+    hidden: Mapping[str, str]  # page id -> reason
+
+
+def grants_of(envelope: Mapping[str, Any], id_prefix: str = "") -> Grants:
+    """What a REST v1 content envelope says of the page's readers; never raises."""
+    try:
+        own, fault = restriction_readers(envelope.get("restrictions", {})), None
+    except GrantError as error:
+        own, fault = NOBODY, str(error)
+    return Grants(_ancestor_ids(envelope.get("ancestors"), id_prefix), own, fault)
+
+
+def restriction_readers(restrictions: object) -> str | None:
+    """The reader class of a `restrictions` block; None where it is absent or was not expanded at all (`{}`).
+
+    Raises:
+        GrantError: it is there, and is not what REST v1 documents.
+    """
+    if restrictions == {}:
+        return None
+    read = restrictions.get("read") if isinstance(restrictions, dict) else None
+    lists = read.get("restrictions") if isinstance(read, dict) else None
+    if not isinstance(lists, dict):
+        raise GrantError("its restrictions do not say who may read it")
+    return _lists_readers(lists)
+
+
+def space_readers(setting: SpaceReaders, permissions: object = None) -> str:
+    """The reader class of a whole space, by configuration or by the permissions the source gave for it.
+
+    `permissions` is the list of `GET /rest/api/space/{key}?expand=permissions`. Anything else gives `nobody`.
+    """
+    if setting == "everyone":
+        return EVERYONE
+    if isinstance(setting, list):
+        return reader_class([setting])
+    return _permission_readers(permissions) if isinstance(permissions, list) else NOBODY
+
+
+def effective_readers(pages: Mapping[str, Grants], space: str, *, unsaid: str, missing: str) -> EffectiveReaders:
+    """Space readers ∩ own restrictions ∩ those of every ancestor, for each page.
+
+    Args:
+        pages: what each page of the source says, archived ones included: they still narrow their descendants.
+        space: reader class of the space.
+        unsaid: what a page without a restrictions block lets in at its level: `everyone` or `nobody`.
+        missing: what an ancestor that is not among `pages` lets in: `everyone` or `nobody`.
+    """
+    readers, hidden = {}, {}
+    for page_id, grants in pages.items():
+        classes, faults = [space], []
+        for lineal in _lineage(page_id, pages):
+            level, fault = _level(lineal, page_id, pages.get(lineal), unsaid, missing)
+            classes.append(level)
+            faults += [fault] if level == NOBODY else []
+        if grants.ancestors is None and missing == NOBODY:
+            classes.append(NOBODY)
+            faults.append("its ancestors are not known")
+        readers[page_id] = reader_class(clause for one in set(classes) for clause in clauses_of(one))
+        if faults:
+            hidden[page_id] = faults[0]
+    return EffectiveReaders(readers, hidden)
+
+
+def missing_ancestors(pages: Mapping[str, Grants]) -> tuple[str, ...]:
+    """Ids that pages name as ancestors and that are not among the pages."""
+    named = {ancestor for grants in pages.values() for ancestor in grants.ancestors or ()}
+    return tuple(sorted(named - pages.keys() - {UNNAMED}))
+
+
+def _level(lineal: str, page_id: str, grants: Grants | None, unsaid: str, missing: str) -> tuple[str, str]:
+    """What one page of a lineage lets in, and the reason to give if that is nobody."""
+    whose = "it" if lineal == page_id else f"its ancestor {lineal or 'without an id'}"
+    if grants is None:
+        return missing, f"{whose} is not among the pages that could be read"
+    if grants.own is None:
+        return unsaid, f"{whose} came without restrictions"
+    return grants.own, f"{whose}: {grants.fault or 'names nobody as reader'}"
+
+
+def _lineage(page_id: str, pages: Mapping[str, Grants]) -> Iterator[str]:
+    """The page and its ancestors, and theirs: where two pages disagree about a chain, both narrow."""
+    seen, waiting = {page_id}, [page_id]
+    while waiting:
+        lineal = waiting.pop()
+        yield lineal
+        grants = pages.get(lineal)
+        further = [one for one in (grants.ancestors or () if grants else ()) if one not in seen]
+        seen.update(further)
+        waiting.extend(reversed(further))
+
+
+def _ancestor_ids(ancestors: object, id_prefix: str) -> tuple[str, ...] | None:
+    if not isinstance(ancestors, list):
+        return None
+    ids = [one.get("id") if isinstance(one, dict) else None for one in ancestors]
+    return tuple(f"{id_prefix}{one}" if isinstance(one, str | int) and one else UNNAMED for one in ids)
+
+
+def _lists_readers(lists: Mapping[str, object]) -> str:
+    """Users and groups are alternatives: one clause, or none where both lists are empty."""
+    entries = {kind: _entries(collection, kind) for kind, collection in lists.items() if not kind.startswith("_")}
+    unknown = sorted(kind for kind in entries.keys() - _UNDERSTOOD if entries[kind])
+    if unknown:
+        raise GrantError(f"grants of kind {unknown[0]!r} are not understood")
+    if not any(entries.values()):
+        if _UNDERSTOOD - entries.keys():
+            raise GrantError("its restrictions were not given for both users and groups")
+        return EVERYONE
+    return reader_class([[name for kind in _UNDERSTOOD for name in _names(entries.get(kind, []), kind)]])
+
+
+def _entries(collection: object, kind: str) -> list[object]:
+    results = collection.get("results") if isinstance(collection, dict) else None
+    if not isinstance(results, list):
+        raise GrantError(f"the list of its {kind} restrictions is malformed")
+    return results
+
+
+def _names(entries: list[object], kind: str) -> Iterator[str]:
+    """The principals of a list; an entry that cannot be read lets in no one, it does not open the level."""
+    for entry in entries:
+        if isinstance(entry, dict) and _is_of(entry, kind):
+            yield from (f"{kind}:{entry[name]}" for name in _NAMES[kind] if _is_name(entry.get(name)))
+
+
+def _is_of(entry: dict[str, object], kind: str) -> bool:
+    stated = entry.get("type")
+    return (stated is None or isinstance(stated, str)) and stated in _TYPES[kind]
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+def _permission_readers(permissions: list[object]) -> str:
+    """The union of all grants to view the space (`operation: read`, `targetType: space`)."""
+    names: set[str] = set()
+    for grant in permissions:
+        if not isinstance(grant, dict) or not _views_space(grant.get("operation")):
+            continue
+        if grant.get("anonymousAccess") is True:
+            return EVERYONE
+        subjects = grant.get("subjects")
+        for kind, collection in subjects.items() if isinstance(subjects, dict) else ():
+            results = collection.get("results") if isinstance(collection, dict) else None
+            if kind in _UNDERSTOOD and isinstance(results, list):
+                names.update(_names(results, kind))
+    return reader_class([names])
+
+
+def _views_space(operation: object) -> bool:
+    return (
+        isinstance(operation, dict) and operation.get("operation") == "read" and operation.get("targetType") == "space"
+    )
