@@ -6,7 +6,6 @@ Does not belong here: fusing or ranking (`retrieve`), building (`indexes.build`)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -23,7 +22,7 @@ from rag_serving.indexes.chroma import Place
 from rag_serving.indexes.dense import DenseIndex, ShardRows
 from rag_serving.indexes.exact import VectorsError, load_vectors
 from rag_serving.indexes.hits import Hit
-from rag_serving.indexes.lexical import LexicalError, LexicalIndex
+from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
 from rag_serving.indexes.terms import analyze
 from rag_serving.manifest import Manifest, read_manifest
 from rag_serving.records import Chunk
@@ -142,9 +141,7 @@ class Generation:
     ) -> list[Hit]:
         """The same for analyzed terms, or for weights by term."""
         allowed, rows = self._allowed(self._known(classes))
-        if among is not None:
-            allowed = allowed & among
-        return self._lexical.search(terms, k, None if among is None and len(rows) == len(self) else allowed)
+        return self._lexical.search(terms, k, None if len(rows) == len(self) else allowed, among)
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
         """Inverse document frequency of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
@@ -152,8 +149,7 @@ class Generation:
         Counted among the chunks of the given reader classes, so that a weight tells nothing of other chunks.
         """
         allowed, rows = self._allowed(self._known(classes))
-        counts = {term: self._lexical.frequency(term, allowed) for term in terms}
-        return {term: math.log1p((len(rows) - count + 0.5) / (count + 0.5)) for term, count in counts.items()}
+        return {term: idf(self._lexical.frequency(term, allowed), len(rows)) for term in terms}
 
     def vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
         """The L2-normalized vectors [rows, d] of some rows."""

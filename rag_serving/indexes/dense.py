@@ -71,7 +71,7 @@ class DenseIndex:
         if not found:
             return []
         rows = np.concatenate(found)
-        return best(rows, exact.similarities(self._vectors[rows], vector), k)
+        return best(rows, exact.similarities(self._vectors, vector, rows), k)
 
     def approximate(self, vector: Vectors, k: int) -> list[Hit]:
         """The k nearest that Chroma alone finds among all chunks.
@@ -81,7 +81,7 @@ class DenseIndex:
         """
         vector = np.ascontiguousarray(vector, dtype=np.float32)
         rows = np.concatenate([np.zeros(0, np.int64), *(shard.approximate(vector, k) for shard in self._shards)])
-        return best(rows, exact.similarities(self._vectors[rows], vector), k)
+        return best(rows, exact.similarities(self._vectors, vector, rows), k)
 
     def close(self) -> None:
         if self._pool:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -65,11 +67,12 @@ def _bm25(vocabulary: dict[str, int], documents: list[list[int]]) -> Any:
     """bm25s over term numbers; its own vocabulary comes from a set, whose order changes with the hash seed."""
     import bm25s
 
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs every call, whatever the application asks for
     index = bm25s.BM25(k1=K1, b=B, method=METHOD, csc_backend="numpy", backend="numpy")
     if vocabulary:
         index.index((documents, vocabulary), create_empty_token=False, show_progress=False)
         return index
-    index.vocab_dict = {}
+    index.vocab_dict, index.nonoccurrence_array = {}, None  # bm25s itself divides by zero without a term
     index.scores = {
         "data": np.zeros(0, dtype=np.float32),
         "indices": np.zeros(0, dtype=np.int32),
@@ -120,31 +123,49 @@ class LexicalIndex:
         return ids
 
     def search(
-        self, terms: Iterable[str] | Mapping[str, float], k: int, allowed: NDArray[np.bool_] | None = None
+        self,
+        terms: Iterable[str] | Mapping[str, float],
+        k: int,
+        allowed: NDArray[np.bool_] | None = None,
+        among: NDArray[np.bool_] | None = None,
     ) -> list[Hit]:
-        """The k best chunks by BM25 among the `allowed` rows [chunks], only those with a term of the query, best first.
+        """The k best chunks by BM25, only those with a term of the query, best first.
 
-        `terms` are analyzed terms, repetitions counting, or weights by term (a relevance model's).
+        `terms` are analyzed terms, repetitions counting, or weights by term (a relevance model's). Rows outside `allowed`
+        [chunks] are not there at all: document frequencies are counted without them, so that no score tells of them.
+        `among` [chunks] only narrows what may come back.
         """
         scores = np.zeros(self.chunks, dtype=np.float32)
         weights = terms if isinstance(terms, Mapping) else Counter(terms)
+        population = self.chunks if allowed is None else int(np.count_nonzero(allowed))
         for term in sorted(weights):
-            number = self._vocabulary.get(term)
-            if number is not None:
-                start, end = self._indptr[number], self._indptr[number + 1]
-                scores[self._indices[start:end]] += self._data[start:end] * np.float32(weights[term])
-        if allowed is not None:
-            scores[~allowed] = 0
-        rows = np.flatnonzero(scores > 0)
-        return best(rows, scores[rows], k)
+            rows, column = self._column(term)
+            weight = weights[term]
+            if allowed is not None and len(rows):
+                seen = int(np.count_nonzero(allowed[rows]))
+                weight *= idf(seen, population) / idf(len(rows), self.chunks)
+            scores[rows] += column * np.float32(weight)
+        for mask in (allowed, among):
+            if mask is not None:
+                scores[~mask] = 0
+        found = np.flatnonzero(scores > 0)
+        return best(found, scores[found], k)
+
+    def _column(self, term: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The rows that hold a term, each once, and its weights there."""
+        number = self._vocabulary.get(term)
+        part = slice(0, 0) if number is None else slice(self._indptr[number], self._indptr[number + 1])
+        return self._indices[part], self._data[part]
 
     def frequency(self, term: str, allowed: NDArray[np.bool_] | None = None) -> int:
         """How many of the `allowed` chunks hold an analyzed term."""
-        number = self._vocabulary.get(term)
-        if number is None:
-            return 0
-        rows = self._indices[self._indptr[number] : self._indptr[number + 1]]
+        rows, _ = self._column(term)
         return len(rows) if allowed is None else int(np.count_nonzero(allowed[rows]))
+
+
+def idf(frequency: int, population: int) -> float:
+    """Inverse document frequency as Lucene and bm25s compute it: ln(1 + (N - n + ½) / (n + ½))."""
+    return math.log1p((population - frequency + 0.5) / (frequency + 0.5))
 
 
 def _array(path: Path) -> NDArray[Any]:
