@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from rag_serving.records import Chunk
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 
 class FilterError(ValueError):
@@ -18,7 +21,7 @@ class FilterError(ValueError):
 
 @dataclass(frozen=True)
 class Filters:
-    """A chunk matches if it is of one of the spaces, has all labels, and its title holds every word."""
+    """A chunk matches if it is of one of the spaces, has all labels, and its page title holds every word."""
 
     space: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
@@ -26,14 +29,6 @@ class Filters:
 
     def __bool__(self) -> bool:
         return bool(self.space or self.labels or self.title)
-
-    def match(self, chunk: Chunk) -> bool:
-        title = chunk.title.casefold()
-        return (
-            (not self.space or chunk.space in self.space)
-            and set(self.labels) <= set(chunk.labels)
-            and all(word.casefold() in title for word in self.title)
-        )
 
     def payload(self) -> dict[str, list[str]]:
         """The JSON shape, without empty lists."""
@@ -55,6 +50,31 @@ def parse_filters(content: Mapping[str, Any] | None) -> Filters | None:
             raise FilterError(f"filter {key!r} must be a text or a list of texts")
     filters = Filters(**{key: _words(key, value) for key, value in (content or {}).items()})
     return filters or None
+
+
+def matching_rows(chunks: pa.Table, filters: Filters) -> NDArray[np.bool_]:
+    """Which rows of a chunk table (columns space, labels, title) match, as a mask [rows]."""
+    matches = np.ones(len(chunks), dtype=np.bool_)
+    if filters.space:
+        matches &= _mask(pc.is_in(chunks["space"], value_set=pa.array(filters.space)))
+    for word in filters.title:
+        matches &= _mask(pc.match_substring(pc.utf8_lower(chunks["title"]), word.lower()))
+    for label in filters.labels:
+        matches &= _with_label(chunks["labels"].combine_chunks(), label)
+    return matches
+
+
+def _with_label(labels: pa.ListArray, label: str) -> NDArray[np.bool_]:
+    rows = pc.list_parent_indices(labels).to_numpy()
+    having = np.zeros(len(labels), dtype=np.bool_)
+    having[rows[_mask(pc.equal(pc.list_flatten(labels), label))]] = True
+    return having
+
+
+def _mask(values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+    flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    mask: NDArray[np.bool_] = pc.fill_null(flat, False).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _words(key: str, value: str | list[str]) -> tuple[str, ...]:

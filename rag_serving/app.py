@@ -1,0 +1,253 @@
+"""The HTTP API: shapes, limits, status codes.
+
+Belongs here: routes and what goes over the wire. Does not belong here: answering (`pipeline`), who asks (`auth`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, FastAPI
+from fastapi import Request as HttpRequest
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rag_serving.access import Principal
+from rag_serving.auth import Authenticator, AuthError, Request
+from rag_serving.config import Config
+from rag_serving.filters import FilterError, parse_filters
+from rag_serving.pipeline import RETRIEVAL_DOWN, Pipeline, open_guarded
+from rag_serving.published import UnpublishedError
+from rag_serving.receipts import ReceiptError
+from rag_serving.records import Answer
+from rag_serving.retrieve import RetrievalError
+
+MAX_BODY_BYTES = 1_000_000
+MAX_SELECTION_CHARS = 50_000
+MAX_RESULTS = 100
+RETRY_AFTER_S = 30
+HISTORY_UNUSED = "history_not_used"
+
+_log = logging.getLogger(__name__)
+
+
+class Body(BaseModel):
+    """A request body; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class AskBody(Body):
+    """POST /v1/ask."""
+
+    question: str = Field(min_length=1)
+    mode: Literal["corpus", "selected_text"] = "corpus"
+    context: str | None = Field(None, max_length=MAX_SELECTION_CHARS)
+    filters: dict[str, Any] | None = None
+    history: list[dict[str, Any]] | None = Field(None, max_length=100)
+    explain: bool = False
+
+
+class SearchBody(Body):
+    """POST /v1/search."""
+
+    query: str = Field(min_length=1)
+    k: int = Field(10, ge=1, le=MAX_RESULTS)
+    filters: dict[str, Any] | None = None
+
+
+class RequestError(Exception):
+    """A request that cannot be served as it stands."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+def create_app(config: Config) -> FastAPI:
+    """The API over the configured tenants.
+
+    Raises:
+        ConfigError: tokens are asked for and not usable.
+    """
+    authenticator = Authenticator(config)
+    embedder = open_guarded(config)
+    pipelines = {tenant: Pipeline.open(config, tenant, embedder) for tenant in config.tenants}
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        for pipeline in pipelines.values():
+            threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
+        yield
+        for pipeline in pipelines.values():
+            pipeline.close()
+
+    app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
+    _add_error_handlers(app)
+
+    def principal(request: HttpRequest, tenant: str | None = None) -> Principal:
+        client = request.client.host if request.client else None
+        headers = request.headers
+        return authenticator.principal(Request(client, headers.get("host"), headers.get("authorization"), tenant))
+
+    Caller = Annotated[Principal, Depends(principal)]  # noqa: N806 (a type)
+
+    @app.post("/v1/ask")
+    def ask(body: AskBody, caller: Caller) -> JSONResponse:
+        pipeline = pipelines[caller.tenant]
+        question = _text("question", body.question, config)
+        if body.mode == "selected_text":
+            if not (body.context and body.context.strip()):
+                raise RequestError(400, "BAD_REQUEST", "mode 'selected_text' needs the selected text in 'context'")
+            return _answer(pipeline.ask_selection(question, body.context, body.explain))
+        if body.context is not None:
+            raise RequestError(400, "BAD_REQUEST", "'context' is only read in mode 'selected_text'")
+        answer = pipeline.ask(caller, question, parse_filters(body.filters), body.explain)
+        return _answer(replace(answer, flags=(*answer.flags, HISTORY_UNUSED)) if body.history else answer)
+
+    @app.post("/v1/search")
+    def search(body: SearchBody, caller: Caller) -> JSONResponse:
+        query = _text("query", body.query, config)
+        results = pipelines[caller.tenant].search(caller, query, body.k, parse_filters(body.filters))
+        return JSONResponse(results.payload())
+
+    @app.get("/v1/receipts/{identifier}")
+    def receipt(identifier: str, caller: Caller) -> JSONResponse:
+        found = pipelines[caller.tenant].receipt(caller, identifier)
+        return JSONResponse(found)
+
+    @app.get("/healthz")
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    def readyz() -> JSONResponse:
+        problems = {tenant: pipeline.problem() for tenant, pipeline in pipelines.items()}
+        return _readiness(problems, show=config.serving.auth == "loopback")
+
+    return app
+
+
+def _text(name: str, value: str, config: Config) -> str:
+    """A question without outer white space, neither empty nor too long."""
+    text = value.strip()
+    limit = config.serving.max_question_chars
+    if not text:
+        raise RequestError(400, "BAD_REQUEST", f"'{name}' is empty")
+    if len(text) > limit:
+        raise RequestError(400, "TOO_LONG", f"'{name}' has {len(text)} characters, at most {limit} are read")
+    return text
+
+
+def _answer(answer: Answer) -> JSONResponse:
+    if answer.status == "unavailable":
+        error = _error("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)
+        return JSONResponse({**answer.payload(), **error}, 503, {"Retry-After": str(RETRY_AFTER_S)})
+    return JSONResponse(answer.payload())
+
+
+def _readiness(problems: Mapping[str, str | None], show: bool) -> JSONResponse:
+    """Ready while one tenant can be answered; names and reasons only where nobody else can ask."""
+    ready = any(problem is None for problem in problems.values())
+    content: dict[str, Any] = {"ready": ready}
+    if not ready:
+        content |= _error("NOT_READY", next(iter(problems.values()), None) or "no tenant is configured")
+    if not show:
+        content.pop("message", None)
+    else:
+        content["tenants"] = {tenant: problem or "ok" for tenant, problem in problems.items()}
+    return JSONResponse(content, 200 if ready else 503)
+
+
+def _error(code: str, message: str, **more: Any) -> dict[str, Any]:
+    return {"error": True, "message": message, "code": code, **more}
+
+
+def _add_error_handlers(app: FastAPI) -> None:
+    """Every error in one shape; nothing of the server's inside."""
+
+    def respond(status: int, code: str, message: str, **more: Any) -> JSONResponse:
+        headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+        if "retry_after" in more:
+            headers["Retry-After"] = str(more["retry_after"])
+        return JSONResponse(_error(code, message, **more), status, headers)
+
+    @app.exception_handler(AuthError)
+    def auth_error(_: HttpRequest, error: AuthError) -> JSONResponse:
+        return respond(error.status, error.code, str(error))
+
+    @app.exception_handler(RequestError)
+    def request_error(_: HttpRequest, error: RequestError) -> JSONResponse:
+        return respond(error.status, error.code, str(error))
+
+    @app.exception_handler(FilterError)
+    def filter_error(_: HttpRequest, error: FilterError) -> JSONResponse:
+        return respond(400, "BAD_REQUEST", str(error))
+
+    @app.exception_handler(ReceiptError)
+    def receipt_error(_: HttpRequest, error: ReceiptError) -> JSONResponse:
+        _log.info("%s", error)
+        return respond(404, "NOT_FOUND", "there is no such receipt")
+
+    @app.exception_handler(UnpublishedError)
+    def unpublished(_: HttpRequest, error: UnpublishedError) -> JSONResponse:
+        return respond(503, "UNAVAILABLE", str(error), retry_after=RETRY_AFTER_S)
+
+    @app.exception_handler(RetrievalError)
+    def retrieval_error(_: HttpRequest, error: RetrievalError) -> JSONResponse:
+        _log.error("%s", error)
+        return respond(503, "RETRIEVAL_UNAVAILABLE", RETRIEVAL_DOWN, retry_after=RETRY_AFTER_S)
+
+    @app.exception_handler(RequestValidationError)
+    def validation_error(_: HttpRequest, error: RequestValidationError) -> JSONResponse:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"] if part != "body")
+        return respond(400, "BAD_REQUEST", f"{where}: {fault['msg']}" if where else str(fault["msg"]))
+
+    @app.exception_handler(HTTPException)
+    def http_error(_: HttpRequest, error: HTTPException) -> JSONResponse:
+        return respond(error.status_code, f"HTTP_{error.status_code}", str(error.detail))
+
+    @app.exception_handler(Exception)
+    def unexpected(_: HttpRequest, error: Exception) -> JSONResponse:
+        _log.error("request failed", exc_info=error)
+        return respond(500, "INTERNAL", "something went wrong; the server's log says what")
+
+
+class BodyLimit:
+    """ASGI middleware that reads a body of at most `max_bytes` before anything is done with it, and else answers 413."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = bytearray()
+        message: Message = {"more_body": True}
+        while message.get("more_body"):
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            if len(body) > self._max_bytes:
+                error = _error("TOO_LARGE", f"a request may have {self._max_bytes} bytes")
+                await JSONResponse(error, 413)(scope, receive, send)
+                return
+        unread: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+        async def replay() -> Message:
+            return unread.pop() if unread else await receive()
+
+        await self._app(scope, replay, send)

@@ -1,0 +1,41 @@
+"""Parts of a question, timed; a part that may fail leaves a flag instead of an error.
+
+Belongs here: timing and flags. Does not belong here: what a part does, or what is done without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Attempt:
+    """What was degraded so far, and how long each part took."""
+
+    flags: list[str] = field(default_factory=list)
+    timings_ms: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def part(self, name: str, flag: str | None = None) -> Iterator[None]:
+        """Time a part. With a flag its failure is remembered instead of raised: a question never fails for it."""
+        start = time.perf_counter()
+        try:
+            yield
+        except Exception as error:  # models, servers and databases fail in errors of any class
+            if flag is None:
+                raise
+            self.raise_flag(flag)
+            _log.warning("%s: %s: %s", flag, type(error).__name__, error)
+        finally:
+            self.timings_ms[name] = round((time.perf_counter() - start) * 1000, 3)
+
+    def raise_flag(self, flag: str) -> None:
+        """Note what was degraded, once."""
+        if flag not in self.flags:
+            self.flags.append(flag)

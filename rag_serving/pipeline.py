@@ -1,0 +1,303 @@
+"""The life of a question: the only file that knows the order of the stages.
+
+Belongs here: composing stages for one tenant, statuses, what is answered when a stage fails.
+Does not belong here: what a stage does; HTTP and terminals (`app`, `cli`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from rag_serving.access import Principal, satisfied_classes, satisfies
+from rag_serving.attempts import Attempt
+from rag_serving.config import Config
+from rag_serving.filters import Filters, matching_rows
+from rag_serving.generate import MODEL, Similarity, extract
+from rag_serving.generation import Generation
+from rag_serving.guard import GuardedEmbedder
+from rag_serving.hygiene import is_clean, keyword_gate
+from rag_serving.indexes.terms import analyze
+from rag_serving.lock import freeze
+from rag_serving.models.embedders import open_embedder
+from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.published import Published, UnpublishedError
+from rag_serving.receipts import ReceiptError, ReceiptStore, cited_chunks, faults, make_receipt
+from rag_serving.records import Answer, Candidate, Chunk, Draft, Lock, SearchResults, Verdict
+from rag_serving.render import answer_text, citations_of
+from rag_serving.retrieve import RetrievalError, Retrieved, Vector, gather
+from rag_serving.store import Store, StoreError
+from rag_serving.verify import verify
+
+NOT_FOUND = "Not found in docs."
+NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
+RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
+
+STALE, NO_RECEIPT, NO_VECTORS, EXACT_SEARCH = (
+    "stale_generation",
+    "receipt_not_stored",
+    "sentence_vectors_unavailable",
+    "dense_index_searched_exactly",
+)
+
+# Fused candidates that hygiene may choose from.
+_POOL = 100
+
+
+class Pipeline:
+    """One tenant's question path. Safe to use from several threads.
+
+    A newer generation is picked up between questions; a question keeps the generation it began with.
+    """
+
+    def __init__(
+        self, config: Config, tenant: str, published: Published, embedder: Embedder, receipts: ReceiptStore
+    ) -> None:
+        self.config = config
+        self.tenant = tenant
+        self.published = published
+        self.receipts = receipts
+        self._embedder = embedder
+
+    @classmethod
+    def open(cls, config: Config, tenant: str, embedder: Embedder | None = None) -> Pipeline:
+        """A pipeline that opens model and generation with the first question that needs them; it never fails here."""
+        store = Store(config.home)
+        receipts = ReceiptStore(store.serving_db())
+        return cls(config, tenant, Published(store, tenant, config), embedder or open_guarded(config), receipts)
+
+    def close(self) -> None:
+        self.published.close()
+        self.receipts.close()
+
+    def search(self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None) -> SearchResults:
+        """The k best chunks that the principal may read.
+
+        Raises:
+            UnpublishedError: there is no generation to search.
+            RetrievalError: no index can answer.
+        """
+        attempt = Attempt()
+        with attempt.part("total"), self.published.lease() as generation:
+            classes = satisfied_classes(principal, generation.reader_classes)
+            retrieved = self._retrieve(attempt, generation, query, classes, filters, 2 * k)
+            results = self._clean(retrieved.candidates)[:k]
+        return SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms)
+
+    def ask(self, principal: Principal, question: str, filters: Filters | None = None, explain: bool = False) -> Answer:
+        """An answer whose citations were verified, or the reason why there is none."""
+        attempt = Attempt()
+        try:
+            with attempt.part("total"), self.published.lease() as generation:
+                answer, lock, verdicts = self._answer(attempt, generation, principal, question, filters, explain)
+        except UnpublishedError as error:
+            return Answer("unavailable", str(error), timings_ms=attempt.timings_ms)
+        except RetrievalError:
+            return Answer("unavailable", RETRIEVAL_DOWN, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
+        return self._with_receipt(attempt, answer, question, lock, verdicts, filters)
+
+    def ask_selection(self, question: str, selection: str, explain: bool = False) -> Answer:
+        """An answer from the given text alone: nothing is retrieved, and citations are offsets into that text."""
+        attempt = Attempt()
+        with attempt.part("total"):
+            vector = None
+            with attempt.part("embed", NO_VECTORS):
+                vector = self._embedder.embed_query(question)
+            weights = dict.fromkeys(analyze(question), 1.0)
+            answer, _, _ = self._written(attempt, "", question, _lock_of(selection), weights, vector, explain)
+        return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
+
+    def warm(self) -> None:
+        """Open model and generation before the first question comes; failures show with the questions."""
+        with suppress(UnpublishedError), self.published.lease():
+            pass
+        with suppress(ModelError):
+            self._embedder.embed_query("warm")
+
+    def problem(self) -> str | None:
+        """Why no question can be answered, or None."""
+        try:
+            with self.published.lease():
+                return None
+        except UnpublishedError as error:
+            return self.published.problem or str(error)
+
+    def receipt(self, principal: Principal, identifier: str) -> dict[str, Any]:
+        """A stored receipt, shown to whoever may read all of its passages.
+
+        Raises:
+            ReceiptError: there is none, its generation is gone, or the principal may not read all of it.
+        """
+        receipt = self.receipts.get(identifier, self.tenant)
+        with self._stored(str(receipt.get("generation"))) as generation:
+            rows = [generation.row_of(chunk_id) for chunk_id in cited_chunks(receipt)]
+            if not all(row is not None and satisfies(principal, generation.readers_of(row)) for row in rows):
+                raise ReceiptError(f"receipt {identifier!r} has passages that the caller may not read")
+        return receipt
+
+    def receipt_faults(self, identifier: str) -> list[str]:
+        """What does not hold of a stored receipt, a line each; empty when it is proved.
+
+        Raises:
+            ReceiptError: there is no such receipt, or its generation is gone.
+        """
+        receipt = self.receipts.get(identifier, self.tenant)
+        with self._stored(str(receipt.get("generation"))) as generation:
+            return faults(identifier, receipt, generation)
+
+    @contextmanager
+    def _stored(self, generation_id: str) -> Iterator[Generation]:
+        """A generation by its id, the published one or an older one that is still kept."""
+        try:
+            generation = Generation.open(Store(self.config.home), self.tenant, generation_id, self.config)
+        except StoreError as error:
+            raise ReceiptError(f"the receipt's generation cannot be opened: {error}") from error
+        try:
+            yield generation
+        finally:
+            generation.close()
+
+    def _answer(
+        self,
+        attempt: Attempt,
+        generation: Generation,
+        principal: Principal,
+        question: str,
+        filters: Filters | None,
+        explain: bool,
+    ) -> tuple[Answer, Lock, list[Verdict]]:
+        classes = satisfied_classes(principal, generation.reader_classes)
+        retrieved = self._retrieve(attempt, generation, question, classes, filters, _POOL)
+        with attempt.part("hygiene"):
+            clean = self._clean(retrieved.candidates)
+            gated = keyword_gate(clean, question, analyze, self.config.retrieval.min_keyword_overlap)
+            lock = freeze(gated, self.config.retrieval.final_passages)
+            weights = generation.term_weights(analyze(question), classes)
+        return self._written(attempt, generation.id, question, lock, weights, retrieved.vector, explain)
+
+    def _retrieve(
+        self,
+        attempt: Attempt,
+        generation: Generation,
+        query: str,
+        classes: frozenset[str],
+        filters: Filters | None,
+        k: int,
+    ) -> Retrieved:
+        """Candidates, with what is wrong noted in the attempt."""
+        among = matching_rows(generation.table, filters) if filters else None
+        retrieved = gather(generation, self._embedder, query, classes, self.config.retrieval, "hybrid", k, among)
+        attempt.timings_ms.update(retrieved.timings_ms)
+        for flag in retrieved.degraded:
+            attempt.raise_flag(flag)
+        if generation.degraded:
+            attempt.raise_flag(EXACT_SEARCH)
+        if self.published.problem:
+            attempt.raise_flag(STALE)
+        return retrieved
+
+    def _clean(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        labels = self.config.ingestion.drop_labels
+        return [candidate for candidate in candidates if is_clean(candidate.chunk, labels)]
+
+    def _written(
+        self,
+        attempt: Attempt,
+        generation: str,
+        question: str,
+        lock: Lock,
+        weights: Mapping[str, float],
+        vector: Vector | None,
+        explain: bool,
+    ) -> tuple[Answer, Lock, list[Verdict]]:
+        """From the lock to the answer: nothing is retrieved any more."""
+        with attempt.part("generate"):
+            draft = self._draft(attempt, question, lock, weights, vector)
+        with attempt.part("verify"):
+            settings = self.config.generation
+            fuzzy_min = self.config.verification.fuzzy_partial_ratio_min
+            verdicts = verify(draft, lock, fuzzy_min, settings.max_citations, settings.require_quotes)
+        with attempt.part("render"):
+            answer = _composed(draft, verdicts, lock, generation)
+            if explain:
+                answer = replace(answer, passages=explained(lock, verdicts))
+        return answer, lock, verdicts
+
+    def _draft(
+        self, attempt: Attempt, question: str, lock: Lock, weights: Mapping[str, float], vector: Vector | None
+    ) -> Draft:
+        settings = self.config.generation
+
+        def extracted(similarity: Similarity | None) -> Draft:
+            gates, citations, words = self.config.gates, settings.max_citations, settings.quote_max_words
+            return extract(question, lock, weights, analyze, gates, similarity, citations, words)
+
+        if vector is not None:
+            with attempt.part("sentences", NO_VECTORS):
+                return extracted(lambda texts: (self._embedder.embed_documents(texts) @ vector).tolist())
+        return extracted(None)
+
+    def _with_receipt(
+        self,
+        attempt: Attempt,
+        answer: Answer,
+        question: str,
+        lock: Lock,
+        verdicts: Sequence[Verdict],
+        filters: Filters | None,
+    ) -> Answer:
+        """The answer with flags, timings and the id of its receipt; that no receipt can be stored is only a flag."""
+        answer = replace(answer, flags=tuple(attempt.flags), timings_ms=dict(attempt.timings_ms))
+        with attempt.part("receipt", NO_RECEIPT):
+            receipt = make_receipt(self.tenant, question, answer, lock, verdicts, MODEL, filters)
+            answer = replace(answer, receipt_id=self.receipts.put(receipt))
+        return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
+
+
+def open_guarded(config: Config) -> GuardedEmbedder:
+    """The configured embedding model, opened when first needed."""
+    return GuardedEmbedder(lambda: open_embedder(config.embedding))
+
+
+def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """The locked passages with the scores of every stage and what became of the claims that cite them."""
+    why: dict[int, list[str]] = {}
+    for verdict in verdicts:
+        index = verdict.index or verdict.claim.index
+        why.setdefault(index, []).append(f"{verdict.outcome}: {verdict.reason}")
+    return [
+        {"index": index, **candidate.result(), "why": "; ".join(why.get(index, ["read, not cited"]))}
+        for index, candidate in enumerate(lock.passages, start=1)
+    ]
+
+
+def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str) -> Answer:
+    """The answer of the claims that stand; without one it is withheld."""
+    citations = citations_of(verdicts, lock)
+    if citations:
+        return Answer("answered", answer_text(verdicts, lock), citations, generation=generation)
+    if draft.claims:
+        return Answer("needs_more_context", NEEDS_MORE_CONTEXT, generation=generation)
+    return Answer("not_found", NOT_FOUND, generation=generation)
+
+
+def _lock_of(selection: str) -> Lock:
+    """Selected text as the only passage; its link is the selection itself."""
+    chunk = Chunk(
+        chunk_id="selection:0:0",
+        page_id="selection",
+        version=0,
+        chunk_idx=0,
+        space="",
+        title="Selected text",
+        heading_path=("Selected text",),
+        anchor="selection",
+        url="#selection",
+        text=selection,
+        start=0,
+        end=len(selection),
+        content_type="paragraph",
+    )
+    return freeze([Candidate(chunk, 1.0)], 1)

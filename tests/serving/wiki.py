@@ -1,0 +1,112 @@
+"""A small real wiki: chunks embedded by the real model, both indexes built, published under a home folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from rag_serving.config import Config, parse_config
+from rag_serving.indexes.build import build_generation
+from rag_serving.models.embedders import open_embedder
+from rag_serving.models.protocols import Embedder
+from rag_serving.schema import GENERATION_CHUNKS
+from rag_serving.store import Store
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One chunk of a page of the wiki."""
+
+    page_id: str
+    heading: str
+    text: str
+    title: str = "Kafka operations"
+    space: str = "OPS"
+    readers: str = "everyone"
+    labels: tuple[str, ...] = ()
+    content_type: str = "paragraph"
+    version: int = 1
+
+
+RESTART = (
+    "Stop the broker with the stop script. You must not restart a broker while partitions are under-replicated. "
+    "Wait until the controller reports no offline replicas."
+)
+RETENTION = "Each broker keeps logs for 168 hours by default. Set log.retention.hours to keep them longer."
+LAG = (
+    "Consumer lag is the distance between the last written offset and the committed offset. "
+    "An alert fires when the lag stays above 10,000 records for five minutes."
+)
+SALARIES = "The broker team earns a salary bonus of 4,000 euros in December."
+SETTINGS = "| Setting | Default |\n|---|---|\n| max.poll.records | 500 |\n| session.timeout.ms | 45000 |"
+COFFEE = "Descale the coffee machine every second Friday and refill the beans."
+
+PASSAGES = (
+    Passage("11", "Restarting a broker", RESTART),
+    Passage("12", "Log retention", RETENTION, labels=("config",)),
+    Passage("13", "Consumer lag", LAG, title="Monitoring", space="SRE"),
+    Passage("14", "Salaries", SALARIES, title="Compensation", space="HR", readers="group:hr"),
+    Passage("15", "Settings", SETTINGS, title="Consumer settings", space="SRE", content_type="table"),
+    Passage("16", "Coffee machine", COFFEE, title="Kitchen", space="HQ"),
+)
+
+
+@cache
+def embedder() -> Embedder:
+    """The real model, opened once for all tests."""
+    return open_embedder(Config().embedding)
+
+
+def configuration(home: Path, **more: object) -> Config:
+    """A configuration with the tenant `acme` and this home."""
+    return parse_config({"home": str(home), "tenants": {"acme": {}}, **more})
+
+
+def publish(home: Path, passages: Sequence[Passage] = PASSAGES, config: Config | None = None) -> str:
+    """Build a generation of the passages, point the tenant `acme` to it, and give its id."""
+    config, store = config or configuration(home), Store(home)
+    table = GENERATION_CHUNKS.table([_row(passage) for passage in passages])
+    vectors = embedder().embed_documents(
+        [f"{passage.title}\n{passage.heading}\n{passage.text}" for passage in passages]
+    )
+    generation = build_generation(store, "acme", table, vectors, config, embedder().name)
+    generation.close()
+    store.point_current("acme", generation.id)
+    return generation.id
+
+
+def _row(passage: Passage) -> dict[str, object]:
+    anchor = passage.heading.replace(" ", "-")
+    path = [passage.title, passage.heading]
+    return {
+        "chunk_id": f"{passage.page_id}:{passage.version}:0",
+        "page_id": passage.page_id,
+        "version": passage.version,
+        "chunk_idx": 0,
+        "section_id": f"{passage.page_id}:{passage.version}:s0",
+        "space": passage.space,
+        "title": passage.title,
+        "heading_path": path,
+        "anchor": anchor,
+        "url": f"https://wiki.example/pages/{passage.page_id}#{anchor}",
+        "text": passage.text,
+        "start": 0,
+        "end": len(passage.text),
+        "context_before": "",
+        "context_after": "",
+        "token_count": len(passage.text.split()),
+        "content_type": passage.content_type,
+        "labels": list(passage.labels),
+        "readers": passage.readers,
+        "is_boilerplate": False,
+        "updated_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "text_hash": hashlib.sha256(passage.text.encode()).hexdigest()[:32],
+        "source": "ops",
+        "prefix": " → ".join(path),
+        "vector_key": f"{passage.page_id}-{passage.version}",
+        "shard": "",
+    }
