@@ -76,9 +76,10 @@ def publish_when_sources_changed(context: dg.SensorEvaluationContext, installati
         memory=read_cursor(context.cursor),
         now=time.time(),
     )
-    current = {tenant: store.current(tenant) for tenant in registered}
     requests = [
-        dg.RunRequest(partition_key=tenant, run_key=f"{tenant}:{current[tenant]}:{inputs}")
+        dg.RunRequest(
+            partition_key=tenant, run_key=f"{tenant}:{store.current(tenant)}:{inputs}:{decision.memory[tenant].tries}"
+        )
         for tenant, inputs in decision.start.items()
     ]
     reasons = "; ".join(f"{tenant}: {reason}" for tenant, reason in decision.skipped.items())

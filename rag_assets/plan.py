@@ -7,10 +7,13 @@ Does not belong here: looking at the world (`rag_assets.facts`), doing it (`rag_
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 QUIET_SECONDS = 600.0
 """How long a tenant's publish waits for syncs in flight before it goes ahead with what is there."""
+
+RETRY_SECONDS = 900.0
+"""How long after a publish that did not get through it is tried again; each time twice as long, a day at most."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,17 @@ class PartitionChanges:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What the sensor remembers of a tenant between two ticks."""
+    """What the sensor remembers of a tenant between two ticks; times in seconds since the epoch."""
 
-    requested: str | None = None  # inputs a publish was last started for
+    inputs: str | None = None  # what a publish was last started for
+    tries: int = 0  # how often, for the same inputs
+    started_at: float = 0.0
     waiting_since: float | None = None  # when it first wanted to publish and let syncs finish
+
+    def due(self, inputs: str, now: float) -> bool:
+        """Whether a publish for these inputs may start: the first time, or long enough after one that failed."""
+        pause = min(RETRY_SECONDS * 2 ** max(self.tries - 1, 0), 86_400.0)
+        return inputs != self.inputs or now - self.started_at >= pause
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,7 @@ class PublishRequests:
 
     start: Mapping[str, str]  # tenant -> digest of inputs
     skipped: Mapping[str, str]  # tenant -> reason
-    memory: Mapping[str, Attempt] = field(default_factory=dict)
+    memory: Mapping[str, Attempt]
 
 
 def sources_to_ingest(sources: Iterable[SourceFacts], only: Collection[str] = (), full: bool = False) -> dict[str, str]:
@@ -109,10 +119,9 @@ def publish_requests(
 ) -> PublishRequests:
     """Which tenants the sensor publishes at this tick.
 
-    A tenant is started once for the same inputs: a publish that failed is not repeated, and a generation that was
-    rolled back is not published again, until something changes or a person starts it. It waits for syncs in flight, so
-    that two sources synced in the same minute are published once, but no longer than QUIET_SECONDS: a source that is
-    always syncing must not starve the others.
+    A tenant is started once for the same inputs, and again after RETRY_SECONDS when that did not publish them. It waits
+    for syncs in flight, so that two sources synced in the same minute are published once, but no longer than
+    QUIET_SECONDS: a source that is always syncing must not starve the others.
 
     Args:
         wanted: per tenant the digest of its present inputs.
@@ -129,17 +138,15 @@ def publish_requests(
         before = memory.get(tenant, Attempt())
         waiting_since = before.waiting_since if before.waiting_since is not None else now
         if published.get(tenant) == inputs:
-            skipped[tenant], remember[tenant] = "nothing changed", Attempt(inputs)
+            skipped[tenant], remember[tenant] = "nothing changed", Attempt()
         elif tenant in publishing:
             skipped[tenant], remember[tenant] = "a publish run is in flight", before
-        elif before.requested == inputs:
-            skipped[tenant], remember[tenant] = (
-                "these inputs were published or tried before; start `publish` by hand to do it again",
-                before,
-            )
+        elif not before.due(inputs, now):
+            skipped[tenant], remember[tenant] = "the last publish did not get through; it is tried again later", before
         elif tenant in syncing and now - waiting_since < QUIET_SECONDS:
             skipped[tenant] = "a sync is in flight"
-            remember[tenant] = Attempt(before.requested, waiting_since)
+            remember[tenant] = replace(before, waiting_since=waiting_since)
         else:
-            start[tenant], remember[tenant] = inputs, Attempt(inputs)
+            tries = before.tries + 1 if before.inputs == inputs else 1
+            start[tenant], remember[tenant] = inputs, Attempt(inputs, tries, now)
     return PublishRequests(start, skipped, remember)

@@ -66,7 +66,12 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         with exclusive(folder, wait_s=STEP_WAIT_SECONDS):
             yield
-    except (ConfigError, StoreError, LockedError, CollisionError, BuildError, PublishError) as error:
+    except (ConfigError, StoreError, LockedError, SourceError, CollisionError, BuildError, PublishError) as error:
         raise dg.Failure(str(error), allow_retries=False) from error
-    except (SourceError, ModelError, DenseError) as error:
+    except (ModelError, DenseError) as error:
         raise dg.Failure(str(error)) from error
+
+
+def is_full(context: dg.AssetExecutionContext) -> bool:
+    """Whether the run was asked to make everything again: it has the tag `citelock/full`."""
+    return "citelock/full" in context.run.tags

@@ -8,7 +8,7 @@ from rag_assets import checks, metadata
 from rag_assets.inputs import chunks_settings, ingest_settings, table_digest
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, previous_table, writing
+from rag_assets.resources import Installation, is_full, previous_table, writing
 from rag_assets.state import ChunksState, SourceAccount, read_state, update_state, write_account
 from rag_assets.steps.account import take_account
 from rag_assets.steps.chunking import VERSION
@@ -42,7 +42,7 @@ def chunks(
         state = read_state(store, key)
         pages = read_table(folder / "pages.parquet", PAGES)
         sections = read_table(folder / "sections.parquet", SECTIONS)
-        fits = state.chunks is not None and state.chunks.cut_by == cut_by
+        fits = state.chunks is not None and state.chunks.cut_by == cut_by and not is_full(context)
         update = update_chunks(
             sections,
             pages,

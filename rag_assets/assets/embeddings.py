@@ -22,7 +22,7 @@ from rag_serving.store import commit_folder, read_table, remove_folder, write_js
     kinds={"onnx", "numpy"},
     owners=["team:data-engineering"],
     pool="embedding",
-    retry_policy=dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS),
+    retry_policy=dg.RetryPolicy(max_retries=2, delay=3, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS),
 )
 def embeddings(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]

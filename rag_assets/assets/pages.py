@@ -7,7 +7,7 @@ import dagster as dg
 from rag_assets import metadata
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, previous_sync, previous_table, writing
+from rag_assets.resources import Installation, is_full, previous_sync, previous_table, writing
 from rag_assets.sources.base import READING_VERSION
 from rag_assets.sources.registry import open_source
 from rag_assets.state import PagesState, update_state
@@ -41,7 +41,8 @@ def pages(
         source = open_source(key, config.sources[key], folder)
         fingerprint = source.fingerprint()
         before = previous_table(folder / "pages.parquet", PAGES)
-        result = source.sync(before, previous_sync(folder), reporter.track("pages", context.log.info))
+        known = {} if is_full(context) else previous_sync(folder)
+        result = source.sync(before, known, reporter.track("pages", context.log.info))
         write_table(folder / "pages.parquet", result.pages, PAGES)
         write_json(
             folder / "sync_state.json",

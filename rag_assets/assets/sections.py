@@ -6,7 +6,7 @@ from rag_assets import checks, metadata
 from rag_assets.inputs import sections_settings
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, previous_table, writing
+from rag_assets.resources import Installation, is_full, previous_table, writing
 from rag_assets.state import SectionsState, read_state, update_state
 from rag_assets.steps.incremental import update_sections
 from rag_assets.steps.sections import VERSION
@@ -37,7 +37,7 @@ def sections(
     reporter.begin(key, "sections")
     with writing(folder):
         built = read_state(store, key).sections
-        fits = built is not None and built.settings == settings
+        fits = built is not None and built.settings == settings and not is_full(context)
         update = update_sections(
             read_table(folder / "pages.parquet", PAGES),
             previous_table(folder / "sections.parquet", SECTIONS) if fits else SECTIONS.empty(),

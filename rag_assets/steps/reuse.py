@@ -84,7 +84,7 @@ def renumbered(rows: pa.Table, pages: pa.Table) -> pa.Table:
 
 def rows_of(table: pa.Table, pages: pa.Table) -> pa.Table:
     """The rows that belong to the pages of another table."""
-    return table.filter(pc.is_in(table["page_id"], value_set=pc.unique(pages["page_id"]).combine_chunks()))
+    return table.filter(pc.is_in(table["page_id"], value_set=pc.unique(pages["page_id"])))
 
 
 def merged(kept: pa.Table, made: pa.Table, *order: str) -> pa.Table:

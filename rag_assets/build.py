@@ -1,0 +1,169 @@
+"""`citelock build`: sync what changed, publish what follows from it, say what was done.
+
+Belongs here: the command, and the order: look, decide, and only then start Dagster.
+Does not belong here: decisions (`plan`), runs (`runner`), the shape of the summary (`summary`).
+
+A source that fails keeps its last good tables, the others go on, and the tenant is published with what is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rag_assets.facts import published_inputs, source_facts, wanted_inputs
+from rag_assets.locks import LockedError, exclusive
+from rag_assets.plan import sources_to_ingest, tenants_to_publish
+from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentReporter
+from rag_assets.sources.base import SourceError
+from rag_assets.sources.registry import open_source
+from rag_assets.summary import Summary, source_counts, tenant_facts
+from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.models import ModelError, open_embedder
+from rag_serving.store import Store, StoreError, read_json
+
+if TYPE_CHECKING:
+    from rag_assets.runner import Outcome, Runner
+
+
+def command(
+    sources: Annotated[list[str] | None, typer.Argument(help="Sources to build; all by default.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="Configuration file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Make everything again, changed or not.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show Dagster's log.")] = False,
+) -> None:
+    """Sync the sources that changed and publish the tenants they belong to."""
+    try:
+        settings = load_config(config)
+        refuse_unknown(settings, sources or [])
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    with reporting(as_json, verbose) as reporter:
+        try:
+            summary = Build(settings, config, reporter, verbose).run(sources or [], full)
+        except (LockedError, StoreError) as error:
+            print(error, file=sys.stderr)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            print("interrupted; what was finished is kept, and what is published stays", file=sys.stderr)
+            raise typer.Exit(130) from None
+    for key, reason in summary.errors.items():
+        print(f"{key}: {reason}", file=sys.stderr)
+    print(json.dumps(summary.payload(), indent=1) if as_json else "\n".join(summary.lines()))
+    if summary.errors:
+        raise typer.Exit(1)
+
+
+class Build:
+    """One build: what it looks at, and what it does."""
+
+    def __init__(self, config: Config, config_path: Path | None, reporter: Reporter, verbose: bool = False) -> None:
+        self._config = config
+        self._store = Store(config.home)
+        self._config_path = config_path
+        self._reporter = reporter
+        self._verbose = verbose
+        self._runner: Runner | None = None
+
+    def run(self, only: Collection[str], full: bool = False) -> Summary:
+        """Ingest, then publish.
+
+        Raises:
+            LockedError: another build is at it.
+            KeyboardInterrupt: a person stopped it.
+        """
+        started = time.monotonic()
+        summary = Summary()
+        keys = [key for key in sorted(self._config.sources) if not only or key in only]
+        due = self._due_sources(keys, full, summary)
+        with ExitStack() as locks:
+            for key in due:
+                locks.enter_context(exclusive(self._store.source(key)))
+            ingested = {key: self._start("ingest", key, full, summary) for key in due}
+        summary.sources = {key: source_counts(self._store, key, ingested.get(key)) for key in keys}
+        tenants = sorted({self._config.sources[key].tenant for key in keys})
+        summary.tenants = self._publish(tenants, full, summary)
+        summary.seconds = time.monotonic() - started
+        return summary
+
+    def _due_sources(self, keys: Collection[str], full: bool, summary: Summary) -> Mapping[str, str]:
+        """The sources to ingest, each with the reason; one that is not there is an error of its own."""
+        facts = []
+        for key in keys:
+            try:
+                fingerprint = open_source(key, self._config.sources[key], self._store.source(key)).fingerprint()
+            except SourceError as error:
+                summary.errors[key] = str(error)
+            else:
+                facts.append(source_facts(self._config, self._store, key, fingerprint))
+        return sources_to_ingest(facts, full=full)
+
+    def _publish(self, tenants: Collection[str], full: bool, summary: Summary) -> dict[str, dict[str, object]]:
+        try:
+            wanted = wanted_inputs(self._config, self._store, open_embedder(self._config.embedding), tenants)
+        except ModelError as error:
+            summary.errors["embedding"] = str(error)
+            wanted = {}
+        published = {tenant: None if full else published_inputs(self._store, tenant) for tenant in wanted}
+        outcomes: dict[str, Outcome] = {}
+        for tenant in tenants_to_publish(wanted, published):
+            with exclusive(self._store.tenant(tenant)):
+                outcomes[tenant] = self._start("publish", tenant, full, summary)
+        return {tenant: tenant_facts(self._store, tenant, outcomes.get(tenant)) for tenant in tenants}
+
+    def _start(self, job: str, partition: str, full: bool, summary: Summary) -> Outcome:
+        if self._runner is None:
+            self._runner = self._open_runner()
+        outcome = self._runner.run(job, partition, full)
+        if outcome.error is not None:
+            summary.errors[partition] = outcome.error
+        elif job == "ingest":
+            self._tell_notes(partition)
+        return outcome
+
+    def _open_runner(self) -> Runner:
+        from rag_assets.runner import Runner  # here, because importing Dagster takes longer than finding nothing to do
+
+        return Runner(self._config, self._config_path, self._reporter, os.environ.get("DAGSTER_HOME"), self._verbose)
+
+    def _tell_notes(self, source: str) -> None:
+        for note in read_json(self._store.source(source) / "sync_state.json")["notes"]:
+            print(f"{source}: {note}", file=sys.stderr)
+
+
+def refuse_unknown(config: Config, sources: Collection[str]) -> None:
+    """Check the sources that were named.
+
+    Raises:
+        ConfigError: one is not in the configuration; the message names the nearest.
+    """
+    for key in sources:
+        if key not in config.sources:
+            near = get_close_matches(key, sorted(config.sources), n=1)
+            known = ", ".join(sorted(config.sources)) or "none"
+            mend = f"did you mean {near[0]!r}?" if near else f"there are: {known}"
+            raise ConfigError(f"source {key!r} is not in the configuration; {mend}")
+
+
+@contextmanager
+def reporting(as_json: bool, verbose: bool) -> Iterator[Reporter]:
+    """A bar on a terminal, plain lines elsewhere, nothing when a program reads the output."""
+    if as_json and not sys.stderr.isatty():
+        yield SilentReporter()
+    elif verbose or not sys.stderr.isatty():
+        yield LineReporter()
+    else:
+        bar = BarReporter()
+        with bar.shown():
+            yield bar

@@ -1,0 +1,80 @@
+"""Running the two jobs in this process, for `citelock build`.
+
+Belongs here: the instance, the partitions, one run, and what came of it.
+Does not belong here: which partitions to run (`rag_assets.plan`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from rag_assets.definitions import build_defs
+from rag_assets.partitions import register
+from rag_assets.progress import Reporter
+from rag_serving.config import Config
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of a job: the metadata of every asset it materialized, and why it failed."""
+
+    error: str | None
+    metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def count(self, asset: str, name: str) -> int:
+        """A number from an asset's metadata, 0 where the run did not get that far."""
+        return int(self.metadata.get(asset, {}).get(name, 0))
+
+
+class Runner:
+    """Runs jobs on the instance of DAGSTER_HOME, where the UI shows them, or on one that is forgotten afterwards."""
+
+    def __init__(self, config: Config, config_path: Path | None, reporter: Reporter, home: str | None, verbose: bool):
+        self._defs = build_defs(config_path, reporter=reporter)
+        self._instance = dg.DagsterInstance.get() if home else dg.DagsterInstance.ephemeral()
+        self._log_level = "INFO" if verbose else "CRITICAL"
+        register(self._instance, config)
+
+    def run(self, job: str, partition: str, full: bool = False) -> Outcome:
+        """Run a job for a partition; a failure is an outcome, not an exception.
+
+        Raises:
+            KeyboardInterrupt: a person stopped it.
+        """
+        try:
+            result = self._defs.resolve_job_def(job).execute_in_process(
+                run_config={"loggers": {"console": {"config": {"log_level": self._log_level}}}},
+                instance=self._instance,
+                partition_key=partition,
+                raise_on_error=False,
+                tags={"citelock/started_by": "citelock build"} | ({"citelock/full": "true"} if full else {}),
+            )
+        except dg.DagsterExecutionInterruptedError:
+            raise KeyboardInterrupt from None
+        return Outcome(None if result.success else failure_of(result), metadata_of(result))
+
+
+def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
+    """The metadata of each asset's materialization, by asset name."""
+    made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
+    return {one.asset_key.to_user_string(): {k: v.value for k, v in one.metadata.items()} for one in made}
+
+
+def failure_of(result: dg.ExecuteInProcessResult) -> str:
+    """Why a run failed, in one line."""
+    failed = [check for check in result.get_asset_check_evaluations() if not check.passed and check.blocking]
+    if failed:
+        return "; ".join(
+            f"check {check.check_name!r} failed: {check.description or 'see its metadata'}" for check in failed
+        )
+    for event in result.filter_events(lambda event: event.is_step_failure):
+        data = event.step_failure_data
+        if data.user_failure_data is not None and data.user_failure_data.description:
+            return f"{event.step_key}: {data.user_failure_data.description}"
+        if data.error is not None:
+            error = data.error.cause or data.error
+            return f"{event.step_key}: {' '.join(error.message.split())}"
+    return "the run failed; `citelock build --verbose` shows why"
