@@ -1,0 +1,23 @@
+"""The metadata context: what tells a chunk where it comes from when no model writes it.
+
+Belongs here: its text. Does not belong here: which chunks get one, or where it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MAX_PREFIX_CHARS = 160
+"""A longer path loses its middle: an embedding model reads some 250 tokens, and the text must have them."""
+
+
+def metadata_prefix(title: str, heading_path: Sequence[str]) -> str:
+    """Page title and headings, each once: `Deploy guide › Rolling back`; empty where there are none."""
+    names: list[str] = []
+    for name in (title, *heading_path):
+        clean = " ".join(name.split())
+        if clean and clean not in names:
+            names.append(clean)
+    while len(names) > 2 and len(" › ".join(names)) > MAX_PREFIX_CHARS:
+        del names[1]
+    return " › ".join(names)[:MAX_PREFIX_CHARS].strip()

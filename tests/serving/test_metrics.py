@@ -1,0 +1,67 @@
+"""Metrics against worked examples and independent implementations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_serving.metrics import mrr_at_k, ndcg_at_k, recall_at_k
+
+DOCUMENTS = [f"d{n}" for n in range(12)]
+rankings = st.permutations(DOCUMENTS).flatmap(lambda order: st.integers(0, 12).map(lambda n: order[:n]))
+judgements = st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(-1, 3), min_size=1).filter(
+    lambda judged: max(judged.values()) > 0
+)
+cutoffs = st.integers(1, 15)
+
+
+def test_a_worked_example() -> None:
+    ranking, judged = ["a", "x", "b", "c"], {"a": 3, "b": 2, "c": 0, "d": 1}
+    assert recall_at_k(ranking, judged, 2) == pytest.approx(1 / 3)
+    assert recall_at_k(ranking, judged, 10) == pytest.approx(2 / 3)
+    assert mrr_at_k(["x", "b"], judged, 10) == 0.5
+    assert mrr_at_k(["x", "b"], judged, 1) == 0
+    # DCG = 3/1 + 2/2 = 4; ideal = 3/1 + 2/1.5850 + 1/2 = 4.7619
+    assert ndcg_at_k(ranking, judged, 10) == pytest.approx(0.8400, abs=1e-4)
+
+
+@settings(max_examples=200)
+@given(rankings, judgements, cutoffs)
+def test_recall_agrees_with_counting_one_by_one(ranking: list[str], judged: dict[str, int], k: int) -> None:
+    hits = total = 0
+    for document, grade in judged.items():
+        if grade > 0:
+            total += 1
+            hits += document in ranking and ranking.index(document) < k
+    assert recall_at_k(ranking, judged, k) == pytest.approx(hits / total)
+
+
+@settings(max_examples=200)
+@given(rankings, judgements, cutoffs)
+def test_ndcg_agrees_with_vectors_of_gains(ranking: list[str], judged: dict[str, int], k: int) -> None:
+    discounts = 1 / np.log2(np.arange(2, k + 2))
+    gains = np.zeros(k)
+    for place, document in enumerate(ranking[:k]):
+        gains[place] = max(judged.get(document, 0), 0)
+    best = np.zeros(k)
+    ordered = np.sort(np.clip(list(judged.values()), 0, None))[::-1][:k]
+    best[: len(ordered)] = ordered
+    assert ndcg_at_k(ranking, judged, k) == pytest.approx((gains @ discounts) / (best @ discounts))
+
+
+@settings(max_examples=200)
+@given(rankings, judgements, cutoffs)
+def test_mrr_agrees_with_the_smallest_rank(ranking: list[str], judged: dict[str, int], k: int) -> None:
+    ranks = [ranking.index(document) + 1 for document, grade in judged.items() if grade > 0 and document in ranking]
+    best = min(ranks, default=k + 1)
+    assert mrr_at_k(ranking, judged, k) == pytest.approx(1 / best if best <= k else 0)
+
+
+@given(judgements)
+def test_the_ideal_ranking_is_worth_one(judged: dict[str, int]) -> None:
+    ideal = sorted(judged, key=lambda document: -judged[document])
+    assert ndcg_at_k(ideal, judged, 10) == pytest.approx(1)
+    assert recall_at_k(ideal, judged, 12) == 1
+    assert mrr_at_k(ideal, judged, 1) == 1
