@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_tied_scores_of_a_run_keep_their_order_in_single_precision(tmp_path: Pat
         ("q", "Q0", name, str(rank), "citelock") for rank, name in enumerate("zamb", start=1)
     ]
     scores = [np.float32(row[4]) for row in rows]
-    assert all(first > second for first, second in zip(scores, scores[1:], strict=False))
+    assert all(first > second for first, second in pairwise(scores))
 
 
 def test_an_id_that_a_run_cannot_hold_is_named(tmp_path: Path) -> None:

@@ -145,12 +145,8 @@ def test_errors_are_one_line(folder: Path, arguments: list[str], said: str, code
     assert result.stdout == ""
 
 
-def test_long_work_is_told_on_standard_error(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = iter([0.0, 6.0, 7.0, 20.0])
-    monkeypatch.setattr("rag_serving.bench_cli.time.monotonic", lambda: next(clock))
-    progress = Progress()
+def test_long_work_is_told_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(clock=iter([0.0, 6.0, 7.0, 20.0]).__next__)
     for done in (0, 64, 128, 192):
         progress("texts embedded", done, 640)
     told = capsys.readouterr()
