@@ -18,10 +18,11 @@ from rag_serving.schema import GENERATION_CHUNKS
 EVERYONE = frozenset({"everyone"})
 MODEL = "synthetic/clusters@1"
 TENANT = "acme"
-WORDS = (
-    "crane berth vessel manifest tide gauge customs pallet forklift schedule quay ballast pilot tug harbour container seal"
-    " stowage bollard lock dredger anchor ferry cargo hold mast radar beacon channel wharf"
-).split()
+_NOUNS = """
+crane berth vessel manifest tide gauge customs pallet forklift schedule quay ballast pilot tug harbour container seal
+stowage bollard lock dredger anchor ferry cargo hold mast radar beacon channel wharf
+"""
+WORDS = _NOUNS.split()
 
 
 def clustered_vectors(count: int, dimension: int = 32, seed: int = 0) -> NDArray[np.float32]:

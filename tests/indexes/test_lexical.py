@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import WORDS, folder_bytes
 
-from rag_serving.indexes.lexical import B, K1, LexicalError, LexicalIndex, build_lexical
+from rag_serving.indexes.lexical import K1, B, LexicalError, LexicalIndex, build_lexical
 from rag_serving.indexes.terms import analyze
 
 TEXTS = ["crane at the berth", "vessel at the berth", "crane crane crane", "customs seal", "the of and"]
@@ -105,7 +105,8 @@ def test_the_same_texts_give_the_same_bytes_under_any_hash_seed(tmp_path: Path) 
     index_of(tmp_path / "here", TEXTS)
     script = (
         "import json, sys; from pathlib import Path; from rag_serving.indexes.lexical import build_lexical;"
-        "texts = json.loads(sys.argv[2]); build_lexical(Path(sys.argv[1]), [f'{row}:1:0' for row in range(len(texts))], texts)"
+        "texts = json.loads(sys.argv[2]); ids = [f'{row}:1:0' for row in range(len(texts))];"
+        "build_lexical(Path(sys.argv[1]), ids, texts)"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "there"), json.dumps(TEXTS)]
     subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "99"}, check=True)

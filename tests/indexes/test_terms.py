@@ -48,7 +48,9 @@ def test_every_level_of_a_path_is_found_whole_and_in_parts() -> None:
 
 
 def test_an_identifier_is_found_however_it_is_written() -> None:
-    dotted, camel, snake, plain = (set(analyze(name)) for name in ("max.poll.records", "maxPollRecords", "max_poll_records", "max poll records"))
+    dotted, camel, snake, plain = (
+        set(analyze(name)) for name in ("max.poll.records", "maxPollRecords", "max_poll_records", "max poll records")
+    )
     assert plain <= dotted & camel & snake
     assert set(analyze("javascript")) <= set(analyze("JavaScript"))
     assert set(analyze("rollback")) <= set(analyze("roll-back"))
