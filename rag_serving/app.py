@@ -9,10 +9,10 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -72,13 +72,77 @@ class RequestError(Exception):
         self.status, self.code = status, code
 
 
+@dataclass(frozen=True)
+class Service:
+    """What requests share."""
+
+    config: Config
+    authenticator: Authenticator
+    pipelines: Mapping[str, Pipeline]
+
+
+def service_of(request: HttpRequest) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def caller_of(request: HttpRequest, tenant: str | None = None) -> Principal:
+    client = request.client.host if request.client else None
+    headers = request.headers
+    seen = Request(client, headers.get("host"), headers.get("authorization"), tenant)
+    return service_of(request).authenticator.principal(seen)
+
+
+Caller = Annotated[Principal, Depends(caller_of)]
+Shared = Annotated[Service, Depends(service_of)]
+
+router = APIRouter()
+
+
+@router.post("/v1/ask")
+def ask(body: AskBody, caller: Caller, service: Shared) -> JSONResponse:
+    pipeline = service.pipelines[caller.tenant]
+    question = _text("question", body.question, service.config)
+    if body.mode == "selected_text":
+        if not (body.context and body.context.strip()):
+            raise RequestError(400, "BAD_REQUEST", "mode 'selected_text' needs the selected text in 'context'")
+        answer = pipeline.ask_selection(question, body.context, body.explain)
+    elif body.context is not None:
+        raise RequestError(400, "BAD_REQUEST", "'context' is only read in mode 'selected_text'")
+    else:
+        answer = pipeline.ask(caller, question, parse_filters(body.filters), body.explain)
+    return _answer(replace(answer, flags=(*answer.flags, HISTORY_UNUSED)) if body.history else answer)
+
+
+@router.post("/v1/search")
+def search(body: SearchBody, caller: Caller, service: Shared) -> JSONResponse:
+    query = _text("query", body.query, service.config)
+    results = service.pipelines[caller.tenant].search(caller, query, body.k, parse_filters(body.filters))
+    return JSONResponse(results.payload())
+
+
+@router.get("/v1/receipts/{identifier}")
+def receipt(identifier: str, caller: Caller, service: Shared) -> JSONResponse:
+    return JSONResponse(service.pipelines[caller.tenant].receipt(caller, identifier))
+
+
+@router.get("/healthz")
+def healthz() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+@router.get("/readyz")
+def readyz(service: Shared) -> JSONResponse:
+    problems = {tenant: pipeline.problem() for tenant, pipeline in service.pipelines.items()}
+    return _readiness(problems, show=service.config.serving.auth == "loopback")
+
+
 def create_app(config: Config) -> FastAPI:
-    """The API over the configured tenants.
+    """The API over the configured tenants, which share nothing but the embedding model.
 
     Raises:
         ConfigError: tokens are asked for and not usable.
     """
-    authenticator = Authenticator(config)
     embedder = open_guarded(config)
     pipelines = {tenant: Pipeline.open(config, tenant, embedder) for tenant in config.tenants}
 
@@ -91,49 +155,10 @@ def create_app(config: Config) -> FastAPI:
             pipeline.close()
 
     app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.service = Service(config, Authenticator(config), pipelines)
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
+    app.include_router(router)
     _add_error_handlers(app)
-
-    def principal(request: HttpRequest, tenant: str | None = None) -> Principal:
-        client = request.client.host if request.client else None
-        headers = request.headers
-        return authenticator.principal(Request(client, headers.get("host"), headers.get("authorization"), tenant))
-
-    Caller = Annotated[Principal, Depends(principal)]  # noqa: N806 (a type)
-
-    @app.post("/v1/ask")
-    def ask(body: AskBody, caller: Caller) -> JSONResponse:
-        pipeline = pipelines[caller.tenant]
-        question = _text("question", body.question, config)
-        if body.mode == "selected_text":
-            if not (body.context and body.context.strip()):
-                raise RequestError(400, "BAD_REQUEST", "mode 'selected_text' needs the selected text in 'context'")
-            return _answer(pipeline.ask_selection(question, body.context, body.explain))
-        if body.context is not None:
-            raise RequestError(400, "BAD_REQUEST", "'context' is only read in mode 'selected_text'")
-        answer = pipeline.ask(caller, question, parse_filters(body.filters), body.explain)
-        return _answer(replace(answer, flags=(*answer.flags, HISTORY_UNUSED)) if body.history else answer)
-
-    @app.post("/v1/search")
-    def search(body: SearchBody, caller: Caller) -> JSONResponse:
-        query = _text("query", body.query, config)
-        results = pipelines[caller.tenant].search(caller, query, body.k, parse_filters(body.filters))
-        return JSONResponse(results.payload())
-
-    @app.get("/v1/receipts/{identifier}")
-    def receipt(identifier: str, caller: Caller) -> JSONResponse:
-        found = pipelines[caller.tenant].receipt(caller, identifier)
-        return JSONResponse(found)
-
-    @app.get("/healthz")
-    def healthz() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @app.get("/readyz")
-    def readyz() -> JSONResponse:
-        problems = {tenant: pipeline.problem() for tenant, pipeline in pipelines.items()}
-        return _readiness(problems, show=config.serving.auth == "loopback")
-
     return app
 
 
@@ -224,7 +249,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 
 class BodyLimit:
-    """ASGI middleware that reads a body of at most `max_bytes` before anything is done with it, and else answers 413."""
+    """ASGI middleware: bodies are read whole, up to `max_bytes`, before anything is done with them; beyond is 413."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app

@@ -1,6 +1,7 @@
 """Who a request comes from.
 
-Belongs here: bearer tokens and the loopback demo as principals. Does not belong here: what a principal may read (`access`).
+Belongs here: bearer tokens and the loopback demo as principals.
+Does not belong here: what a principal may read (`access`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hmac
 import ipaddress
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +23,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
 class AuthError(Exception):
-    """A request that is not served; `status` is the HTTP status: 401 who are you, 403 not for you, 400 say which tenant."""
+    """A request that is not served; `status` is the HTTP status: 401 who are you, 403 not for you, 400 which tenant."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -98,7 +100,7 @@ def check_address(serving: Serving) -> None:
     """
     if serving.auth == "loopback" and not is_loopback(serving.host):
         raise ConfigError(
-            f"serving.auth 'loopback' asks nobody who they are and may listen on 127.0.0.1 only, not on {serving.host}; "
+            f"serving.auth 'loopback' asks nobody who they are and listens on 127.0.0.1 only, not on {serving.host}; "
             "set serving.auth: tokens to listen elsewhere"
         )
 
@@ -112,8 +114,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _require_loopback(request: Request) -> None:
-    """Only this machine, and only under its own name: a web page must not reach in by rebinding its domain's address."""
-    name = (request.host or "").rsplit(":", 1)[0] if not (request.host or "").endswith("]") else request.host or ""
+    """Only this machine and only by its own name: no web page may reach in by rebinding its domain's address."""
+    name = re.sub(r":\d+$", "", request.host or "")
     if request.client is None or not is_loopback(request.client) or not is_loopback(name):
         raise AuthError(
             403, "LOOPBACK_ONLY", "this server answers on 127.0.0.1 only; set serving.auth: tokens for others"

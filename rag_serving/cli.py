@@ -1,0 +1,308 @@
+"""`citelock`: questions, searches, the server, receipts, the doctor.
+
+Belongs here: arguments and what is printed. Does not belong here: answering (`pipeline`), the group (`commands`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rag_serving.commands import FAILED, Commands, UsageError
+
+if TYPE_CHECKING:
+    from rag_serving.access import Principal
+    from rag_serving.config import Config
+    from rag_serving.doctor import Finding
+    from rag_serving.filters import Filters
+    from rag_serving.pipeline import Pipeline
+    from rag_serving.records import Answer, Candidate
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Answers from a company's own pages, whose citations cannot lie.",
+    epilog="Start with: citelock build, then: citelock ask 'How do I roll back a release?'",
+)
+receipt_app = typer.Typer(
+    help="Show a receipt, or prove that its quotes stand in the stored pages.", no_args_is_help=True
+)
+app.add_typer(receipt_app, name="receipt")
+
+ConfigPath = Annotated[
+    Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
+]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")]
+User = Annotated[str | None, typer.Option("--user", help="Who asks: account id or name.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of who asks; repeatable.")]
+Spaces = Annotated[list[str] | None, typer.Option("--space", help="Only pages of this space; repeatable.")]
+Labels = Annotated[list[str] | None, typer.Option("--label", help="Only pages with this label; repeatable.")]
+Title = Annotated[str | None, typer.Option("--title", help="Only pages whose title has these words.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def main() -> None:
+    """The entry point of the command."""
+    logging.basicConfig(format="citelock: %(message)s", level=logging.WARNING)
+    app(prog_name="citelock")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"citelock {version('citelock')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Nothing is done before a command."""
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="The question, in quotes.")],
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    user: User = None,
+    group: Groups = None,
+    space: Spaces = None,
+    label: Labels = None,
+    title: Title = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the passages and what became of them.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question with verified citations.
+
+    \b
+    citelock ask "How do I roll back a release?"
+    citelock ask "Who is on call?" --user ann --group ops --space OPS
+    citelock ask "How long are logs kept?" --json | jq .citations
+    """
+    with _pipeline(config, tenant) as pipeline:
+        principal, filters = _principal(pipeline.tenant, user, group), _filters(space, label, title)
+        answer = pipeline.ask(principal, _not_empty("question", question, pipeline.config), filters, explain)
+    if as_json:
+        typer.echo(json.dumps(answer.payload(), ensure_ascii=False))
+    elif answer.status != "unavailable":
+        typer.echo("\n".join(_answer_lines(answer)))
+    if answer.status == "unavailable":
+        print(f"citelock: {answer.answer}", file=sys.stderr)
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="Words to search for.")],
+    k: Annotated[int, typer.Option("--k", "-k", min=1, max=100, help="Passages to show.")] = 10,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    user: User = None,
+    group: Groups = None,
+    space: Spaces = None,
+    label: Labels = None,
+    title: Title = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search passages without answering.
+
+    \b
+    citelock search "release rollback"
+    citelock search max.poll.records -k 3 --space OPS
+    """
+    with _pipeline(config, tenant) as pipeline:
+        principal, filters = _principal(pipeline.tenant, user, group), _filters(space, label, title)
+        found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters)
+    if as_json:
+        typer.echo(json.dumps(found.payload(), ensure_ascii=False))
+        return
+    for rank, candidate in enumerate(found.results, start=1):
+        typer.echo("\n".join(_result_lines(rank, candidate)))
+    if not found.results:
+        typer.echo("Nothing found.")
+    _tell_flags(found.degraded)
+
+
+@app.command()
+def serve(
+    config: ConfigPath = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on; default serving.host.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on; default serving.port.")
+    ] = None,
+) -> None:
+    """Serve the HTTP API.
+
+    \b
+    citelock serve
+    curl -s localhost:8088/v1/ask -H 'content-type: application/json' -d '{"question": "Who is on call?"}'
+    """
+    import uvicorn
+
+    from rag_serving.app import create_app
+    from rag_serving.auth import check_address
+    from rag_serving.config import load_config
+
+    settings = load_config(config)
+    given = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
+    settings = settings.model_copy(update={"serving": settings.serving.model_copy(update=given)})
+    check_address(settings.serving)
+    serving = settings.serving
+    note = "no authentication, this machine only" if serving.auth == "loopback" else "bearer tokens"
+    print(f"citelock: http://{serving.host}:{serving.port} ({note})", file=sys.stderr)
+    uvicorn.run(
+        create_app(settings),
+        host=serving.host,
+        port=serving.port,
+        log_level="warning",
+        access_log=False,
+        log_config=None,
+    )
+
+
+@app.command()
+def doctor(config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """Look at everything an answer depends on, and say how to mend what is wrong."""
+    from rag_serving.doctor import examine
+
+    findings = []
+    for finding in examine(config):
+        findings.append(finding)
+        if not as_json:
+            typer.echo(_finding_line(finding))
+    if as_json:
+        typer.echo(json.dumps([vars(finding) for finding in findings], ensure_ascii=False))
+    if any(finding.state == "fail" for finding in findings):
+        raise typer.Exit(FAILED)
+
+
+@receipt_app.command("show")
+def receipt_show(
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The answer's receipt_id.")],
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+) -> None:
+    """Print a receipt as JSON."""
+    with _pipeline(config, tenant) as pipeline:
+        found = pipeline.receipts.get(identifier, pipeline.tenant)
+    typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
+
+
+@receipt_app.command("verify")
+def receipt_verify(
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The answer's receipt_id.")],
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prove a receipt against the stored pages, without any model."""
+    with _pipeline(config, tenant) as pipeline:
+        faults = pipeline.receipt_faults(identifier)
+    if as_json:
+        typer.echo(json.dumps({"receipt_id": identifier, "valid": not faults, "faults": faults}, ensure_ascii=False))
+    elif not faults:
+        typer.echo(f"{identifier} holds: every passage is unchanged and every quote stands at its place.")
+    for fault in [] if as_json else faults:
+        print(f"citelock: {fault}", file=sys.stderr)
+    if faults:
+        raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _pipeline(path: Path | None, tenant: str | None) -> Iterator[Pipeline]:
+    from rag_serving.auth import choose_tenant
+    from rag_serving.config import ConfigError, load_config
+    from rag_serving.pipeline import Pipeline
+
+    config = load_config(path)
+    try:
+        name = choose_tenant(sorted(config.tenants), tenant, "--tenant NAME")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    pipeline = Pipeline.open(config, name)
+    try:
+        yield pipeline
+    finally:
+        pipeline.close()
+
+
+def _principal(tenant: str, user: str | None, groups: list[str] | None) -> Principal:
+    from rag_serving.access import Principal
+
+    return Principal(tenant, user, frozenset(groups or ()))
+
+
+def _filters(space: list[str] | None, labels: list[str] | None, title: str | None) -> Filters | None:
+    from rag_serving.filters import parse_filters
+
+    given: dict[str, Any] = {"space": space, "labels": labels, "title": title}
+    return parse_filters({key: value for key, value in given.items() if value})
+
+
+def _not_empty(name: str, text: str, config: Config) -> str:
+    text, limit = text.strip(), config.serving.max_question_chars
+    if not text:
+        raise UsageError(f"the {name} is empty")
+    if len(text) > limit:
+        raise UsageError(f"the {name} has {len(text)} characters, at most {limit} are read")
+    return text
+
+
+def _answer_lines(answer: Answer) -> Iterator[str]:
+    yield answer.answer
+    for citation in answer.citations:
+        where = f"{citation.space}, version {citation.page_version}" if citation.space else ""
+        yield ""
+        yield f"{_bold(f'[{citation.index}] {citation.title}')}  {_dim(where)}"
+        yield f"    “{' '.join(citation.quote.split())}”"
+        yield f"    {_link(citation.url, citation.fragment_url)}"
+    for passage in answer.passages or ():
+        yield ""
+        scores = ", ".join(f"{stage} {value:.3f}" for stage, value in passage["scores"].items())
+        yield _dim(f"[{passage['index']}] {' → '.join(passage['heading_path'])}: {passage['why']} ({scores})")
+    _tell_flags(answer.flags)
+
+
+def _result_lines(rank: int, candidate: Candidate) -> Iterator[str]:
+    chunk = candidate.chunk
+    text = " ".join(chunk.text.split())
+    yield f"{_bold(f'{rank}. ' + ' → '.join(chunk.heading_path))}  {_dim(f'{chunk.space}, version {chunk.version}')}"
+    yield f"    {text if len(text) <= 200 else text[:199] + '…'}"
+    yield f"    {_link(chunk.url, chunk.url)}"
+
+
+def _finding_line(finding: Finding) -> str:
+    color = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}[finding.state]
+    mend = f": {finding.mend}" if finding.mend else ""
+    return f"{typer.style(f'{finding.state:<4}', fg=color)}  {finding.name:<14} {finding.detail}{_dim(mend)}"
+
+
+def _tell_flags(flags: tuple[str, ...]) -> None:
+    if flags:
+        print(f"citelock: degraded: {', '.join(flags)}", file=sys.stderr)
+
+
+def _bold(text: str) -> str:
+    return typer.style(text, bold=True)
+
+
+def _dim(text: str) -> str:
+    return typer.style(text, dim=True) if text else ""
+
+
+def _link(shown: str, target: str) -> str:
+    """The address; on a terminal it opens the quoted words (OSC 8)."""
+    return f"\x1b]8;;{target}\x1b\\{shown}\x1b]8;;\x1b\\" if sys.stdout.isatty() else shown
