@@ -17,8 +17,8 @@ from rag_serving.sentences import unit_at, words
 MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15
 
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\((?:[^()\n]|\([^()\n]*\))*\)")
-_BARE_LINK = re.compile(r"<?\b(?:https?|ftp)://[^\s<>\"')\]]+>?|\bwww\.[^\s<>\"')\]]+")
-_MARKER = re.compile(r"(?<![\w\])`])\s?\[\d{1,3}\](?!\()")
+_BARE_LINK = re.compile(r"\s?<?\b(?:https?|ftp)://[^\s<>\"')\]]+>?|\s?\bwww\.[^\s<>\"')\]]+")
+_MARKER = re.compile(r"(?:\s+|^|(?<=[.,;:!?]))\[\d{1,3}\](?!\()")
 _EMPHASIS = re.compile(r"(\*\*|__|~~|`+|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w))")
 
 
@@ -117,7 +117,7 @@ def _cleaned(verdict: Verdict, lock: Lock) -> str:
     candidate = lock.passage(cast(int, verdict.index))
     source = candidate.chunk.text if candidate else ""
     text = _LINK.sub(r"\1", verdict.claim.text)
-    text = _BARE_LINK.sub(lambda link: link[0] if link[0] in source else "", text)
+    text = _BARE_LINK.sub(lambda link: link[0] if link[0].strip() in source else "", text)
     return _MARKER.sub("", text).strip()
 
 

@@ -1,0 +1,232 @@
+"""Stages between retrieval and verification: filters, hygiene, the lock, the extractive generator, rendering."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from passages import candidate_of, chunk_of, lock_of
+
+from rag_serving.config import Gates
+from rag_serving.filters import FilterError, Filters, matching_rows, parse_filters
+from rag_serving.generate import best_window, extract
+from rag_serving.hygiene import is_clean, keyword_gate
+from rag_serving.indexes.terms import analyze
+from rag_serving.lock import freeze, has_anchor
+from rag_serving.records import Answer, Claim, Draft, Lock, Verdict
+from rag_serving.render import MAX_QUOTE_WORDS, answer_text, citations_of, markdown, plain, shown_quote
+from rag_serving.sentences import words
+from rag_serving.verify import verify
+
+GATES = Gates()
+
+
+# Filters
+
+
+def test_filters_are_read_from_json() -> None:
+    assert parse_filters({"space": "ENG", "labels": ["a", "b"], "title": "Broker guide"}) == Filters(
+        ("ENG",), ("a", "b"), ("Broker", "guide")
+    )
+    assert parse_filters(None) is None
+    assert parse_filters({"space": []}) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [({"spaces": ["X"]}, "unknown filter 'spaces'; known are space, labels, title"), ({"space": 3}, "must be a text")],
+)
+def test_a_filter_that_cannot_be_used_is_named(content: dict[str, object], message: str) -> None:
+    with pytest.raises(FilterError, match=message):
+        parse_filters(content)
+
+
+def test_rows_match_every_filter() -> None:
+    table = pa.table(
+        {
+            "space": ["A", "B", "A", "A"],
+            "title": ["Broker Guide", "Broker guide", "Guide", "broker guide"],
+            "labels": pa.array([["x", "y"], ["x"], [], None], pa.list_(pa.string())),
+        }
+    )
+
+    def rows(**filters: tuple[str, ...]) -> list[bool]:
+        return matching_rows(table, Filters(**filters)).tolist()
+
+    assert rows(space=("A",)) == [True, False, True, True]
+    assert rows(space=("A", "B"), title=("BROKER",)) == [True, True, False, True]
+    assert rows(labels=("x",)) == [True, True, False, False]
+    assert rows(labels=("x", "y")) == [True, False, False, False]
+    assert rows(labels=("z",)) == [False] * 4
+
+
+# Hygiene
+
+
+def test_boilerplate_and_excluded_labels_are_not_content() -> None:
+    assert is_clean(chunk_of("text"), ["archive"])
+    assert not is_clean(chunk_of("text", is_boilerplate=True), [])
+    assert not is_clean(chunk_of("text", labels=("x", "archive")), ["archive"])
+
+
+def test_the_keyword_gate_asks_for_two_stemmed_terms_unless_code_or_table() -> None:
+    both = candidate_of("Restarting needs a stopped broker.", "1:1:0", heading_path=())
+    one = candidate_of("Stop it at night.", "2:1:0", heading_path=())
+    table = candidate_of("| a | b |", "3:1:0", content_type="table")
+    headed = candidate_of("Do it now.", "4:1:0", heading_path=("Broker", "Stopping"))
+    gated = keyword_gate([both, one, table, headed], "how to stop the broker", analyze, 2)
+    assert [candidate.chunk.page_id for candidate in gated] == ["1", "3", "4"]
+
+
+def test_a_query_of_one_term_needs_one() -> None:
+    one = candidate_of("Stop it at night.", heading_path=())
+    assert keyword_gate([one], "stopping?", analyze, 2) == [one]
+
+
+# Lock
+
+
+def test_the_lock_holds_each_chunk_once_and_no_link_without_anchor() -> None:
+    first, again = candidate_of("a", "1:1:0"), candidate_of("a", "1:1:0")
+    bare = candidate_of("b", "2:1:0", url="https://wiki.example/2")
+    empty = candidate_of("c", "3:1:0", url="https://wiki.example/3#")
+    last, late = candidate_of("d", "4:1:0"), candidate_of("e", "5:1:0")
+    assert freeze([first, again, bare, empty, last, late], 2).chunk_ids == ("1:1:0", "4:1:0")
+    assert not has_anchor("https://wiki.example/3#")
+
+
+# Extractive generator
+
+TEXT = (
+    "The broker writes logs. Logs are kept for 168 hours unless retention is changed. "
+    "How long are logs kept? Set log.retention.hours to keep logs longer."
+)
+
+
+def write(question: str, lock: Lock, **options: object) -> Draft:
+    weights = dict.fromkeys(analyze(question), 1.0)
+    return extract(question, lock, weights, analyze, GATES, **options)  # type: ignore[arg-type]
+
+
+def test_the_best_sentence_is_quoted_whole_and_verbatim() -> None:
+    draft = write("how many hours are logs kept", lock_of(["Nothing of the kind stands here.", TEXT]))
+    assert draft.claims[0].text == "Logs are kept for 168 hours unless retention is changed."
+    assert draft.claims[0].index == 2
+    assert draft.claims[0].quote in draft.claims[0].text
+    assert all(verdict.outcome == "exact" for verdict in verify(draft, lock_of(["", TEXT])))
+
+
+def test_questions_and_headings_are_no_answers() -> None:
+    draft = write("how long are logs kept", lock_of(["## How long are logs kept\n" + TEXT]))
+    assert all(not claim.text.endswith("?") and "##" not in claim.text for claim in draft.claims)
+
+
+def test_nothing_is_written_when_nothing_supports_it() -> None:
+    assert write("who won the football match", lock_of([TEXT])).claims == ()
+    assert write("how long are logs kept", Lock(())).claims == ()
+
+
+def test_a_sentence_far_from_the_question_in_meaning_does_not_support_it() -> None:
+    far = write("how many hours are logs kept", lock_of([TEXT]), similarity=lambda texts: [-0.5] * len(texts))
+    assert far.claims == ()
+
+
+def test_headings_count_half() -> None:
+    lock = Lock((candidate_of("Run pacman with the install flag.", heading_path=("Kafka", "Arch Linux")),))
+    assert write("install kafka on arch linux", lock).claims[0].text == "Run pacman with the install flag."
+
+
+def test_no_more_claims_than_allowed_and_none_twice() -> None:
+    lock = lock_of([TEXT, TEXT, "Logs are kept for 168 hours. Hours of logs are kept in the archive tier, too."])
+    claims = write("how many hours are logs kept", lock, max_citations=2).claims
+    assert len(claims) == 2
+    assert claims[0].text != claims[1].text
+
+
+def test_a_long_sentence_is_quoted_where_it_answers_and_with_its_negation() -> None:
+    sentence = (
+        "Although many people at several sites have asked for it again and again since the last release "
+        "you must not delete the offsets topic of a running cluster by hand."
+    )
+    weights = dict.fromkeys(analyze("delete offsets topic"), 1.0)
+    start, end = best_window(sentence, weights, analyze, 12)
+    assert len(words(sentence[start:end])) == 12
+    assert "must not delete the offsets topic" in sentence[start:end]
+
+
+# Rendering
+
+
+LONG = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen."
+
+
+def test_a_long_quote_is_cut_after_fifteen_words() -> None:
+    start, end = shown_quote(LONG, 0, len(LONG))
+    assert LONG[start:end].split()[-1] == "fifteen"
+    assert len(LONG[start:end].split()) == MAX_QUOTE_WORDS
+
+
+def test_a_short_quote_grows_to_ten_words_within_its_sentence() -> None:
+    text = "Before it. " + LONG
+    start, end = shown_quote(text, text.index("three"), text.index("four") - 1)
+    assert text[start:end] == "three four five six seven eight nine ten eleven twelve"
+    start, end = shown_quote(text, text.index("sixteen"), text.index("seventeen") - 1)
+    assert text[start:end] == "eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen."
+
+
+def test_a_short_sentence_is_shown_whole() -> None:
+    text = "Stop. Wait five minutes. Start."
+    start, end = shown_quote(text, text.index("five"), text.index("five") + 4)
+    assert text[start:end] == "Wait five minutes."
+
+
+def verdict_of(text: str, claim: str = "", index: int = 1) -> Verdict:
+    return Verdict(Claim(claim or text, index, text), "exact", "verbatim", index, 0, len(text))
+
+
+def test_a_citation_names_heading_path_version_and_both_links() -> None:
+    text = "Stop the broker."
+    (citation,) = citations_of([verdict_of(text)], lock_of([text]))
+    assert citation.title == "Broker guide → Restart"
+    assert citation.fragment_url == "https://wiki.example/pages/1#Restart:~:text=Stop%20the%20broker."
+    assert (citation.space, citation.page_version, citation.verification) == ("ENG", 1, "exact")
+    assert citation.payload()["heading_path"] == ["Broker guide", "Restart"]
+
+
+def test_dropped_claims_are_neither_told_nor_cited() -> None:
+    text = "Stop the broker."
+    verdicts = [verdict_of(text), Verdict(Claim("Invented.", 1, "x"), "dropped", "no")]
+    assert answer_text(verdicts, lock_of([text])) == "Stop the broker. [1]"
+    assert len(citations_of(verdicts, lock_of([text]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("claim", "shown"),
+    [
+        ("Read [the guide](https://evil.example/x) first.", "Read the guide first."),
+        ("See https://evil.example/y now.", "See now."),
+        ("Get it at https://good.example/z now.", "Get it at https://good.example/z now."),
+        ("Stop it [9] first [12].", "Stop it first."),
+        ("Use args[0] here.", "Use args[0] here."),
+    ],
+)
+def test_links_and_markers_a_model_makes_up_are_removed(claim: str, shown: str) -> None:
+    text = "Get it at https://good.example/z now."
+    assert answer_text([verdict_of(text, claim)], lock_of([text])) == f"{shown} [1]"
+
+
+@pytest.mark.parametrize(
+    ("marked", "shown"),
+    [
+        ("Use **bold** and `code_name` of [x](http://y/z)", "Use bold and code_name of x"),
+        ("snake_case stays and 2 * 3 too", "snake_case stays and 2 * 3 too"),
+        ("max.poll.records | 500", "max.poll.records"),
+    ],
+)
+def test_a_fragment_is_made_of_what_the_page_shows(marked: str, shown: str) -> None:
+    assert plain(marked) == shown
+
+
+def test_markdown_lists_the_sources() -> None:
+    text = "Stop the broker."
+    answer = Answer("answered", "Stop the broker. [1]", citations_of([verdict_of(text)], lock_of([text])))
+    assert markdown(answer).splitlines()[2].startswith("[1] [Broker guide → Restart](https://wiki.example/pages/1#Res")
