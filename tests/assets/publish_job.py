@@ -1,0 +1,47 @@
+"""A publish job over synthetic chunks, which can be made to end early; run as a program it builds without end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
+
+from rag_assets import publishing
+from rag_assets.publishing import Coverage, check_generation, prune, publish
+from rag_serving.config import Config
+from rag_serving.store import Store
+
+STEPS = ("dense", "lexical", "generation", "check", "publish", "prune")
+
+
+def build_until(store: Store, config: Config, count: int, last: str) -> None:
+    """A publish job over `count` chunks that dies after the step `last`."""
+    table, vectors = chunk_table(count), clustered_vectors(count)
+    steps = STEPS[: STEPS.index(last) + 1]
+    publishing.dense_index(store, TENANT, table, vectors, config, MODEL)
+    if "lexical" in steps:
+        publishing.lexical_index(store, TENANT, table)
+    if "generation" not in steps:
+        return
+    name = publishing.generation(store, TENANT, config).id
+    if "check" in steps:
+        coverage = Coverage({"eng": set(table["page_id"].to_pylist())}, {})
+        assert all(result.passed for result in check_generation(store, TENANT, name, config, coverage, MODEL))
+    if "publish" in steps:
+        publish(store, TENANT, name, config)
+    if "prune" in steps:
+        prune(store, TENANT, config)
+
+
+def build_for_ever(home: Path, count: int) -> None:
+    """Publish ever larger generations, telling each size."""
+    store, config = Store(home), config_for(home, keep_generations=2, max_shard_chunks=128)
+    while True:
+        build_until(store, config, count, "prune")
+        print(count, flush=True)
+        count += 4
+
+
+if __name__ == "__main__":
+    build_for_ever(Path(sys.argv[1]), int(sys.argv[2]))
