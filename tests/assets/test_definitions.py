@@ -1,0 +1,84 @@
+"""What Dagster loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from envelopes import Wiki
+
+from rag_assets.definitions import build_defs
+from rag_serving.config import ConfigError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_definitions_are_loadable(wiki: Wiki) -> None:
+    dg.Definitions.validate_loadable(build_defs(wiki.config_path))
+
+
+def test_every_asset_says_what_it_is_and_who_owns_it(wiki: Wiki) -> None:
+    for spec in build_defs(wiki.config_path).resolve_all_asset_specs():
+        assert spec.description, spec.key
+        assert spec.owners, spec.key
+        assert spec.group_name in {"ingest", "publish"}
+
+
+def test_the_graph_goes_from_pages_to_the_published_generation(wiki: Wiki) -> None:
+    specs = {spec.key.to_user_string(): spec for spec in build_defs(wiki.config_path).resolve_all_asset_specs()}
+    deps = {name: {dep.asset_key.to_user_string() for dep in spec.deps} for name, spec in specs.items()}
+    assert deps == {
+        "pages": set(),
+        "sections": {"pages"},
+        "chunks": {"pages", "sections"},
+        "contexts": {"chunks"},
+        "embeddings": {"contexts"},
+        "lexical_index": {"contexts"},
+        "dense_index": {"embeddings"},
+        "generation": {"dense_index", "lexical_index"},
+        "published_generation": {"generation"},
+    }
+
+
+def test_a_schedule_stands_for_each_source_that_wants_one(wiki: Wiki) -> None:
+    wiki.configure(sources={"my-eng": wiki.source("eng", schedule="0 3 * * *"), "ops": wiki.source("ops")})
+    defs = build_defs(wiki.config_path)
+    schedule = defs.resolve_schedule_def("ingest_my__eng")
+    assert schedule.cron_schedule == "0 3 * * *"
+    assert len(list(defs.schedules or [])) == 1
+
+
+def test_a_broken_configuration_is_told_in_one_line(wiki: Wiki) -> None:
+    wiki.configure(retrival={})
+    with pytest.raises(ConfigError, match="unknown key 'retrival'; did you mean 'retrieval'"):
+        build_defs(wiki.config_path)
+
+
+def test_the_workspace_and_dg_name_the_same_location() -> None:
+    workspace = yaml.safe_load((ROOT / "workspace.yaml").read_text(encoding="utf-8"))
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["dg"]["project"]
+    module = workspace["load_from"][0]["python_module"]
+    assert module["location_name"] == project["code_location_name"]
+    assert module["module_name"] == project["defs_module"]
+
+
+def test_the_instance_settings_are_valid_and_send_no_telemetry(tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert not instance.telemetry_enabled
+        assert instance.get_concurrency_config().pool_config.default_pool_limit == 2
+
+
+def test_dg_finds_nothing_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dagster.yaml").write_bytes((ROOT / "dagster_home" / "dagster.yaml").read_bytes())
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    dg_command = Path(sys.executable).parent / "dg"
+    result = subprocess.run([dg_command, "check", "defs"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "WARNING" not in result.stderr

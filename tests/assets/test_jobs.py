@@ -1,0 +1,250 @@
+"""Both jobs on an ephemeral instance, and the sensor between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+import pyarrow.compute as pc
+import pytest
+from envelopes import DEPLOY, SECTION, Wiki, envelope
+
+from rag_assets.automation import publish_when_sources_changed, register_partitions
+from rag_assets.definitions import build_defs
+from rag_assets.partitions import register
+from rag_assets.resources import Installation
+from rag_assets.steps.incremental import update_chunks, update_sections
+from rag_serving.config import load_config
+from rag_serving.generation import Generation
+from rag_serving.models import open_tokenizer
+from rag_serving.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
+from rag_serving.store import Store, read_table
+
+QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+class Project:
+    """The definitions of a tiny wiki on an ephemeral instance."""
+
+    def __init__(self, wiki: Wiki, instance: dg.DagsterInstance) -> None:
+        self.wiki, self.instance = wiki, instance
+        self.defs = build_defs(wiki.config_path)
+        self.store = Store(wiki.home)
+        self.installation = Installation(config_path=str(wiki.config_path))
+        register(instance, load_config(wiki.config_path))
+
+    def run(self, job: str, partition: str) -> dg.ExecuteInProcessResult:
+        definition = self.defs.resolve_job_def(job)
+        return definition.execute_in_process(
+            instance=self.instance, partition_key=partition, raise_on_error=False, run_config=QUIET
+        )
+
+    def materialize(self, *assets: str) -> dg.ExecuteInProcessResult:
+        """Materialize some assets of the tenant, as a person does from the asset graph."""
+        return dg.materialize(
+            list(self.defs.assets or ()),  # type: ignore[arg-type]
+            selection=list(assets),
+            partition_key="demo",
+            instance=self.instance,
+            resources=self.defs.resources,
+            run_config=QUIET,
+            raise_on_error=False,
+        )
+
+    def build(self) -> dict[str, dict[str, Any]]:
+        """Run both jobs for everything; the metadata of the assets."""
+        results = [self.run("ingest", "eng"), self.run("ingest", "ops"), self.run("publish", "demo")]
+        assert all(result.success for result in results)
+        return {
+            event.asset_key.to_user_string(): {name: value.value for name, value in materialization.metadata.items()}
+            for result in results
+            for event in result.get_asset_materialization_events()
+            if event.asset_key is not None
+            and (materialization := event.step_materialization_data.materialization) is not None
+        }
+
+    def sensor_context(self, cursor: str | None = None) -> dg.SensorEvaluationContext:
+        return dg.build_sensor_context(instance=self.instance, cursor=cursor)
+
+    def tick(self, cursor: str | None = None) -> dg.SensorResult:
+        result = publish_when_sources_changed(self.sensor_context(cursor), installation=self.installation)
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+
+@pytest.fixture
+def project(wiki: Wiki) -> Iterator[Project]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Project(wiki, instance)
+
+
+def test_both_jobs_publish_a_generation_that_opens_and_finds_what_was_written(project: Project) -> None:
+    project.build()
+    config = load_config(project.wiki.config_path)
+    current = project.store.current("demo")
+    assert current is not None
+    generation = Generation.open(project.store, "demo", current, config)
+    hits = generation.lexical("nightly backup", 3, frozenset({"everyone"}))
+    assert generation.chunk(hits[0].row).page_id == "102"
+    assert generation.chunk(hits[0].row).url.endswith("#" + generation.chunk(hits[0].row).anchor)
+    generation.close()
+
+
+def test_materializations_say_what_people_want_to_know(project: Project) -> None:
+    made = project.build()
+    assert made["pages"]["pages_seen"] == 1
+    assert made["chunks"]["dagster/row_count"] == 1
+    assert "data:image/png;base64," in made["chunks"]["tokens"]
+    assert "| chunk_id |" in made["chunks"]["sample"]
+    assert made["embeddings"]["texts_embedded"] == 4
+    assert made["generation"]["pages"] == {"eng": 2, "ops": 1}
+
+
+def test_publishing_the_same_again_embeds_nothing_and_reuses_every_shard(project: Project) -> None:
+    first = project.build()
+    second = project.build()
+    assert second["embeddings"]["texts_embedded"] == 0
+    assert (second["dense_index"]["shards_built"], second["dense_index"]["shards_reused"]) == (0, 1)
+    assert second["generation"]["generation"] == first["generation"]["generation"]
+
+
+def test_a_changed_page_embeds_only_its_changed_chunks(project: Project) -> None:
+    project.build()
+    changed = DEPLOY.replace("ten minutes", "an hour")
+    project.wiki.write("eng", envelope("101", "Deploy guide", changed, version=2))
+    made = project.build()
+    assert made["embeddings"]["texts_embedded"] == 1
+
+
+def test_a_deleted_page_disappears_from_the_published_generation(project: Project) -> None:
+    project.build()
+    project.wiki.delete("eng", "102")
+    project.build()
+    chunks = read_table(project.store.source("eng") / "chunks.parquet", CHUNKS)
+    assert set(chunks["page_id"].to_pylist()) == {"101"}
+
+
+def test_tables_brought_up_to_date_equal_tables_made_anew(project: Project) -> None:
+    project.build()
+    project.wiki.write("eng", envelope("102", "Backup guide", SECTION.format(heading="Weekly", text="On Sundays."), 5))
+    project.wiki.write("eng", envelope("103", "Third guide", "<p>New.</p>", labels=["howto"]))
+    project.build()
+    folder = project.store.source("eng")
+    pages = read_table(folder / "pages.parquet", PAGES)
+    sections = update_sections(pages, SECTIONS.empty(), MACRO_LEDGER.empty(), 5_000_000).sections
+    tokenizer = open_tokenizer(load_config(project.wiki.config_path).embedding)
+    chunks = update_chunks(sections, pages, CHUNKS.empty(), tokenizer, 250, 75).chunks
+    assert read_table(folder / "sections.parquet", SECTIONS).to_pylist() == sections.to_pylist()
+    assert read_table(folder / "chunks.parquet", CHUNKS).to_pylist() == chunks.to_pylist()
+
+
+def test_a_page_that_only_got_new_labels_is_not_read_again_but_its_chunks_have_them(project: Project) -> None:
+    project.build()
+    project.wiki.write("eng", envelope("101", "Deploy guide", DEPLOY, version=2, labels=["howto"]))
+    made = project.build()
+    chunks = read_table(project.store.source("eng") / "chunks.parquet", CHUNKS)
+    assert chunks.filter(pc.equal(chunks["page_id"], "101"))["labels"].to_pylist() == [["howto"], ["howto"]]
+    assert made["embeddings"]["texts_embedded"] == 0
+
+
+def test_a_page_under_a_dropped_label_is_left_out_and_explained(project: Project) -> None:
+    project.wiki.write(
+        "eng", envelope("102", "Backup guide", SECTION.format(heading="Old", text="Gone."), 2, ["archive"])
+    )
+    made = project.build()
+    assert made["contexts"]["why_left_out"] == {"label 'archive'": 1}
+    assert made["generation"]["pages"] == {"eng": 1, "ops": 1}
+
+
+def test_a_page_that_cannot_be_read_stops_nothing_and_is_named(project: Project) -> None:
+    (project.wiki.folder / "eng" / "104.json").write_text("{not json", encoding="utf-8")
+    project.build()
+    checks = project.run("ingest", "eng").get_asset_check_evaluations()
+    account = next(check for check in checks if check.check_name == "pages_accounted_for")
+    assert account.passed
+    assert account.metadata["failed"].value == 1
+    assert "104" in str(account.metadata["why_failed"].value)
+
+
+def test_a_lost_macro_is_a_warning_not_a_failure(project: Project) -> None:
+    body = '<p>See:</p><ac:structured-macro ac:name="jira-roadmap-widget"></ac:structured-macro>'
+    project.wiki.write("ops", envelope("202", "Roadmap", body))
+    result = project.run("ingest", "ops")
+    check = next(check for check in result.get_asset_check_evaluations() if check.check_name == "macros_lost")
+    assert result.success
+    assert (check.passed, check.severity) == (False, dg.AssetCheckSeverity.WARN)
+
+
+def test_a_failed_check_of_the_candidate_keeps_the_published_generation(project: Project) -> None:
+    project.build()
+    before = project.store.current("demo")
+    project.wiki.write("eng", envelope("105", "Fifth guide", "<p>Something new.</p>"))
+    project.run("ingest", "eng")
+    assert project.materialize("contexts", "embeddings", "dense_index", "lexical_index").success
+    inputs = project.store.candidate("demo") / "inputs.json"
+    inputs.write_text(inputs.read_text(encoding="utf-8").replace('"105"', '"999"'), encoding="utf-8")
+    result = project.materialize("generation", "published_generation")
+    assert [check.check_name for check in result.get_asset_check_evaluations() if not check.passed] == ["coverage"]
+    assert not result.success
+    assert project.store.current("demo") == before
+
+
+def test_partitions_are_registered_by_the_sensor(wiki: Wiki) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        installation = Installation(config_path=str(wiki.config_path))
+        result = register_partitions(dg.build_sensor_context(instance=instance), installation=installation)
+        assert isinstance(result, dg.SensorResult)
+        requests = result.dynamic_partitions_requests or ()
+        added = {request.partitions_def_name: request.partition_keys for request in requests}
+        assert added == {"sources": ["eng", "ops"], "tenants": ["demo"]}
+        register(instance, load_config(wiki.config_path))
+        again = register_partitions(dg.build_sensor_context(instance=instance), installation=installation)
+        assert isinstance(again, dg.SkipReason)
+
+
+def test_a_tenant_without_chunks_is_not_started(project: Project) -> None:
+    assert not project.tick().run_requests
+
+
+def test_the_sensor_starts_publish_after_an_ingest_and_only_once(project: Project) -> None:
+    project.run("ingest", "eng")
+    first = project.tick()
+    assert [request.partition_key for request in first.run_requests or ()] == ["demo"]
+    assert not project.tick(first.cursor).run_requests
+
+
+def test_the_sensor_rests_once_the_tenant_is_published(project: Project) -> None:
+    project.build()
+    result = project.tick()
+    assert not result.run_requests
+    assert result.skip_reason is not None
+    assert result.skip_reason.skip_message == "demo: nothing changed"
+
+
+def test_the_sensor_publishes_again_when_a_page_went_back_to_what_it_was(project: Project) -> None:
+    keys = []
+    cursor = None
+    for text in ("One.", "Two.", "One."):
+        project.wiki.write("ops", envelope("202", "Note", f"<p>{text}</p>"))
+        project.run("ingest", "ops")
+        result = project.tick(cursor)
+        keys += [request.run_key for request in result.run_requests or ()]
+        cursor = result.cursor
+        project.run("publish", "demo")
+    assert len(set(keys)) == 3
+
+
+def test_the_sensor_leaves_a_rolled_back_tenant_as_it_is(project: Project) -> None:
+    from rag_serving.generations import rollback
+
+    project.build()
+    project.wiki.delete("eng", "102")
+    project.build()
+    rollback(project.store, "demo", load_config(project.wiki.config_path))
+    assert not project.tick().run_requests
+
+
+def test_a_damaged_cursor_is_forgotten(project: Project) -> None:
+    project.run("ingest", "eng")
+    assert project.tick("not json").run_requests

@@ -1,0 +1,63 @@
+"""One writer at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rag_assets.locks import LockedError, exclusive
+
+HOLD = """
+import sys, pathlib
+from rag_assets.locks import exclusive
+with exclusive(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def held_by_another_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_folder_that_another_process_writes_to_is_refused_and_the_process_named(tmp_path: Path) -> None:
+    with (
+        held_by_another_process(tmp_path) as process,
+        pytest.raises(LockedError, match=f"process {process.pid}"),
+        exclusive(tmp_path),
+    ):
+        pass
+
+
+def test_a_killed_process_lets_go(tmp_path: Path) -> None:
+    with held_by_another_process(tmp_path) as process:
+        process.kill()
+        process.wait()
+        with exclusive(tmp_path):
+            pass
+
+
+def test_a_process_does_not_shut_itself_out(tmp_path: Path) -> None:
+    with exclusive(tmp_path), exclusive(tmp_path):
+        pass
+    with held_by_another_process(tmp_path):
+        pass
+
+
+def test_a_lock_is_given_back_when_the_work_fails(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), exclusive(tmp_path):
+        raise ZeroDivisionError
+    with held_by_another_process(tmp_path):
+        pass
