@@ -236,6 +236,7 @@ def _missing(what: str) -> Answer:
 def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # one segment an answer: head and body apart wait 40 ms for each other
 
         def do_GET(self) -> None:
             parts = urlsplit(self.path)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rag_assets.steps.readers import (
     GrantError,
     Grants,
+    SpaceReaders,
     effective_readers,
     grants_of,
     missing_ancestors,
@@ -209,7 +210,8 @@ def test_readers_equal_a_walk_up_the_tree(data: st.DataObject) -> None:
     parents = [data.draw(st.integers(-1, i - 1)) for i in range(size)]
     levels = [data.draw(blocks) for _ in range(size)]
     absent = data.draw(st.sets(st.integers(0, size - 1), max_size=1))
-    space = data.draw(st.sampled_from([["group:staff"], ["user:ann", "group:ops"], "everyone"]))
+    spaces: list[SpaceReaders] = [["group:staff"], ["user:ann", "group:ops"], "everyone"]
+    space = data.draw(st.sampled_from(spaces))
 
     def chain(page: int) -> list[int]:
         return [] if page < 0 else [*chain(parents[page]), page]
