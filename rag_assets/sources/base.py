@@ -74,7 +74,7 @@ class Source(Protocol):
 
         Args:
             previous: the PAGES table of the last complete sync, None for the first.
-            state: `SyncResult.state` of that sync, empty for the first.
+            state: `SyncResult.state` of that sync, empty for the first; empty beside `previous` reads everything anew.
             progress: called with (done, in all) while pages are read.
 
         Raises:

@@ -43,6 +43,7 @@ class _Sync:
 
     listing: Listing
     before: Mapping[str, Row]
+    reusable: Mapping[str, Row]  # rows of `before` whose bodies need not be fetched where the version is the same
     fetched: dict[str, Row] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
@@ -70,9 +71,10 @@ class Confluence:
     def _sync(
         self, client: ConfluenceClient, known: Mapping[str, Row], state: Mapping[str, Any], progress: Progress | None
     ) -> SyncResult:
+        # Without a state (a full sync) nothing is reused, but what was there is still missed when it is gone.
         before = self._comparable(known) if state.get("identity", self._identity) == self._identity else {}
         listing = list_space(client, self._settings.space, self._settings.batch_size)
-        sync = _Sync(listing, before)
+        sync = _Sync(listing, before, before if "identity" in state else {})
         self._check_gone(client, sync)
         work = Work(self._folder, self._identity, _settled(state))
         self._fetch(client, sync, work, progress)
@@ -128,7 +130,7 @@ class Confluence:
         for page_id, entry in sync.listing.pages.items():
             if _is_version(resumable.get(page_id), version_of(entry)):
                 sync.fetched[page_id] = resumable[page_id]
-            elif not _is_version(sync.before.get(page_id), version_of(entry)):
+            elif not _is_version(sync.reusable.get(page_id), version_of(entry)):
                 wanted.append(page_id)
         done = 0
         for ids in batches(wanted, self._settings.batch_size):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,17 @@ def test_a_page_restricted_while_the_sync_runs_is_not_shown_to_all(wiki: StandIn
     result = sync()
     assert column(result, "body")["3"] == "<p>Secret.</p>"
     assert column(result, "readers")["3"] == "group:ops"
+
+
+def test_a_full_sync_fetches_everything_anew_and_still_deletes_with_care(wiki: StandIn, sync: Syncs) -> None:
+    for _ in range(2):
+        first = sync()
+    sync.last = replace(first, state={})
+    assert (sync().changed, wiki.bodies_asked()) == (0, ALL)
+    sync.last = replace(first, state={})
+    wiki.site.delete(*ids(*range(1, 8)))
+    with pytest.raises(SourceError, match="nothing was deleted"):
+        sync()
 
 
 def test_another_site_or_space_is_fetched_anew(wiki: StandIn, sync: Syncs) -> None:
