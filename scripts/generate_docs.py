@@ -32,7 +32,7 @@ def configuration() -> str:
         "environment: `CITELOCK_RETRIEVAL__DENSE_K=40` stands over `retrieval.dense_k`. Secrets come by environment\n"
         "only: the keys that end in `_env` name the variable that holds them.\n\n",
     ]
-    top = {name: field for name, field in config.Config.model_fields.items()}
+    top = dict(config.Config.model_fields)
     parts += table({name: field for name, field in top.items() if not section_of(field)})
     for name, field in top.items():
         if section := section_of(field):

@@ -1,0 +1,60 @@
+"""The rules between the rooms that imports alone do not show; `lint-imports` checks the others."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted(path for room in ("rag_assets", "rag_serving") for path in (ROOT / room).rglob("*.py"))
+NETWORK = {"httpx", "requests", "socket", "ollama", "chromadb", "atlassian", "aiohttp", "urllib.request", "http.client"}
+MAY_CONNECT = ("rag_serving/models/", "rag_serving/indexes/", "rag_assets/sources/")
+OPENS_FILES = {"open", "read_text", "write_text", "read_bytes", "write_bytes", "unlink", "mkdir", "rename"}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def calls_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            yield getattr(node.func, "attr", getattr(node.func, "id", ""))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_only_models_indexes_and_sources_open_sockets(path: Path) -> None:
+    found = {name for name in imports_of(path) if name in NETWORK or name.split(".")[0] in NETWORK}
+    assert not found or name_of(path).startswith(MAY_CONNECT)
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if "/steps/" in path.as_posix()], ids=name_of)
+def test_steps_touch_no_file(path: Path) -> None:
+    assert not OPENS_FILES & set(calls_of(path))
+    assert not {"os", "pathlib", "shutil", "tempfile", "sqlite3"} & set(imports_of(path))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_nothing_is_pickled(path: Path) -> None:
+    assert not {"pickle", "joblib", "dill", "shelve"} & set(imports_of(path))
+
+
+def test_serving_runs_without_dagster_and_without_the_assets() -> None:
+    """Every module of the serving room, imported in a fresh interpreter; torch must not come along either."""
+    modules = [name_of(path)[: -len(".py")].replace("/", ".") for path in MODULES if "rag_serving" in path.parts]
+    code = f"import sys\nfor name in {modules}: __import__(name)\nprint(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not {"dagster", "rag_assets", "torch"} & set(run.stdout.split())
