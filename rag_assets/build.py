@@ -86,16 +86,23 @@ class Build:
         started = time.monotonic()
         summary = Summary()
         keys = [key for key in sorted(self._config.sources) if not only or key in only]
+        try:
+            summary.sources = self._ingest(keys, full, summary)
+            tenants = sorted({self._config.sources[key].tenant for key in keys})
+            summary.tenants = self._publish(tenants, full, summary)
+        finally:
+            if self._runner is not None:
+                self._runner.close()
+        summary.seconds = time.monotonic() - started
+        return summary
+
+    def _ingest(self, keys: Collection[str], full: bool, summary: Summary) -> dict[str, dict[str, int]]:
         due = self._due_sources(keys, full, summary)
         with ExitStack() as locks:
             for key in due:
                 locks.enter_context(exclusive(self._store.source(key)))
-            ingested = {key: self._start("ingest", key, full, summary) for key in due}
-        summary.sources = {key: source_counts(self._store, key, ingested.get(key)) for key in keys}
-        tenants = sorted({self._config.sources[key].tenant for key in keys})
-        summary.tenants = self._publish(tenants, full, summary)
-        summary.seconds = time.monotonic() - started
-        return summary
+            outcomes = {key: self._start("ingest", key, full, summary) for key in due}
+        return {key: source_counts(self._store, key, outcomes.get(key)) for key in keys}
 
     def _due_sources(self, keys: Collection[str], full: bool, summary: Summary) -> Mapping[str, str]:
         """The sources to ingest, each with the reason; one that is not there is an error of its own."""

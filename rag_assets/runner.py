@@ -5,6 +5,7 @@ Does not belong here: which partitions to run (`rag_assets.plan`).
 """
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,14 @@ class Runner:
 
     def __init__(self, config: Config, config_path: Path | None, reporter: Reporter, home: str | None, verbose: bool):
         self._defs = build_defs(config_path, reporter=reporter)
-        self._instance = dg.DagsterInstance.get() if home else dg.DagsterInstance.ephemeral()
+        self._exit = ExitStack()
+        self._instance = self._exit.enter_context(dg.DagsterInstance.get() if home else dg.DagsterInstance.ephemeral())
         self._log_level = "INFO" if verbose else "CRITICAL"
         register(self._instance, config)
+
+    def close(self) -> None:
+        """Let go of the instance."""
+        self._exit.close()
 
     def run(self, job: str, partition: str, full: bool = False) -> Outcome:
         """Run a job for a partition; a failure is an outcome, not an exception.
@@ -54,6 +60,8 @@ class Runner:
             )
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None
+        if was_interrupted(result):
+            raise KeyboardInterrupt
         return Outcome(None if result.success else failure_of(result), metadata_of(result))
 
 
@@ -61,6 +69,13 @@ def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
     """The metadata of each asset's materialization, by asset name."""
     made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
     return {one.asset_key.to_user_string(): {k: v.value for k, v in one.metadata.items()} for one in made}
+
+
+def was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
+    """Whether a person stopped the run: Dagster tells that as the failure of the step it was in."""
+    failures = [event.step_failure_data.error for event in result.filter_events(lambda event: event.is_step_failure)]
+    names = {error.cls_name for failure in failures if failure for error in (failure, failure.cause) if error}
+    return not names.isdisjoint({"DagsterExecutionInterruptedError", "KeyboardInterrupt"})
 
 
 def failure_of(result: dg.ExecuteInProcessResult) -> str:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rag_assets.state import read_publish_state, read_state
-from rag_serving.store import Store
+from rag_serving.generations import show_generation
+from rag_serving.manifest import Manifest
+from rag_serving.store import Store, StoreError
 
 if TYPE_CHECKING:
     from rag_assets.runner import Outcome
@@ -56,24 +58,30 @@ def source_counts(store: Store, key: str, outcome: Outcome | None) -> dict[str, 
 
 
 def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str, Any]:
-    """The facts of a tenant: of its run, or of what is published where nothing had to be done.
+    """What is published for a tenant, and what this build did for it: nothing, where there was no run.
 
     `contexts_generated` counts what a model wrote; the metadata template costs nothing and does not count.
     """
-    state = read_publish_state(store, tenant)
-    made = outcome.metadata.get("generation", {}) if outcome is not None else {}
-    reused = outcome.count("dense_index", "shards_reused") if outcome is not None else (state.shards if state else 0)
+    state, manifest = read_publish_state(store, tenant), _manifest(store, tenant)
+    chunks, shards = (manifest.chunks, len(manifest.shards)) if manifest else (0, 0)
     return {
-        "chunks": made.get("chunks", state.chunks if state else 0),
+        "chunks": chunks,
         "duplicates_dropped": 0,
         "contexts_generated": outcome.count("contexts", "contexts_generated") if outcome is not None else 0,
         "texts_embedded": outcome.count("embeddings", "texts_embedded") if outcome is not None else 0,
         "shards_built": outcome.count("dense_index", "shards_built") if outcome is not None else 0,
-        "shards_reused": reused,
-        "generation": store.current(tenant),
+        "shards_reused": outcome.count("dense_index", "shards_reused") if outcome is not None else shards,
+        "generation": manifest.id if manifest else None,
         "published": outcome is not None and outcome.error is None,
-        "gates": state.gates if state else {},
+        "gates": state.gates if state and manifest and state.generation == manifest.id else {},
     }
+
+
+def _manifest(store: Store, tenant: str) -> Manifest | None:
+    try:
+        return show_generation(store, tenant)
+    except StoreError:
+        return None
 
 
 def source_line(counts: dict[str, int]) -> str:
@@ -82,18 +90,24 @@ def source_line(counts: dict[str, int]) -> str:
         for name, word in {"pages_changed": "changed", "pages_deleted": "deleted", "pages_failed": "failed"}.items()
         if counts[name]
     ]
-    line = f"{counts['pages_seen']} pages ({', '.join(changes) or 'nothing changed'}), {counts['chunks']} chunks"
+    pages, chunks = of(counts["pages_seen"], "page"), of(counts["chunks"], "chunk")
+    line = f"{pages} ({', '.join(changes) or 'nothing changed'}), {chunks}"
     line += f" ({counts['chunks_new']} new)" if counts["chunks_new"] else ""
-    return line + (f", {counts['macros_lost']} macros lost" if counts["macros_lost"] else "")
+    return line + (f", {of(counts['macros_lost'], 'macro')} lost" if counts["macros_lost"] else "")
 
 
 def tenant_line(facts: dict[str, Any]) -> str:
     if facts["generation"] is None:
         return "nothing published"
+    what = f"generation {facts['generation']}"
     if not facts["published"]:
-        return f"generation {facts['generation']} stays published, {facts['chunks']} chunks"
+        return f"{what} stays published, {of(facts['chunks'], 'chunk')}"
     return (
-        f"generation {facts['generation']} published, {facts['chunks']} chunks "
-        f"({facts['texts_embedded']} texts embedded, {facts['shards_built']} shards built, "
-        f"{facts['shards_reused']} reused)"
+        f"{what} published, {of(facts['chunks'], 'chunk')} ({of(facts['texts_embedded'], 'text')} embedded, "
+        f"{of(facts['shards_built'], 'shard')} built, {facts['shards_reused']} reused)"
     )
+
+
+def of(count: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

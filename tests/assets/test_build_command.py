@@ -1,0 +1,254 @@
+"""`citelock build`, as people and programs run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+import typer
+from envelopes import DEPLOY, Wiki, envelope
+from typer.testing import CliRunner, Result
+
+from rag_assets.build import command
+from rag_serving.config import load_config
+from rag_serving.generation import Generation
+from rag_serving.generations import rollback
+from rag_serving.store import Store
+
+COMMAND = [sys.executable, "-c", "import typer; from rag_assets.build import command; typer.run(command)"]
+KILLS = int(os.environ.get("CITELOCK_KILLS", "5"))
+
+
+def build(wiki: Wiki, *arguments: str, code: int = 0) -> Result:
+    """The command in this process."""
+    app = typer.Typer()
+    app.command()(command)
+    result = CliRunner().invoke(app, [*arguments, "--config", str(wiki.config_path)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def build_json(wiki: Wiki, *arguments: str, code: int = 0) -> dict[str, Any]:
+    summary = json.loads(build(wiki, "--json", *arguments, code=code).stdout)
+    assert isinstance(summary, dict)
+    return summary
+
+
+def start(wiki: Wiki, **streams: int) -> subprocess.Popen[str]:
+    """The command in a process of its own."""
+    return subprocess.Popen([*COMMAND, "--config", str(wiki.config_path)], text=True, **streams)  # type: ignore[call-overload, no-any-return]
+
+
+def answers(wiki: Wiki) -> bool:
+    """Whether the published generation opens and finds the deploy guide."""
+    store, config = Store(wiki.home), load_config(wiki.config_path)
+    generation = Generation.open(store, "demo", store.current("demo") or "", config)
+    hits = generation.lexical("roll back a release", 3, frozenset({"everyone"}))
+    found = generation.chunk(hits[0].row).page_id == "101"
+    generation.close()
+    return found
+
+
+def test_the_first_build_tells_what_it_did_in_the_documented_shape(wiki: Wiki) -> None:
+    summary = build_json(wiki)
+    assert summary["sources"]["eng"] == {
+        "pages_seen": 2,
+        "pages_changed": 2,
+        "pages_deleted": 0,
+        "pages_failed": 0,
+        "chunks": 3,
+        "chunks_new": 3,
+        "macros_lost": 0,
+    }
+    tenant = summary["tenants"]["demo"]
+    assert all(tenant.pop("gates").values())
+    assert tenant == {
+        "chunks": 4,
+        "duplicates_dropped": 0,
+        "contexts_generated": 0,
+        "texts_embedded": 4,
+        "shards_built": 1,
+        "shards_reused": 0,
+        "generation": Store(wiki.home).current("demo"),
+        "published": True,
+    }
+    assert set(summary) == {"sources", "tenants", "seconds"}
+    assert answers(wiki)
+
+
+def test_building_again_with_nothing_changed_starts_no_run_and_publishes_nothing(wiki: Wiki) -> None:
+    first = build_json(wiki)
+    second = build_json(wiki)
+    assert second["seconds"] < 1
+    tenant = second["tenants"]["demo"]
+    assert tenant["generation"] == first["tenants"]["demo"]["generation"]
+    assert (tenant["published"], tenant["texts_embedded"], tenant["shards_built"]) == (False, 0, 0)
+    assert second["sources"]["eng"]["pages_changed"] == 0
+    assert second["sources"]["eng"]["chunks"] == 3
+
+
+def test_finding_nothing_to_do_loads_no_dagster_and_takes_no_time(wiki: Wiki) -> None:
+    build(wiki)
+    script = (
+        "import sys, typer; from rag_assets.build import command\n"
+        "try:\n    typer.run(command)\nfinally:\n    assert 'dagster' not in sys.modules"
+    )
+    arguments = [sys.executable, "-c", script, "--config", str(wiki.config_path)]
+    started = time.monotonic()
+    assert subprocess.run(arguments, capture_output=True, timeout=60).returncode == 0
+    assert time.monotonic() - started < 3
+
+
+def test_a_changed_page_is_the_only_one_that_costs_anything(wiki: Wiki) -> None:
+    build(wiki)
+    wiki.write("eng", envelope("101", "Deploy guide", DEPLOY.replace("ten minutes", "an hour"), version=2))
+    summary = build_json(wiki)
+    assert summary["sources"]["eng"]["pages_changed"] == 1
+    assert summary["sources"]["eng"]["chunks_new"] == 1
+    assert summary["sources"]["ops"]["pages_changed"] == 0
+    assert summary["tenants"]["demo"]["texts_embedded"] == 1
+
+
+def test_narrower_readers_in_the_configuration_reach_the_published_generation(wiki: Wiki) -> None:
+    build(wiki)
+    wiki.configure(sources={"eng": wiki.source("eng", readers=["group:staff"]), "ops": wiki.source("ops")})
+    build(wiki)
+    store = Store(wiki.home)
+    generation = Generation.open(store, "demo", store.current("demo") or "", load_config(wiki.config_path))
+    assert generation.lexical("roll back a release", 3, frozenset({"everyone"})) == []
+    generation.close()
+
+
+def test_a_source_that_was_removed_from_the_configuration_leaves_the_generation(wiki: Wiki) -> None:
+    build(wiki)
+    wiki.configure(sources={"eng": wiki.source("eng")})
+    assert build_json(wiki)["tenants"]["demo"]["chunks"] == 3
+
+
+def test_a_full_build_makes_everything_again_and_comes_to_the_same(wiki: Wiki) -> None:
+    first = build_json(wiki)
+    second = build_json(wiki, "--full")
+    assert second["tenants"]["demo"]["published"]
+    assert second["tenants"]["demo"]["generation"] == first["tenants"]["demo"]["generation"]
+
+
+def test_one_failing_source_does_not_stop_the_others_and_is_told_in_one_line(wiki: Wiki) -> None:
+    wiki.configure(sources={"eng": wiki.source("eng"), "gone": wiki.source("gone")})
+    result = build(wiki, "--json", code=1)
+    summary = json.loads(result.stdout)
+    assert summary["tenants"]["demo"]["published"]
+    assert list(summary["errors"]) == ["gone"]
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stderr.startswith("gone: ")
+
+
+def test_a_source_that_fails_later_keeps_its_last_good_tables(wiki: Wiki) -> None:
+    build(wiki)
+    for page in (wiki.folder / "ops").iterdir():
+        page.unlink()
+    (wiki.folder / "ops").rmdir()
+    summary = build_json(wiki, code=1)
+    assert summary["tenants"]["demo"]["chunks"] == 4
+
+
+def test_two_sources_with_the_same_page_are_refused_and_told_how_to_mend_it(wiki: Wiki) -> None:
+    wiki.write("ops", envelope("101", "Another deploy guide", "<p>Elsewhere.</p>"))
+    result = build(wiki, code=1)
+    assert "set `sources.ops.id_prefix`" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_unknown_source_names_the_nearest_one(wiki: Wiki) -> None:
+    assert "did you mean 'eng'?" in build(wiki, "emg", code=2).stderr
+
+
+def test_a_broken_configuration_is_one_line_and_exit_code_2(wiki: Wiki) -> None:
+    wiki.configure(ingestoin={})
+    stderr = build(wiki, code=2).stderr
+    assert "did you mean 'ingestion'" in stderr
+    assert len(stderr.strip().splitlines()) == 1
+
+
+def test_only_the_named_source_is_built(wiki: Wiki) -> None:
+    summary = build_json(wiki, "ops")
+    assert list(summary["sources"]) == ["ops"]
+    assert summary["tenants"]["demo"]["chunks"] == 1
+
+
+def test_the_instance_of_dagster_home_gets_the_runs_and_the_partitions(
+    wiki: Wiki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "dagster_home"
+    home.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    build(wiki)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        assert instance.get_dynamic_partitions("sources") == ["eng", "ops"]
+        assert {run.job_name for run in instance.get_runs()} == {"ingest", "publish"}
+
+
+def test_a_tenant_that_was_rolled_back_stays_rolled_back_until_something_changes(wiki: Wiki) -> None:
+    first = build_json(wiki)["tenants"]["demo"]["generation"]
+    wiki.delete("eng", "102")
+    build(wiki)
+    rollback(Store(wiki.home), "demo", load_config(wiki.config_path))
+    assert build_json(wiki)["tenants"]["demo"]["generation"] == first
+    wiki.write("ops", envelope("202", "Second guide", "<p>Another page.</p>"))
+    assert build_json(wiki)["tenants"]["demo"]["generation"] != first
+
+
+def test_ctrl_c_is_quiet(wiki: Wiki) -> None:
+    process = start(wiki, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    while "sections" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    assert stderr.strip().splitlines()[-1].startswith("interrupted")
+
+
+def test_a_second_build_at_the_same_time_is_refused(wiki: Wiki) -> None:
+    process = start(wiki, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    assert process.stderr.readline()
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        assert f"another build (process {process.pid})" in build(wiki, code=1).stderr
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_build_killed_at_any_moment_leaves_the_published_generation_answering(wiki: Wiki) -> None:
+    build(wiki)
+    moments = random.Random(20)
+    for number in range(KILLS):
+        wiki.write("eng", envelope("110", "Changing page", f"<p>Revision {number} of a page that changes.</p>"))
+        process = start(wiki, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(moments.uniform(0.3, 5.0))
+        process.kill()
+        process.wait()
+        assert answers(wiki)
+    assert build_json(wiki)["sources"]["eng"]["pages_seen"] == 3
+    assert answers(wiki)
+
+
+@pytest.mark.parametrize("table", ["pages", "sections", "chunks"])
+def test_a_damaged_table_is_made_again(wiki: Wiki, table: str) -> None:
+    build(wiki)
+    path = wiki.home / "sources" / "eng" / f"{table}.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    assert build_json(wiki, "--full")["sources"]["eng"]["chunks"] == 3
+    path.unlink()
+    assert build_json(wiki, "eng")["sources"]["eng"]["chunks"] == 3
