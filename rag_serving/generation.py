@@ -197,7 +197,7 @@ class Generation:
 
 def place_of(store: Store, tenant: str, config: Config) -> Place:
     """Where the tenant's collections are."""
-    return Place(store.chroma(tenant), tenant, config.indexing.chroma_url)
+    return Place(store.chroma(tenant).absolute(), tenant, config.indexing.chroma_url)
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:

@@ -52,7 +52,6 @@ def show_command(
     generation: Annotated[str | None, typer.Argument(help="Generation id; default: the published one.")] = None,
     config: ConfigPath = None,
     tenant: Tenant = None,
-    as_json: AsJson = False,  # noqa: ARG001
 ) -> None:
     """Print a generation's manifest as JSON."""
     with _errors():

@@ -131,8 +131,9 @@ class LexicalIndex:
     ) -> list[Hit]:
         """The k best chunks by BM25, only those with a term of the query, best first.
 
-        `terms` are analyzed terms, repetitions counting, or weights by term (a relevance model's). Rows outside `allowed`
-        [chunks] are not there at all: document frequencies are counted without them, so that no score tells of them.
+        `terms` are analyzed terms, repetitions counting, or weights by term (a relevance model's). Rows outside
+        `allowed` [chunks] are not there at all: document frequencies are counted without them, so that no score tells
+        of them.
         `among` [chunks] only narrows what may come back.
         """
         scores = np.zeros(self.chunks, dtype=np.float32)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import sys
@@ -236,13 +237,23 @@ def test_a_collection_that_vanishes_is_replaced_by_exact_search_and_told(tmp_pat
     assert "is missing" in Generation.open(store, TENANT, generation.id, config).degraded[0]
 
 
-def test_a_home_that_was_deleted_and_built_again_is_not_written_to_the_old_one(tmp_path: Path) -> None:
-    import shutil
+def test_chunks_that_chroma_no_longer_finds_are_found_anyway(tmp_path: Path) -> None:
+    """Live records that `query` does not reach: chroma-core/chroma#7758."""
+    config, store = config_for(tmp_path), Store(tmp_path)
+    generation = build_generation(store, TENANT, chunk_table(30), clustered_vectors(30), config, MODEL)
+    collection = ShardCollections.open(place_of(store, TENANT, config)).get(generation.manifest.shards[0].collection)
+    assert collection is not None
+    collection.delete(ids=generation.chunk_ids()[:10])
+    assert len(generation.approximate(generation.vectors([5])[0], 30)) == 20
+    assert len(generation.dense(generation.vectors([5])[0], 30, EVERYONE)) == 30
 
+
+def test_a_home_that_was_deleted_and_built_again_is_not_written_to_the_old_one(tmp_path: Path) -> None:
     config, store = config_for(tmp_path / "home"), Store(tmp_path / "home")
     first = build_generation(store, TENANT, chunk_table(30), clustered_vectors(30), config, MODEL)
     shutil.rmtree(tmp_path / "home")
     second = build_generation(store, TENANT, chunk_table(30), clustered_vectors(30), config, MODEL)
     assert second.id == first.id
     assert second.degraded == ()
+    assert (store.chroma(TENANT) / "chroma.sqlite3").is_file()
     assert second.approximate(second.vectors([3])[0], 1)[0].row == 3
