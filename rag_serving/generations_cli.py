@@ -6,9 +6,6 @@ Belongs here: arguments and printing. Does not belong here: what the commands do
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +13,7 @@ import typer
 
 from rag_serving.config import Config, ConfigError, load_config
 from rag_serving.generations import list_generations, rollback, show_generation
-from rag_serving.store import Store, StoreError
+from rag_serving.store import Store
 
 app = typer.Typer(help="List, show and roll back published generations.", no_args_is_help=True)
 
@@ -30,10 +27,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command("list")
 def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """List a tenant's generations, newest first; the published one is marked."""
-    with _errors():
-        settings = load_config(config)
-        name = _tenant(settings, tenant)
-        found = list_generations(Store(settings.home), name)
+    settings = load_config(config)
+    name = _tenant(settings, tenant)
+    found = list_generations(Store(settings.home), name)
     if as_json:
         typer.echo(json.dumps([info.payload() for info in found]))
         return
@@ -54,9 +50,8 @@ def show_command(
     tenant: Tenant = None,
 ) -> None:
     """Print a generation's manifest as JSON."""
-    with _errors():
-        settings = load_config(config)
-        manifest = show_generation(Store(settings.home), _tenant(settings, tenant), generation)
+    settings = load_config(config)
+    manifest = show_generation(Store(settings.home), _tenant(settings, tenant), generation)
     typer.echo(manifest.model_dump_json(indent=2))
 
 
@@ -68,12 +63,11 @@ def rollback_command(
     as_json: AsJson = False,
 ) -> None:
     """Publish an earlier generation again."""
-    with _errors():
-        settings = load_config(config)
-        name = _tenant(settings, tenant)
-        store = Store(settings.home)
-        before = store.current(name)
-        now = rollback(store, name, settings, generation)
+    settings = load_config(config)
+    name = _tenant(settings, tenant)
+    store = Store(settings.home)
+    before = store.current(name)
+    now = rollback(store, name, settings, generation)
     if as_json:
         typer.echo(json.dumps({"tenant": name, "previous": before, "current": now}))
     else:
@@ -89,13 +83,3 @@ def _tenant(config: Config, name: str | None) -> str:
         asked = "give --tenant" if name is None else f"tenant {name!r} is not configured"
         raise ConfigError(f"{asked}; there are: {', '.join(known) or 'none'}")
     return name
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Known errors in one line on standard error: 2 for the configuration, 1 for the rest."""
-    try:
-        yield
-    except (ConfigError, StoreError) as error:
-        print(f"citelock: {error}", file=sys.stderr)
-        raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None

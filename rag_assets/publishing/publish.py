@@ -72,6 +72,7 @@ def prune(store: Store, tenant: str, config: Config) -> Pruned:
         doomed = doomed_generations(list_generations(store, tenant), config.indexing.keep_generations)
         for generation_id in doomed:
             remove_folder(store.generation(tenant, generation_id))
+            verdict_path(store, tenant, generation_id).unlink(missing_ok=True)
         for leftover in store.generations(tenant).glob(".deleted-*"):
             remove_folder(leftover)
         try:

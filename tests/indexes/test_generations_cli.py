@@ -8,8 +8,8 @@ import yaml
 from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 from typer.testing import CliRunner
 
+from rag_serving.cli import app
 from rag_serving.generations import move_current
-from rag_serving.generations_cli import app
 from rag_serving.indexes.build import build_generation
 from rag_serving.store import Store
 
@@ -30,34 +30,34 @@ def two(tmp_path: Path) -> tuple[str, str, str]:
 
 def test_the_list_marks_the_published_generation(two: tuple[str, str, str]) -> None:
     config, first, last = two
-    lines = CliRunner().invoke(app, ["list", "--config", config]).output.splitlines()
+    lines = CliRunner().invoke(app, ["generations", "list", "--config", config]).output.splitlines()
     assert lines[0].startswith(f"* {last}")
     assert "12 chunks" in lines[0]
     assert lines[0].endswith("published")
     assert lines[1].startswith(f"  {first}")
     assert lines[1].endswith("published before")
-    shown = json.loads(CliRunner().invoke(app, ["list", "--config", config, "--json"]).output)
+    shown = json.loads(CliRunner().invoke(app, ["generations", "list", "--config", config, "--json"]).output)
     assert [(info["id"], info["current"], info["pages"]) for info in shown] == [(last, True, 3), (first, False, 2)]
 
 
 def test_show_prints_the_published_manifest_or_a_named_one(two: tuple[str, str, str]) -> None:
     config, first, last = two
-    assert json.loads(CliRunner().invoke(app, ["show", "--config", config]).output)["id"] == last
-    shown = CliRunner().invoke(app, ["show", first, "--config", config, "--tenant", TENANT]).output
+    assert json.loads(CliRunner().invoke(app, ["generations", "show", "--config", config]).output)["id"] == last
+    shown = CliRunner().invoke(app, ["generations", "show", first, "--config", config, "--tenant", TENANT]).output
     assert json.loads(shown)["chunks"] == 8
 
 
 def test_rollback_publishes_the_one_before(two: tuple[str, str, str]) -> None:
     config, first, last = two
-    run = CliRunner().invoke(app, ["rollback", "--config", config, "--json"])
+    run = CliRunner().invoke(app, ["generations", "rollback", "--config", config, "--json"])
     assert json.loads(run.output) == {"tenant": TENANT, "previous": last, "current": first}
-    again = CliRunner().invoke(app, ["rollback", "--config", config])
+    again = CliRunner().invoke(app, ["generations", "rollback", "--config", config])
     assert again.exit_code == 1
     assert "no published generation before" in again.stderr
     assert again.stderr.count("\n") == 1
 
 
 def test_a_wrong_tenant_is_wrong_usage(two: tuple[str, str, str]) -> None:
-    run = CliRunner().invoke(app, ["list", "--config", two[0], "--tenant", "other"])
+    run = CliRunner().invoke(app, ["generations", "list", "--config", two[0], "--tenant", "other"])
     assert run.exit_code == 2
     assert run.stderr == "citelock: tenant 'other' is not configured; there are: acme\n"
