@@ -163,14 +163,10 @@ def serve(
     serving = settings.serving
     note = "no authentication, this machine only" if serving.auth == "loopback" else "bearer tokens"
     print(f"citelock: http://{serving.host}:{serving.port} ({note})", file=sys.stderr)
-    uvicorn.run(
-        create_app(settings),
-        host=serving.host,
-        port=serving.port,
-        log_level="warning",
-        access_log=False,
-        log_config=None,
+    server = uvicorn.Config(
+        create_app(settings), serving.host, serving.port, log_level="warning", access_log=False, log_config=None
     )
+    uvicorn.Server(server).run()
 
 
 @app.command()

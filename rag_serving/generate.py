@@ -9,6 +9,7 @@ Does not belong here: retrieval, and belief in what was written (`verify`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,11 +24,13 @@ Similarity = Callable[[Sequence[str]], Sequence[float]]
 
 MODEL = "extractive"
 
+_IDENTIFIER = re.compile(r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b|\b[A-Z]{2,}-\d+\b")
+
 # Sentences whose vectors are computed while somebody waits: about 5 ms each on one core.
-_EMBEDDED = 16
+_EMBEDDED = 10
 _FEWEST_WORDS = {"sentence": 4, "list": 3, "table": 2, "code": 2, "heading": 0}
 _HEADING_SHARE = 0.5
-_NEAR_BEST = 0.8
+_NEAR_BEST = 0.9
 _REPETITION = 0.7
 
 
@@ -79,7 +82,7 @@ def extract(
 
 
 def _supports(sentence: Sentence, gates: Gates) -> bool:
-    """Whether the sentence says enough of what was asked; words alone must cover as much where nothing else is known."""
+    """Whether the sentence says enough of what was asked."""
     if sentence.similarity is None:
         return sentence.support >= gates.min_coverage
     return sentence.likeness >= gates.min_support
@@ -92,14 +95,26 @@ def _sentences(question: str, lock: Lock, weights: Mapping[str, float], analyze:
     def share(terms: set[str] | frozenset[str]) -> float:
         return sum(weights.get(term, 0.0) for term in sorted(terms)) / total
 
+    names = named(question, analyze)
     found = []
     for index, candidate in enumerate(lock.passages, start=1):
-        headings = asked.intersection(analyze(" ".join(candidate.chunk.heading_path)))
+        path = " ".join(candidate.chunk.heading_path)
+        if names and not names.issubset(analyze(f"{path}\n{candidate.chunk.text}")):
+            continue
+        headings = asked.intersection(analyze(path))
         for unit in _statements(candidate.chunk):
             text = unit.of(candidate.chunk.text)
             terms = frozenset(analyze(text))
             found.append(Sentence(index, unit, text, terms, share(asked & terms), share(headings - terms)))
     return found
+
+
+def named(question: str, analyze: Analyze) -> frozenset[str]:
+    """The identifiers of a question as terms: `max.poll.records`, `DB_POOL`, `ERR-4012`.
+
+    Who asks for one by name means no other, so a passage without it answers nothing, however alike its words are.
+    """
+    return frozenset(analyze(name)[0] for name in _IDENTIFIER.findall(question))
 
 
 def _statements(chunk: Chunk) -> list[Unit]:

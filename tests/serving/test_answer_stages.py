@@ -8,7 +8,7 @@ from passages import candidate_of, chunk_of, lock_of
 
 from rag_serving.config import Gates
 from rag_serving.filters import FilterError, Filters, matching_rows, parse_filters
-from rag_serving.generate import best_window, extract
+from rag_serving.generate import best_window, extract, named
 from rag_serving.hygiene import is_clean, keyword_gate
 from rag_serving.indexes.terms import analyze
 from rag_serving.lock import freeze, has_anchor
@@ -128,6 +128,24 @@ def test_nothing_is_written_when_nothing_supports_it() -> None:
 def test_a_sentence_far_from_the_question_in_meaning_does_not_support_it() -> None:
     far = write("how many hours are logs kept", lock_of([TEXT]), similarity=lambda texts: [-0.5] * len(texts))
     assert far.claims == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("default of max.poll.records?", {"max.poll.records"}),
+        ("what does HBL-4012 mean", {"hbl-4012"}),
+        ("raise DB_POOL_SIZE, e.g. to 5.3.4 of a roll-back", {"db_pool_size"}),
+    ],
+)
+def test_identifiers_of_a_question_are_names(question: str, names: set[str]) -> None:
+    assert named(question, analyze) == names
+
+
+def test_a_passage_about_another_identifier_answers_nothing() -> None:
+    lock = lock_of(["The default of berth.scheduler.max_parallel is 6 threads."])
+    assert write("default of berth.scheduler.max_parallel", lock).claims
+    assert write("default of berth.scheduler.min_parallel", lock).claims == ()
 
 
 def test_headings_count_half() -> None:

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+from wiki import publish
+
+from rag_serving.cli import app
+from rag_serving.store import Store
+
+QUESTION = "May I restart a broker while partitions are under-replicated?"
+CITELOCK = [sys.executable, "-c", "from rag_serving.cli import main; main()"]
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def config(wiki_home: Path, tmp_path: Path) -> str:
+    return write_config(tmp_path, wiki_home)
+
+
+def write_config(folder: Path, home: Path, more: str = "") -> str:
+    path = folder / "app.yaml"
+    path.write_text(f"home: {home}\ntenants: {{acme: {{}}}}\n{more}", encoding="utf-8")
+    return str(path)
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = runner.invoke(app, list(arguments), prog_name="citelock")
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_ask_prints_answer_heading_path_quote_and_link(config: str) -> None:
+    code, out, err = run("ask", QUESTION, "--config", config)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "You must not restart a broker while partitions are under-replicated. [1]"
+    assert "[1] Kafka operations → Restarting a broker  OPS, version 1" in out
+    assert "“You must not restart a broker while partitions are under-replicated.”" in out
+    assert "https://wiki.example/pages/11#Restarting-a-broker" in out
+    assert "\x1b" not in out
+
+
+def test_ask_prints_json(config: str) -> None:
+    code, out, _ = run("ask", QUESTION, "--config", config, "--json", "--explain")
+    assert (code, json.loads(out)["status"]) == (0, "answered")
+    assert json.loads(out)["passages"]
+
+
+def test_ask_knows_who_asks(config: str) -> None:
+    question = "What salary bonus does the broker team earn in December?"
+    assert "Not found in docs." in run("ask", question, "--config", config)[1]
+    assert "4,000 euros" in run("ask", question, "--config", config, "--user", "ann", "--group", "hr")[1]
+
+
+def test_search_prints_passages_and_json(config: str) -> None:
+    code, out, _ = run("search", "consumer lag", "--config", config, "--space", "SRE", "-k", "1")
+    assert code == 0
+    assert out.startswith("1. Monitoring → Consumer lag  SRE, version 1")
+    found = json.loads(run("search", "consumer lag", "--config", config, "--json")[1])
+    assert found["results"][0]["page_id"] == "13"
+    assert run("search", "zzzz", "--config", config, "--space", "NOWHERE")[1] == "Nothing found.\n"
+
+
+def test_a_receipt_is_shown_and_proved(config: str) -> None:
+    identifier = json.loads(run("ask", QUESTION, "--config", config, "--json")[1])["receipt_id"]
+    code, out, _ = run("receipt", "show", identifier, "--config", config)
+    assert (code, json.loads(out)["question"]) == (0, QUESTION)
+    code, out, _ = run("receipt", "verify", identifier, "--config", config)
+    assert code == 0
+    assert out.startswith(f"{identifier} holds")
+    code, out, _ = run("receipt", "verify", identifier, "--config", config, "--json")
+    assert json.loads(out) == {"receipt_id": identifier, "valid": True, "faults": []}
+    code, _, err = run("receipt", "verify", "none", "--config", config)
+    assert (code, err) == (1, "citelock: tenant 'acme' has no receipt 'none'\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["ask", " "], 2, "citelock: the question is empty\n"),
+        (["ask", "x" * 4001], 2, "citelock: the question has 4001 characters, at most 4000 are read\n"),
+        (["ask", "x", "--tenant", "y"], 2, "citelock: tenant 'y' is not configured; there are: acme\n"),
+        (["search", "x", "-k", "0"], 2, "Invalid value for '--k'"),
+        (["nothing"], 2, "No such command 'nothing'"),
+        (["serve", "--host", "0.0.0.0"], 2, "citelock: serving.auth 'loopback' asks nobody who they are"),
+        (["generations", "show", "none"], 1, "generation"),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(config: str, arguments: list[str], code: int, message: str) -> None:
+    result = runner.invoke(app, arguments, prog_name="citelock", env={"CITELOCK_CONFIG": config})
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert not message.startswith("citelock") or result.stderr.count("\n") == 1
+
+
+def test_a_missing_configuration_is_wrong_usage(tmp_path: Path) -> None:
+    code, _, err = run("ask", "x", "--config", str(tmp_path / "none.yaml"))
+    assert code == 2
+    assert "cannot be read" in err
+
+
+def test_nothing_published_is_a_failure_that_says_how_to_mend_it(tmp_path: Path) -> None:
+    config = write_config(tmp_path, tmp_path / "home")
+    message = "citelock: nothing is published for tenant 'acme' yet; run `citelock build`\n"
+    assert run("ask", "x", "--config", config) == (1, "", message)
+    assert run("search", "x", "--config", config) == (1, "", message)
+    code, out, err = run("ask", "x", "--config", config, "--json")
+    assert (code, json.loads(out)["status"], err) == (1, "unavailable", message)
+
+
+def test_doctor_looks_at_everything(config: str, wiki_home: Path) -> None:
+    code, out, _ = run("doctor", "--config", config, "--json")
+    findings = {finding["name"]: finding for finding in json.loads(out)}
+    assert code == 0
+    assert findings["configuration"]["detail"] == config
+    assert str(Store(wiki_home).current("acme")) in findings["tenant acme"]["detail"]
+    assert {"home", "disk", "weights", "embedder", "chroma", "dagster", "serving"} <= findings.keys()
+    assert "ok    configuration" in run("doctor", "--config", config)[1]
+
+
+def test_doctor_fails_on_what_is_broken_and_says_how_to_mend_it(tmp_path: Path) -> None:
+    generation = publish(tmp_path)
+    (Store(tmp_path).generation("acme", generation) / "vectors.npy").unlink()
+    config = write_config(tmp_path, tmp_path, "embedding: {weights_dir: nowhere}\n")
+    code, out, _ = run("doctor", "--config", config, "--json")
+    findings = {finding["name"]: finding for finding in json.loads(out)}
+    assert code == 1
+    assert "is missing" in findings["tenant acme"]["detail"]
+    assert "rollback" in findings["tenant acme"]["mend"]
+    assert findings["weights"]["state"] == findings["embedder"]["state"] == "fail"
+
+
+def test_doctor_without_a_configuration_says_only_that(tmp_path: Path) -> None:
+    code, out, _ = run("doctor", "--config", str(tmp_path / "none.yaml"))
+    assert code == 1
+    assert out.startswith("fail  configuration")
+
+
+def test_help_lists_every_command_without_loading_any() -> None:
+    script = (
+        "import sys\nfrom rag_serving.cli import main\n"
+        "try: main()\nexcept SystemExit: print(sorted({'numpy', 'chromadb', 'dagster', 'fastapi'} & set(sys.modules)))"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", script, "--help"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    commands = {line.split()[0] for line in output if line.startswith("  ")}
+    assert {"ask", "search", "serve", "doctor", "receipt", "generations", "bench", "build"} <= commands
+    assert output[-1] == "[]"
+
+
+def test_asking_never_imports_dagster(config: str) -> None:
+    script = (
+        "import sys\nfrom rag_serving.cli import main\n"
+        "try: main()\nexcept SystemExit: print([name for name in ('dagster', 'rag_assets') if name in sys.modules])"
+    )
+    arguments = [sys.executable, "-c", script, "ask", QUESTION, "--config", config]
+    output = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+    assert output.splitlines()[-1] == "[]"
+
+
+def test_interrupting_the_server_is_quiet(config: str) -> None:
+    process = subprocess.Popen(
+        [*CITELOCK, "serve", "--port", "0", "--config", config], stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    assert process.stderr is not None
+    with process.stderr as stderr:
+        assert "no authentication, this machine only" in stderr.readline()
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        rest = stderr.read()
+    assert (process.wait(20), rest) == (130, "")

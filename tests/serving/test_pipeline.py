@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from wiki import PASSAGES, RESTART, Passage, configuration, embedder, publish
+
+from rag_serving.access import Principal
+from rag_serving.filters import Filters
+from rag_serving.models.protocols import ModelError, Progress
+from rag_serving.pipeline import EXACT_SEARCH, NO_RECEIPT, NO_VECTORS, NOT_FOUND, STALE, Pipeline
+from rag_serving.published import UnpublishedError
+from rag_serving.retrieve import DENSE_UNAVAILABLE, RetrievalError, gather
+from rag_serving.store import Store
+
+EVERYONE, HR = Principal("acme"), Principal("acme", "ann", frozenset({"hr"}))
+QUESTION = "May I restart a broker while partitions are under-replicated?"
+
+
+class DownEmbedder:
+    """The real model's name, but it does not answer."""
+
+    dimension = 384
+
+    @property
+    def name(self) -> str:
+        return embedder().name
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
+        raise ModelError(f"no vectors for {texts}, {progress}")
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        raise ModelError(f"no vector for {text}")
+
+    def check(self) -> str:
+        raise ModelError("down")
+
+
+class OnlyQueries(DownEmbedder):
+    """It goes down between the question's vector and the sentences'."""
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        return embedder().embed_query(text)
+
+
+class OtherModel(OnlyQueries):
+    @property
+    def name(self) -> str:
+        return "local/another-model"
+
+
+def test_an_answer_has_verified_citations_and_a_receipt(pipeline: Pipeline) -> None:
+    answer = pipeline.ask(EVERYONE, QUESTION, explain=True)
+    assert (answer.status, answer.flags) == ("answered", ())
+    first = answer.citations[0]
+    assert first.url == "https://wiki.example/pages/11#Restarting-a-broker"
+    assert first.quote == RESTART[first.start : first.end]
+    assert answer.answer.startswith("You must not restart a broker while partitions are under-replicated. [1]")
+    assert answer.receipt_id
+    assert answer.passages
+    assert answer.passages[0]["why"].startswith("exact: verbatim")
+    assert {"dense", "bm25", "rrf"} <= set(answer.passages[0]["scores"])
+    assert {"embed", "dense", "lexical", "generate", "verify", "total"} <= set(answer.timings_ms)
+
+
+def test_what_no_page_says_is_not_found(pipeline: Pipeline) -> None:
+    answer = pipeline.ask(EVERYONE, "Who won the football match on Sunday?")
+    assert (answer.status, answer.answer, answer.citations) == ("not_found", NOT_FOUND, ())
+    assert answer.receipt_id
+
+
+@pytest.mark.parametrize(("principal", "pages"), [(EVERYONE, False), (HR, True)])
+def test_only_who_may_read_a_page_finds_it(pipeline: Pipeline, principal: Principal, pages: bool) -> None:
+    found = pipeline.search(principal, "salary bonus of the broker team")
+    assert any(candidate.chunk.page_id == "14" for candidate in found.results) is pages
+    answer = pipeline.ask(principal, "What salary bonus does the broker team earn in December?")
+    assert (answer.status == "answered") is pages
+
+
+def test_search_results_carry_the_scores_of_every_stage(pipeline: Pipeline) -> None:
+    found = pipeline.search(EVERYONE, "consumer lag", k=1)
+    (best,) = found.payload()["results"]
+    assert best["page_id"] == "13"
+    assert best["score"] == best["scores"]["rrf"]
+    assert found.generation == Store(pipeline.config.home).current("acme")
+
+
+@pytest.mark.parametrize(
+    ("filters", "pages"),
+    [
+        (Filters(space=("SRE",)), {"13", "15"}),
+        (Filters(labels=("config",)), {"12"}),
+        (Filters(title=("kafka", "OPERATIONS")), {"11", "12"}),
+        (Filters(space=("HR",)), set()),
+        (Filters(space=("NOWHERE",)), set()),
+    ],
+)
+def test_filters_narrow_both_indexes(pipeline: Pipeline, filters: Filters, pages: set[str]) -> None:
+    found = pipeline.search(EVERYONE, "how long does a broker keep consumer logs and lag settings", filters=filters)
+    assert {candidate.chunk.page_id for candidate in found.results} <= pages
+    assert bool(found.results) is bool(pages)
+
+
+@pytest.mark.parametrize("model", [DownEmbedder(), OtherModel()])
+def test_without_the_right_model_the_lexical_index_answers_and_says_so(wiki_home: Path, model: DownEmbedder) -> None:
+    pipeline = Pipeline.open(configuration(wiki_home), "acme", model)
+    answer = pipeline.ask(EVERYONE, QUESTION)
+    assert (answer.status, answer.flags) == ("answered", (DENSE_UNAVAILABLE,))
+    found = pipeline.search(EVERYONE, "consumer lag")
+    assert found.degraded == (DENSE_UNAVAILABLE,)
+    assert found.results[0].chunk.page_id == "13"
+
+
+def test_a_model_that_goes_down_under_a_question_is_done_without(wiki_home: Path) -> None:
+    answer = Pipeline.open(configuration(wiki_home), "acme", OnlyQueries()).ask(EVERYONE, QUESTION)
+    assert (answer.status, answer.flags) == ("answered", (NO_VECTORS,))
+
+
+def test_one_mode_that_cannot_answer_is_an_error(pipeline: Pipeline) -> None:
+    settings, classes = pipeline.config.retrieval, frozenset({"everyone"})
+    with pipeline.published.lease() as generation:
+        with pytest.raises(RetrievalError, match="the dense index cannot answer"):
+            gather(generation, DownEmbedder(), "x", classes, settings, "dense")
+        assert gather(generation, DownEmbedder(), "lag", classes, settings, "lexical").candidates
+
+
+def test_modes_give_only_their_own_scores(pipeline: Pipeline) -> None:
+    settings, classes = pipeline.config.retrieval, frozenset({"everyone"})
+    with pipeline.published.lease() as generation:
+        dense = gather(generation, embedder(), "consumer lag", classes, settings, "dense").candidates
+        lexical = gather(generation, embedder(), "consumer lag", classes, settings, "lexical", k=1).candidates
+    assert all(set(candidate.scores) == {"dense", "rrf"} for candidate in dense)
+    assert [set(candidate.scores) for candidate in lexical] == [{"bm25", "rrf"}]
+    assert all(candidate.scores["dense"] >= settings.cosine_floor for candidate in dense)
+
+
+def test_nothing_published_is_unavailable_and_says_how_to_mend_it(tmp_path: Path) -> None:
+    pipeline = Pipeline.open(configuration(tmp_path), "acme", embedder())
+    answer = pipeline.ask(EVERYONE, QUESTION)
+    assert (answer.status, answer.answer) == (
+        "unavailable",
+        "nothing is published for tenant 'acme' yet; run `citelock build`",
+    )
+    with pytest.raises(UnpublishedError):
+        pipeline.search(EVERYONE, QUESTION)
+    assert pipeline.problem() == answer.answer
+
+
+def test_a_receipt_that_cannot_be_stored_is_only_a_flag(tmp_path: Path) -> None:
+    publish(tmp_path)
+    (tmp_path / "serving.db").mkdir()
+    answer = Pipeline.open(configuration(tmp_path), "acme", embedder()).ask(EVERYONE, QUESTION)
+    assert (answer.status, answer.receipt_id, answer.flags) == ("answered", None, (NO_RECEIPT,))
+
+
+def test_a_lost_dense_shard_is_searched_exactly_and_flagged(tmp_path: Path) -> None:
+    import shutil
+
+    publish(tmp_path)
+    shutil.rmtree(Store(tmp_path).chroma("acme"))
+    answer = Pipeline.open(configuration(tmp_path), "acme", embedder()).ask(EVERYONE, QUESTION)
+    assert (answer.status, answer.flags) == ("answered", (EXACT_SEARCH,))
+
+
+def test_a_broken_newer_generation_leaves_the_old_one_serving(tmp_path: Path) -> None:
+    first = publish(tmp_path)
+    pipeline = Pipeline.open(configuration(tmp_path), "acme", embedder())
+    assert pipeline.ask(EVERYONE, QUESTION).generation == first
+    second = publish(tmp_path, (*PASSAGES, Passage("17", "New", "A page about a new dashboard for the brokers.")))
+    (Store(tmp_path).generation("acme", second) / "chunks.parquet").write_bytes(b"broken")
+    pipeline.published.refresh()
+    answer = pipeline.ask(EVERYONE, QUESTION)
+    assert (answer.status, answer.generation, answer.flags) == ("answered", first, (STALE,))
+    assert second in str(pipeline.published.problem)
+    assert pipeline.problem() is None
+
+
+def test_a_question_keeps_its_generation_while_a_newer_one_takes_over(tmp_path: Path) -> None:
+    first = publish(tmp_path)
+    pipeline = Pipeline.open(configuration(tmp_path), "acme", embedder())
+    with pipeline.published.lease() as held:
+        second = publish(tmp_path, PASSAGES[:3])
+        pipeline.published.refresh()
+        with pipeline.published.lease() as newer:
+            assert (held.id, newer.id) == (first, second)
+        vector = embedder().embed_query("coffee")
+        assert held.chunk(held.dense(vector, 1, frozenset({"everyone"}))[0].row).page_id == "16"
+
+
+def test_selected_text_is_answered_from_that_text_alone(tmp_path: Path) -> None:
+    pipeline = Pipeline.open(configuration(tmp_path), "acme", embedder())
+    text = "The lifts stop at nine. After that call the guard on extension 0 to leave the building."
+    answer = pipeline.ask_selection("Whom do I call to leave the building?", text)
+    (citation,) = answer.citations
+    assert text[citation.start : citation.end] == citation.quote
+    assert (answer.status, citation.url, answer.receipt_id) == ("answered", "#selection", None)
+    assert pipeline.ask_selection("Who won the football match?", text).status == "not_found"
