@@ -166,7 +166,10 @@ def serve(
     server = uvicorn.Config(
         create_app(settings), serving.host, serving.port, log_level="warning", access_log=False, log_config=None
     )
-    uvicorn.Server(server).run()
+    try:
+        uvicorn.Server(server).run()
+    except SystemExit:  # the reason, such as a port in use, was logged
+        raise typer.Exit(FAILED) from None
 
 
 @app.command()

@@ -5,7 +5,7 @@ Belongs here: one predicate per rule. Does not belong here: ranking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from rag_serving.records import Candidate, Chunk
 
@@ -20,11 +20,6 @@ def is_clean(chunk: Chunk, drop_labels: Collection[str]) -> bool:
     return not chunk.is_boilerplate and not set(drop_labels).intersection(chunk.labels)
 
 
-def is_near(candidate: Candidate, cosine_floor: float) -> bool:
-    """Whether the lexical index found it, or its cosine similarity reaches the floor."""
-    return candidate.scores.get("bm25", 0.0) > 0 or candidate.scores.get("dense", 0.0) >= cosine_floor
-
-
 def shares_words(chunk: Chunk, terms: Collection[str], analyze: Analyze, min_overlap: int) -> bool:
     """Whether heading path and text share enough stemmed terms with the query; a query of fewer terms needs fewer."""
     if chunk.content_type in _UNGATED_TYPES:
@@ -33,7 +28,9 @@ def shares_words(chunk: Chunk, terms: Collection[str], analyze: Analyze, min_ove
     return len(have.intersection(terms)) >= min(min_overlap, len(set(terms)))
 
 
-def keyword_gate(candidates: Iterable[Candidate], query: str, analyze: Analyze, min_overlap: int) -> list[Candidate]:
-    """The candidates that share words with the query, in order."""
+def keyword_gate(
+    candidates: Iterable[Candidate], query: str, analyze: Analyze, min_overlap: int
+) -> Iterator[Candidate]:
+    """The candidates that share words with the query, in order, each looked at only when it is asked for."""
     terms = set(analyze(query))
-    return [candidate for candidate in candidates if shares_words(candidate.chunk, terms, analyze, min_overlap)]
+    return (candidate for candidate in candidates if shares_words(candidate.chunk, terms, analyze, min_overlap))

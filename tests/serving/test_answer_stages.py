@@ -73,13 +73,13 @@ def test_the_keyword_gate_asks_for_two_stemmed_terms_unless_code_or_table() -> N
     one = candidate_of("Stop it at night.", "2:1:0", heading_path=())
     table = candidate_of("| a | b |", "3:1:0", content_type="table")
     headed = candidate_of("Do it now.", "4:1:0", heading_path=("Broker", "Stopping"))
-    gated = keyword_gate([both, one, table, headed], "how to stop the broker", analyze, 2)
+    gated = list(keyword_gate([both, one, table, headed], "how to stop the broker", analyze, 2))
     assert [candidate.chunk.page_id for candidate in gated] == ["1", "3", "4"]
 
 
 def test_a_query_of_one_term_needs_one() -> None:
     one = candidate_of("Stop it at night.", heading_path=())
-    assert keyword_gate([one], "stopping?", analyze, 2) == [one]
+    assert list(keyword_gate([one], "stopping?", analyze, 2)) == [one]
 
 
 # Lock

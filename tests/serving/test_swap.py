@@ -13,8 +13,9 @@ import pytest
 import uvicorn
 from wiki import PASSAGES, Passage, configuration, publish
 
+from rag_assets.publishing.publish import prune
 from rag_serving.app import create_app
-from rag_serving.store import Store, remove_folder
+from rag_serving.store import Store
 
 ROUNDS = 4
 
@@ -40,11 +41,9 @@ def address(tmp_path: Path) -> Iterator[str]:
 def republished(home: Path, number: int) -> str:
     """Publish one more page and prune every older generation with its collections."""
     page = Passage("20", f"News {number}", f"Release {number} of the dashboard shows the lag of every broker.")
-    published = publish(home, (*PASSAGES, page))
-    store = Store(home)
-    for folder in store.generations("acme").iterdir():
-        if folder.name != published and not folder.name.startswith("."):
-            remove_folder(folder)
+    config = configuration(home, indexing={"keep_generations": 1})
+    published = publish(home, (*PASSAGES, page), config)
+    assert prune(Store(home), "acme", config).generations
     return published
 
 
