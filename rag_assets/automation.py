@@ -21,14 +21,12 @@ ingest = dg.define_asset_job(
     "ingest",
     selection=dg.AssetSelection.groups("ingest"),
     description="Sync one source and bring its sections and chunks up to date. Cost follows what changed.",
-    run_tags={"citelock/job": "ingest"},
 )
 
 publish = dg.define_asset_job(
     "publish",
     selection=dg.AssetSelection.groups("publish"),
     description="Build a tenant's next generation from the chunks of its sources, check it, and publish it.",
-    run_tags={"citelock/job": "publish"},
 )
 
 

@@ -82,7 +82,6 @@ def chunks(
     return dg.MaterializeResult(
         metadata={
             **metadata.of_table(update.chunks, folder / "chunks.parquet", shown),
-            "chunks": len(update.chunks),
             "chunks_new": update.new,
             "pages_cut": update.read,
             "content_types": dict(Counter(update.chunks["content_type"].to_pylist())),
