@@ -111,13 +111,14 @@ def pace_of(done: int, total: int, seconds: float) -> str:
 def _throttled(what: str, say: Callable[[str], object]) -> Advance:
     """Says the first, the last, and every few seconds one between."""
     started = said = time.monotonic()
+    told = -1
 
     def advance(done: int, total: int) -> None:
-        nonlocal said
+        nonlocal said, told
         now = time.monotonic()
-        if done < total and now - said < EVERY_SECONDS:
+        if done == told or (done < total and now - said < EVERY_SECONDS):
             return
-        said = now
+        said, told = now, done
         pace = pace_of(done, total, now - started)
         say(f"{what} {done}/{total}" + (f" ({pace})" if pace else ""))
 

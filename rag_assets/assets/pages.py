@@ -41,7 +41,8 @@ def pages(
         source = open_source(key, config.sources[key], folder)
         fingerprint = source.fingerprint()
         before = previous_table(folder / "pages.parquet", PAGES)
-        known = {} if is_full(context) else previous_sync(folder)
+        # What a source remembers is of no use without the pages it belongs to: it would fetch only what is newer.
+        known = previous_sync(folder) if len(before) and not is_full(context) else {}
         result = source.sync(before, known, reporter.track("pages", context.log.info))
         write_table(folder / "pages.parquet", result.pages, PAGES)
         write_json(

@@ -18,5 +18,6 @@ def test_the_log_is_told_the_end_but_not_every_step() -> None:
     advance = LogReporter().track("texts embedded", said.append)
     for done in range(1, 1001):
         advance(done, 1000)
+    advance(1000, 1000)
     assert len(said) == 1
     assert said[0].startswith("texts embedded 1000/1000")

@@ -52,6 +52,7 @@ def test_both_jobs_run_from_their_buttons_and_publish_the_sample(
 ) -> None:
     materialize(page, ui, "ingest", "eng")
     picture("dagster-run")
+    materialize(page, ui, "ingest", "ops")
     materialize(page, ui, "publish", "demo")
     page.goto(f"{ui}/assets/chunks?view=partitions&partition=eng")
     expect(page.get_by_text("dagster/row_count")).to_be_visible()
