@@ -35,8 +35,8 @@ install: $(VENV)/.installed  ## Create .venv and install into it.
 demo: $(VENV)/.installed  ## Build the sample wiki and answer a question from it.
 	@citelock build
 	@echo
-	@echo '$$ citelock ask "How do I roll back a release?"'
-	@citelock ask "How do I roll back a release?"
+	@echo '$$ citelock ask "How long can a release be rolled back?"'
+	@citelock ask "How long can a release be rolled back?"
 	@echo
 	@echo "Ask your own:   $(BIN)/citelock ask \"...\""
 	@echo "Open the UI:    make up   (Dagster on http://127.0.0.1:3000, the API on http://127.0.0.1:8088/docs)"

@@ -133,6 +133,7 @@ class Build:
         if self._runner is None:
             self._runner = self._open_runner()
         outcome = self._runner.run(job, partition, full)
+        summary.step_seconds[partition] = dict(outcome.seconds)
         if outcome.error is not None:
             summary.errors[partition] = outcome.error
         elif job == "ingest":

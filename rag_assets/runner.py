@@ -20,10 +20,11 @@ from rag_serving.config import Config
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run of a job: the metadata of every asset it materialized, and why it failed."""
+    """One run of a job: the metadata of every asset it materialized, how long each took, and why it failed."""
 
     error: str | None
     metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     def count(self, asset: str, name: str) -> int:
         """A number from an asset's metadata, 0 where the run did not get that far."""
@@ -62,13 +63,19 @@ class Runner:
             raise KeyboardInterrupt from None
         if was_interrupted(result):
             raise KeyboardInterrupt
-        return Outcome(None if result.success else failure_of(result), metadata_of(result))
+        return Outcome(None if result.success else failure_of(result), metadata_of(result), seconds_of(result))
 
 
 def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
     """The metadata of each asset's materialization, by asset name."""
     made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
     return {one.asset_key.to_user_string(): {k: v.value for k, v in one.metadata.items()} for one in made}
+
+
+def seconds_of(result: dg.ExecuteInProcessResult) -> dict[str, float]:
+    """How long each step took, in the order they ended."""
+    ended = result.filter_events(lambda event: event.is_step_success)
+    return {event.step_key: round(event.step_success_data.duration_ms / 1000, 3) for event in ended if event.step_key}
 
 
 def was_interrupted(result: dg.ExecuteInProcessResult) -> bool:

@@ -25,12 +25,14 @@ class Summary:
     sources: dict[str, dict[str, int]] = field(default_factory=dict)
     tenants: dict[str, dict[str, Any]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    step_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: float = 0.0
 
     def payload(self) -> dict[str, Any]:
-        """The JSON shape; `errors` is there only when something failed."""
+        """The JSON shape; `errors` is there only when something failed, `step_seconds` when something was done."""
         shape: dict[str, Any] = {"sources": self.sources, "tenants": self.tenants, "seconds": round(self.seconds, 3)}
-        return shape | ({"errors": self.errors} if self.errors else {})
+        extra = {"step_seconds": self.step_seconds, "errors": self.errors}
+        return shape | {name: value for name, value in extra.items() if value}
 
     def lines(self) -> list[str]:
         """For people, one line for each source and tenant."""

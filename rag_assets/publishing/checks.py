@@ -5,7 +5,7 @@ Belongs here: the checks and their results. Does not belong here: acting on them
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from rag_serving.config import Config
 from rag_serving.generation import Generation, place_of
 from rag_serving.indexes.candidate import file_facts
 from rag_serving.indexes.chroma import DenseError, Place
+from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.shard_collections import SAME, ShardCollections, stored_readers
 from rag_serving.store import Store, StoreError, write_json
 
@@ -62,8 +63,7 @@ def check_generation(
             check_ids(generation, place_of(store, tenant, config)),
             check_vectors(generation),
             check_embedder(generation, embedder),
-            check_found_by_own_vector(generation),
-            check_recall(generation, config.indexing.min_ann_recall),
+            *check_neighbours(generation, config.indexing.min_ann_recall),
             check_page_versions(generation),
             check_coverage(generation, coverage),
         ]
@@ -119,32 +119,29 @@ def check_embedder(generation: Generation, embedder: str) -> CheckResult:
     return _result("embedder", wrong, f"{facts.name}, {facts.dimension} dimensions")
 
 
-def check_found_by_own_vector(generation: Generation) -> CheckResult:
-    """Every sampled chunk is the first that its own vector finds, or an identical vector is."""
-    rows = sample_rows(len(generation))
-    ids = generation.chunk_ids()
-    try:
-        wrong = [ids[row] for row in rows if not _finds_itself(generation, row)]
-    except DenseError as error:
-        return CheckResult("found_by_own_vector", False, str(error))
-    return _result("found_by_own_vector", wrong, f"{len(rows)} of {len(generation)} chunks find themselves")
-
-
-def check_recall(generation: Generation, minimum: float) -> CheckResult:
-    """Recall@10 of the dense index against exact search, by the vectors of sampled chunks."""
-    everyone = frozenset(generation.reader_classes)
+def check_neighbours(generation: Generation, minimum: float) -> list[CheckResult]:
+    """By the vectors of sampled chunks: each finds itself, or an identical vector, first; and recall@10 of the dense
+    index against exact search.
+    """
+    rows, ids, everyone = sample_rows(len(generation)), generation.chunk_ids(), frozenset(generation.reader_classes)
+    astray: list[str] = []
     found = wanted = 0
     try:
-        for vector in _sample(generation):
-            exact = generation.exact(vector, RECALL_AT, everyone)
+        for row, vector in zip(rows, generation.vectors(rows), strict=True):
             approximate = generation.approximate(vector, RECALL_AT)
+            if not _is_itself(approximate, row):
+                astray.append(ids[row])
+            exact = generation.exact(vector, RECALL_AT, everyone)
             found += sum(hit.score >= exact[-1].score - 1e-5 for hit in approximate)
             wanted += len(exact)
     except DenseError as error:
-        return CheckResult("ann_recall", False, str(error))
+        return [CheckResult(name, False, str(error)) for name in ("found_by_own_vector", "ann_recall")]
     recall = found / wanted if wanted else 1.0
     detail = f"recall@{RECALL_AT} is {recall:.4f}, at least {minimum} is asked for"
-    return CheckResult("ann_recall", recall >= minimum, detail, {"recall_at_10": recall, "minimum": minimum})
+    return [
+        _result("found_by_own_vector", astray, f"{len(rows)} of {len(generation)} chunks find themselves"),
+        CheckResult("ann_recall", recall >= minimum, detail, {"recall_at_10": recall, "minimum": minimum}),
+    ]
 
 
 def check_page_versions(generation: Generation) -> CheckResult:
@@ -177,14 +174,8 @@ def sample_rows(count: int) -> list[int]:
     return [int(row) for row in np.unique(np.linspace(0, count - 1, SAMPLE).astype(int))]
 
 
-def _sample(generation: Generation) -> Iterator[Any]:
-    yield from generation.vectors(sample_rows(len(generation)))
-
-
-def _finds_itself(generation: Generation, row: int) -> bool:
-    vector = generation.vectors([row])[0]
-    first = generation.approximate(vector, 1)
-    return bool(first) and (first[0].row == row or bool(first[0].score >= 1 - SAME))
+def _is_itself(found: Sequence[Hit], row: int) -> bool:
+    return bool(found) and (found[0].row == row or bool(found[0].score >= 1 - SAME))
 
 
 def _result(name: str, wrong: Sequence[str], right: str, metadata: Mapping[str, Any] | None = None) -> CheckResult:
