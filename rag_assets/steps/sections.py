@@ -17,6 +17,8 @@ import pyarrow as pa
 from rag_assets.steps.anchors import Anchor, Anchors
 from rag_assets.steps.blocks import Block, clean, joined
 from rag_assets.steps.boilerplate import is_boilerplate
+from rag_assets.steps.markdown_format import markdown_content
+from rag_assets.steps.plain_format import plain_content
 from rag_assets.steps.storage_elements import Content, storage_content
 from rag_assets.steps.storage_format import PageError
 from rag_serving.schema import MACRO_LEDGER, SECTIONS
@@ -26,7 +28,9 @@ __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sec
 VERSION = 1
 """Raised when the same page would give other sections: unchanged pages are then read again."""
 
-_READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType({"storage": storage_content})
+_READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
+    {"storage": storage_content, "markdown": markdown_content, "text": plain_content}
+)
 
 
 class PageSections(NamedTuple):
