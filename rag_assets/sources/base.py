@@ -17,7 +17,7 @@ import pyarrow as pa
 from rag_serving.config import SourceBase
 from rag_serving.schema import PAGES
 
-READING_VERSION = 1
+READING_VERSION = 2
 """Raised when the same source is read into other rows than before, so that unchanged sources are read again."""
 
 Progress = Callable[[int, int], None]

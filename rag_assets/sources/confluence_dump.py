@@ -158,10 +158,10 @@ class ConfluenceDump:
         return failures
 
     def _readers(self, reading: _Reading) -> EffectiveReaders:
-        """A scrape without restrictions cannot narrow; in one that has them, an ancestor that is missing hides."""
+        """A scrape without restrictions cannot narrow; in one that has them, a page or ancestor without them hides."""
         space = space_readers(self._settings.readers)
-        missing = NOBODY if reading.carries_restrictions else EVERYONE
-        return effective_readers(reading.grants, space, unsaid=EVERYONE, missing=missing)
+        unknown = NOBODY if reading.carries_restrictions else EVERYONE
+        return effective_readers(reading.grants, space, unsaid=unknown, missing=unknown)
 
     def _notes(self) -> list[str]:
         if self._settings.readers != "from_source":

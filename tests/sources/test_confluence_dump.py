@@ -143,6 +143,17 @@ def test_where_restrictions_are_carried_a_missing_ancestor_hides_and_is_told(tmp
     assert [page_id for page_id, _ in result.hidden] == ["1"]
 
 
+@pytest.mark.parametrize("restrictions", [None, {}])
+def test_where_restrictions_are_carried_a_page_without_them_hides_itself_and_what_is_below(
+    tmp_path: Path, restrictions: object
+) -> None:
+    [unsaid] = without_restrictions(page(2))
+    unsaid = unsaid if restrictions is None else {**unsaid, "restrictions": restrictions}
+    result = sync(write(tmp_path, page(1), unsaid, page(3, parents=[2])))
+    assert column(result, "readers") == {"1": EVERYONE, "2": NOBODY, "3": NOBODY}
+    assert [page_id for page_id, _ in result.hidden] == ["2", "3"]
+
+
 def test_a_kept_page_does_not_make_a_scrape_one_with_restrictions(tmp_path: Path) -> None:
     first = sync(write(tmp_path, *without_restrictions(page(1, parents=[9]), page(2))))
     (tmp_path / "2.json").write_text("{")
