@@ -269,6 +269,8 @@ class Confluence(SourceBase):
     """Seconds a request may take."""
     max_retries: int = Field(5, ge=0, le=20)
     """Tries after the first for a throttled or failing request."""
+    max_requests_per_s: float = Field(10, gt=0)
+    """Requests to the site in a second, by all sources of one process together."""
     max_deleted_share: float = Field(0.2, gt=0, le=1)
     """A larger share of pages gone at once stops the sync and asks a person."""
 

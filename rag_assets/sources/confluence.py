@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id
-from rag_assets.sources.confluence_client import ConfluenceClient, Envelope, Faulty, Unreadable, in_path
+from rag_assets.sources.confluence_client import ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence_listing import (
     DETAILS,
     Listing,
@@ -25,6 +25,7 @@ from rag_assets.sources.confluence_listing import (
     list_space,
     still_there,
 )
+from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.confluence_transport import AtlassianTransport
 from rag_assets.sources.envelope import EnvelopeError, Origin, exclusion_of, row_of, version_of
 from rag_assets.sources.work import Work
@@ -201,7 +202,9 @@ def open_client(settings: Settings) -> ConfluenceClient:
         SourceError: an environment variable is missing.
     """
     transport = AtlassianTransport(settings.base_url, settings.auth, settings.timeout_s)
-    return ConfluenceClient(settings.base_url, transport, max_retries=settings.max_retries)
+    return ConfluenceClient(
+        settings.base_url, transport, max_retries=settings.max_retries, per_second=settings.max_requests_per_s
+    )
 
 
 def _is_version(row: Row | None, version: int) -> bool:

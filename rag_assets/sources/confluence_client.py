@@ -6,50 +6,35 @@ Does not belong here: how a request is sent (`confluence_transport`), or what a 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Self
-from urllib.parse import parse_qs, quote, urlsplit
+from typing import Any, Self, TypeVar
+from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from rag_assets.sources.base import SourceError
+from rag_assets.sources.confluence_pace import pace_of
+from rag_assets.sources.confluence_replies import (
+    MAX_WAIT_S,
+    Again,
+    Faulty,
+    Unreadable,
+    content_of,
+    moment_of,
+    object_of,
+)
 from rag_assets.sources.confluence_transport import Reply, Transport, Unreachable
-
-MAX_WAIT_S = 300.0
-"""A server that asks for a longer pause is left alone; what was fetched until then is kept."""
 
 FAILING_PAGES_IN_A_ROW = 10
 """So many single pages failing one after the other is a failing site."""
 
 Envelope = dict[str, Any]
-
-
-class Unreadable(SourceError):  # noqa: N818
-    """The site refuses this one thing: it is forbidden, gone, or not understood. That is never a deletion."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class Faulty(SourceError):  # noqa: N818
-    """The site fails at this one thing, again and again."""
-
-
-class _Again(Exception):  # noqa: N818
-    """Worth another try, after so many seconds where the server said so; `final` is the error if all tries fail."""
-
-    def __init__(self, final: SourceError, after: float | None = None) -> None:
-        super().__init__(str(final))
-        self.final = final
-        self.after = after
+Given = TypeVar("Given")
 
 
 @dataclass
@@ -65,15 +50,24 @@ class ConfluenceClient:
     """Reads one site; every failure is a SourceError of one line."""
 
     def __init__(
-        self, base_url: str, transport: Transport, *, max_retries: int = 5, sleep: Callable[[float], None] = time.sleep
+        self,
+        base_url: str,
+        transport: Transport,
+        *,
+        max_retries: int = 5,
+        per_second: float | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self._transport = transport
         self._max_retries = max_retries
         self._sleep = sleep
         self._backoff = wait_random_exponential(multiplier=0.5, max=30)
+        self._per_second = per_second or 0.0
+        self._pace = pace_of(base_url) if per_second else None
         self._searches = True
         self._failing = 0
+        self.server_time: datetime | None = None  # by the site's clock, at its first answer
 
     def __enter__(self) -> Self:
         return self
@@ -95,19 +89,18 @@ class ConfluenceClient:
             Faulty: server errors, time-outs or broken answers until the last try.
             SourceError: sign-in failed, the site is not there, or it throttles for too long.
         """
-        retrying = Retrying(
-            stop=partial(self._stop, self._max_retries if retries is None else min(retries, self._max_retries)),
-            wait=self._wait,
-            retry=retry_if_exception_type(_Again),
-            sleep=self._sleep,
-            reraise=True,
-        )
         told = {name: str(value) for name, value in params.items()}
-        try:
-            answer: dict[str, Any] = retrying(self._get_once, path, told)
-        except _Again as error:
-            raise error.final from None
-        return answer
+        return self._patiently(lambda: object_of(self._at(path), self._once(path, told)), retries)
+
+    def download(self, link: str) -> bytes:
+        """The bytes behind `_links.download`; of the link only path and query are used, never its host.
+
+        Raises:
+            SourceError: as `get`.
+        """
+        parts = urlsplit(link)
+        path, told = unquote(parts.path).lstrip("/"), dict(parse_qsl(parts.query))
+        return self._patiently(lambda: content_of(self._at(path), self._once(quote(path), told)))
 
     def collect(self, path: str, params: Mapping[str, Any], lean: str | None = None) -> Iterator[Envelope]:
         """Every entry of a paged collection, once; raises where its end is not certain.
@@ -195,52 +188,40 @@ class ConfluenceClient:
         base = shared.get("base") if isinstance(shared, dict) else None
         return {**entry, "_links": {"base": base or self.base_url, **(links if isinstance(links, dict) else {})}}
 
-    def _get_once(self, path: str, params: Mapping[str, str]) -> dict[str, Any]:
+    def _patiently(self, ask: Callable[[], Given], retries: int | None = None) -> Given:
+        retrying = Retrying(
+            stop=partial(self._stop, self._max_retries if retries is None else min(retries, self._max_retries)),
+            wait=self._wait,
+            retry=retry_if_exception_type(Again),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(ask)
+        except Again as error:
+            raise error.final from None
+
+    def _once(self, path: str, params: Mapping[str, str]) -> Reply:
+        pause = self._pace.wait(self._per_second) if self._pace else 0.0
+        if pause > 0:
+            self._sleep(pause)
         try:
             reply = self._transport(path, params)
         except Unreachable as error:
             where = f"{self._at(path)} gave no answer ({error})"
-            raise _Again(Faulty(where) if error.slow else SourceError(f"{where}; check base_url and network")) from None
-        if reply.status == 200:
-            return self._object(path, reply)
-        raise self._refusal(path, reply)
-
-    def _object(self, path: str, reply: Reply) -> dict[str, Any]:
-        if "html" in reply.headers.get("Content-Type", ""):
-            raise SourceError(f"{self._at(path)} answered with a web page, not JSON; check base_url and auth")
-        try:
-            answer = json.loads(reply.content)
-        except (ValueError, RecursionError):
-            raise _Again(Faulty(f"{self._at(path)} answered with broken JSON ({len(reply.content)} bytes)")) from None
-        if not isinstance(answer, dict):
-            raise SourceError(f"{self._at(path)} answered with a JSON {type(answer).__name__}; check base_url")
-        return answer
-
-    def _refusal(self, path: str, reply: Reply) -> Exception:
-        """What a status other than 200 means. Data Center may throttle with 403 or 503 as well as with 429."""
-        where = f"{self._at(path)} answered {reply.status}"
-        after = _retry_after(reply.headers)
-        if reply.status == 401:
-            return SourceError(f"{where}: not signed in; check auth and its environment variables")
-        spent = reply.headers.get("X-RateLimit-Remaining") == "0"
-        if reply.status == 429 or (reply.status in (403, 503) and (after is not None or spent)):
-            throttled = SourceError(f"{where}: throttled; run the sync again later, it goes on where it stopped")
-            return throttled if after is not None and after > MAX_WAIT_S else _Again(throttled, after)
-        if reply.status >= 500 or reply.status == 408:
-            return _Again(Faulty(where), after)
-        if 300 <= reply.status < 400:
-            return SourceError(f"{where}: it leads elsewhere; check base_url")
-        return Unreadable(where, reply.status)
+            raise Again(Faulty(where) if error.slow else SourceError(f"{where}; check base_url and network")) from None
+        self.server_time = self.server_time or moment_of(reply.headers.get("Date"))
+        return reply
 
     def _stop(self, retries: int, state: RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
-        faulty = isinstance(error, _Again) and isinstance(error.final, Faulty)
+        faulty = isinstance(error, Again) and isinstance(error.final, Faulty)
         return state.attempt_number > (retries if faulty else self._max_retries)
 
     def _wait(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
         backoff = self._backoff(state)
-        if not isinstance(error, _Again) or error.after is None:
+        if not isinstance(error, Again) or error.after is None:
             return backoff
         # A pause that many clients were told to make ends for all of them at once: jitter here, too.
         return min(error.after, MAX_WAIT_S) + min(backoff, 1.0)
@@ -252,22 +233,6 @@ class ConfluenceClient:
 def in_path(part: str) -> str:
     """An id or key as one segment of a path; personal spaces are named `~user`."""
     return quote(part, safe="~")
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by `Retry-After`, which is a number or an HTTP date (RFC 9110, 10.2.3)."""
-    value = headers.get("Retry-After")
-    if value is None:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        moment = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
 
 def _results(answer: Mapping[str, Any], path: str) -> list[Envelope]:

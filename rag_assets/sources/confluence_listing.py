@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rag_assets.sources.base import SourceError
-from rag_assets.sources.confluence_client import Batch, ConfluenceClient, Envelope, Faulty, Unreadable, in_path
+from rag_assets.sources.confluence_client import Batch, ConfluenceClient, Envelope, in_path
+from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.envelope import EnvelopeError, exclusion_of, page_id_of, version_of
 from rag_assets.steps.readers import GrantError, Grants, grants_of, missing_ancestors, restriction_readers
 from rag_serving.access import NOBODY

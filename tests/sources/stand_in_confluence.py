@@ -1,7 +1,8 @@
-"""A stand-in Confluence on loopback, of Cloud's or Data Center's manners, with faults by script.
+"""A stand-in Confluence on loopback, of Cloud's or Data Center's manners.
 
-Belongs here: HTTP: paths, sign-in, pagination, and going wrong on purpose.
-Does not belong here: what the site holds (`stand_in_site`).
+Belongs here: HTTP: paths, sign-in, pagination, a rate limit.
+Does not belong here: what the site holds (`stand_in_site`), how v2 shows it (`stand_in_v2`), going wrong on purpose
+(`stand_in_faults`).
 
     with StandIn("datacenter") as wiki:
         wiki.site.load(Path("sample/OPS"))
@@ -13,100 +14,20 @@ Does not belong here: what the site holds (`stand_in_site`).
 from __future__ import annotations
 
 import base64
-import json
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import Callable, Sequence
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from sources.stand_in_faults import Answer, Fault, Request
 from sources.stand_in_site import Envelope, Site
+from sources.stand_in_v2 import StandInV2
 
 USER, TOKEN = "bot@example.com", "s3cret"
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a client asked: the path below the context, and the query."""
-
-    path: str
-    params: dict[str, str]
-
-    @property
-    def with_body(self) -> bool:
-        return "body.storage" in self.params.get("expand", "")
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What it gets."""
-
-    status: int
-    content: bytes
-    headers: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, value: object, status: int = 200) -> Answer:
-        return cls(status, json.dumps(value).encode())
-
-
-@dataclass
-class Fault:
-    """Something that goes wrong for requests that match, so many times (None: always)."""
-
-    spoil: Callable[[Request, Answer], Answer]
-    times: int | None = 1
-    matches: Callable[[Request], bool] = lambda request: True  # noqa: ARG005
-
-
-def throttled(times: int, retry_after: str | None = None, status: int = 429, **spent: str) -> Fault:
-    """Too many requests; further headers by keyword (`X_RateLimit_Remaining="0"`)."""
-    headers = {name.replace("_", "-"): value for name, value in spent.items()}
-    headers.update({"Retry-After": retry_after} if retry_after is not None else {})
-    return Fault(lambda *_: Answer(status, b"{}", headers), times)
-
-
-def broken(times: int | None, status: int = 500, path: str = "") -> Fault:
-    """Server errors; `path` narrows to requests whose path contains it."""
-    return Fault(lambda *_: Answer(status, b"<h1>Oops</h1>"), times, lambda request: path in request.path)
-
-
-def cut(times: int) -> Fault:
-    """An answer whose JSON ends in the middle."""
-    return Fault(lambda _, answer: replace(answer, content=answer.content[: len(answer.content) // 2]), times)
-
-
-def slow(seconds: float, times: int = 1) -> Fault:
-    """An answer that comes late."""
-
-    def spoil(_: Request, answer: Answer) -> Answer:
-        time.sleep(seconds)
-        return answer
-
-    return Fault(spoil, times)
-
-
-def emptied(after: int = 0) -> Fault:
-    """An enumeration's page of results from `after` on, without results, though its link says that more remain."""
-
-    def spoil(_: Request, answer: Answer) -> Answer:
-        return Answer.of({**json.loads(answer.content), "results": [], "size": 0})
-
-    def enumerates(request: Request) -> bool:
-        return "spaceKey" in request.params and _start(request) >= after
-
-    return Fault(spoil, 1, enumerates)
-
-
-def poisoned(page_id: str, status: int = 500) -> Fault:
-    """A page that always breaks whatever shows its body."""
-
-    def holds(request: Request) -> bool:
-        return request.with_body and page_id in f"{request.path},{request.params.get('cql', '')}"
-
-    return Fault(lambda *_: Answer(status, b"boom"), None, holds)
 
 
 class StandIn:
@@ -119,7 +40,9 @@ class StandIn:
         self.faults: list[Fault] = []
         self.requests: list[Request] = []
         self.authorization: str | None = None  # what a client must send
+        self.per_second: int | None = None  # more requests are throttled
         self.context = "/wiki" if flavor == "cloud" else ""
+        self._recent: deque[float] = deque()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
@@ -148,14 +71,17 @@ class StandIn:
     def bodies_asked(self) -> set[str]:
         """Ids whose bodies were asked for."""
         asked = [request for request in self.requests if request.with_body]
-        batches = {page_id for one in asked for page_id in one.params.get("cql", "")[7:-1].split(",") if page_id}
-        return batches | {one.path.rpartition("/")[2] for one in asked if "cql" not in one.params}
+        lists = [one.params.get("id") or one.params.get("cql", "")[7:-1] for one in asked]
+        batches = {page_id for ids in lists for page_id in ids.split(",") if page_id}
+        return batches | {one.path.rpartition("/")[2] for one, ids in zip(asked, lists, strict=True) if not ids}
 
     def answer(self, request: Request, authorization: str | None) -> Answer:
         """What a request gets, faults included."""
         self.requests.append(request)
         if self.authorization and authorization != self.authorization:
             return Answer.of({"statusCode": 401, "message": "Unauthorized"}, 401)
+        if self._too_many():
+            return Answer(429, b"{}", {"Retry-After": "1"})
         answer = self._answer(request)
         for fault in self.faults:
             if fault.times != 0 and fault.matches(request):
@@ -163,26 +89,47 @@ class StandIn:
                 return fault.spoil(request, answer)
         return answer
 
+    def _too_many(self) -> bool:
+        now = time.monotonic()
+        while self._recent and self._recent[0] < now - 1:
+            self._recent.popleft()
+        self._recent.append(now)
+        return self.per_second is not None and len(self._recent) > self.per_second
+
     def _answer(self, request: Request) -> Answer:
-        parts = [unquote(part) for part in request.path.strip("/").split("/")][2:]
+        parts = [unquote(part) for part in request.path.strip("/").split("/")]
         match parts:
-            case ["content"]:
+            case ["api", "v2", *rest] if self.flavor == "cloud":
+                return StandInV2(self.site, self.url).answer(request, rest)
+            case ["rest", "api", "content"]:
                 return self._listed(request)
-            case ["content", "search"]:
-                return self._page(request, self.site.search(request.params["cql"]))
-            case ["content", page_id, *rest]:
+            case ["rest", "api", "content", "search"]:
+                return self.page(request, self.site.search(request.params["cql"]), self._show(request))
+            case ["rest", "api", "search"]:
+                return self.page(
+                    request,
+                    self.site.search(request.params["cql"]),
+                    lambda one: {"content": self.site.shown(one, ""), "title": one["title"]},
+                )
+            case ["rest", "api", "content", page_id, *rest]:
                 return self._content(request, page_id, rest)
-            case ["space", key]:
+            case ["download", "attachments", page_id, name]:
+                return self._download(page_id, name)
+            case ["rest", "api", "space", key]:
                 return self._space(request, key)
-            case ["user", "current"]:
-                return Answer.of({"type": "known", "username": USER, "timeZone": str(self.site.zone)})
+            case ["rest", "api", "user", "current"]:
+                return Answer.of({"type": "known", "username": USER, "timeZone": self.site.zone_told})
         return _missing(request.path)
 
+    def _show(self, request: Request) -> Callable[[Envelope], Envelope]:
+        return lambda one: self.site.shown(one, request.params.get("expand", ""))
+
     def _listed(self, request: Request) -> Answer:
-        key = request.params["spaceKey"]
+        key, kind = request.params["spaceKey"], request.params.get("type", "page")
         if not self._has(key):
             return _missing(f"space {key}")
-        return self._page(request, self.site.listed(key, request.params.get("status", "current")))
+        found = self.site.listed(key, request.params.get("status", "current"), kind)
+        return self.page(request, found, self._show(request))
 
     def _has(self, key: str) -> bool:
         return key in self.site.permissions or any(one["space"]["key"] == key for one in self.site.pages.values())
@@ -193,40 +140,69 @@ class StandIn:
         permissions = {"permissions": self.site.permissions[key]} if key in self.site.permissions else {}
         return Answer.of({"key": key, **(permissions if "permissions" in request.params.get("expand", "") else {})})
 
-    def _content(self, request: Request, page_id: str, rest: list[str]) -> Answer:
+    def _refused(self, page_id: str, statuses: Sequence[str]) -> Answer | None:
+        """Why a page is not shown by its id: Cloud does not tell a forbidden one from one that is not there."""
         one = self.site.pages.get(page_id)
-        shown = {"current", "archived"} if request.params.get("status") == "any" else {"current"}
         if page_id in self.site.forbidden and self.flavor == "datacenter":
             return Answer.of({"statusCode": 403, "message": "not permitted"}, 403)
-        if one is None or page_id in self.site.forbidden or (not rest and one["status"] not in shown):
+        if one is None or page_id in self.site.forbidden or one["status"] not in statuses:
             return _missing(page_id)
-        start = _start(request)
+        return None
+
+    def _content(self, request: Request, page_id: str, rest: list[str]) -> Answer:
+        asked_any = request.params.get("status") == "any" or bool(rest)
+        refused = self._refused(page_id, ("current", "archived") if asked_any else ("current",))
+        if refused is not None:
+            return refused
+        one = self.site.pages[page_id]
         if rest == ["label"]:
-            return Answer.of(self.site.part(one["metadata"]["labels"]["results"], start))
+            return Answer.of(self.site.part(one["metadata"]["labels"]["results"], request.start))
+        if rest == ["child", "attachment"]:
+            files = sorted(self.site.files.get(page_id, {}).items())
+            found = [self._attachment(page_id, name, *file) for name, file in files]
+            return self.page(request, found, lambda attachment: attachment)
         if rest == ["restriction", "byOperation", "read"]:
-            lists = {kind: self.site.part(self.site.restricted(one, kind), start) for kind in ("user", "group")}
+            lists = {kind: self.site.part(self.site.restricted(one, kind), request.start) for kind in ("user", "group")}
             return Answer.of({"operation": "read", "restrictions": lists})
         shape = self.site.shown(one, request.params.get("expand", ""))
         return Answer.of({**shape, "_links": {**shape["_links"], "base": self.url}})
 
-    def _page(self, request: Request, found: list[Envelope]) -> Answer:
+    def _attachment(self, page_id: str, name: str, content: bytes, media_type: str) -> Envelope:
+        return {
+            "id": f"att{page_id}{sum(name.encode())}",
+            "type": "attachment",
+            "status": "current",
+            "title": name,
+            "version": {"number": 1, "when": "2026-03-01T10:00:00.000Z"},
+            "metadata": {"mediaType": media_type},
+            "extensions": {"mediaType": media_type, "fileSize": len(content)},
+            "_links": {
+                "webui": f"/pages/viewpage.action?pageId={page_id}&preview=/{page_id}/{quote(name)}",
+                "download": f"/download/attachments/{page_id}/{quote(name)}?version=1&api=v2",
+            },
+        }
+
+    def _download(self, page_id: str, name: str) -> Answer:
+        refused = self._refused(page_id, ("current", "archived"))
+        file = self.site.files.get(page_id, {}).get(name)
+        if refused is not None or file is None:
+            return refused or _missing(name)
+        return Answer(200, file[0], {"Content-Type": file[1]})
+
+    def page(self, request: Request, found: Sequence[Envelope], show: Callable[[Envelope], Envelope]) -> Answer:
         """A page of results: by cursor on Cloud, which does not know `start`, by `start` on Data Center."""
         expand = request.params.get("expand", "")
         cap = self.caps[0] if "body." in expand else self.caps[1] if expand else self.caps[2]
         limit = min(int(request.params.get("limit", "25")), cap)
         cursors = self.flavor == "cloud"
-        start = int(request.params.get("cursor", "c0")[1:]) if cursors else _start(request)
+        start = int(request.params.get("cursor", "c0")[1:]) if cursors else request.start
         some = found[start : start + limit]
         links: dict[str, Any] = {"base": self.url, "context": self.context}
         if start + limit < len(found):
             position = {"cursor": f"c{start + limit}"} if cursors else {"start": start + limit}
             links["next"] = f"{request.path}?{urlencode({'limit': limit, **position})}"
-        results = [self.site.shown(one, expand) for one in some]
-        return Answer.of({"results": results, "start": start, "limit": limit, "size": len(some), "_links": links})
-
-
-def _start(request: Request) -> int:
-    return int(request.params.get("start", "0"))
+        counts = {"start": start, "limit": limit, "size": len(some), "totalSize": len(found)}
+        return Answer.of({"results": [show(one) for one in some], **counts, "_links": links})
 
 
 def _missing(what: str) -> Answer:
@@ -249,6 +225,9 @@ def _handler(stand_in: StandIn) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(answer.content)))
             self.end_headers()
             self.wfile.write(answer.content)
+
+        def date_time_string(self, timestamp: float | None = None) -> str:  # noqa: ARG002
+            return format_datetime(stand_in.site.now(), usegmt=True)
 
         def log_message(self, *_: object) -> None:
             """A test's output is its own."""

@@ -1,7 +1,8 @@
-"""The content of a stand-in Confluence: pages that tests load, edit, restrict and delete.
+"""The content of a stand-in Confluence: pages that tests load, edit, move, restrict and delete.
 
-Belongs here: what a site holds and how REST v1 shows it: expansions, nested collections, CQL.
-Does not belong here: HTTP, sign-in and faults (`stand_in_confluence`).
+Belongs here: what a site holds, how REST v1 shows it (expansions, nested collections, CQL), and its own judgement of
+who may read a page, made without any of the program's code.
+Does not belong here: HTTP and sign-in (`stand_in_confluence`), faults (`stand_in_faults`).
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta, timezone
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any
 
 Envelope = dict[str, Any]
 
 _EXPANDABLE = ("version", "space", "ancestors", "metadata", "restrictions", "body", "history", "children")
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {">=": ge, "<=": le, ">": gt, "<": lt, "=": eq}
 
 
 def page(page_id: str | int, title: str = "", **fields: Any) -> Envelope:
@@ -51,14 +54,22 @@ def restrictions(users: Iterable[str] = (), groups: Iterable[str] = ()) -> Envel
 
 
 class Site:
-    """Pages by id, and who may do what with them."""
+    """Pages by id, what is attached to them, and who may do what with them."""
 
     def __init__(self) -> None:
         self.pages: dict[str, Envelope] = {}
+        self.files: dict[str, dict[str, tuple[bytes, str]]] = {}  # page id -> name -> content, media type
         self.forbidden: set[str] = set()  # not for the user who asks: not listed, and 404 or 403 by id
         self.permissions: dict[str, list[Envelope]] = {}  # by space key, as `expand=permissions` gives them
         self.nested_cap = 200
-        self.zone = timezone(timedelta(hours=0))  # of the asking user, which CQL dates are read in
+        self.zone: tzinfo = timezone(timedelta(hours=0))  # of the asking user, which CQL dates are read in
+        self.zone_told: str | None = None  # what `user/current` says of it
+        self.skew = timedelta(0)  # of the site's clock
+        self.lag = timedelta(0)  # of `lastmodified` behind `version.when`
+        self.unsearchable: set[str] = set()  # not yet in the search index
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.skew
 
     def load(self, folder: Path) -> Site:
         """Add every envelope of a folder."""
@@ -73,17 +84,38 @@ class Site:
             self.pages[str(stored["id"])] = stored
         return self
 
+    def create(self, page_id: str, parent: str | None = None, **fields: Any) -> None:
+        """A page that is new now."""
+        version = {"number": 1, "when": self.now().isoformat()}
+        self.put(page(page_id, version=version, **fields))
+        self.move(page_id, *self.lineage(parent))
+
     def edit(self, page_id: str, body: str | None = None, title: str | None = None) -> None:
         """A new version."""
         stored = self.pages[page_id]
-        stored["version"] = {"number": stored["version"]["number"] + 1, "when": datetime.now(UTC).isoformat()}
-        stored["title"] = title or stored["title"]
+        stored["version"] = {"number": stored["version"]["number"] + 1, "when": self.now().isoformat()}
         stored["body"]["storage"]["value"] = body if body is not None else stored["body"]["storage"]["value"]
+        if title is not None:
+            stored["title"] = title
+            named = (one for other in self.pages.values() for one in other["ancestors"] if one.get("id") == page_id)
+            for ancestor in named:
+                ancestor["title"] = title
 
     def delete(self, *page_ids: str) -> None:
         """To the trash."""
         for page_id in page_ids:
+            self._leave(page_id)
             self.pages[page_id]["status"] = "trashed"
+
+    def restore(self, page_id: str) -> None:
+        """From the trash to the top of its space; that makes no version."""
+        self.pages[page_id]["status"] = "current"
+        self.pages[page_id]["ancestors"] = []
+
+    def purge(self, page_id: str) -> None:
+        """For good."""
+        self._leave(page_id)
+        del self.pages[page_id]
 
     def archive(self, page_id: str) -> None:
         self.pages[page_id]["status"] = "archived"
@@ -97,42 +129,76 @@ class Site:
         self.pages[page_id]["metadata"] = {"labels": {"results": [{"prefix": "global", "name": n} for n in names]}}
 
     def move(self, page_id: str, *parents: str) -> None:
-        """Moves do not make a version."""
-        self.pages[page_id]["ancestors"] = page(page_id, parents=parents)["ancestors"]
+        """Moves do not make a version; what is below the page goes with it."""
+        titles = {parent: self.pages[parent]["title"] for parent in parents if parent in self.pages}
+        above = page(page_id, parents=parents)["ancestors"]
+        above = [{**one, "title": titles.get(one["id"], one["title"])} for one in above]
+        for one in self.pages.values():
+            ids = [ancestor.get("id") for ancestor in one["ancestors"]]
+            if page_id in ids:
+                one["ancestors"] = [*above, *one["ancestors"][ids.index(page_id) :]]
+        self.pages[page_id]["ancestors"] = above
 
-    def listed(self, space: str, status: str) -> list[Envelope]:
+    def attach(self, page_id: str, name: str, content: bytes, media_type: str = "text/plain") -> None:
+        """A file on a page."""
+        self.files.setdefault(page_id, {})[name] = content, media_type
+
+    def lineage(self, page_id: str | None) -> list[str]:
+        """The ids of a page's ancestors and of itself, root first."""
+        return [*(one["id"] for one in self.pages[page_id]["ancestors"]), page_id] if page_id else []
+
+    def may_read(self, page_id: str, user: str | None, groups: Iterable[str]) -> bool:
+        """Whether the site would show a current page to someone; the space itself is open to all."""
+        if page_id not in self.pages or self.pages[page_id]["status"] != "current" or page_id in self.forbidden:
+            return False
+        return all(self._admits(one, user, set(groups)) for one in self.lineage(page_id))
+
+    def _admits(self, page_id: str, user: str | None, groups: set[str]) -> bool:
+        if page_id not in self.pages:
+            return False
+        users = [one["username"] for one in self.restricted(self.pages[page_id], "user")]
+        named = [one["name"] for one in self.restricted(self.pages[page_id], "group")]
+        return not (users or named) or user in users or bool(groups & set(named))
+
+    def listed(self, space: str, status: str, kind: str = "page") -> list[Envelope]:
         """The pages of a space in the order of their ids."""
-        return [
-            one
-            for _, one in sorted(self.pages.items(), key=lambda item: int(item[0]))
-            if one["space"]["key"] == space and one["status"] == status and str(one["id"]) not in self.forbidden
-        ]
+        found = (one for one in self.pages.values() if one["status"] == status and one["type"] == kind)
+        shown = (one for one in found if one["space"]["key"] == space and one["id"] not in self.forbidden)
+        return sorted(shown, key=lambda one: int(one["id"]))
 
     def search(self, cql: str) -> list[Envelope]:
-        """Pages by CQL: clauses of id, space, type and lastmodified, joined by AND."""
-        found = [one for one in self.pages.values() if one["status"] == "current" and one["id"] not in self.forbidden]
-        for clause in re.split(r"\s+and\s+", cql.partition(" order by ")[0], flags=re.IGNORECASE):
-            found = [one for one in found if self._matches(one, clause.strip())]
-        return found
+        """Current content by CQL: clauses of id, space, type and lastmodified, joined by AND."""
+        clauses = re.split(r"\s+and\s+", cql.partition(" order by ")[0], flags=re.IGNORECASE)
+        ids = re.fullmatch(r"id in \(([^)]*)\)", clauses[0])
+        pages = [self.pages[one] for one in ids[1].split(",") if one in self.pages] if ids else self.pages.values()
+        hidden = self.forbidden | self.unsearchable
+        tests = [self._test(clause.strip()) for clause in clauses[1 if ids else 0 :]]
+        return [
+            one
+            for one in pages
+            if one["status"] == "current" and one["id"] not in hidden and all(test(one) for test in tests)
+        ]
 
-    def _matches(self, one: Envelope, clause: str) -> bool:
-        if ids := re.fullmatch(r"id in \(([^)]*)\)", clause):
-            return one["id"] in ids[1].split(",")
-        if since := re.fullmatch(r'lastmodified >= "([^"]+)"', clause):
-            moment = datetime.strptime(since[1], "%Y-%m-%d %H:%M").replace(tzinfo=self.zone)
-            return datetime.fromisoformat(one["version"]["when"]) >= moment
+    def _test(self, clause: str) -> Callable[[Envelope], bool]:
+        if ids := re.fullmatch(r"id = (\d+)", clause):
+            return lambda one: bool(one["id"] == ids[1])
+        if since := re.fullmatch(r'lastmodified ([<>]=?|=) "([^"]+)"', clause):
+            moment = datetime.strptime(since[2], "%Y-%m-%d %H:%M").replace(tzinfo=self.zone)
+            return lambda one: _COMPARISONS[since[1]](datetime.fromisoformat(one["version"]["when"]) + self.lag, moment)
+        if kinds := re.fullmatch(r"type in \(([^)]*)\)", clause):
+            return lambda one: one["type"] in kinds[1].replace(" ", "").split(",")
         if equal := re.fullmatch(r'(space|type) = "?([^"]+)"?', clause):
-            return bool(equal[2] == (one["space"]["key"] if equal[1] == "space" else one["type"]))
+            return lambda one: bool(equal[2] == (one["space"]["key"] if equal[1] == "space" else one["type"]))
         raise ValueError(f"the stand-in does not understand {clause!r}")
 
     def shown(self, one: Envelope, expand: str) -> Envelope:
         """An envelope as REST shows it: what is not expanded is only named."""
         asked = set(expand.split(",")) if expand else set()
-        kept = {name: copy.deepcopy(one[name]) for name in ("id", "type", "status", "title")}
+        kept = {name: one[name] for name in ("id", "type", "status", "title")}
         kept["_links"] = {"webui": one["_links"]["webui"], "self": f"/rest/api/content/{one['id']}"}
-        kept.update({name: copy.deepcopy(one[name]) for name in ("version", "space", "ancestors") if name in asked})
+        kept.update({name: one[name] for name in ("version", "space", "ancestors") if name in asked})
         if "body.storage" in asked:
-            kept["body"] = copy.deepcopy(one["body"])
+            kept["body"] = one["body"]
         if "metadata.labels" in asked:
             kept["metadata"] = {"labels": self.part(one["metadata"]["labels"]["results"], 0)}
         kinds = [kind for kind in ("user", "group") if f"restrictions.read.restrictions.{kind}" in asked]
@@ -150,3 +216,8 @@ class Site:
         some = results[start : start + self.nested_cap]
         links = {"next": f"?start={start + len(some)}"} if start + len(some) < len(results) else {}
         return {"results": some, "start": start, "limit": self.nested_cap, "size": len(some), "_links": links}
+
+    def _leave(self, page_id: str) -> None:
+        """What is below a page that goes away moves up."""
+        for one in self.pages.values():
+            one["ancestors"] = [ancestor for ancestor in one["ancestors"] if ancestor.get("id") != page_id]

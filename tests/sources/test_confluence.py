@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sources.stand_in_confluence import (
+from sources.stand_in_confluence import StandIn
+from sources.stand_in_faults import (
     Answer,
     Fault,
     Request,
-    StandIn,
     broken,
     cut,
     emptied,

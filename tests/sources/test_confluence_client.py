@@ -8,12 +8,10 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from sources.stand_in_confluence import (
-    TOKEN,
-    USER,
+from sources.stand_in_confluence import TOKEN, USER, StandIn
+from sources.stand_in_faults import (
     Answer,
     Fault,
-    StandIn,
     broken,
     cut,
     emptied,
@@ -24,7 +22,8 @@ from sources.stand_in_confluence import (
 from sources.stand_in_site import page
 
 from rag_assets.sources.base import SourceError
-from rag_assets.sources.confluence_client import ConfluenceClient, Faulty, Unreadable
+from rag_assets.sources.confluence_client import ConfluenceClient
+from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.confluence_transport import AtlassianTransport
 from rag_serving.config import Auth, BasicAuth, BearerAuth, NoAuth
 
@@ -200,13 +199,13 @@ def test_a_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_credentials_stay_with_the_site_whatever_a_link_says() -> None:
     with StandIn("datacenter", caps=(3, 3, 3)) as wiki, open_client(wiki.url, []) as client:
         wiki.site.put(*(page(number) for number in range(1, 8)))
-        answer = wiki._page
+        answer = wiki.page
 
-        def elsewhere(request: Any, found: Any) -> Answer:
-            content = answer(request, found).content
+        def elsewhere(request: Any, found: Any, show: Any) -> Answer:
+            content = answer(request, found, show).content
             return Answer(200, content.replace(b"/rest/api/content?", b"http://evil.example/rest/api/content?"))
 
-        wiki._page = elsewhere  # type: ignore[method-assign]
+        wiki.page = elsewhere  # type: ignore[method-assign]
         assert len(listed(client)) == 7
 
 
@@ -243,3 +242,32 @@ def test_a_failing_site_is_not_asked_for_every_page(wiki: StandIn, client: Confl
     with pytest.raises(SourceError, match="pages in a row failed"):
         client.by_ids([str(number) for number in range(1, 200)], "version")
     assert len(wiki.requests) < 120
+
+
+def test_an_attachment_is_listed_and_downloaded(wiki: StandIn, client: ConfluenceClient) -> None:
+    wiki.site.attach("1", "a b.txt", b"bytes \xff", "application/octet-stream")
+    files = list(client.collect("rest/api/content/1/child/attachment", {"expand": "version", "limit": 50}))
+    assert [(file["title"], file["extensions"]["fileSize"]) for file in files] == [("a b.txt", 7)]
+    wiki.faults.append(throttled(1, "1"))
+    assert client.download("http://evil.example" + files[0]["_links"]["download"]) == b"bytes \xff"
+    wiki.site.forbidden.add("1")
+    with pytest.raises(Unreadable):
+        client.download(files[0]["_links"]["download"])
+
+
+def test_requests_keep_to_a_rate_that_sources_of_a_site_share(wiki: StandIn, waits: list[float]) -> None:
+    with open_client(wiki.url, waits, per_second=4) as one, open_client(wiki.url, waits, per_second=4) as other:
+        for client in (one, other) * 5:
+            client.get("rest/api/content/1", {})
+    assert len(waits) == 6
+    assert waits == sorted(waits)
+    assert 1.0 < waits[-1] < 1.6
+
+
+def test_a_site_that_limits_its_rate_is_waited_for(wiki: StandIn) -> None:
+    wiki.per_second = 3
+    wiki.caps = (1, 1, 1)
+    transport = AtlassianTransport(wiki.url, NoAuth(), 5)
+    with ConfluenceClient(wiki.url, transport) as client:
+        assert len(listed(client)) == 7
+    assert len(wiki.requests) > 8
