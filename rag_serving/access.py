@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 EVERYONE = "everyone"
@@ -41,6 +42,7 @@ def reader_class(clauses: Iterable[Iterable[str]]) -> str:
     return "&".join(sorted("|".join(quote(name, safe=":@. ") for name in clause) for clause in canonical))
 
 
+@lru_cache(maxsize=1 << 16)
 def clauses_of(readers: str) -> frozenset[frozenset[str]]:
     """The clauses of a reader class; `reader_class` of them is the class again."""
     if readers == EVERYONE:
@@ -57,9 +59,14 @@ def both(first: str, second: str) -> str:
 
 def satisfies(principal: Principal, readers: str) -> bool:
     """Whether every clause of the class names this principal."""
-    return all(clause & principal.names for clause in clauses_of(readers))
+    return _name_all(principal.names, readers)
 
 
-def satisfied_classes(principal: Principal, classes: Iterable[str]) -> frozenset[str]:
-    """Those of a generation's reader classes that the principal may read."""
-    return frozenset(readers for readers in classes if satisfies(principal, readers))
+def satisfied_classes(principal: Principal, tenant: str, classes: Iterable[str]) -> frozenset[str]:
+    """Those of a tenant's reader classes that the principal may read; none of another tenant's."""
+    names = principal.names if principal.tenant == tenant else None
+    return frozenset(readers for readers in classes if names is not None and _name_all(names, readers))
+
+
+def _name_all(names: frozenset[str], readers: str) -> bool:
+    return not any(names.isdisjoint(clause) for clause in clauses_of(readers))

@@ -104,6 +104,11 @@ class Generation:
         """The reader class of the chunk at a row."""
         return self._readers[int(self._reader_codes[row])]
 
+    def readers_of_page(self, page_id: str) -> frozenset[str]:
+        """The reader classes of a page's chunks; empty where the generation has none of it."""
+        rows = pc.equal(self.table["page_id"], page_id).to_numpy()
+        return frozenset(self._readers[code] for code in np.unique(self._reader_codes[rows]))
+
     def dense(
         self, vector: NDArray[np.float32], k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None
     ) -> list[Hit]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from rag_serving.access import Principal, satisfied_classes, satisfies
+from rag_serving.access import Principal, satisfied_classes
 from rag_serving.attempts import Attempt
 from rag_serving.config import Config
 from rag_serving.filters import Filters, matching_rows
@@ -24,7 +24,7 @@ from rag_serving.lock import freeze
 from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.published import Published, UnpublishedError
-from rag_serving.receipts import ReceiptError, ReceiptStore, cited_chunks, faults, make_receipt
+from rag_serving.receipts import ReceiptError, ReceiptStore, faults, is_open_to, make_receipt
 from rag_serving.records import Answer, Candidate, Chunk, Draft, Lock, SearchResults, Verdict
 from rag_serving.render import answer_text, citations_of
 from rag_serving.retrieve import RetrievalError, Retrieved, Vector, gather
@@ -81,7 +81,7 @@ class Pipeline:
         """
         attempt = Attempt()
         with attempt.part("total"), self.published.lease() as generation:
-            classes = satisfied_classes(principal, generation.reader_classes)
+            classes = _classes(principal, generation)
             retrieved = self._retrieve(attempt, generation, query, classes, filters, 2 * k)
             results = self._clean(retrieved.candidates)[:k]
         return SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms)
@@ -125,15 +125,15 @@ class Pipeline:
             return self.published.problem or str(error)
 
     def receipt(self, principal: Principal, identifier: str) -> dict[str, Any]:
-        """A stored receipt, shown to whoever may read all of its passages.
+        """A stored receipt, shown to whoever could read all of its passages and may still read their pages.
 
         Raises:
             ReceiptError: there is none, its generation is gone, or the principal may not read all of it.
+            UnpublishedError: there is no generation that says who may read what now.
         """
         receipt = self.receipts.get(identifier, self.tenant)
-        with self._stored(str(receipt.get("generation"))) as generation:
-            rows = [generation.row_of(chunk_id) for chunk_id in cited_chunks(receipt)]
-            if not all(row is not None and satisfies(principal, generation.readers_of(row)) for row in rows):
+        with self._stored(str(receipt.get("generation"))) as then, self.published.lease() as now:
+            if not is_open_to(receipt, then, _classes(principal, then), now, _classes(principal, now)):
                 raise ReceiptError(f"receipt {identifier!r} has passages that the caller may not read")
         return receipt
 
@@ -168,7 +168,7 @@ class Pipeline:
         filters: Filters | None,
         explain: bool,
     ) -> tuple[Answer, Lock, list[Verdict]]:
-        classes = satisfied_classes(principal, generation.reader_classes)
+        classes = _classes(principal, generation)
         retrieved = self._retrieve(attempt, generation, question, classes, filters, _POOL)
         with attempt.part("hygiene"):
             clean = self._clean(retrieved.candidates)
@@ -254,6 +254,11 @@ class Pipeline:
             receipt = make_receipt(self.tenant, question, answer, lock, verdicts, MODEL, filters)
             answer = replace(answer, receipt_id=self.receipts.put(receipt))
         return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
+
+
+def _classes(principal: Principal, generation: Generation) -> frozenset[str]:
+    """What the principal may read of a generation, decided before anything is looked at."""
+    return satisfied_classes(principal, generation.tenant, generation.reader_classes)
 
 
 def open_guarded(config: Config) -> GuardedEmbedder:

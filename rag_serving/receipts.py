@@ -83,9 +83,25 @@ def text_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def cited_chunks(receipt: Mapping[str, Any]) -> list[str]:
-    """The chunk ids that a reader of the receipt would learn of."""
-    return [passage["chunk_id"] for passage in receipt["passages"]]
+def is_open_to(
+    receipt: Mapping[str, Any],
+    then: Generation,
+    classes_then: frozenset[str],
+    now: Generation,
+    classes_now: frozenset[str],
+) -> bool:
+    """Whether a caller may see the receipt: all passages as they were, and their pages as they are.
+
+    `then` is the generation that the receipt names, `now` the published one; the classes are those that the caller
+    satisfies in each. A page that is no longer there is no longer shown.
+    """
+    for passage in receipt["passages"]:
+        row = then.row_of(passage["chunk_id"])
+        if row is None or then.readers_of(row) not in classes_then:
+            return False
+        if classes_now.isdisjoint(now.readers_of_page(passage["page_id"])):
+            return False
+    return True
 
 
 def faults(identifier: str, receipt: Mapping[str, Any], generation: Generation) -> list[str]:
