@@ -1,0 +1,88 @@
+"""A made-up wiki built by the real steps and published, with vectors from a cheap embedder."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from restricted_wiki import TENANT, Wiki
+
+from rag_assets.sources.registry import open_source
+from rag_assets.steps.chunking import build_chunks
+from rag_assets.steps.contextualize import build_contexts, contextualized, embedded_texts
+from rag_assets.steps.sections import build_sections
+from rag_assets.steps.select import join_sources, select_chunks
+from rag_serving.config import Config, parse_config
+from rag_serving.indexes.build import build_generation
+from rag_serving.models.embedders import open_tokenizer
+from rag_serving.models.protocols import Embedder, Progress, Tokenizer
+from rag_serving.store import Store
+
+_DIMENSION = 48
+_WORD = re.compile(r"\w+")
+
+
+class WordEmbedder:
+    """An embedder without a model: the mean of a fixed random vector per word. Shared words are near."""
+
+    name = "test/words@1"
+    dimension = _DIMENSION
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:  # noqa: ARG002
+        return np.stack([self.embed_query(text) for text in texts]) if texts else np.zeros((0, _DIMENSION), np.float32)
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        words = _WORD.findall(text.lower()) or [""]
+        total = np.sum([_word_vector(word) for word in words], axis=0)
+        vector: NDArray[np.float32] = (total / (np.linalg.norm(total) or 1.0)).astype(np.float32)
+        return vector
+
+    def check(self) -> str:
+        return self.name
+
+
+@cache
+def _word_vector(word: str) -> NDArray[np.float64]:
+    return np.random.default_rng(zlib.crc32(word.encode())).normal(size=_DIMENSION)
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    return open_tokenizer(Config().embedding)
+
+
+def configuration(home: Path, wiki: Wiki, **more: Any) -> Config:
+    """The wiki's dumps under `home` as the sources of one tenant."""
+    sources = {
+        key: {"kind": "confluence_dump", "tenant": TENANT, "path": str(home / "dumps" / key), "readers": readers}
+        for key, readers in wiki.readers.items()
+    }
+    return parse_config({"home": str(home), "tenants": {TENANT: {}}, "sources": sources, **more})
+
+
+def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None) -> Config:
+    """Envelope → pages with readers → sections → chunks → both indexes → published; gives the configuration."""
+    config, store = configuration(home, wiki), Store(home)
+    embedder = embedder or WordEmbedder()
+    tables = {}
+    for key, envelopes in wiki.envelopes.items():
+        folder = home / "dumps" / key
+        folder.mkdir(parents=True)
+        for one in envelopes:
+            (folder / f"{one['id']}.json").write_text(json.dumps(one), encoding="utf-8")
+        pages = open_source(key, config.sources[key], home / "work").sync(None, {}).pages
+        tables[key] = build_chunks(build_sections(pages).sections, pages, tokenizer())
+    selected = select_chunks(join_sources(tables), config.ingestion.drop_labels, config.ingestion.drop_boilerplate)
+    chunks = contextualized(selected.chunks, build_contexts(selected.chunks, "metadata"))
+    vectors = embedder.embed_documents(embedded_texts(chunks))
+    generation = build_generation(store, TENANT, chunks, vectors, config, embedder.name)
+    generation.close()
+    store.point_current(TENANT, generation.id)
+    return config

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from brute_force import Judge
+from built_wiki import WordEmbedder, publish_wiki
+from restricted_wiki import TENANT, Wiki, restricted_wiki
+
+from rag_serving.config import Config
+from rag_serving.pipeline import Pipeline
+
+SAMPLE = Path(__file__).parents[2] / "sample"
+
+
+@dataclass(frozen=True)
+class Built:
+    """A published wiki and who may read what of it."""
+
+    wiki: Wiki
+    judge: Judge
+    config: Config
+    pipeline: Pipeline
+    embedder: WordEmbedder
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    return int(os.environ.get("CITELOCK_LEAK_SEED", "0"))
+
+
+@pytest.fixture(scope="session")
+def pairs() -> int:
+    """How many (principal, query) pairs the leak test asks."""
+    return int(os.environ.get("CITELOCK_LEAK_PAIRS", "3000"))
+
+
+@pytest.fixture(scope="session")
+def synthetic(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Built]:
+    """5,000 pages of nested restrictions."""
+    yield from opened(tmp_path_factory.mktemp("synthetic"), restricted_wiki(5000, seed))
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    """The sample wiki, whose spaces everybody may read."""
+    folders = {"eng": SAMPLE / "ENG", "ops": SAMPLE / "OPS"}
+    envelopes = {
+        key: [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+        for key, folder in folders.items()
+    }
+    yield from opened(tmp_path_factory.mktemp("sample"), Wiki(envelopes, dict.fromkeys(envelopes, "everyone")))
+
+
+def opened(home: Path, wiki: Wiki) -> Iterator[Built]:
+    config, embedder = publish_wiki(home, wiki), WordEmbedder()
+    pipeline = Pipeline.open(config, TENANT, embedder)
+    yield Built(wiki, Judge(wiki), config, pipeline, embedder)
+    pipeline.close()
