@@ -251,6 +251,21 @@ class ConfluenceDump(SourceBase):
     """How the site makes heading anchors; auto reads it from the page links."""
 
 
+class ConfluenceExport(SourceBase):
+    """A space export in XML, as a space's administrator downloads it; `readers: from_source` reads the permissions
+    in it."""
+
+    kind: Literal["confluence_export"]
+    path: Path
+    """The zip file, relative to the working directory."""
+    base_url: str
+    """The site that links lead to, such as https://acme.atlassian.net/wiki: an export does not name it."""
+    space: str | None = None
+    """Key of the space; needed where the export holds several."""
+    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
+    """How the site makes heading anchors; auto reads it from the export and from the address."""
+
+
 class Confluence(SourceBase):
     """A live Confluence site over REST."""
 
@@ -275,7 +290,7 @@ class Confluence(SourceBase):
     """A larger share of pages gone at once stops the sync and asks a person."""
 
 
-Source = Annotated[Union[ConfluenceDump, Confluence], Field(discriminator="kind")]
+Source = Annotated[Union[ConfluenceDump, ConfluenceExport, Confluence], Field(discriminator="kind")]
 
 
 class Tenant(Section):
@@ -400,6 +415,6 @@ def _keys(model: type[BaseModel]) -> set[str]:
 
 _SECTIONS: tuple[type[BaseModel], ...] = (
     Config, Features, Ingestion, Retrieval, Reranker, Embedding, Context, Generation, Gates, Verification,
-    Indexing, Serving, ConfluenceDump, Confluence, NoAuth, BasicAuth, BearerAuth,
+    Indexing, Serving, ConfluenceDump, ConfluenceExport, Confluence, NoAuth, BasicAuth, BearerAuth,
 )  # fmt: skip
 _KEYS = set().union(*(_keys(section) for section in _SECTIONS))

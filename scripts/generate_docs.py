@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import typer
@@ -38,8 +38,8 @@ def configuration() -> str:
         if section := section_of(field):
             parts += [f"\n## `{name}`\n\n{section.__doc__}\n\n", *table(section.model_fields)]
     parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` chooses.\n")
-    for section in (config.ConfluenceDump, config.Confluence):
-        parts += [f"\n### `kind: {kind_of(section)}`\n\n{section.__doc__}\n\n", *table(section.model_fields)]
+    for section in get_args(get_args(config.Source)[0]):
+        parts += [f"\n### `kind: {kind_of(section)}`\n\n{one_line(section.__doc__)}\n\n", *table(section.model_fields)]
     parts.append("\n### `auth` of a live source\n")
     for section in (config.NoAuth, config.BasicAuth, config.BearerAuth):
         parts += [f"\n`kind: {kind_of(section)}`: {section.__doc__}\n\n", *table(section.model_fields)]
@@ -60,7 +60,11 @@ def table(fields: dict[str, FieldInfo]) -> Iterator[str]:
     yield "| key | default | meaning |\n| --- | --- | --- |\n"
     for name, field in fields.items():
         if name != "kind":
-            yield f"| `{name}` | {default(field)} | {field.description or ''} |\n"
+            yield f"| `{name}` | {default(field)} | {one_line(field.description)} |\n"
+
+
+def one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
 
 
 def default(field: FieldInfo) -> str:

@@ -40,7 +40,7 @@ def dump_files(path: Path) -> Iterator[list[DumpFile]]:
     if path.is_dir():
         yield _some(_folder_files(path), path)
     elif path.is_file():
-        with _opened(path) as archive:
+        with opened(path, "dump") as archive:
             yield _some(_archive_files(archive, path), path)
     else:
         raise SourceError(f"dump {path} does not exist; set the source's path to a folder or zip of page envelopes")
@@ -69,11 +69,12 @@ def _read_file(file: Path) -> bytes:
         raise EnvelopeError(f"the file cannot be read: {error.strerror}") from None
 
 
-def _opened(path: Path) -> zipfile.ZipFile:
+def opened(path: Path, what: str) -> zipfile.ZipFile:
+    """A zip file; raises SourceError, which calls it `what`, where it is none."""
     try:
         return zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile, ValueError) as error:
-        raise SourceError(f"dump {path} is not a readable zip file ({error}); export it again") from None
+        raise SourceError(f"{what} {path} is not a readable zip file ({error}); export it again") from None
 
 
 def _archive_files(archive: zipfile.ZipFile, path: Path) -> list[DumpFile]:

@@ -4,8 +4,8 @@ Belongs here: the shape of the file (`<object class=…>` with an id, properties
 such a file may do to a parser.
 Does not belong here: what the objects mean together (`export_space`), or the zip (`confluence_export`).
 
-The shape is Hibernate's generic XML. A property is a text, or refers to another object by its id; a collection names its
-elements' ids. Ids are numbers, for users a key. Exports of Confluence 3.4 to 8.5 and of Cloud were read with it.
+The shape is Hibernate's generic XML. A property is a text, or refers to another object by its id; a collection names
+its elements' ids. Ids are numbers, for users a key. Exports of Confluence 3.4 to 8.5 and of Cloud were read with it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def entities(stream: IO[bytes], kinds: Collection[str]) -> Iterator[Entity]:
                 yield _entity(element)
             _forget(element)
     except etree.XMLSyntaxError as error:
-        raise SourceError(f"entities.xml is cut or broken: {' '.join(error.msg.split())}; export the space again") from None
+        raise SourceError(
+            f"entities.xml is cut or broken: {' '.join(error.msg.split())}; export the space again"
+        ) from None
 
 
 class _Measured:

@@ -24,6 +24,10 @@ def open_source(key: str, settings: config.Source, folder: Path) -> Source:
         from rag_assets.sources.confluence_dump import ConfluenceDump
 
         return ConfluenceDump(key, settings)
+    if isinstance(settings, config.ConfluenceExport):
+        from rag_assets.sources.confluence_export import ConfluenceExport
+
+        return ConfluenceExport(key, settings)
     from rag_assets.sources.confluence import Confluence
 
     return Confluence(key, settings, folder)
