@@ -77,7 +77,7 @@ PAGES = TableSchema(
 
 SECTIONS = TableSchema(
     "sections",
-    1,
+    2,
     "citelock build",
     pa.schema(
         [
@@ -94,7 +94,9 @@ SECTIONS = TableSchema(
             ("blocks", _BLOCKS),  # atoms of `text` in order: paragraph, heading, code, table (a row), list (an item)
             ("content_types", _STRINGS),
             ("is_boilerplate", pa.bool_()),
-            ("content_hash", pa.string()),  # of the page it was made from
+            ("content_hash", pa.string()),  # of the page it was made from, and of what that shows of other pages
+            ("also_readers", pa.string()),  # who must be able to read it beside the page; everyone: the page's own text
+            ("included_from", pa.string()),  # page id of the text where it is another's
         ]
     ),
 )
@@ -108,7 +110,7 @@ MACRO_LEDGER = TableSchema(
             ("page_id", pa.string()),
             ("version", pa.int32()),
             ("macro", pa.string()),
-            ("outcome", pa.string()),  # rendered | resolved | navigation | lost
+            ("outcome", pa.string()),  # rendered | resolved | unresolved | navigation | hidden | lost
             ("count", pa.int32()),
             ("content_hash", pa.string()),
         ]
@@ -140,7 +142,18 @@ _CHUNK_COLUMNS = [
     ("text_hash", pa.string()),
 ]
 
-CHUNKS = TableSchema("chunks", 1, "citelock build", pa.schema([*_CHUNK_COLUMNS, ("content_hash", pa.string())]))
+CHUNKS = TableSchema(
+    "chunks",
+    2,
+    "citelock build",
+    pa.schema(
+        [
+            *_CHUNK_COLUMNS,
+            ("content_hash", pa.string()),  # of its section
+            ("page_readers", pa.string()),  # of the page; `readers` are fewer where the text is another page's too
+        ]
+    ),
+)
 
 DEDUP_MAP = TableSchema(
     "dedup_map",

@@ -58,6 +58,19 @@ class Anchors:
         return Anchor(name, self._flavor)
 
 
+class OneAnchor:
+    """Anchors of text that another page includes: all links to it land on the heading above it there."""
+
+    def __init__(self, anchor: Anchor) -> None:
+        self._anchor = anchor
+
+    def title(self) -> Anchor:
+        return self._anchor
+
+    def heading(self, _text: str, _macros: Sequence[str] = ()) -> Anchor:
+        return self._anchor
+
+
 class _DataCenter:
     """Data Center and the legacy editor."""
 

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-Kind = Literal["paragraph", "heading", "code", "table", "list"]
+Kind = Literal["paragraph", "heading", "code", "table", "list", "reference"]
 
 BREAK = "\x0b"  # a forced line break inside inline text; XML cannot carry this character, so no body contains it
 INLINE_CODE_MAX = 600  # characters of a code body that still read well inside a table row
@@ -24,8 +24,18 @@ _BACKTICKS = re.compile("`+")
 _LANGUAGE = re.compile(r"[\w+#.-]+")
 
 
+class Reference(NamedTuple):
+    """What a macro shows of another page: all of it, or the excerpt of a name ("" is the first one)."""
+
+    macro: str
+    title: str
+    space: str = ""  # empty: the space of the page it stands on
+    excerpt: str | None = None
+    options: tuple[tuple[str, str], ...] = ()  # of a list of pages: what the macro asks for
+
+
 class Block(NamedTuple):
-    """One atom: a paragraph, a fenced code block, a table row, a list item, or a heading."""
+    """One atom: a paragraph, a fenced code block, a table row, a list item, a heading; a reference has no text."""
 
     kind: Kind
     text: str
@@ -35,6 +45,7 @@ class Block(NamedTuple):
     anchors: tuple[str, ...] = ()  # names of the anchor macros inside a heading
     body: str = ""  # of code, to the letter
     linked: int = 0  # characters of the text that are links
+    reference: Reference | None = None
 
 
 class Atom(NamedTuple):
@@ -78,11 +89,14 @@ def code_block(body: str, language: str = "") -> Block:
 def flat(blocks: Iterable[Block], lifted: list[Block]) -> str:
     """Blocks as one line, list items joined by "; ".
 
-    Code that a line cannot carry to the letter is appended to `lifted`, for its own place after the line. The line
-    keeps a short body with its white space collapsed, and "(code n)" for a long one.
+    Code that a line cannot carry to the letter is appended to `lifted`, for its own place after the line, and so are
+    references. The line keeps a short body of code with its white space collapsed, and "(code n)" for a long one.
     """
     line, previous = "", ""
     for block in blocks:
+        if block.kind == "reference":
+            lifted.append(block)
+            continue
         text = _code_in_line(block, lifted) if block.kind == "code" else block.text.replace("\n", " ")
         if line and text:
             both_items = block.kind == previous == "list"

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rag_serving.access import both
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.schema import CHUNKS
 
@@ -105,7 +106,8 @@ def _section_chunks(
             "token_count": tokens_between(starts, start, end),
             "content_type": _content_type(pieces[first : last + 1]),
             "labels": page["labels"],
-            "readers": page["readers"],
+            "readers": both(page["readers"], section["also_readers"]),
+            "page_readers": page["readers"],
             "is_boilerplate": section["is_boilerplate"],
             "updated_at": page["updated_at"],
             "text_hash": hashlib.sha256(text[start:end].encode()).hexdigest()[:32],

@@ -54,7 +54,7 @@ def contextualized(chunks: pa.Table, contexts: pa.Table) -> pa.Table:
     """
     nothing = pa.array([""] * len(chunks), pa.string())
     whole = (
-        chunks.drop_columns(["content_hash"])
+        chunks.drop_columns(["content_hash", "page_readers"])
         .append_column("prefix", contexts["prefix"])
         .append_column("vector_key", nothing)
         .append_column("shard", nothing)

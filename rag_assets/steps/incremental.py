@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets.steps.chunking import build_chunks
-from rag_assets.steps.reuse import content_stamp, merged, page_stamp, renumbered, rows_of, split_unchanged
+from rag_assets.steps.reuse import content_stamp, merged, page_stamp, renumbered, restamped, rows_of, split_unchanged
 from rag_assets.steps.sections import build_sections
 from rag_serving.models.protocols import Tokenizer
 
@@ -48,6 +48,9 @@ def update_sections(
 ) -> SectionsUpdate:
     """Sections and ledger of the pages as they are now.
 
+    Pages that show text of others are read each time: their hash is of what they show, never the page's own, so a
+    change of the other page, of its readers, or of what is there to be found reaches them at once.
+
     Args:
         pages: rows of PAGES.
         previous: sections as they were, made with the same settings; empty: everything is made again.
@@ -55,7 +58,7 @@ def update_sections(
         max_page_bytes: a larger page is recorded as failed.
     """
     reuse = split_unchanged(pages, previous, content_stamp)
-    made = build_sections(reuse.changed, max_page_bytes)
+    made = build_sections(reuse.changed, max_page_bytes, pages)
     return SectionsUpdate(
         sections=merged(renumbered(reuse.kept, pages), made.sections, "order"),
         ledger=merged(renumbered(rows_of(previous_ledger, reuse.kept), pages), made.ledger, "macro", "outcome"),
@@ -77,7 +80,7 @@ def update_chunks(
         size: see `build_chunks`.
         stride: see `build_chunks`.
     """
-    reuse = split_unchanged(pages, previous, page_stamp)
+    reuse = split_unchanged(restamped(pages, sections), previous, page_stamp)
     made = build_chunks(rows_of(sections, reuse.changed), reuse.changed, tokenizer, size, stride)
     kept = rows_of(reuse.kept, sections)
     new = len(_texts(made) - _texts(previous))

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
+from rag_assets.steps.blocks import Reference
 from rag_assets.steps.storage_format import AC, RI, Element
 
-Outcome = Literal["rendered", "resolved", "navigation", "lost"]
+Outcome = Literal["rendered", "resolved", "unresolved", "navigation", "hidden", "lost"]
 
 
 class Macro(NamedTuple):
@@ -24,6 +25,7 @@ class Macro(NamedTuple):
     rich: Element | None
     plain: str | None
     file: str = ""  # the attachment that a parameter names
+    target: tuple[str, str] | None = None  # space and title of the page that a parameter names
 
 
 class Page(Protocol):
@@ -37,9 +39,11 @@ class Page(Protocol):
     def container(self, element: Element) -> None: ...
     def inline(self, element: Element) -> None: ...
     def quote(self, label: str, title: str, element: Element) -> None: ...
+    def refer(self, reference: Reference) -> None: ...
 
 
-Handler = Callable[[Page, Macro], Outcome]
+Handler = Callable[[Page, Macro], Outcome | None]
+"""Writes what the macro leaves in the text; no outcome where only the other pages can tell (`transclusion`)."""
 
 
 def _code(page: Page, macro: Macro) -> Outcome:
@@ -86,6 +90,42 @@ def _file(page: Page, macro: Macro) -> Outcome:
     return "rendered" if name else "lost"
 
 
+def _excerpt(page: Page, macro: Macro) -> Outcome:
+    """Its content, unless it is only there to be shown on other pages."""
+    if macro.parameters.get("hidden", "").lower() == "true":
+        return "hidden"
+    return _unknown(page, macro)
+
+
+def _include(page: Page, macro: Macro) -> None:
+    page.refer(_reference(macro, None))
+
+
+def _excerpt_include(page: Page, macro: Macro) -> None:
+    page.refer(_reference(macro, excerpt_name(macro)))
+
+
+def _reference(macro: Macro, excerpt: str | None) -> Reference:
+    """The page that the macro names, by an element or, as older editors did, by its bare title."""
+    named = next((macro.parameters[name] for name in _TITLES if macro.parameters.get(name)), "")
+    space, title = macro.target or ("", named)
+    return Reference(macro.name, title, space, excerpt)
+
+
+def excerpt_name(macro: Macro) -> str:
+    """The name that an excerpt has, or that is asked for; empty where there is none."""
+    return macro.parameters.get("multiexcerptname") or macro.parameters.get("name", "")
+
+
+def is_excerpt(macro: Macro, name: str) -> bool:
+    """Whether a macro is the excerpt of this name; without a name any excerpt is."""
+    return macro.name in _EXCERPTS and macro.rich is not None and name in ("", excerpt_name(macro))
+
+
+_EXCERPTS = frozenset({"excerpt", "multiexcerpt", "multiexcerpt-macro"})
+_TITLES = ("", "pagewithexcerpt", "page", "pagetitle", "title")
+
+
 def _navigation(_page: Page, _macro: Macro) -> Outcome:
     return "navigation"
 
@@ -114,7 +154,10 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         **_named(_code, "code noformat code-block html markdown mermaid plantuml"),
         **_named(_panel, " ".join(_LABELS)),
         **_named(_expand, "expand ui-expand"),
-        **_named(_unknown, "section column details excerpt multiexcerpt toc-zone div span table-plus"),
+        **_named(_unknown, "section column details toc-zone div span table-plus"),
+        **_named(_excerpt, " ".join(_EXCERPTS)),
+        **_named(_include, "include"),
+        **_named(_excerpt_include, "excerpt-include multiexcerpt-include multiexcerpt-include-macro"),
         **_named(_status, "status"),
         **_named(_jira, "jira jiraissues jiraissue"),
         **_named(_anchor, "anchor"),
@@ -130,14 +173,12 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
             " space-attachments space-details space-index spaces spaces-list userlister user-list network"
             " global-reports rss calendar roadmap widget iframe multimedia list-children style",
         ),
-        # References: what they pull in has its own page and its own readers, and is never text of this one.
-        **_named(_navigation, "include excerpt-include multiexcerpt-include multiexcerpt-include-macro"),
     }
 )
 
 
-def render(page: Page, macro: Macro) -> Outcome:
-    """Write what the macro leaves in the text; the outcome is for the ledger."""
+def render(page: Page, macro: Macro) -> Outcome | None:
+    """Write what the macro leaves in the text; the outcome, where it is known already, is for the ledger."""
     return HANDLERS.get(macro.name, _unknown)(page, macro)
 
 
@@ -147,13 +188,16 @@ def read_macro(element: Element) -> Macro:
     rich: Any = None
     plain: str | None = None
     file = ""
+    target: tuple[str, str] | None = None
     for child in element:
         if child.tag in (f"{AC}parameter", f"{AC}default-parameter"):
             parameters[child.get(f"{AC}name", "").lower()] = " ".join("".join(child.itertext()).split())
             for attachment in child.iter(f"{RI}attachment"):
                 file = attachment.get(f"{RI}filename", "")
+            for page in child.iter(f"{RI}page", f"{RI}blog-post"):
+                target = page.get(f"{RI}space-key", ""), page.get(f"{RI}content-title", "")
         elif child.tag == f"{AC}rich-text-body":
             rich = child
         elif child.tag == f"{AC}plain-text-body":
             plain = "".join(child.itertext())
-    return Macro(element.get(f"{AC}name", "").lower(), parameters, rich, plain, file)
+    return Macro(element.get(f"{AC}name", "").lower(), parameters, rich, plain, file, target)

@@ -39,12 +39,12 @@ def page_stamp(row: Row) -> tuple[Any, ...]:
         row["space"],
         row["url"].partition("#")[0],
         tuple(row["labels"] or ()),
-        row["readers"],
+        row["page_readers"] if "page_readers" in row else row["readers"],
         row["updated_at"],
     )
 
 
-STAMPED = ["page_id", "content_hash", "version", "space", "url", "labels", "readers", "updated_at"]
+STAMPED = ["page_id", "content_hash", "version", "space", "url", "labels", "readers", "page_readers", "updated_at"]
 
 
 def split_unchanged(pages: pa.Table, previous: pa.Table, stamp: Stamp) -> Reuse:
@@ -85,6 +85,14 @@ def renumbered(rows: pa.Table, pages: pa.Table) -> pa.Table:
 def rows_of(table: pa.Table, pages: pa.Table) -> pa.Table:
     """The rows that belong to the pages of another table."""
     return table.filter(pc.is_in(table["page_id"], value_set=pc.unique(pages["page_id"])))
+
+
+def restamped(pages: pa.Table, sections: pa.Table) -> pa.Table:
+    """Pages with the content hash of their sections, which also covers what they show of other pages."""
+    hashes = dict(zip(sections["page_id"].to_pylist(), sections["content_hash"].to_pylist(), strict=True))
+    own = zip(pages["page_id"].to_pylist(), pages["content_hash"].to_pylist(), strict=True)
+    stamps = [hashes.get(page_id, content_hash) for page_id, content_hash in own]
+    return _replaced(pages, "content_hash", pa.array(stamps, pa.string()))
 
 
 def merged(kept: pa.Table, made: pa.Table, *order: str) -> pa.Table:

@@ -1,31 +1,36 @@
 """Sections: a page's text, split at its headings, each with its path and its anchor.
 
-Belongs here: splitting blocks at headings, heading paths, which sections become rows of SECTIONS, rows of MACRO_LEDGER.
-Does not belong here: reading a body format, the ids of headings (`anchors`), cutting sections to chunks.
+Belongs here: which sections become rows of SECTIONS, rows of MACRO_LEDGER.
+Does not belong here: reading a body format, splitting at headings (`outline`), other pages' text (`transclusion`),
+cutting sections to chunks.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from rag_assets.steps.anchors import Anchor, Anchors
+from rag_assets.steps.anchors import Anchors
 from rag_assets.steps.blocks import Block, clean, joined
 from rag_assets.steps.boilerplate import is_boilerplate
 from rag_assets.steps.markdown_format import markdown_content
+from rag_assets.steps.outline import Section, split_at_headings
 from rag_assets.steps.plain_format import plain_content
 from rag_assets.steps.storage_elements import Content, storage_content
 from rag_assets.steps.storage_format import PageError
-from rag_serving.schema import MACRO_LEDGER, SECTIONS
+from rag_assets.steps.transclusion import Library, Passage, Transclusion
+from rag_serving.access import EVERYONE
+from rag_serving.schema import MACRO_LEDGER, PAGES, SECTIONS
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
 
-VERSION = 1
+VERSION = 2
 """Raised when the same page would give other sections: unchanged pages are then read again."""
 
 _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
@@ -40,6 +45,14 @@ class PageSections(NamedTuple):
     ledger: list[dict[str, Any]]
 
 
+class _Text(NamedTuple):
+    """What becomes one row: a section's own blocks, or a passage of another page."""
+
+    section: Section
+    blocks: list[Block]
+    passage: Passage | None = None
+
+
 class SectionsResult(NamedTuple):
     """All pages' SECTIONS and MACRO_LEDGER, and (page id, reason) of each page that could not be read."""
 
@@ -48,27 +61,20 @@ class SectionsResult(NamedTuple):
     failures: list[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class _Section:
-    level: int
-    heading: str
-    path: tuple[str, ...]
-    anchor: Anchor
-    blocks: list[Block] = field(default_factory=list)
-
-
-def build_sections(pages: pa.Table, max_page_bytes: int = 5_000_000) -> SectionsResult:
+def build_sections(pages: pa.Table, max_page_bytes: int = 5_000_000, others: pa.Table | None = None) -> SectionsResult:
     """Sections and macros of all pages, in their order.
 
     A page that cannot be read, or whose body is larger than `max_page_bytes` of UTF-8, is recorded and stops nothing.
+    Text of other pages that they show is found among `others`, without those among the pages themselves.
     """
     sections: list[Mapping[str, object]] = []
     ledger: list[Mapping[str, object]] = []
     failures: list[tuple[str, str]] = []
+    library = Library(pages if others is None else others, max_page_bytes)
     for page in pages.to_pylist():
         try:
             _check_size(page["body"], max_page_bytes)
-            found = sections_of_page(page)
+            found = sections_of_page(page, library)
         except PageError as error:
             failures.append((page["page_id"], str(error)))
         except Exception as error:  # a fault in one page is reported; the others still arrive
@@ -86,12 +92,15 @@ def _check_size(body: str | None, limit: int) -> None:
         raise PageError(f"the body is larger than {limit} bytes; raise the limit or split the page")
 
 
-def sections_of_page(page: Mapping[str, Any]) -> PageSections:
-    """The sections of one row of PAGES.
+def sections_of_page(page: Mapping[str, Any], library: Library | None = None) -> PageSections:
+    """The sections of one row of PAGES. Text of other pages is found in the library; without one it stays away.
 
     Text above the first heading is a section of level 0 under the page's title. A heading without text of its own makes
     no row when deeper headings follow: it stands in their paths. Without those its row's text is the heading itself, so
     that it can be found; beside sections that do have text it counts as boilerplate.
+
+    Text of another page stands in rows of its own, under the heading and the anchor that show it, and names who else
+    must be able to read it.
 
     Raises:
         PageError: the body cannot be read, or its format or anchor flavor is not known.
@@ -105,47 +114,36 @@ def sections_of_page(page: Mapping[str, Any]) -> PageSections:
     except ValueError as error:
         raise PageError(str(error)) from error
     content = read(page["body"] or "")
-    sections = list(_kept(list(_split(content.blocks, title, anchors))))
-    return PageSections(_section_rows(page, sections), _ledger_rows(page, content.ledger))
+    sections = list(split_at_headings(content.blocks, title, (title,), anchors))
+    transclusion = Transclusion(page, library or Library(PAGES.empty()))
+    passages = [transclusion.passages(section) for section in sections]
+    rows = _section_rows(page, list(_kept(sections, passages)))
+    refers = any(section.references for section in sections)
+    return PageSections(_stamped(rows) if refers else rows, _ledger_rows(page, content.ledger + transclusion.ledger))
 
 
-def _split(blocks: Sequence[Block], title: str, anchors: Anchors) -> Iterator[_Section]:
-    """Sections in order, with text or without."""
-    section = _Section(0, title, (title,), anchors.title())
-    above: list[tuple[int, str]] = []
-    for block in blocks:
-        if block.kind != "heading":
-            section.blocks.append(block)
-            continue
-        anchor = anchors.heading(block.text, block.anchors)
-        if not block.level:
-            continue
-        yield section
-        while above and above[-1][0] >= block.level:
-            above.pop()
-        above.append((block.level, block.text))
-        section = _Section(block.level, block.text, (title, *(text for _, text in above)), anchor)
-    yield section
+def _kept(sections: Sequence[Section], passages: Sequence[Sequence[Passage]]) -> Iterator[_Text]:
+    """What becomes rows: sections with text, bare headings without deeper ones below, and other pages' text after its
+    section's own.
+    """
+    for section, following, included in zip(sections, [*sections[1:], None], passages, strict=True):
+        deeper = following is not None and following.level > section.level
+        if section.blocks:
+            yield _Text(section, section.blocks)
+        elif section.level and not included and not deeper:
+            yield _Text(section, [Block("heading", section.heading)])
+        yield from (_Text(passage.section, passage.section.blocks, passage) for passage in included)
 
 
-def _kept(sections: Sequence[_Section]) -> Iterator[_Section]:
-    """Sections that become rows: those with text, and bare headings without deeper ones below."""
-    for section, following in zip(sections, [*sections[1:], None], strict=True):
-        if not section.blocks:
-            if not section.level or (following is not None and following.level > section.level):
-                continue
-            section.blocks.append(Block("heading", section.heading))
-        yield section
+def _section_rows(page: Mapping[str, Any], texts: Sequence[_Text]) -> list[dict[str, Any]]:
+    has_text = any(text.blocks[0].kind != "heading" for text in texts)
+    return [_section_row(page, order, text, has_text) for order, text in enumerate(texts)]
 
 
-def _section_rows(page: Mapping[str, Any], sections: Sequence[_Section]) -> list[dict[str, Any]]:
-    has_text = any(section.blocks[0].kind != "heading" for section in sections)
-    return [_section_row(page, order, section, has_text) for order, section in enumerate(sections)]
-
-
-def _section_row(page: Mapping[str, Any], order: int, section: _Section, has_text: bool) -> dict[str, Any]:
-    text, atoms = joined(section.blocks)
-    bare = section.blocks[0].kind == "heading"
+def _section_row(page: Mapping[str, Any], order: int, found: _Text, has_text: bool) -> dict[str, Any]:
+    section, passage = found.section, found.passage
+    text, atoms = joined(found.blocks)
+    bare = found.blocks[0].kind == "heading"
     return {
         "section_id": f"{page['page_id']}:{page['version']}:s{order}",
         "page_id": page["page_id"],
@@ -159,9 +157,21 @@ def _section_row(page: Mapping[str, Any], order: int, section: _Section, has_tex
         "text": text,
         "blocks": [atom._asdict() for atom in atoms],
         "content_types": list(dict.fromkeys("paragraph" if a.kind == "heading" else a.kind for a in atoms)),
-        "is_boilerplate": has_text if bare else is_boilerplate(section.heading, section.blocks),
+        "is_boilerplate": has_text if bare else is_boilerplate(section.heading, found.blocks),
         "content_hash": page["content_hash"],
+        "also_readers": passage.readers if passage else EVERYONE,
+        "included_from": passage.page_id if passage else None,
     }
+
+
+def _stamped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of a page that refers to others: their hash covers what they say, as the page's own hash cannot.
+
+    It never equals the page's, so that such a page is never taken for unchanged.
+    """
+    content = [(row["content_hash"], row["text"], row["heading_path"], row["also_readers"]) for row in rows]
+    digest = hashlib.sha256(json.dumps(content).encode(errors="surrogatepass")).hexdigest()[:32]
+    return [row | {"content_hash": digest} for row in rows]
 
 
 def _ledger_rows(page: Mapping[str, Any], ledger: Counter[tuple[str, str]]) -> list[dict[str, Any]]:

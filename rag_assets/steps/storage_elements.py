@@ -40,6 +40,20 @@ def storage_content(body: str) -> Content:
     return Content(walk.blocks, walk.ledger)
 
 
+def storage_excerpt(body: str, name: str) -> Content | None:
+    """Blocks and macros of the excerpt of this name, or without a name of the first; None where there is none.
+
+    Raises PageError where the body cannot be read.
+    """
+    walk = Walk(_RULES, _BLOCK_TAGS)
+    for node in parse_storage(body).iter(f"{AC}structured-macro", f"{AC}macro"):
+        macro = macros.read_macro(node)
+        if macros.is_excerpt(macro, name):
+            walk.container(macro.rich)
+            return Content(walk.blocks, walk.ledger)
+    return None
+
+
 def _heading(walk: Walk, node: Element) -> None:
     walk.flush()
     outer, walk.anchors, walk.in_heading = walk.anchors, [], True
@@ -150,7 +164,9 @@ def _quote(walk: Walk, node: Element) -> None:
 
 def _macro(walk: Walk, node: Element) -> None:
     macro = macros.read_macro(node)
-    walk.ledger[macro.name, macros.render(walk, macro)] += 1
+    outcome = macros.render(walk, macro)
+    if outcome is not None:
+        walk.ledger[macro.name, outcome] += 1
 
 
 def _link(walk: Walk, node: Element) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from rag_assets.steps.blocks import Block, code_block, flat, paragraphs
+from rag_assets.steps.blocks import Block, Reference, code_block, flat, paragraphs
 from rag_assets.steps.storage_format import Element, PageError
 
 DEPTH_MAX = 60  # lists in cells in panels …; a page nests a handful
@@ -66,6 +66,11 @@ class Walk:
         if body.strip():
             self.announce()
             self.blocks.append(code_block(body, language))
+
+    def refer(self, reference: Reference) -> None:
+        """Mark the place of another page's text; it ends the sentence around it."""
+        self.flush()
+        self.blocks.append(Block("reference", "", reference=reference))
 
     def container(self, element: Element) -> None:
         """What stands inside an element, in blocks of its own."""

@@ -93,11 +93,11 @@ def test_navigation_leaves_nothing_and_is_not_lost(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["include", "excerpt-include"])
-def test_what_another_page_says_is_a_reference_only(name: str) -> None:
+def test_a_reference_to_a_page_that_is_not_there_says_nothing_and_is_counted(name: str) -> None:
     link = '<ac:link><ri:page ri:content-title="Secret plans"/></ac:link>'
     body = f'<ac:structured-macro ac:name="{name}"><ac:parameter ac:name="">{link}</ac:parameter></ac:structured-macro>'
     assert read(body).sections == []
-    assert outcomes(body) == {name: ("navigation", 1)}
+    assert outcomes(body) == {name: ("unresolved", 1)}
 
 
 def test_an_unknown_macro_keeps_its_body_and_is_lost_without_one() -> None:

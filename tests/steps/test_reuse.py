@@ -39,7 +39,7 @@ def chunks_of(pages: pa.Table) -> pa.Table:
         chunk |= {"chunk_id": f"{row['page_id']}:{row['version']}:0", "chunk_idx": 0, "start": 0, "end": 1}
         chunk |= {"token_count": 1, "heading_path": [], "is_boilerplate": False, "url": row["url"] + "#top"}
         carried = ("page_id", "version", "space", "labels", "readers", "updated_at", "content_hash")
-        rows.append(chunk | {name: row[name] for name in carried})
+        rows.append(chunk | {name: row[name] for name in carried} | {"page_readers": row["readers"]})
     return CHUNKS.table(rows)
 
 

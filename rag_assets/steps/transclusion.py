@@ -1,0 +1,131 @@
+"""Transclusion: text of other pages that `include` and `excerpt-include` show on a page.
+
+Belongs here: finding the other page by space and title, following references through it, and who may read the result:
+whoever may read every page on the way, so that nothing is found or cited through a page that shows it.
+Does not belong here: reading a body (`storage_elements`), rows (`sections`), duplicates.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from rag_assets.steps.anchors import OneAnchor
+from rag_assets.steps.blocks import Reference, clean
+from rag_assets.steps.outline import Section, split_at_headings
+from rag_assets.steps.storage_elements import Content, storage_content, storage_excerpt
+from rag_assets.steps.storage_format import PageError
+from rag_serving.access import EVERYONE, both
+
+DEPTH_MAX = 5  # pages that include pages that include …
+INCLUDED_MAX = 1_000_000  # characters that one page may pull in; one that asks for more is broken or hostile
+
+_Key = tuple[str, str | None]  # page id and excerpt
+_COLUMNS = ["page_id", "space", "title", "readers", "body", "body_format"]
+
+
+class Passage(NamedTuple):
+    """Text of another page, under a heading and an anchor of the page that shows it."""
+
+    section: Section
+    readers: str  # reader class of the pages it came through, the one that shows it not among them
+    page_id: str  # whose text it is
+
+
+class Library:
+    """The pages that references may name, found by space and title; titles are unique in a space, whatever their case.
+
+    Args:
+        pages: rows of PAGES.
+        max_page_bytes: a larger page is not read.
+    """
+
+    def __init__(self, pages: pa.Table, max_page_bytes: int = 5_000_000) -> None:
+        self._pages = pages.select(_COLUMNS)
+        self._limit = max_page_bytes
+        self._rows: dict[tuple[str, str], int] = {}
+        self._contents: dict[_Key, Content | None] = {}
+
+    def find(self, space: str, title: str) -> Mapping[str, Any] | None:
+        """The row of the page, None where there is none. A title may carry its space: `ENG:Release steps`."""
+        if not self._rows:
+            names = zip(self._pages["space"].to_pylist(), self._pages["title"].to_pylist(), strict=True)
+            self._rows = {_name(*each): row for row, each in enumerate(names)}
+        row = self._rows.get(_name(space, title))
+        if row is None and ":" in title:
+            row = self._rows.get(_name(*title.split(":", 1)))
+        return None if row is None else self._pages.slice(row, 1).to_pylist()[0]
+
+    def content(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
+        """What a page, or an excerpt of it, holds; None where there is no such excerpt or the page cannot be read."""
+        key = page["page_id"], excerpt
+        if key not in self._contents:
+            self._contents[key] = self._read(page, excerpt)
+        return self._contents[key]
+
+    def _read(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
+        body = page["body"] or ""
+        if page["body_format"] != "storage" or len(body.encode(errors="replace")) > self._limit:
+            return None
+        try:
+            return storage_content(body) if excerpt is None else storage_excerpt(body, excerpt)
+        except PageError:
+            return None
+
+
+class Transclusion:
+    """What one page shows of others. The same text is taken once; `ledger` tells what became of the page's macros."""
+
+    def __init__(self, page: Mapping[str, Any], library: Library) -> None:
+        self.ledger: Counter[tuple[str, str]] = Counter()
+        self._page = page
+        self._library = library
+        self._taken: set[tuple[_Key, str]] = set()
+        self._room = INCLUDED_MAX
+
+    def passages(self, section: Section) -> list[Passage]:
+        """The text that the references of a section stand for, in their order; that of nested ones after its page's."""
+        found: list[Passage] = []
+        start: _Key = (self._page["page_id"], None)
+        for reference in section.references:
+            resolved = self._follow(reference, self._page.get("space", ""), section, EVERYONE, (start,), found)
+            self.ledger[reference.macro, "resolved" if resolved else "unresolved"] += 1
+        return found
+
+    def _follow(
+        self,
+        reference: Reference,
+        space: str,
+        under: Section,
+        readers: str,
+        chain: tuple[_Key, ...],
+        found: list[Passage],
+    ) -> bool:
+        """Append what a reference stands for; whether it could be followed. `chain` is the way that led to it."""
+        page = self._library.find(reference.space or space, reference.title)
+        if page is None:
+            return False
+        key = page["page_id"], reference.excerpt
+        content = self._library.content(page, reference.excerpt) if key not in chain else None
+        if content is None or len(chain) > DEPTH_MAX:
+            return False
+        narrower = both(readers, page["readers"])
+        if (key, narrower) in self._taken:
+            return True
+        self._room -= sum(len(block.text) for block in content.blocks)
+        if self._room < 0:
+            return False
+        self._taken.add((key, narrower))
+        for section in split_at_headings(content.blocks, under.heading, under.path, OneAnchor(under.anchor)):
+            if section.blocks:
+                found.append(Passage(section, narrower, page["page_id"]))
+            for nested in section.references:
+                self._follow(nested, page["space"], section, narrower, (*chain, key), found)
+        return True
+
+
+def _name(space: str | None, title: str | None) -> tuple[str, str]:
+    return (space or "").strip().casefold(), clean(title or "").casefold()
