@@ -81,7 +81,8 @@ def test_the_first_build_tells_what_it_did_in_the_documented_shape(wiki: Wiki) -
         "generation": Store(wiki.home).current("demo"),
         "published": True,
     }
-    assert set(summary) == {"sources", "tenants", "seconds"}
+    assert set(summary) == {"sources", "tenants", "seconds", "step_seconds"}
+    assert list(summary["step_seconds"]["eng"]) == ["pages", "sections", "chunks"]
     assert answers(wiki)
 
 
