@@ -278,6 +278,15 @@ class Confluence(SourceBase):
     """cloud or datacenter; auto reads it from the address."""
     auth: Auth = NoAuth()
     """How to sign in."""
+    blog_posts: bool = False
+    """Index blog posts, too."""
+    archived: bool = False
+    """Index archived pages, too."""
+    listing_every_s: float = Field(0, ge=0)
+    """Seconds for which a complete listing of the space serves; 0: every sync lists it. In between only what CQL tells
+    is taken: edits, new and deleted pages. Moves, labels and restrictions wait for the next listing."""
+    overlap_hours: float = Field(24, ge=0, le=24 * 31)
+    """How far before the last sync CQL is asked again: what search learnt late, and summer time, are made good."""
     batch_size: int = Field(50, ge=1, le=200)
     """Pages fetched at once."""
     timeout_s: float = Field(30, gt=0)

@@ -6,28 +6,25 @@ Does not belong here: requests (`confluence_client`), the enumeration (`confluen
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id
+from rag_assets.sources.confluence_changes import list_changes
 from rag_assets.sources.confluence_client import ConfluenceClient, Envelope, in_path
-from rag_assets.sources.confluence_listing import (
-    DETAILS,
-    Listing,
-    batches,
-    complete,
-    has_details,
-    list_space,
-    still_there,
-)
+from rag_assets.sources.confluence_listing import Listing, Scope, batches, has_details, list_space, still_there
+from rag_assets.sources.confluence_memory import Memory, recall, remember
+from rag_assets.sources.confluence_nested import DETAILS, complete
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.confluence_transport import AtlassianTransport
-from rag_assets.sources.envelope import EnvelopeError, Origin, exclusion_of, row_of, version_of
+from rag_assets.sources.envelope import EnvelopeError, Origin, row_of, version_of
 from rag_assets.sources.work import Work
 from rag_assets.steps.readers import Grants, effective_readers, grants_of, space_readers
 from rag_serving.access import NOBODY
@@ -45,8 +42,8 @@ class _Sync:
     listing: Listing
     before: Mapping[str, Row]
     reusable: Mapping[str, Row]  # rows of `before` whose bodies need not be fetched where the version is the same
+    failures: dict[str, str]
     fetched: dict[str, Row] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
 
 
 class Confluence:
@@ -59,13 +56,20 @@ class Confluence:
         self._client = client
         self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix, settings.base_url)
         self._identity = digest(settings.base_url, settings.space, settings.id_prefix)
+        types = ("page", "blogpost") if settings.blog_posts else ("page",)
+        self._scope = Scope(settings.space, types, ("current", "archived") if settings.archived else ("current",))
+        self._began = 0.0
 
     def fingerprint(self) -> None:
         """Only a sync can tell whether the space changed."""
         return
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
-        """Enumerate the space, fetch the bodies that changed, and renew everything else of every page."""
+        """List the space, fetch the bodies that changed, and renew everything else of every page.
+
+        Where `listing_every_s` says that the last complete listing still serves, only what CQL tells is renewed.
+        """
+        self._began = time.time()
         with nullcontext(self._client) if self._client else open_client(self._settings) as client:
             return self._sync(client, rows_by_id(previous), state, progress)
 
@@ -74,8 +78,10 @@ class Confluence:
     ) -> SyncResult:
         # Without a state (a full sync) nothing is reused, but what was there is still missed when it is gone.
         before = self._comparable(known) if state.get("identity", self._identity) == self._identity else {}
-        listing = list_space(client, self._settings.space, self._settings.batch_size)
-        sync = _Sync(listing, before, before if "identity" in state else {})
+        memory = self._recall(before, state) if before else None
+        changes = list_changes(client, self._scope, before, memory, self._settings.batch_size) if memory else None
+        listing = changes or list_space(client, self._scope, self._settings.batch_size)
+        sync = _Sync(listing, before, before if "identity" in state else {}, dict(listing.failures))
         self._check_gone(client, sync)
         work = Work(self._folder, self._identity, _settled(state))
         self._fetch(client, sync, work, progress)
@@ -88,15 +94,44 @@ class Confluence:
             {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in rows.items()},
             seen=listing.seen,
             excluded=[(f"{prefix}{one}", why) for one, why in listing.excluded.items()],
-            failures=[(f"{prefix}{one}", why) for one, why in [*sync.failures.items(), *listing.failures]],
+            failures=[(f"{prefix}{one}", why) for one, why in sync.failures.items()],
             hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in rows],
             notes=notes,
-            state={"identity": self._identity, "fingerprint": None, "settled": work.following},
+            state={
+                **self._remembered(client, sync, rows, state if changes else {}, memory),
+                "identity": self._identity,
+                "fingerprint": None,
+                "settled": work.following,
+            },
         )
 
     def _comparable(self, known: Mapping[str, Row]) -> dict[str, Row]:
         """The rows of the last sync by raw id."""
         return {page_id.removeprefix(self._settings.id_prefix): row for page_id, row in known.items()}
+
+    def _recall(self, before: Mapping[str, Row], state: Mapping[str, Any]) -> Memory | None:
+        """What the last sync remembered, where the listing it rests on still serves."""
+        overlap = timedelta(hours=self._settings.overlap_hours)
+        every_s = self._settings.listing_every_s if self._scope.statuses == ("current",) else 0.0
+        return recall(state, self._ancestors(before), self._scope.parts, every_s, overlap)
+
+    def _remembered(
+        self,
+        client: ConfluenceClient,
+        sync: _Sync,
+        rows: Mapping[str, Row],
+        state: Mapping[str, Any],
+        memory: Memory | None,
+    ) -> dict[str, Any]:
+        """What the next sync may go by; `state` is that of the complete listing this sync rests on, if it made none."""
+        began = client.server_time or datetime.now(UTC)
+        now = Memory(began, sync.listing.grants, set(sync.failures), memory.offset if memory else None)
+        return remember(now, state.get("listed_at", self._began), self._ancestors(rows), self._scope.parts)
+
+    def _ancestors(self, rows: Mapping[str, Row]) -> dict[str, tuple[str, ...]]:
+        """The raw ids above each page."""
+        prefix = self._settings.id_prefix
+        return {one: tuple(above.removeprefix(prefix) for above in row["ancestors"]) for one, row in rows.items()}
 
     def _check_gone(self, client: ConfluenceClient, sync: _Sync) -> None:
         """Be sure of each page that is no longer listed before it is left out.
@@ -105,7 +140,7 @@ class Confluence:
             SourceError: too large a share is gone at once for a program to believe it.
         """
         listing = sync.listing
-        gone = sorted(sync.before.keys() - listing.pages.keys() - listing.excluded.keys())
+        gone = sorted(sync.before.keys() - listing.pages.keys() - listing.excluded.keys() - listing.failures.keys())
         if not gone:
             return
         share, allowed = len(gone) / len(sync.before), self._settings.max_deleted_share
@@ -115,14 +150,13 @@ class Confluence:
                 f"max_deleted_share {allowed:g}; nothing was deleted. If they were deleted on purpose, set "
                 f"sources.{self.key}.max_deleted_share to 1 for one build"
             )
-        still = still_there(client, gone, self._settings.space, self._settings.batch_size)
+        still = still_there(client, gone, self._scope, self._settings.batch_size)
         for entry in still.found.values():
             listing.add(complete(client, entry))
+        listing.add_ancestors(client)
         for page_id, reason in still.faulty.items():
-            sync.failures[page_id] = f"{reason}; it is not certain whether the page is gone"
-            row = sync.before[page_id]
-            ancestors = (ancestor.removeprefix(self._settings.id_prefix) for ancestor in row["ancestors"])
-            listing.grants[page_id] = Grants(tuple(ancestors), row["readers"])
+            listing.failures[page_id] = f"{reason}; it is not certain whether the page is gone"
+        sync.failures.update(listing.failures)
 
     def _fetch(self, client: ConfluenceClient, sync: _Sync, work: Work, progress: Progress | None) -> None:
         """The bodies of new and changed pages, batch by batch onto disk."""
@@ -148,7 +182,7 @@ class Confluence:
             return None
         envelope = complete(client, envelope)
         try:
-            if excluded := exclusion_of(envelope):
+            if excluded := self._scope.excludes(envelope):
                 del sync.listing.pages[page_id]
                 sync.listing.excluded[page_id] = excluded
                 return None
@@ -161,8 +195,14 @@ class Confluence:
         return row
 
     def _rows(self, sync: _Sync) -> dict[str, Row]:
-        """Every row of the space; a page that could not be fetched keeps its last version."""
+        """Every row of the space; a page that could not be fetched keeps its last version.
+
+        One that could not even be listed keeps its last readers, too: as its own restriction, which others narrow.
+        """
         rows = {}
+        above = self._ancestors(sync.before)
+        for page_id in sync.failures.keys() & sync.before.keys() - sync.listing.grants.keys():
+            sync.listing.grants[page_id] = Grants(above[page_id], sync.before[page_id]["readers"])
         for page_id in [*sync.listing.pages, *(sync.failures.keys() - sync.listing.pages.keys())]:
             row = sync.fetched.get(page_id) or sync.before.get(page_id)
             if row is None:

@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
+from rag_assets.sources import confluence_v2 as v2
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence_pace import pace_of
 from rag_assets.sources.confluence_replies import (
@@ -67,6 +68,7 @@ class ConfluenceClient:
         self._pace = pace_of(base_url) if per_second else None
         self._searches = True
         self._failing = 0
+        self.space_keys: dict[str, object] = {}  # by the number that v2 gives a space
         self.server_time: datetime | None = None  # by the site's clock, at its first answer
 
     def __enter__(self) -> Self:
@@ -159,7 +161,7 @@ class ConfluenceClient:
 
     def _one(self, page_id: str, expand: str, batch: Batch) -> None:
         try:
-            answer = self.get(f"rest/api/content/{in_path(page_id)}", {"expand": expand})
+            answer = self._content(page_id, expand)
             batch.found[page_id] = self._based(answer, answer)
         except Unreadable as error:
             batch.refused[page_id] = str(error)
@@ -171,6 +173,15 @@ class ConfluenceClient:
                 raise SourceError(f"{self._failing} pages in a row failed, so the site does; last: {error}") from None
         else:
             self._failing = 0
+
+    def _content(self, page_id: str, expand: str) -> Envelope:
+        """By v1; where that is gone, by v2."""
+        try:
+            return self.get(f"rest/api/content/{in_path(page_id)}", {"expand": expand})
+        except Unreadable as error:
+            if error.status != 410:
+                raise
+            return v2.read(self, page_id)
 
     def _slice(self, path: str, params: Mapping[str, Any], lean: str | None) -> dict[str, Any]:
         """One page of results. A batch that fails is halved, which is a second try already: it gets few of its own."""

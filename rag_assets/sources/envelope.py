@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -90,16 +90,18 @@ def version_of(envelope: Mapping[str, Any]) -> int:
     return number
 
 
-def exclusion_of(envelope: Mapping[str, Any]) -> str | None:
-    """Why a readable envelope is no page to index (only current pages are), or None.
+def exclusion_of(
+    envelope: Mapping[str, Any], types: Sequence[str] = ("page",), statuses: Sequence[str] = ("current",)
+) -> str | None:
+    """Why a readable envelope is no page to index, or None; blog posts and archived pages are indexed by option.
 
     Raises:
         EnvelopeError: type or status is missing.
     """
     kind, status = _string(envelope, "type"), _string(envelope, "status")
-    if kind != "page":
-        return f"its type is {kind!r}, not 'page'"
-    return None if status == "current" else f"its status is {status!r}, not 'current'"
+    if kind not in types:
+        return f"its type is {kind!r}, not {' or '.join(map(repr, types))}"
+    return None if status in statuses else f"its status is {status!r}, not {' or '.join(map(repr, statuses))}"
 
 
 def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:
@@ -124,7 +126,7 @@ def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:
         "space": space,
         "title": title,
         "url": url,
-        "status": "current",
+        "status": _string(envelope, "status") if "status" in envelope else "current",
         "updated_at": _moment(_member(envelope, "version").get("when")),
         "labels": _labels(envelope),
         "ancestors": [_ancestor_id(ancestor, origin.id_prefix) for ancestor in ancestors],

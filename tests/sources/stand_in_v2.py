@@ -31,6 +31,9 @@ class StandInV2:
                 keys = self._keys()
                 found = [{"id": self._space_id(key), "key": key} for key in keys if key == request.params.get("keys")]
                 return self._page(request, found)
+            case ["spaces", number]:
+                keys = [key for key in self._keys() if self._space_id(key) == number]
+                return Answer.of({"id": number, "key": keys[0]})
             case ["spaces", number, kind] if kind in _KINDS:
                 spaces = [key for key in self._keys() if self._space_id(key) == number]
                 status = request.params.get("status", "current")
@@ -42,6 +45,9 @@ class StandInV2:
                 return self._page(request, [self._shown(one, request) for one in found])
             case [kind, page_id] if kind in _KINDS and self._is_seen(page_id):
                 return Answer.of(self._shown(self._site.pages[page_id], request))
+            case ["pages", page_id, "ancestors"] if self._is_seen(page_id):
+                above = self._site.pages[page_id]["ancestors"]
+                return self._page(request, [{"id": one["id"], "type": "page"} for one in above])
             case [kind, page_id, "labels"] if kind in _KINDS and self._is_seen(page_id):
                 return self._page(request, self._site.pages[page_id]["metadata"]["labels"]["results"])
         return Answer.of({"errors": [{"status": 404}]}, 404)

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sources.stand_in_confluence import StandIn
@@ -25,11 +24,9 @@ from sources.stand_in_faults import (
     throttled,
 )
 from sources.stand_in_site import page, restrictions
+from sources.syncs import Syncs, column, ids, settings_of
 
-from rag_assets.sources import SourceError, SyncResult, open_source
-from rag_assets.sources.confluence import Confluence
-from rag_assets.sources.confluence_client import ConfluenceClient
-from rag_assets.sources.confluence_transport import AtlassianTransport
+from rag_assets.sources import SourceError, open_source
 from rag_serving import config
 from rag_serving.access import EVERYONE, NOBODY
 
@@ -44,33 +41,6 @@ def wiki(request: pytest.FixtureRequest) -> Iterator[StandIn]:
         yield stand_in
 
 
-class Syncs:
-    """Syncs one after the other, each with what the last complete one left."""
-
-    def __init__(self, wiki: StandIn, folder: Path) -> None:
-        self.wiki = wiki
-        self.folder = folder
-        self.waits: list[float] = []
-        self.last: SyncResult | None = None
-
-    def __call__(self, **more: Any) -> SyncResult:
-        settings = config.Confluence(**_settings(self.wiki, **more))
-        transport = AtlassianTransport(settings.base_url, settings.auth, settings.timeout_s)
-        client = ConfluenceClient(settings.base_url, transport, max_retries=5, sleep=self.waits.append)
-        self.wiki.requests.clear()
-        with client:
-            source = Confluence("eng", settings, self.folder, client)
-            result = source.sync(self.last.pages if self.last else None, self.last.state if self.last else {})
-        json.dumps(result.state)
-        self.last = result
-        return result
-
-
-def _settings(wiki: StandIn, **more: Any) -> dict[str, Any]:
-    given = {"kind": "confluence", "tenant": "acme", "base_url": wiki.url, "space": "ENG", "readers": "everyone"}
-    return {**given, "batch_size": 4, **more}
-
-
 @pytest.fixture
 def sync(wiki: StandIn, tmp_path: Path) -> Syncs:
     return Syncs(wiki, tmp_path)
@@ -82,14 +52,6 @@ def enumerates(request: Request) -> bool:
 
 def third_batch(request: Request) -> bool:
     return request.params.get("cql", "").startswith("id in (9,")
-
-
-def column(result: SyncResult, name: str) -> dict[str, Any]:
-    return dict(zip(result.pages["page_id"].to_pylist(), result.pages[name].to_pylist(), strict=True))
-
-
-def ids(*numbers: int) -> set[str]:
-    return {str(number) for number in numbers}
 
 
 ALL = ids(*range(1, 13))
@@ -106,7 +68,7 @@ def test_a_full_sync_gives_what_a_dump_of_the_same_pages_gives(wiki: StandIn, tm
     wiki.site.load(folder)
     dump = config.ConfluenceDump(kind="confluence_dump", tenant="acme", path=folder, readers="everyone")
     expected = open_source("eng", dump, tmp_path).sync(None, {})
-    settings = config.Confluence(**_settings(wiki, space=folder.name, batch_size=50))
+    settings = config.Confluence(**settings_of(wiki, space=folder.name, batch_size=50))
     live = open_source("eng", settings, tmp_path).sync(None, {})
     assert live.seen == live.pages.num_rows
     assert live.failures == ()
@@ -440,7 +402,7 @@ def test_a_sync_that_is_killed_goes_on_where_it_stopped(wiki: StandIn, sync: Syn
         return answer
 
     wiki.faults.append(Fault(kill, 1, third_batch))
-    command = [sys.executable, "-c", CHILD, json.dumps(_settings(wiki)), str(sync.folder)]
+    command = [sys.executable, "-c", CHILD, json.dumps(settings_of(wiki)), str(sync.folder)]
     child.append(subprocess.Popen(command))
     assert child[0].wait(60) == -signal.SIGKILL
     result = sync()
@@ -450,7 +412,7 @@ def test_a_sync_that_is_killed_goes_on_where_it_stopped(wiki: StandIn, sync: Syn
 
 def test_progress_counts_the_bodies(wiki: StandIn, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    source = open_source("eng", config.Confluence(**_settings(wiki)), tmp_path)
+    source = open_source("eng", config.Confluence(**settings_of(wiki)), tmp_path)
     assert source.fingerprint() is None
     source.sync(None, {}, lambda done, total: told.append((done, total)))
     assert told == [(4, 12), (8, 12), (12, 12)]
