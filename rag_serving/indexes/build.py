@@ -148,7 +148,7 @@ def commit_generation(
             sources=dict(sources or {}),
             settings={"ingestion": config.ingestion.model_dump(mode="json"), "lexical": _bm25(), "dense": _hnsw()},
             files=folder_facts(working),
-            versions={library: version(library) for library in ("bm25s", "chromadb", "numpy", "pyarrow")},
+            versions={library: version(library) for library in ("chromadb", "numpy", "pyarrow")},
         )
         if whole := _whole(store, tenant, manifest.id, config):
             remove_folder(working)

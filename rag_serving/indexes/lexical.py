@@ -1,20 +1,20 @@
-"""BM25 over the terms of chunks: bm25s arrays in a plain folder, memory-mapped to search.
+"""BM25 over the terms of chunks: term counts in plain arrays, memory-mapped to search.
 
 Belongs here: building, saving, loading and searching the lexical index. Does not belong here: what a term is (`terms`).
 
-bm25s computes every (term, chunk) weight when it indexes (Lü, "BM25S", arXiv:2407.03618), so a query only adds up
-columns. The adding is done here: bm25s multiplies by its weight mask, and a masked chunk comes back with score 0 when
-few others match.
+score = Σ idf · tf / (tf + k1 · (1 - b + b · length / mean length)), as Lucene computes it (Robertson and Zaragoza, "The
+Probabilistic Relevance Framework: BM25 and Beyond", 2009). The weights are computed when somebody asks: in those that
+an index computes beforehand stand document frequencies and a mean length over chunks that the caller may not read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.terms import ANALYZER_VERSION, analyze
 
-FORMAT = 1
+FORMAT = 2
 K1, B, METHOD = 1.5, 0.75, "lucene"
 _FACTS = "lexical.json"
 _IDS = "chunk_ids.json"
-_ARRAYS = {"data": "data.csc.index.npy", "indices": "indices.csc.index.npy", "indptr": "indptr.csc.index.npy"}
-_VOCABULARY = "vocab.index.json"
+_VOCABULARY = "vocabulary.json"
+# By term, in the vocabulary's order: where its rows start [terms + 1]; rows and counts [postings]. And by row: lengths.
+_ARRAYS = ("starts", "rows", "counts", "lengths")
 
 
 class LexicalError(Exception):
@@ -46,11 +47,12 @@ def build_lexical(folder: Path, chunk_ids: Sequence[str], texts: Sequence[str]) 
 
     The same texts in the same order give the same bytes.
     """
-    terms = [analyze(text) for text in texts]
-    vocabulary = {term: number for number, term in enumerate(sorted(set().union(*terms)))}
-    index = _bm25(vocabulary, [[vocabulary[term] for term in document] for document in terms])
+    documents = [Counter(analyze(text)) for text in texts]
+    vocabulary = {term: number for number, term in enumerate(sorted(set().union(*documents)))}
     folder.mkdir(parents=True, exist_ok=True)
-    index.save(folder, show_progress=False)
+    for name, array in _postings(documents, vocabulary).items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+    _dump(folder / _VOCABULARY, vocabulary)
     _dump(folder / _IDS, list(chunk_ids))
     facts = {
         "format": FORMAT,
@@ -63,23 +65,16 @@ def build_lexical(folder: Path, chunk_ids: Sequence[str], texts: Sequence[str]) 
     return len(vocabulary)
 
 
-def _bm25(vocabulary: dict[str, int], documents: list[list[int]]) -> Any:
-    """bm25s over term numbers; its own vocabulary comes from a set, whose order changes with the hash seed."""
-    import bm25s
-
-    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs every call, whatever the application asks for
-    index = bm25s.BM25(k1=K1, b=B, method=METHOD, csc_backend="numpy", backend="numpy")
-    if vocabulary:
-        index.index((documents, vocabulary), create_empty_token=False, show_progress=False)
-        return index
-    index.vocab_dict, index.nonoccurrence_array = {}, None  # bm25s itself divides by zero without a term
-    index.scores = {
-        "data": np.zeros(0, dtype=np.float32),
-        "indices": np.zeros(0, dtype=np.int32),
-        "indptr": np.zeros(1, dtype=np.int64),
-        "num_docs": len(documents),
-    }
-    return index
+def _postings(documents: Sequence[Mapping[str, int]], vocabulary: Mapping[str, int]) -> dict[str, NDArray[Any]]:
+    """How often each term stands in which row, sorted by term and row, and how many terms each row has."""
+    sizes = [len(document) for document in documents]
+    terms = np.fromiter((vocabulary[term] for document in documents for term in document), np.int32, sum(sizes))
+    counts = np.fromiter(chain.from_iterable(document.values() for document in documents), np.int32, sum(sizes))
+    rows = np.repeat(np.arange(len(documents), dtype=np.int32), sizes)
+    order = np.argsort(terms, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(terms, minlength=len(vocabulary)))])
+    lengths = np.array([sum(document.values()) for document in documents], dtype=np.int32)
+    return {"starts": starts.astype(np.int64), "rows": rows[order], "counts": counts[order], "lengths": lengths}
 
 
 class LexicalIndex:
@@ -90,7 +85,7 @@ class LexicalIndex:
     ) -> None:
         self._folder = folder
         self._vocabulary = vocabulary
-        self._data, self._indices, self._indptr = arrays["data"], arrays["indices"], arrays["indptr"]
+        self._starts, self._rows, self._counts, self._lengths = (arrays[name] for name in _ARRAYS)
         self.chunks = int(facts["chunks"])
         self.content = str(facts["content"])  # digest of what was indexed
 
@@ -104,13 +99,18 @@ class LexicalIndex:
         try:
             facts = _load(folder / _FACTS)
             vocabulary = _load(folder / _VOCABULARY)
-            arrays = {name: _array(folder / file) for name, file in _ARRAYS.items()}
+            if facts.get("format") != FORMAT:
+                raise LexicalError(f"{folder} was written by another version (format {facts.get('format')})")
+            arrays = {name: _array(folder / f"{name}.npy") for name in _ARRAYS}
         except (OSError, ValueError) as error:
             raise LexicalError(f"{folder} is not a complete lexical index ({error})") from error
         found = {"format": facts.get("format"), "analyzer": facts.get("analyzer")}
         if found != {"format": FORMAT, "analyzer": ANALYZER_VERSION}:
             raise LexicalError(f"{folder} was written by another version ({found})")
-        if len(arrays["indptr"]) != len(vocabulary) + 1 or arrays["indptr"][-1] != len(arrays["data"]):
+        starts, rows, counts, lengths = (arrays[name] for name in _ARRAYS)
+        if (len(starts), len(rows), len(counts)) != (len(vocabulary) + 1, starts[-1], starts[-1]) or len(
+            lengths
+        ) != facts["chunks"]:
             raise LexicalError(f"{folder} is not consistent: its arrays do not fit its vocabulary")
         return cls(folder, facts, vocabulary, arrays)
 
@@ -132,40 +132,42 @@ class LexicalIndex:
         """The k best chunks by BM25, only those with a term of the query, best first.
 
         `terms` are analyzed terms, repetitions counting, or weights by term (a relevance model's). Rows outside
-        `allowed` [chunks] are not there at all: document frequencies are counted without them, so that no score tells
-        of them.
+        `allowed` [chunks] are not there at all: document frequencies and the mean length are those of the others, so
+        that no score tells of them.
         `among` [chunks] only narrows what may come back.
         """
         scores = np.zeros(self.chunks, dtype=np.float32)
         weights = terms if isinstance(terms, Mapping) else Counter(terms)
-        population = self.chunks if allowed is None else int(np.count_nonzero(allowed))
+        lengths = self._lengths if allowed is None else self._lengths[allowed]
+        mean = int(lengths.sum(dtype=np.int64)) / max(len(lengths), 1)
         for term in sorted(weights):
-            rows, column = self._column(term)
-            weight = weights[term]
-            if allowed is not None and len(rows):
-                seen = int(np.count_nonzero(allowed[rows]))
-                weight *= idf(seen, population) / idf(len(rows), self.chunks)
-            scores[rows] += column * np.float32(weight)
-        for mask in (allowed, among):
-            if mask is not None:
-                scores[~mask] = 0
+            rows, counts = self._column(term, allowed)
+            if len(rows):
+                weight = weights[term] * idf(len(rows), len(lengths))
+                saturation = counts / (counts + K1 * (1 - B + B * self._lengths[rows] / mean))
+                scores[rows] += (weight * saturation).astype(np.float32)
+        if among is not None:
+            scores[~among] = 0
         found = np.flatnonzero(scores > 0)
         return best(found, scores[found], k)
 
-    def _column(self, term: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The rows that hold a term, each once, and its weights there."""
+    def _column(self, term: str, allowed: NDArray[np.bool_] | None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The `allowed` rows that hold a term, each once, and how often they do."""
         number = self._vocabulary.get(term)
-        part = slice(0, 0) if number is None else slice(self._indptr[number], self._indptr[number + 1])
-        return self._indices[part], self._data[part]
+        part = slice(0, 0) if number is None else slice(self._starts[number], self._starts[number + 1])
+        rows, counts = self._rows[part], self._counts[part]
+        if allowed is None:
+            return rows, counts
+        seen = allowed[rows]
+        return rows[seen], counts[seen]
 
     def frequency(self, term: str, allowed: NDArray[np.bool_] | None = None) -> int:
         """How many of the `allowed` chunks hold an analyzed term."""
-        rows, _ = self._column(term)
-        return len(rows) if allowed is None else int(np.count_nonzero(allowed[rows]))
+        return len(self._column(term, allowed)[0])
 
 
 def idf(frequency: int, population: int) -> float:
-    """Inverse document frequency as Lucene and bm25s compute it: ln(1 + (N - n + ½) / (n + ½))."""
+    """Inverse document frequency as Lucene computes it: ln(1 + (N - n + ½) / (n + ½))."""
     return math.log1p((population - frequency + 0.5) / (frequency + 0.5))
 
 

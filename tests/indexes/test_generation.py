@@ -118,7 +118,7 @@ def test_the_manifest_names_every_file_and_is_written_last(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["chunks.parquet", "vectors.npy", "lexical/data.csc.index.npy", "lexical/chunk_ids.json", "manifest.json"]
+    "name", ["chunks.parquet", "vectors.npy", "lexical/counts.npy", "lexical/chunk_ids.json", "manifest.json"]
 )
 def test_a_truncated_or_missing_file_is_named_with_its_mend(tmp_path: Path, name: str) -> None:
     generation = built(tmp_path)
