@@ -13,10 +13,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from rag_assets.sources.base import settings_digest
-from rag_assets.steps import chunking, contextualize, sections, select
+from rag_assets.steps import chunking, contextualize, duplicates, minhash, sections, select
 from rag_serving.config import Config
 from rag_serving.indexes import lexical, shard_collections, terms
-from rag_serving.schema import CHUNKS, CONTEXTS, GENERATION_CHUNKS, SECTIONS
+from rag_serving.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
 
 
 def digest(*parts: object) -> str:
@@ -68,6 +68,8 @@ def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str) -> s
         (CONTEXTS.version, GENERATION_CHUNKS.version, contextualize.VERSION, select.VERSION),
         config.context.model_dump(mode="json"),
         (sorted(ingestion.drop_labels), ingestion.drop_boilerplate),
+        (DEDUP_MAP.version, minhash.VERSION, duplicates.VERSION),
+        (ingestion.dedup_enabled, ingestion.dedup_method, ingestion.dedup_threshold),
         config.indexing.max_shard_chunks,
         (lexical.FORMAT, shard_collections.FORMAT, terms.ANALYZER_VERSION),
     )

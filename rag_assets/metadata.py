@@ -10,10 +10,13 @@ import base64
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SAMPLE_ROWS = 5
 CELL_CHARS = 80
@@ -38,7 +41,8 @@ def column_schema(schema: pa.Schema) -> dg.TableSchema:
 def sample_rows(table: pa.Table, count: int = SAMPLE_ROWS) -> list[dict[str, Any]]:
     """Rows spread evenly over the table."""
     step = max(len(table) // count, 1)
-    rows: list[dict[str, Any]] = table.take(list(range(0, len(table), step))[:count]).to_pylist()
+    chosen = pa.array(list(range(0, len(table), step))[:count], pa.int64())
+    rows: list[dict[str, Any]] = table.take(chosen).to_pylist()
     return rows
 
 
@@ -65,6 +69,28 @@ def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
     axes.hist(values, bins=min(40, max(len(set(values)), 1)), color="#4f7cac")
     axes.set(title=title, xlabel=xlabel, ylabel="count")
     axes.spines[["top", "right"]].set_visible(False)
+    return _picture(figure, title)
+
+
+def stacked_bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str, xlabel: str) -> str:
+    """A bar for each name, stacked of its parts, as Markdown with the picture in it; the longest bars of many."""
+    from matplotlib.figure import Figure
+
+    names = sorted(sorted(values, key=lambda name: sum(values[name]))[-NAMED:], reverse=True)
+    figure = Figure(figsize=(6, 1.2 + 0.28 * len(names)), dpi=110, layout="tight")
+    axes = figure.add_subplot()
+    left = [0.0] * len(names)
+    for place, (part, color) in enumerate(zip(parts, ("#4f7cac", "#e0a458", "#7a9e7e", "#b56576"), strict=False)):
+        widths = [values[name][place] for name in names]
+        axes.barh(names, widths, left=left, label=part.replace("_", " "), color=color)
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axes.set(title=title, xlabel=xlabel)
+    axes.legend(fontsize="small", frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    return _picture(figure, title)
+
+
+def _picture(figure: Figure, title: str) -> str:
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
     return f"![{title}](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})"

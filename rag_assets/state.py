@@ -82,6 +82,7 @@ class CandidateState(_State):
     sources: dict[str, str | None]  # sync fingerprints
     enumerated: dict[str, list[str]]
     explained: dict[str, str]
+    duplicates_dropped: int = 0
 
 
 class PublishState(_State):
@@ -92,6 +93,7 @@ class PublishState(_State):
     chunks: int
     shards: int
     gates: dict[str, bool]
+    duplicates_dropped: int = 0
 
 
 def read_state(store: Store, source: str) -> IngestState:
@@ -136,12 +138,12 @@ def read_candidate(store: Store, tenant: str) -> CandidateState:
     """What the candidate is made from.
 
     Raises:
-        StoreError: its contexts were not made.
+        StoreError: its chunks were not selected.
     """
     path = store.candidate(tenant) / "inputs.json"
     state = _read(path, CandidateState)
     if state is None:
-        raise StoreError(f"{path} is missing or unreadable; materialize `contexts` of tenant {tenant!r} again")
+        raise StoreError(f"{path} is missing or unreadable; materialize `dedup_map` of tenant {tenant!r} again")
     return state
 
 

@@ -66,16 +66,17 @@ def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str
     """
     state, manifest = read_publish_state(store, tenant), _manifest(store, tenant)
     chunks, shards = (manifest.chunks, len(manifest.shards)) if manifest else (0, 0)
+    current = state if state and manifest and state.generation == manifest.id else None
     return {
         "chunks": chunks,
-        "duplicates_dropped": 0,
+        "duplicates_dropped": current.duplicates_dropped if current else 0,
         "contexts_generated": outcome.count("contexts", "contexts_generated") if outcome is not None else 0,
         "texts_embedded": outcome.count("embeddings", "texts_embedded") if outcome is not None else 0,
         "shards_built": outcome.count("dense_index", "shards_built") if outcome is not None else 0,
         "shards_reused": outcome.count("dense_index", "shards_reused") if outcome is not None else shards,
         "generation": manifest.id if manifest else None,
         "published": outcome is not None and outcome.error is None,
-        "gates": state.gates if state and manifest and state.generation == manifest.id else {},
+        "gates": current.gates if current else {},
     }
 
 

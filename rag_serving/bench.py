@@ -166,6 +166,7 @@ def _row(document: Document, index: int, tokens: int, contexts: bool) -> dict[st
         "updated_at": _NEVER,
         "text_hash": "",
         "source": TENANT,
+        "places": [],
         "prefix": metadata_prefix(document.title, path) if contexts else "",
         "vector_key": "",
         "shard": "",

@@ -49,8 +49,14 @@ def figures(text: str) -> Counter[str]:
 
 def turns(text: str) -> Counter[str]:
     """The words that turn a sentence round, lower case."""
-    found = Counter(word for word in _words(text) if word in _TURNING)
-    found.update(character for character in text if character in NEGATING_CHARACTERS)
+    return turns_of_folded(fold(text).text.lower())
+
+
+def turns_of_folded(text: str) -> Counter[str]:
+    """The same for a text in lower case whose typography was folded away."""
+    found = Counter(word for word in _WORDS.findall(_CONTRACTED.sub(" not", text)) if word in _TURNING)
+    if not text.isascii():
+        found.update(character for character in text if character in NEGATING_CHARACTERS)
     return found
 
 

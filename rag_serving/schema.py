@@ -16,6 +16,19 @@ VERSION_KEY = b"citelock.version"
 TABLE_KEY = b"citelock.table"
 
 _STRINGS = pa.list_(pa.string())
+_PLACES = pa.list_(
+    pa.struct(
+        [
+            ("chunk_id", pa.string()),
+            ("space", pa.string()),
+            ("title", pa.string()),
+            ("heading", pa.string()),  # the heading path in one line
+            ("url", pa.string()),  # with #anchor
+            ("labels", _STRINGS),
+            ("readers", pa.string()),  # who may be told of the place
+        ]
+    )
+)
 _BLOCKS = pa.list_(pa.struct([("kind", pa.string()), ("start", pa.int32()), ("end", pa.int32())]))
 
 
@@ -155,6 +168,19 @@ CHUNKS = TableSchema(
     ),
 )
 
+SELECTED_CHUNKS = TableSchema(
+    "selected_chunks",
+    1,
+    "citelock build",
+    pa.schema(
+        [
+            *_CHUNK_COLUMNS,
+            ("source", pa.string()),
+            ("places", _PLACES),  # of chunks that were dropped as duplicates of this one
+        ]
+    ),
+)
+
 DEDUP_MAP = TableSchema(
     "dedup_map",
     1,
@@ -184,12 +210,13 @@ CONTEXTS = TableSchema(
 
 GENERATION_CHUNKS = TableSchema(
     "generation_chunks",
-    1,
+    2,
     "citelock build",
     pa.schema(
         [
             *_CHUNK_COLUMNS,
             ("source", pa.string()),
+            ("places", _PLACES),  # where the text stands as well: chunks dropped as duplicates of this one
             ("prefix", pa.string()),
             ("vector_key", pa.string()),  # content address of the embedded text
             ("shard", pa.string()),  # name of the dense shard that holds it
@@ -198,5 +225,8 @@ GENERATION_CHUNKS = TableSchema(
 )
 
 TABLES: Mapping[str, TableSchema] = MappingProxyType(
-    {t.name: t for t in (PAGES, SECTIONS, MACRO_LEDGER, CHUNKS, DEDUP_MAP, CONTEXTS, GENERATION_CHUNKS)}
+    {
+        t.name: t
+        for t in (PAGES, SECTIONS, MACRO_LEDGER, CHUNKS, DEDUP_MAP, SELECTED_CHUNKS, CONTEXTS, GENERATION_CHUNKS)
+    }
 )

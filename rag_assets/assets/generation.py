@@ -45,6 +45,7 @@ def generation(
             chunks=manifest.chunks,
             shards=len(manifest.shards),
             gates={result.name: result.passed for result in results},
+            duplicates_dropped=candidate.duplicates_dropped,
         )
         write_checked(store, tenant, checked)
     rows = [{"check": r.name, "passed": "yes" if r.passed else "NO", "found": r.detail} for r in results]

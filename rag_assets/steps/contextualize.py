@@ -23,7 +23,7 @@ Level = Literal["metadata", "none"]
 
 
 def build_contexts(chunks: pa.Table, level: Level) -> pa.Table:
-    """Rows of CONTEXTS, one for each row of CHUNKS, in the same order."""
+    """Rows of CONTEXTS, one for each chunk, in the same order."""
     ids = chunks["chunk_id"].to_pylist()
     if level == "none":
         prefixes = [""] * len(ids)
@@ -49,13 +49,12 @@ def contextualized(chunks: pa.Table, contexts: pa.Table) -> pa.Table:
     """Chunks with their prefixes, as rows of GENERATION_CHUNKS that have no vector and no shard yet.
 
     Args:
-        chunks: rows of CHUNKS and the column `source`.
+        chunks: rows of SELECTED_CHUNKS.
         contexts: rows of CONTEXTS for the same chunks, in the same order.
     """
     nothing = pa.array([""] * len(chunks), pa.string())
     whole = (
-        chunks.drop_columns(["content_hash", "page_readers"])
-        .append_column("prefix", contexts["prefix"])
+        chunks.append_column("prefix", contexts["prefix"])
         .append_column("vector_key", nothing)
         .append_column("shard", nothing)
     )

@@ -1,7 +1,7 @@
 """Which chunks of a tenant are indexed, and why the others are not.
 
 Belongs here: joining the sources of a tenant, leaving out by label or as boilerplate, refusing colliding page ids.
-Does not belong here: near-duplicates, who may read what.
+Does not belong here: which chunks are near-duplicates (`duplicates`), who may read what.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rag_serving.schema import CHUNKS
 
@@ -32,6 +33,11 @@ class Selection:
     def reasons(self) -> dict[str, int]:
         """How many chunks each reason left out, most first."""
         return dict(Counter(self.excluded.values()).most_common())
+
+    def without(self, chunk_ids: Collection[str], reason: str) -> Selection:
+        """The same with some more chunks left out, all for one reason."""
+        dropped = pc.is_in(self.chunks["chunk_id"], value_set=pa.array(list(chunk_ids), pa.string()))
+        return Selection(self.chunks.filter(pc.invert(dropped)), {**self.excluded, **dict.fromkeys(chunk_ids, reason)})
 
     def pages_without_chunks(self, chunks: pa.Table) -> dict[str, str]:
         """Those pages of the table that was selected from of which nothing is left, with a reason of theirs."""

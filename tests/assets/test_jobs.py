@@ -153,7 +153,7 @@ def test_a_page_under_a_dropped_label_is_left_out_and_explained(project: Project
         "eng", envelope("102", "Backup guide", SECTION.format(heading="Old", text="Gone."), 2, ["archive"])
     )
     made = project.build()
-    assert made["contexts"]["why_left_out"] == {"label 'archive'": 1}
+    assert made["dedup_map"]["why_left_out"] == {"label 'archive'": 1}
     assert made["generation"]["pages"] == {"eng": 1, "ops": 1}
 
 
@@ -181,7 +181,7 @@ def test_a_failed_check_of_the_candidate_keeps_the_published_generation(project:
     before = project.store.current("demo")
     project.wiki.write("eng", envelope("105", "Fifth guide", "<p>Something new.</p>"))
     project.run("ingest", "eng")
-    assert project.materialize("contexts", "embeddings", "dense_index", "lexical_index").success
+    assert project.materialize("dedup_map", "contexts", "embeddings", "dense_index", "lexical_index").success
     inputs = project.store.candidate("demo") / "inputs.json"
     inputs.write_text(inputs.read_text(encoding="utf-8").replace('"105"', '"999"'), encoding="utf-8")
     result = project.materialize("generation", "published_generation")

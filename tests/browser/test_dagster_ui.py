@@ -12,7 +12,17 @@ from playwright.sync_api import Page, expect
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 GRAPH = "asset-groups?expanded=global%40global%3Aingest,global%40global%3Apublish"
-ASSETS = ["pages", "sections", "chunks", "contexts", "embeddings", "dense_index", "lexical_index", "generation"]
+ASSETS = [
+    "pages",
+    "sections",
+    "chunks",
+    "dedup_map",
+    "contexts",
+    "embeddings",
+    "dense_index",
+    "lexical_index",
+    "generation",
+]
 RUN_MS = 90_000
 
 

@@ -106,6 +106,7 @@ def _row(passage: Passage) -> dict[str, object]:
         "updated_at": datetime(2026, 1, 1, tzinfo=UTC),
         "text_hash": hashlib.sha256(passage.text.encode()).hexdigest()[:32],
         "source": "ops",
+        "places": [],
         "prefix": " → ".join(path),
         "vector_key": f"{passage.page_id}-{passage.version}",
         "shard": "",

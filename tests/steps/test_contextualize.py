@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from rag_assets.steps.contextualize import (
     MAX_PREFIX_CHARS,
     build_contexts,
@@ -14,11 +12,11 @@ from rag_assets.steps.contextualize import (
     metadata_prefix,
     with_vector_keys,
 )
-from rag_serving.schema import CHUNKS, GENERATION_CHUNKS
+from rag_serving.schema import GENERATION_CHUNKS, SELECTED_CHUNKS
 
 
 def chunk(chunk_id: str, title: str = "Deploy guide", path: tuple[str, ...] = ("Deploy guide", "Rolling back")) -> Any:
-    row: dict[str, Any] = dict.fromkeys(CHUNKS.columns.names)
+    row: dict[str, Any] = dict.fromkeys(SELECTED_CHUNKS.columns.names)
     return row | {"chunk_id": chunk_id, "title": title, "heading_path": list(path), "text": "Run it."}
 
 
@@ -44,7 +42,7 @@ def test_a_prefix_is_never_longer_than_its_bound() -> None:
 
 
 def test_the_level_is_recorded() -> None:
-    chunks = CHUNKS.table([chunk("1:1:0")])
+    chunks = SELECTED_CHUNKS.table([chunk("1:1:0")])
     assert build_contexts(chunks, "metadata").to_pylist() == [
         {"chunk_id": "1:1:0", "prefix": "Deploy guide › Rolling back", "level": "metadata"}
     ]
@@ -52,14 +50,14 @@ def test_the_level_is_recorded() -> None:
 
 
 def test_what_is_embedded_is_the_prefix_above_the_text() -> None:
-    chunks = CHUNKS.table([chunk("1:1:0")]).append_column("source", pa.array(["eng"]))
+    chunks = SELECTED_CHUNKS.table([chunk("1:1:0")])
     whole = contextualized(chunks, build_contexts(chunks, "metadata"))
     assert embedded_texts(whole) == ["Deploy guide › Rolling back\nRun it."]
     assert embedded_texts(contextualized(chunks, build_contexts(chunks, "none"))) == ["Run it."]
 
 
 def test_embedded_chunks_name_their_vectors() -> None:
-    chunks = CHUNKS.table([chunk("1:1:0")]).append_column("source", pa.array(["eng"]))
+    chunks = SELECTED_CHUNKS.table([chunk("1:1:0")])
     whole = with_vector_keys(contextualized(chunks, build_contexts(chunks, "none")), ["abc"])
     assert whole.schema.names == GENERATION_CHUNKS.columns.names
     assert whole["vector_key"].to_pylist() == ["abc"]

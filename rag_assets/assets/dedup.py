@@ -1,0 +1,95 @@
+"""The asset `dedup_map`: the chunks of a tenant that are indexed, without near-duplicates."""
+
+from collections import Counter
+from time import monotonic
+
+import dagster as dg
+import pyarrow.compute as pc
+
+from rag_assets import metadata
+from rag_assets.facts import chunk_digests
+from rag_assets.inputs import tenant_inputs
+from rag_assets.partitions import TENANTS
+from rag_assets.progress import Reporter
+from rag_assets.resources import Installation, writing
+from rag_assets.signature_cache import SignatureCache
+from rag_assets.state import CandidateState, settled_chunks, write_candidate
+from rag_assets.steps.duplicates import SCOPES, VERSION, effectiveness, find_duplicates, without_duplicates
+from rag_assets.steps.select import join_sources, select_chunks
+from rag_serving.models import open_embedder
+from rag_serving.schema import DEDUP_MAP, SELECTED_CHUNKS
+from rag_serving.store import StoreError, write_table
+
+
+@dg.asset(
+    partitions_def=TENANTS,
+    deps=[dg.AssetDep("chunks", partition_mapping=dg.AllPartitionMapping())],
+    group_name="publish",
+    kinds={"parquet"},
+    owners=["team:data-engineering"],
+    code_version=str(VERSION),
+)
+def dedup_map(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """Which chunk is dropped for which: the newest of near-duplicates stays, and remembers where its text stands too.
+
+    Chunks under a dropped label and boilerplate are left out before, and every page without a chunk is explained. A
+    chunk is dropped only if whoever may read it may read the one that stays. Two sources that share a page id are
+    refused.
+    """
+    tenant = context.partition_key
+    config, store = installation.config(), installation.store()
+    folder = store.candidate(tenant)
+    reporter.begin(tenant, "dedup map")
+    with writing(store.tenant(tenant)):
+        sources = sorted(chunk_digests(config, store, tenant))
+        if not sources:
+            raise StoreError(f"no source of tenant {tenant!r} has chunks yet; run `citelock build`")
+        settled = {key: settled_chunks(store, key) for key in sources}
+        everything = join_sources({key: table for key, (table, _) in settled.items()})
+        ingestion = config.ingestion
+        selection = select_chunks(everything, ingestion.drop_labels, ingestion.drop_boilerplate)
+        started, found, computed = monotonic(), DEDUP_MAP.empty(), 0
+        if ingestion.dedup_enabled:
+            texts = (selection.chunks[name].to_pylist() for name in ("text", "text_hash"))
+            known, computed = SignatureCache(store.cache(tenant)).fingerprints(*texts)
+            found = find_duplicates(selection.chunks, known, ingestion.dedup_threshold)
+        seconds = monotonic() - started
+        chunks = without_duplicates(selection.chunks, found)
+        left_out = selection.without(found["dropped_id"].to_pylist(), "near-duplicate")
+        embedder = open_embedder(config.embedding).name
+        accounts = {key: account for key, (_, account) in settled.items()}
+        explained = {page: why for account in accounts.values() for page, why in account.explained.items()}
+        state = CandidateState(
+            inputs=tenant_inputs(config, {key: account.digest for key, account in accounts.items()}, embedder),
+            embedder=embedder,
+            sources={key: account.fingerprint for key, account in accounts.items()},
+            enumerated={key: account.enumerated for key, account in accounts.items()},
+            explained={**explained, **left_out.pages_without_chunks(everything)},
+            duplicates_dropped=len(found),
+        )
+        write_table(store.tenant(tenant) / "dedup_map.parquet", found, DEDUP_MAP)
+        write_table(folder / "selected.parquet", chunks, SELECTED_CHUNKS)
+        write_candidate(store, tenant, state)
+    effects = effectiveness(selection.chunks, found)
+    rows = [{"space": e.space, "chunks": e.chunks, **{s: e.dropped.get(s, 0) for s in SCOPES}} for e in effects]
+    by_space = {effect.space: [effect.dropped.get(scope, 0) for scope in SCOPES] for effect in effects}
+    return dg.MaterializeResult(
+        metadata={
+            **metadata.of_table(found, store.tenant(tenant) / "dedup_map.parquet", DEDUP_MAP.columns.names),
+            "duplicates_dropped": len(found),
+            "chunks_kept": len(chunks),
+            "scopes": dict(Counter(found["scope"].to_pylist())),
+            "identical": pc.sum(pc.equal(found["jaccard"], 1.0)).as_py() or 0,
+            "effectiveness": dg.MetadataValue.md(metadata.markdown_table(rows, ["space", "chunks", *SCOPES])),
+            "dropped": dg.MetadataValue.md(metadata.stacked_bars(by_space, SCOPES, "Duplicates dropped", "chunks")),
+            "fingerprints_computed": computed,
+            "seconds": round(seconds, 2),
+            "sources": dict(Counter(selection.chunks["source"].to_pylist())),
+            "chunks_left_out": len(left_out.excluded),
+            "why_left_out": left_out.reasons(),
+            "pages_explained": len(state.explained),
+            "why_explained": dg.MetadataValue.md(metadata.named_reasons(state.explained)),
+        }
+    )
