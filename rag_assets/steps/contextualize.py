@@ -11,13 +11,11 @@ from typing import Literal
 
 import pyarrow as pa
 
+from rag_serving.prefix import metadata_prefix
 from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS
 
 VERSION = 1
 """Raised when the same chunk would get another prefix."""
-
-MAX_PREFIX_CHARS = 160
-"""A longer path loses its middle: an embedding model reads some 250 tokens, and the text must have them."""
 
 Level = Literal["metadata", "none"]
 
@@ -31,18 +29,6 @@ def build_contexts(chunks: pa.Table, level: Level) -> pa.Table:
         places = zip(chunks["title"].to_pylist(), chunks["heading_path"].to_pylist(), strict=True)
         prefixes = [metadata_prefix(title, path or ()) for title, path in places]
     return pa.table({"chunk_id": ids, "prefix": prefixes, "level": [level] * len(ids)}, schema=CONTEXTS.arrow)
-
-
-def metadata_prefix(title: str, heading_path: Sequence[str]) -> str:
-    """Page title and headings, each once: `Deploy guide › Rolling back`; empty where there are none."""
-    names: list[str] = []
-    for name in (title, *heading_path):
-        clean = " ".join(name.split())
-        if clean and clean not in names:
-            names.append(clean)
-    while len(names) > 2 and len(" › ".join(names)) > MAX_PREFIX_CHARS:
-        del names[1]
-    return " › ".join(names)[:MAX_PREFIX_CHARS].strip()
 
 
 def contextualized(chunks: pa.Table, contexts: pa.Table) -> pa.Table:

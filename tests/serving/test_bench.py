@@ -11,13 +11,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from rag_assets.steps import contextualize
 from rag_serving.beir import read_collection
 from rag_serving.bench import chunk_table, run_bench
 from rag_serving.bench_cli import Progress, command
 from rag_serving.config import parse_config
 from rag_serving.models import open_tokenizer
-from rag_serving.prefix import MAX_PREFIX_CHARS, metadata_prefix
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "contextual-retrieval"
 TOPICS = {
@@ -117,15 +115,6 @@ def test_without_contexts_no_prefix_is_indexed(folder: Path) -> None:
     documents = read_collection(folder).documents
     table, _ = chunk_table(documents, open_tokenizer(parse_config({}).embedding), contexts=False)
     assert set(table["prefix"].to_pylist()) == {""}
-
-
-@pytest.mark.parametrize(
-    ("title", "path"),
-    [("Deploy  guide", ["Deploy guide", "Rolling back"]), ("", []), ("t" * 500, ["h" * 500]), ("a", ["b" * 90] * 2)],
-)
-def test_the_prefix_is_the_one_that_pages_get(title: str, path: list[str]) -> None:
-    assert metadata_prefix(title, path) == contextualize.metadata_prefix(title, path)
-    assert len(metadata_prefix(title, path)) <= MAX_PREFIX_CHARS
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rag_assets.steps.contextualize import (
-    MAX_PREFIX_CHARS,
-    build_contexts,
-    contextualized,
-    embedded_texts,
-    metadata_prefix,
-    with_vector_keys,
-)
+from rag_assets.steps.contextualize import build_contexts, contextualized, embedded_texts, with_vector_keys
+from rag_serving.prefix import MAX_PREFIX_CHARS, metadata_prefix
 from rag_serving.schema import GENERATION_CHUNKS, SELECTED_CHUNKS
 
 
