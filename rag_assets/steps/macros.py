@@ -90,6 +90,33 @@ def _file(page: Page, macro: Macro) -> Outcome:
     return "rendered" if name else "lost"
 
 
+def _formula(page: Page, macro: Macro) -> Outcome:
+    if not macro.parameters.get("body"):
+        return _unknown(page, macro)
+    (page.write if "inline" in macro.name else page.paragraph)(macro.parameters["body"])
+    return "rendered"
+
+
+def _button(page: Page, macro: Macro) -> Outcome:
+    """The words on it."""
+    words = macro.parameters.get("label") or macro.parameters.get("title", "")
+    page.write(words)
+    return "rendered" if words else _unknown(page, macro)
+
+
+def _diagram(page: Page, macro: Macro) -> Outcome:
+    """Its name, as of a file: what is drawn is an attachment."""
+    named = (macro.parameters.get(name) for name in _DIAGRAM_NAMES)
+    name = next(filter(None, named), macro.file)
+    if not name:
+        return _unknown(page, macro)
+    page.write(f"[{name}]")
+    return "rendered"
+
+
+_DIAGRAM_NAMES = ("diagramdisplayname", "diagramname", "displayname", "name", "filename", "title")
+
+
 def _excerpt(page: Page, macro: Macro) -> Outcome:
     """Its content, unless it is only there to be shown on other pages."""
     if macro.parameters.get("hidden", "").lower() == "true":
@@ -151,7 +178,7 @@ def _named(handler: Handler, names: str) -> dict[str, Handler]:
 
 HANDLERS: Mapping[str, Handler] = MappingProxyType(
     {
-        **_named(_code, "code noformat code-block html markdown mermaid plantuml"),
+        **_named(_code, "code code-pro noformat code-block html markdown mermaid plantuml"),
         **_named(_panel, " ".join(_LABELS)),
         **_named(_expand, "expand ui-expand"),
         **_named(_unknown, "section column details toc-zone div span table-plus"),
@@ -161,6 +188,9 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         **_named(_status, "status"),
         **_named(_jira, "jira jiraissues jiraissue"),
         **_named(_anchor, "anchor"),
+        **_named(_formula, "eazy-math-inline easy-math-inline eazy-math-block easy-math-block mathinline mathblock"),
+        **_named(_button, "ui-button aui-button button-hyperlink artifact-resource-macro"),
+        **_named(_diagram, "drawio drawio-sketch inc-drawio gliffy lucidchart mermaid-cloud plantumlcloud balsamiq"),
         **_named(_file, "view-file viewpdf viewdoc viewxls viewppt"),
         # Lists, reports and controls that the server fills in; their text stands on the pages they point to.
         **_named(

@@ -172,11 +172,17 @@ def _macro(walk: Walk, node: Element) -> None:
 def _link(walk: Walk, node: Element) -> None:
     """The link's own text, else what names its target; the target itself stays out of the text."""
     bodies = node.iterchildren(f"{AC}link-body", f"{AC}plain-text-link-body")
-    text = "".join(walk.line(body)[0] if len(body) else body.text or "" for body in bodies)
-    if not clean(text):
+    text = "".join(_spaced(body, walk.line(body)[0]) if len(body) else body.text or "" for body in bodies)
+    if not text:
         text = _target(node) or node.get(f"{AC}anchor", "")
     walk.write(text)
     walk.linked += len(text)
+
+
+def _spaced(element: Element, line: str) -> str:
+    """The line with the white space that the element has around it, which parts it from the words beside the link."""
+    written = "".join(element.itertext())
+    return " " * written[:1].isspace() + line + " " * written[-1:].isspace()
 
 
 def _image(walk: Walk, node: Element) -> None:

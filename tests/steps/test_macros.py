@@ -81,6 +81,35 @@ def test_a_status_and_an_issue_stand_in_their_sentence() -> None:
     assert text(f"<p>It is {status} in {issue}.</p>") == "It is IN PROGRESS in KAFKA-1."
 
 
+def test_a_titled_code_macro_of_another_vendor_is_code() -> None:
+    assert (
+        text(macro("code-pro", plain="curl x", title="Command", language="bash")) == "Command\n\n```bash\ncurl x\n```"
+    )
+
+
+def test_a_formula_is_its_source() -> None:
+    assert text(f"<p>So {macro('eazy-math-inline', body='x^2', align='center')}.</p>") == "So x^2."
+    assert text(macro("easy-math-block", body="x^2", align="center")) == "x^2"
+
+
+@pytest.mark.parametrize(
+    ("diagram", "named"),
+    [
+        (macro("drawio", diagramName="topology", revision="4", width="800"), "[topology]"),
+        (macro("gliffy", **{"displayName": "Flow", "size": "L"}), "[Flow]"),
+        (macro("mermaid-cloud", filename="class.mmd", toolbar="bottom"), "[class.mmd]"),
+    ],
+)
+def test_a_diagram_is_its_name(diagram: str, named: str) -> None:
+    assert text(diagram) == named
+    assert text(macro("drawio", revision="4")) == ""
+
+
+def test_a_button_is_the_words_on_it() -> None:
+    button = macro("artifact-resource-macro", groupId="info.x", label="the bundle", resourceType="ZIP")
+    assert text(f"<p>Download {button}.</p>") == "Download the bundle."
+
+
 def test_a_list_of_issues_shows_its_query() -> None:
     assert text(macro("jira", server="S", jqlQuery="project = KAFKA", maximumIssues="20")) == "project = KAFKA"
 
@@ -121,6 +150,7 @@ def test_an_inline_macro_does_not_break_its_sentence() -> None:
         ),
         ('<ri:page ri:content-title="P"/><ac:link-body>the <strong>body</strong></ac:link-body>', "the body"),
         ('<ri:page ri:content-title="P"/><ac:plain-text-link-body><![CDATA[]]></ac:plain-text-link-body>', "P"),
+        ('<ri:page ri:content-title="P"/><ac:plain-text-link-body><![CDATA[ ]]></ac:plain-text-link-body>', ""),
         ('<ri:attachment ri:filename="a.pdf"/>', "a.pdf"),
         ('<ri:url ri:value="https://x.example/"/>', "https://x.example/"),
         ('<ri:user ri:account-id="5b10ac8d82e05b22cc7d4ef5"/>', "@user"),
@@ -131,6 +161,12 @@ def test_an_inline_macro_does_not_break_its_sentence() -> None:
 )
 def test_a_link_is_its_text_or_what_names_its_target(link: str, shown: str) -> None:
     assert text(f"<p>See <ac:link>{link}</ac:link>!</p>") == f"See {shown}!"
+
+
+def test_the_white_space_inside_a_link_parts_it_from_the_words_beside_it() -> None:
+    body = "<ac:link-body> <code>root</code> <em>role</em> </ac:link-body>"
+    link = f'<ac:link><ri:page ri:content-title="P"/>{body}</ac:link>'
+    assert text(f"<p>the{link}by default</p>") == "the root role by default"
 
 
 def test_an_html_link_is_its_text_without_the_target() -> None:

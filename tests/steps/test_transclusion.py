@@ -223,10 +223,10 @@ def wiki(state: dict[str, Any]) -> pa.Table:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(WIKI, min_size=2, max_size=4))
 def test_tables_brought_up_to_date_equal_tables_made_anew(states: list[dict[str, Any]]) -> None:
-    empty = (SECTIONS.empty(), MACRO_LEDGER.empty(), CHUNKS.empty())
+    empty: tuple[pa.Table, ...] = (SECTIONS.empty(), MACRO_LEDGER.empty(), CHUNKS.empty())
     tables = empty
     for state in states:
-        tables = update(wiki(state), *tables)  # type: ignore[assignment]
+        tables = update(wiki(state), *tables)
         for found, anew in zip(tables, update(wiki(state), *empty), strict=True):
             assert found.equals(anew)
 
