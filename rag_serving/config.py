@@ -241,8 +241,18 @@ class SourceBase(Section):
         return value
 
 
-class ConfluenceDump(SourceBase):
-    """A folder or zip of REST v1 page envelopes, one JSON file a page."""
+class AttachmentSource(SourceBase):
+    """What kinds of sources have that hold attached files."""
+
+    attachments: Literal["none", "text", "all"] = "none"
+    """Files attached to pages: none, text (plain text, Markdown, tables, source code, HTML), or all (PDF, too; needs
+    citelock[pdf]). Files of other types are recorded as excluded."""
+    max_attachment_bytes: int = Field(10_000_000, ge=1)
+    """A larger file is recorded as excluded, not read."""
+
+
+class ConfluenceDump(AttachmentSource):
+    """A folder or zip of REST v1 page envelopes, one JSON file a page; files of a page in `attachments/<page id>/`."""
 
     kind: Literal["confluence_dump"]
     path: Path
@@ -251,7 +261,7 @@ class ConfluenceDump(SourceBase):
     """How the site makes heading anchors; auto reads it from the page links."""
 
 
-class ConfluenceExport(SourceBase):
+class ConfluenceExport(AttachmentSource):
     """A space export in XML, as a space's administrator downloads it; `readers: from_source` reads the permissions
     in it."""
 

@@ -8,15 +8,17 @@ Does not belong here: single files (`dump_files`) and envelopes (`envelope`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
 
+from rag_assets.sources.attachments import Attached, attachment_rows
 from rag_assets.sources.base import Progress, Row, SyncResult, digest, finish, rows_by_id, settings_digest
-from rag_assets.sources.dump_files import DumpFile, dump_files
+from rag_assets.sources.dump_files import DumpFile, DumpFiles, attached_to, dump_files
 from rag_assets.sources.envelope import (
     EnvelopeError,
     Origin,
@@ -70,29 +72,47 @@ class ConfluenceDump:
         300 pages take about 20 ms, unpacked.
         """
         with dump_files(self._settings.path) as files:
-            return self._fingerprint([_file_digest(file.name, _content(file)) for file in files])
+            return self._fingerprint([_file_digest(file.name, _content(file)) for file in self._wanted(files)])
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
         """Read all files; one that cannot be read is a failure of its page alone."""
         reading = _Reading()
+        before = rows_by_id(previous)
         with dump_files(self._settings.path) as files:
-            for done, file in enumerate(files, start=1):
+            for done, file in enumerate(files.envelopes, start=1):
                 self._read(file, reading)
                 if progress is not None:
-                    progress(done, len(files))
-        before = rows_by_id(previous)
-        failures = self._keep(before, state, reading)
-        effective = self._readers(reading)
+                    progress(done, len(files.envelopes))
+            failures = self._keep(before, state, reading)
+            effective = self._readers(reading)
+            rows = {page_id: {**row, "readers": effective.readers[page_id]} for page_id, row in reading.rows.items()}
+            attached = attachment_rows(self._attached(files, reading), rows, self._settings, before)
         return finish(
             before,
-            {page_id: {**row, "readers": effective.readers[page_id]} for page_id, row in reading.rows.items()},
-            seen=reading.seen(failures),
-            excluded=[*reading.excluded.items(), *reading.repeated],
-            failures=failures.items(),
+            {**rows, **attached.rows},
+            seen=reading.seen(failures) + attached.seen,
+            excluded=[*reading.excluded.items(), *reading.repeated, *attached.excluded.items()],
+            failures=[*failures.items(), *attached.failures.items()],
             hidden=[(page_id, why) for page_id, why in effective.hidden.items() if page_id in reading.rows],
             notes=self._notes(),
             state={"files": reading.files, "fingerprint": self._fingerprint(reading.digests)},
         )
+
+    def _wanted(self, files: DumpFiles) -> list[DumpFile]:
+        return files.envelopes + (files.attached if self._settings.attachments != "none" else [])
+
+    def _attached(self, files: DumpFiles, reading: _Reading) -> Iterator[Attached]:
+        """Files of pages; they have no ids, so where they stand names them."""
+        for file in self._wanted(files)[len(files.envelopes) :]:
+            content = _content(file)
+            reading.digests.append(_file_digest(file.name, content))
+            page_id, name = attached_to(file.name) or ("", "")
+            yield Attached(
+                id=f"{page_id}.{digest(name)[:12]}",
+                page_id=f"{self._origin.id_prefix}{page_id}",
+                name=PurePosixPath(name).name,
+                read=partial(_given, content),
+            )
 
     def _fingerprint(self, file_digests: list[str]) -> str:
         return digest(settings_digest(self.key, self._settings), *file_digests)
@@ -101,9 +121,7 @@ class ConfluenceDump:
         content = _content(file)
         reading.digests.append(_file_digest(file.name, content))
         try:
-            if isinstance(content, EnvelopeError):
-                raise content
-            self._take(file.name, load_envelope(content), reading)
+            self._take(file.name, load_envelope(_given(content)), reading)
         except EnvelopeError as error:
             reading.failures[file.name] = f"{file.name}: {error}"
 
@@ -177,6 +195,12 @@ def _content(file: DumpFile) -> bytes | EnvelopeError:
         return file.read()
     except EnvelopeError as error:
         return error
+
+
+def _given(content: bytes | EnvelopeError) -> bytes:
+    if isinstance(content, EnvelopeError):
+        raise content
+    return content
 
 
 def _file_digest(name: str, content: bytes | EnvelopeError) -> str:

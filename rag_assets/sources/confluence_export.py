@@ -16,10 +16,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
+from rag_assets.sources.attachments import attachment_rows
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id, settings_digest
 from rag_assets.sources.dump_files import MAX_ARCHIVE_BYTES, opened
 from rag_assets.sources.entities_xml import Entity, entities
 from rag_assets.sources.envelope import EnvelopeError, Origin, exclusion_of, row_of
+from rag_assets.sources.export_files import attached_files
 from rag_assets.sources.export_space import BODIES, DETAILS, Envelope, ExportedSpace, page_bodies
 from rag_assets.steps.readers import EffectiveReaders, effective_readers, space_readers
 from rag_serving.access import EVERYONE, NOBODY
@@ -51,7 +53,7 @@ class ConfluenceExport:
             files = sorted((one.filename, one.file_size, one.CRC) for one in archive.infolist())
         return digest(settings_digest(self.key, self._settings), *map(repr, files))
 
-    def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:  # noqa: ARG002
+    def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
         """Read the objects, then the bodies of the pages that are current.
 
         Raises:
@@ -62,19 +64,21 @@ class ConfluenceExport:
         with self._archive() as archive:
             space, origin = self._space(archive)
             reading = self._read(archive, space, origin, progress)
-        prefix = self._settings.id_prefix
-        for raw_id in reading.failures:
-            if kept := before.get(f"{prefix}{raw_id}"):
-                reading.rows[raw_id] = {**kept, "source": self.key, "tenant": self._settings.tenant}
-                reading.failures[raw_id] += "; its last version stays"
-        effective, notes = self._readers(space)
-        rows = {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()}
+            prefix = self._settings.id_prefix
+            for raw_id in reading.failures:
+                if kept := before.get(f"{prefix}{raw_id}"):
+                    reading.rows[raw_id] = {**kept, "source": self.key, "tenant": self._settings.tenant}
+                    reading.failures[raw_id] += "; its last version stays"
+            effective, notes = self._readers(space)
+            rows = {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()}
+            files = attached_files(archive, space, self._settings) if self._settings.attachments != "none" else ()
+            attached = attachment_rows(files, rows, self._settings, before if "fingerprint" in state else {})
         return finish(
             before,
-            rows,
-            seen=len(space.contents),
-            excluded=[(f"{prefix}{one}", why) for one, why in reading.excluded.items()],
-            failures=[(f"{prefix}{one}", why) for one, why in reading.failures.items()],
+            {**rows, **attached.rows},
+            seen=len(space.contents) + attached.seen,
+            excluded=[*((f"{prefix}{one}", why) for one, why in reading.excluded.items()), *attached.excluded.items()],
+            failures=[*((f"{prefix}{one}", why) for one, why in reading.failures.items()), *attached.failures.items()],
             hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in reading.rows],
             notes=notes,
             state={"fingerprint": fingerprint},

@@ -1,4 +1,4 @@
-"""The files of a dump: JSON files of a folder or of a zip, read in place and within limits.
+"""The files of a dump: those of a folder or of a zip, read in place and within limits.
 
 Belongs here: finding and reading files safely.
 Does not belong here: what is in them (`envelope`).
@@ -17,6 +17,8 @@ from pathlib import Path, PurePosixPath
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.envelope import EnvelopeError
 
+_ATTACHMENTS = "attachments"
+
 MAX_FILE_BYTES = 32 * 1024**2
 MAX_ARCHIVE_BYTES = 8 * 1024**3
 """Unpacked; a dump of 100,000 pages of ordinary size is 3 GiB."""
@@ -30,27 +32,45 @@ class DumpFile:
     read: Callable[[], bytes]
 
 
+@dataclass(frozen=True)
+class DumpFiles:
+    """What a dump holds, by name: envelopes, and files that are attached to pages."""
+
+    envelopes: list[DumpFile]
+    attached: list[DumpFile]
+
+
 @contextmanager
-def dump_files(path: Path) -> Iterator[list[DumpFile]]:
-    """The JSON files of a folder or zip by name, readable inside the block.
+def dump_files(path: Path) -> Iterator[DumpFiles]:
+    """The files of a folder or zip, readable inside the block.
 
     Raises:
-        SourceError: there is no such dump, or nothing in it.
+        SourceError: there is no such dump, or no envelope in it.
     """
     if path.is_dir():
-        yield _some(_folder_files(path), path)
+        yield _sorted(_folder_files(path), path)
     elif path.is_file():
         with opened(path, "dump") as archive:
-            yield _some(_archive_files(archive, path), path)
+            yield _sorted(_archive_files(archive, path), path)
     else:
         raise SourceError(f"dump {path} does not exist; set the source's path to a folder or zip of page envelopes")
 
 
-def _some(files: list[DumpFile], path: Path) -> list[DumpFile]:
+def attached_to(name: str) -> tuple[str, str] | None:
+    """The page id and the file's name below it of `…/attachments/<page id>/<name>`; None for other files."""
+    parts = PurePosixPath(name).parts
+    at = parts.index(_ATTACHMENTS) if _ATTACHMENTS in parts else len(parts)
+    return (parts[at + 1], "/".join(parts[at + 2 :])) if len(parts) > at + 2 else None
+
+
+def _sorted(files: list[DumpFile], path: Path) -> DumpFiles:
     """An empty dump is a mistake in the path or a copy under way, not a space whose pages were all deleted."""
-    if not files:
+    files = sorted((file for file in files if not _is_hidden(file.name)), key=lambda file: file.name)
+    attached = [file for file in files if attached_to(file.name)]
+    envelopes = [file for file in files if file.name.lower().endswith(".json") and not attached_to(file.name)]
+    if not envelopes:
         raise SourceError(f"dump {path} holds no *.json file; set the source's path to the folder or zip of envelopes")
-    return sorted(files, key=lambda file: file.name)
+    return DumpFiles(envelopes, attached)
 
 
 def _folder_files(path: Path) -> list[DumpFile]:
@@ -58,7 +78,7 @@ def _folder_files(path: Path) -> list[DumpFile]:
         found = [(file.relative_to(path).as_posix(), file) for file in path.rglob("*") if file.is_file()]
     except OSError as error:
         raise SourceError(f"dump {path} cannot be read ({error.strerror}); check its permissions") from None
-    return [DumpFile(name, partial(_read_file, file)) for name, file in found if _is_envelope_name(name)]
+    return [DumpFile(name, partial(_read_file, file)) for name, file in found]
 
 
 def _read_file(file: Path) -> bytes:
@@ -80,7 +100,6 @@ def opened(path: Path, what: str) -> zipfile.ZipFile:
 def _archive_files(archive: zipfile.ZipFile, path: Path) -> list[DumpFile]:
     """Names are labels only: nothing is unpacked, so a name like `../x` leads nowhere."""
     entries = {entry.filename: entry for entry in archive.infolist() if not entry.is_dir()}
-    entries = {name: entry for name, entry in entries.items() if _is_envelope_name(name)}
     if sum(entry.file_size for entry in entries.values()) > MAX_ARCHIVE_BYTES:
         raise SourceError(f"dump {path} unpacks to more than {MAX_ARCHIVE_BYTES} bytes; split it into several sources")
     return [DumpFile(name, partial(_read_entry, archive, entry)) for name, entry in entries.items()]
@@ -100,8 +119,6 @@ def _within_limit(content: bytes) -> bytes:
     return content
 
 
-def _is_envelope_name(name: str) -> bool:
-    """JSON, and not one of the hidden companions that some systems add (`__MACOSX/._1.json`)."""
-    parts = PurePosixPath(name).parts
-    hidden = any(part == "__MACOSX" or (part.startswith(".") and part != "..") for part in parts)
-    return not hidden and name.lower().endswith(".json")
+def _is_hidden(name: str) -> bool:
+    """One of the companions that some systems add (`__MACOSX/._1.json`)."""
+    return any(part == "__MACOSX" or (part.startswith(".") and part != "..") for part in PurePosixPath(name).parts)

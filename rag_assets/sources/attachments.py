@@ -1,0 +1,139 @@
+"""Files that hang on pages, as rows of PAGES: their text is found, cited and guarded like a page's.
+
+Belongs here: which files are read, what becomes of the others, and what a row of a file takes from its page.
+Does not belong here: where a source keeps its files, or the text of a file (`rag_assets.steps.attachment_text`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from rag_assets.sources.base import Row, SourceError
+from rag_assets.sources.envelope import EnvelopeError, content_hash
+from rag_assets.steps.attachment_text import AttachmentError, attachment_kind, attachment_text
+from rag_serving.config import AttachmentSource
+
+MARK = "att"
+"""What the ids of attachments begin with; those of pages are numbers."""
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A file of a page, before anybody has looked into it."""
+
+    id: str  # unique in the source, without MARK
+    page_id: str  # with the source's prefix
+    name: str
+    read: Callable[[], bytes]  # raises EnvelopeError
+    version: int | None = None  # None: not known, so it is read in each sync
+    updated_at: datetime | None = None
+    size: int | None = None
+    url: str | None = None  # None: the page's
+
+
+@dataclass
+class AttachmentRows:
+    """What became of the files: each is in one of the three, by page id."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    excluded: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> int:
+        """How many files there are; one that failed may have kept its row."""
+        return len(self.rows.keys() | self.excluded.keys() | self.failures.keys())
+
+
+def attachment_rows(
+    found: Iterable[Attached], pages: Mapping[str, Row], settings: AttachmentSource, before: Mapping[str, Row]
+) -> AttachmentRows:
+    """The rows of files whose page is among `pages`, under the page's readers.
+
+    Args:
+        found: the files.
+        pages: the rows of the pages, readers included, by page id.
+        settings: which files are read, and how large they may be.
+        before: rows of the last sync that may be used again where the version is the same.
+
+    Raises:
+        SourceError: PDFs are to be read, and what reads them is not installed.
+    """
+    result = AttachmentRows()
+    for one in found:
+        page = pages.get(one.page_id)
+        if page is None:
+            continue
+        row_id = f"{settings.id_prefix}{MARK}{one.id}"
+        if reason := _unwanted(one, settings):
+            result.excluded[row_id] = f"{one.name} of page {one.page_id}: {reason}"
+            continue
+        try:
+            result.rows[row_id] = _row(row_id, one, page, settings, before.get(row_id))
+        except AttachmentError as error:
+            result.excluded[row_id] = f"{one.name} of page {one.page_id}: {error}"
+        except EnvelopeError as error:
+            result.failures[row_id] = f"{one.name} of page {one.page_id}: {error}"
+            if kept := before.get(row_id):
+                result.rows[row_id] = {**_of_page(page), **_own(kept)}
+                result.failures[row_id] += "; its last version stays"
+        except ImportError:
+            raise SourceError(
+                "attachments: all reads PDF files with pypdfium2; install citelock[pdf] or set attachments to text"
+            ) from None
+    return result
+
+
+def is_attachment(page_id: str, id_prefix: str) -> bool:
+    """Whether a row of PAGES is a file's."""
+    return page_id.removeprefix(id_prefix).startswith(MARK)
+
+
+def _unwanted(one: Attached, settings: AttachmentSource) -> str | None:
+    kind = attachment_kind(one.name)
+    if kind is None:
+        return "files of this type are not read"
+    if kind == "pdf" and settings.attachments != "all":
+        return "PDF files are read with attachments: all"
+    if one.size is not None and one.size > settings.max_attachment_bytes:
+        return f"it is larger than {settings.max_attachment_bytes} bytes"
+    return None
+
+
+def _row(row_id: str, one: Attached, page: Row, settings: AttachmentSource, before: Row | None) -> Row:
+    row = {
+        **_of_page(page),
+        "page_id": row_id,
+        "version": one.version or 1,
+        "title": f"{one.name} (attachment of {page['title']})",
+        "url": one.url or page["url"],
+        "updated_at": one.updated_at or page["updated_at"],
+    }
+    same = ("version", "title", "anchor_flavor")
+    if one.version is not None and before is not None and all(before[name] == row[name] for name in same):
+        return {**row, **{name: before[name] for name in ("body", "body_format", "content_hash")}}
+    content = one.read()
+    if len(content) > settings.max_attachment_bytes:
+        raise AttachmentError(f"it is larger than {settings.max_attachment_bytes} bytes")
+    body, body_format = attachment_text(one.name, content)
+    if not body.strip():
+        raise AttachmentError("it is empty")
+    digest = content_hash(row["title"], body, body_format, row["anchor_flavor"])
+    return {**row, "body": body, "body_format": body_format, "content_hash": digest}
+
+
+def _of_page(page: Row) -> Row:
+    """What a file has from its page: its readers above all."""
+    return {
+        **page,
+        "ancestors": [*page["ancestors"], page["page_id"]],
+        "ancestor_titles": [*page["ancestor_titles"], page["title"]],
+    }
+
+
+def _own(row: Row) -> Row:
+    """What a file has of its own."""
+    names = ("page_id", "version", "title", "url", "updated_at", "body", "body_format", "content_hash")
+    return {name: row[name] for name in names}

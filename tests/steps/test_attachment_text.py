@@ -1,0 +1,91 @@
+"""The text of a file is what a person would read in it; what has none says why."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sources.pdf_writer import pdf
+
+from rag_assets.steps.attachment_text import AttachmentError, attachment_kind, attachment_text
+from rag_assets.steps.markdown_format import markdown_content
+from rag_assets.steps.plain_format import plain_content
+from rag_assets.steps.storage_elements import Content, storage_content
+
+READERS = {"text": plain_content, "markdown": markdown_content, "storage": storage_content}
+
+
+def content(name: str, file: bytes) -> Content:
+    found = attachment_text(name, file)
+    return READERS[found.body_format](found.body)
+
+
+def texts(name: str, file: bytes) -> list[str]:
+    return [block.text for block in content(name, file).blocks]
+
+
+def test_source_code_stays_to_the_letter() -> None:
+    code = "def f(a):\n    return a[b[0]]  # ``` < & \n"
+    (block,) = content("tool.py", code.encode()).blocks
+    assert (block.kind, block.body) == ("code", code)
+    assert block.text.startswith("````python\n")
+
+
+def test_a_table_is_read_by_its_own_delimiter_with_its_head() -> None:
+    file = b'Port;Berths;Note\r\nGdansk;12;"two\nlines"\r\nBusan;40\r\n'
+    assert texts("ports.csv", file) == [
+        "| Port | Berths | Note |\n|---|---|---|",
+        "| Gdansk | 12 | two lines |",
+        "| Busan | 40 | |",
+    ]
+
+
+def test_pipes_in_cells_do_not_make_columns() -> None:
+    assert texts("a.csv", b"x,y\n1,a|b\n")[1] == "| 1 | a\\|b |"
+
+
+def test_html_gives_its_words_and_none_of_its_scripts() -> None:
+    file = (
+        b"<html><head><title>t</title><style>p{}</style></head><body><h2>Head<p>One<br>two<script>x()</script></body>"
+    )
+    assert texts("page.HTML", file) == ["Head", "One\ntwo"]
+
+
+def test_each_page_of_a_pdf_is_read() -> None:
+    assert texts("manual.pdf", pdf("Berth planning", "", "Second chapter")) == ["Berth planning", "Second chapter"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "why"),
+    [
+        ("a.png", b"\x89PNG", "type 'png'"),
+        ("noextension", b"x", "type 'noextension'"),
+        ("a.txt", b"PK\x03\x04\x00\x00", "not text"),
+        ("a.pdf", b"%PDF-1.4 nothing", "not a readable PDF"),
+        ("a.pdf", pdf("", ""), "no text layer"),
+    ],
+)
+def test_what_has_no_text_says_why(name: str, file: bytes, why: str) -> None:
+    with pytest.raises(AttachmentError, match=why):
+        attachment_text(name, file)
+
+
+@pytest.mark.parametrize(
+    "file", ["Größe".encode(), "Größe".encode("utf-8-sig"), "Größe".encode("utf-16"), "Größe".encode("cp1252")]
+)
+def test_text_is_read_in_the_encoding_it_has(file: bytes) -> None:
+    assert texts("a.txt", file) == ["Größe"]
+
+
+def test_kinds_go_by_name_whatever_its_case() -> None:
+    kinds = [attachment_kind(name) for name in ("a.TXT", "b.Md", "c.yaml", "Dockerfile", "d.pdf", "e.docx", "f.tar.gz")]
+    assert kinds == ["plain", "markdown", "code", "code", "pdf", None, None]
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(["a.txt", "a.md", "a.html", "a.csv", "a.json", "a.pdf"]), st.binary(max_size=400))
+def test_any_bytes_give_text_or_a_reason(name: str, file: bytes) -> None:
+    with contextlib.suppress(AttachmentError):
+        content(name, file)
