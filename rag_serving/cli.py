@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from rag_serving.doctor import Finding
     from rag_serving.filters import Filters
     from rag_serving.pipeline import Pipeline
-    from rag_serving.records import Answer, Candidate
+    from rag_serving.records import AlsoAt, Answer, Candidate
+
+_PLACES_SHOWN = 3
 
 app = typer.Typer(
     cls=Commands,
@@ -268,6 +270,7 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
         yield f"{_bold(f'[{citation.index}] {citation.title}')}  {_dim(where)}"
         yield f"    “{' '.join(citation.quote.split())}”"
         yield f"    {_link(citation.url, citation.fragment_url)}"
+        yield from _also_at_lines(citation.also_at)
     for passage in answer.passages or ():
         yield ""
         scores = ", ".join(f"{stage} {value:.3f}" for stage, value in passage["scores"].items())
@@ -281,6 +284,14 @@ def _result_lines(rank: int, candidate: Candidate) -> Iterator[str]:
     yield f"{_bold(f'{rank}. ' + ' → '.join(chunk.heading_path))}  {_dim(f'{chunk.space}, version {chunk.version}')}"
     yield f"    {text if len(text) <= 200 else text[:199] + '…'}"
     yield f"    {_link(chunk.url, chunk.url)}"
+    yield from _also_at_lines(chunk.also_at)
+
+
+def _also_at_lines(places: Sequence[AlsoAt]) -> Iterator[str]:
+    for place in places[:_PLACES_SHOWN]:
+        yield f"    {_dim('also at')} {place.title}  {_dim(place.space)}  {_link(place.url, place.url)}"
+    if len(places) > _PLACES_SHOWN:
+        yield _dim(f"    and {len(places) - _PLACES_SHOWN} more places")
 
 
 def _finding_line(finding: Finding) -> str:

@@ -25,6 +25,7 @@ from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
 from rag_serving.indexes.terms import analyze
 from rag_serving.manifest import Manifest, read_manifest
+from rag_serving.places import Places
 from rag_serving.records import Chunk
 from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.store import Store, StoreError, read_table
@@ -53,6 +54,7 @@ class Generation:
         self._reader_codes = readers.indices.to_numpy(zero_copy_only=False)
         self._readers: tuple[str, ...] = tuple(readers.dictionary.to_pylist())
         self.reader_classes = tuple(sorted(self._readers))
+        self.places = Places(table["places"])
         self._dense = DenseIndex(place, self._shard_rows(), vectors, self._rows)
         self._allowed = lru_cache(maxsize=64)(self._compute_allowed)
 
@@ -90,11 +92,11 @@ class Generation:
         """What does not work as built, a line each; empty when all is well."""
         return self._dense.problems
 
-    def chunk(self, row: int) -> Chunk:
-        """The chunk at a row of the table."""
+    def chunk(self, row: int, classes: frozenset[str] = frozenset()) -> Chunk:
+        """The chunk at a row of the table, with the other places of its text that these reader classes open."""
         values: dict[str, Any] = {name: column[row].as_py() for name, column in self._columns.items()}
         values.update({name: tuple(values[name] or ()) for name in _TUPLES})
-        return Chunk(**values)
+        return Chunk(**values, also_at=self.places.of(row, classes))
 
     def row_of(self, chunk_id: str) -> int | None:
         """The row of a chunk id, None where the generation has no such chunk."""
@@ -105,9 +107,10 @@ class Generation:
         return self._readers[int(self._reader_codes[row])]
 
     def readers_of_page(self, page_id: str) -> frozenset[str]:
-        """The reader classes of a page's chunks; empty where the generation has none of it."""
+        """The reader classes of a page's chunks, dropped ones too; empty where the generation has none of it."""
         rows = pc.equal(self.table["page_id"], page_id).to_numpy()
-        return frozenset(self._readers[code] for code in np.unique(self._reader_codes[rows]))
+        own = frozenset(self._readers[code] for code in np.unique(self._reader_codes[rows]))
+        return own | self.places.readers_of_page(page_id)
 
     def dense(
         self, vector: NDArray[np.float32], k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None

@@ -27,7 +27,7 @@ from rag_serving.published import Published, UnpublishedError
 from rag_serving.receipts import ReceiptError, ReceiptStore, faults, is_open_to, make_receipt
 from rag_serving.records import Answer, Candidate, Chunk, Draft, Lock, SearchResults, Verdict
 from rag_serving.render import answer_text, citations_of
-from rag_serving.retrieve import RetrievalError, Retrieved, Vector, gather
+from rag_serving.retrieve import RetrievalError, Retrieved, Rows, Vector, gather
 from rag_serving.store import Store, StoreError
 from rag_serving.verify import verify
 
@@ -187,7 +187,7 @@ class Pipeline:
         k: int,
     ) -> Retrieved:
         """Candidates, with what is wrong noted in the attempt."""
-        among = matching_rows(generation.table, filters) if filters else None
+        among = _among(generation, filters, classes) if filters else None
         retrieved = gather(generation, self._embedder, query, classes, self.config.retrieval, "hybrid", k, among)
         attempt.timings_ms.update(retrieved.timings_ms)
         for flag in retrieved.degraded:
@@ -258,7 +258,15 @@ class Pipeline:
 
 def _classes(principal: Principal, generation: Generation) -> frozenset[str]:
     """What the principal may read of a generation, decided before anything is looked at."""
-    return satisfied_classes(principal, generation.tenant, generation.reader_classes)
+    known = generation.places.classes.union(generation.reader_classes)
+    return satisfied_classes(principal, generation.tenant, known)
+
+
+def _among(generation: Generation, filters: Filters, classes: frozenset[str]) -> Rows:
+    """The rows that match, and those whose text stands in a matching place that the caller may read."""
+    among, places = matching_rows(generation.table, filters), generation.places.readable(classes)
+    among[places["row"].to_numpy()[matching_rows(places, filters)]] = True
+    return among
 
 
 def open_guarded(config: Config) -> GuardedEmbedder:

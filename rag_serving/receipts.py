@@ -21,7 +21,7 @@ from typing import Any
 
 from rag_serving.filters import Filters
 from rag_serving.generation import Generation
-from rag_serving.records import Answer, Lock, Verdict
+from rag_serving.records import Answer, Citation, Lock, Verdict
 from rag_serving.schema import GENERATION_CHUNKS
 
 VERSION = 1
@@ -61,7 +61,7 @@ def make_receipt(
         "generator": generator,
         "chunk_schema": GENERATION_CHUNKS.version,
         "passages": [_passage(index, lock) for index in range(1, len(lock) + 1)],
-        "citations": [citation.payload() for citation in answer.citations],
+        "citations": [_citation(citation) for citation in answer.citations],
         "verdicts": [_verdict(verdict) for verdict in verdicts],
         "flags": list(answer.flags),
         "timings_ms": dict(answer.timings_ms),
@@ -211,6 +211,11 @@ class ReceiptStore:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+
+def _citation(citation: Citation) -> dict[str, Any]:
+    """A citation without its other places: who may read the receipt may not be who may read those."""
+    return {name: value for name, value in citation.payload().items() if name != "also_at"}
 
 
 def _passage(index: int, lock: Lock) -> dict[str, Any]:

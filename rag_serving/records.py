@@ -16,6 +16,15 @@ Verification = Literal["exact", "fuzzy", "swapped"]
 
 
 @dataclass(frozen=True)
+class AlsoAt:
+    """Another place where a passage's text stands, which the asker may read."""
+
+    title: str  # the heading path
+    url: str  # with #anchor
+    space: str
+
+
+@dataclass(frozen=True)
 class Chunk:
     """A citable passage of one page version, as a generation stores it."""
 
@@ -38,6 +47,7 @@ class Chunk:
     is_boilerplate: bool = False
     text_hash: str = ""
     updated_at: datetime | None = None
+    also_at: tuple[AlsoAt, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,7 @@ class Candidate:
             "text": chunk.text,
             "score": self.score,
             "scores": dict(self.scores),
+            "also_at": [vars(place) for place in chunk.also_at],
         }
 
 
@@ -133,9 +144,11 @@ class Citation:
     verification: Verification
     start: int  # offsets of the quote in the chunk's text
     end: int
+    also_at: tuple[AlsoAt, ...] = ()
 
     def payload(self) -> dict[str, Any]:
-        return {**vars(self), "heading_path": list(self.heading_path)}
+        also_at = [vars(place) for place in self.also_at]
+        return {**vars(self), "heading_path": list(self.heading_path), "also_at": also_at}
 
 
 @dataclass(frozen=True)

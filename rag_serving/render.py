@@ -48,6 +48,7 @@ def markdown(answer: Answer) -> str:
         lines.append(
             f"[{citation.index}] [{_escaped(citation.title)}]({citation.fragment_url}) ({where}): “{citation.quote}”"
         )
+        lines += [f"    also at [{_escaped(place.title)}]({place.url}) ({place.space})" for place in citation.also_at]
     return "\n".join(lines)
 
 
@@ -109,6 +110,7 @@ def _citation(verdict: Verdict, lock: Lock) -> Citation:
         verification=cast(Verification, verdict.outcome),
         start=start,
         end=end,
+        also_at=chunk.also_at,
     )
 
 

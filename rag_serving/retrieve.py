@@ -88,7 +88,7 @@ def gather(
     if len(attempt.flags) == (2 if mode == "hybrid" else 1):
         raise RetrievalError("neither index can answer" if mode == "hybrid" else f"the {mode} index cannot answer")
     with attempt.part("fuse"):
-        candidates = _fused(generation, dense, lexical, settings.rrf_k, k)
+        candidates = _fused(generation, dense, lexical, classes, settings.rrf_k, k)
     return Retrieved(candidates, vector, tuple(attempt.flags), attempt.timings_ms)
 
 
@@ -109,7 +109,9 @@ def query_vector(generation: Generation, embedder: Embedder, query: str) -> Vect
     return vector
 
 
-def _fused(generation: Generation, dense: list[Hit], lexical: list[Hit], rrf_k: int, k: int) -> tuple[Candidate, ...]:
+def _fused(
+    generation: Generation, dense: list[Hit], lexical: list[Hit], classes: frozenset[str], rrf_k: int, k: int
+) -> tuple[Candidate, ...]:
     """The k best rows of both rankings as candidates; the same as one ranking where the other is empty."""
     rankings = [[hit.row for hit in hits] for hits in (dense, lexical)]
     scores: dict[int, dict[str, float]] = {}
@@ -117,4 +119,6 @@ def _fused(generation: Generation, dense: list[Hit], lexical: list[Hit], rrf_k: 
         for hit in hits:
             scores.setdefault(hit.row, {})[stage] = hit.score
     fused = reciprocal_rank_fusion(rankings, rrf_k)[:k]
-    return tuple(Candidate(generation.chunk(row), score, {**scores[row], "rrf": score}) for row, score in fused)
+    return tuple(
+        Candidate(generation.chunk(row, classes), score, {**scores[row], "rrf": score}) for row, score in fused
+    )

@@ -12,7 +12,7 @@ from rag_serving.schema import DEDUP_MAP
 from rag_serving.store import read_table
 
 TEXT = (
-    "Before the failover begins the engineer on call tells the harbour master, stops the scheduler, and waits until the "
+    "Before the failover the engineer on call tells the harbour master, stops the scheduler, and waits until the "
     "replica has caught up with the primary. Then the old primary is fenced, or two berth plans exist."
 )
 BODY = SECTION.format(heading="Promote a replica", text=TEXT)

@@ -49,7 +49,7 @@ def test_an_answer_has_the_documented_shape(client: TestClient) -> None:
     (citation,) = answer["citations"]
     assert citation.keys() == {
         "index", "chunk_id", "title", "heading_path", "url", "fragment_url", "quote", "space", "page_version",
-        "verification", "start", "end",
+        "verification", "start", "end", "also_at",
     }  # fmt: skip
     assert citation["quote"] == RESTART[citation["start"] : citation["end"]]
 
@@ -64,7 +64,7 @@ def test_a_search_has_the_documented_shape(client: TestClient) -> None:
     assert found.keys() == {"results", "generation", "degraded", "timings_ms"}
     assert found["results"][0].keys() == {
         "chunk_id", "page_id", "page_version", "space", "title", "heading_path", "anchor", "url", "text", "score",
-        "scores",
+        "scores", "also_at",
     }  # fmt: skip
     assert {result["space"] for result in found["results"]} == {"SRE"}
 

@@ -30,6 +30,7 @@ class Passage:
     labels: tuple[str, ...] = ()
     content_type: str = "paragraph"
     version: int = 1
+    places: tuple[tuple[str, str, str], ...] = ()  # (page id, space, readers) of chunks dropped for this one
 
 
 RESTART = (
@@ -106,8 +107,20 @@ def _row(passage: Passage) -> dict[str, object]:
         "updated_at": datetime(2026, 1, 1, tzinfo=UTC),
         "text_hash": hashlib.sha256(passage.text.encode()).hexdigest()[:32],
         "source": "ops",
-        "places": [],
+        "places": [_place(passage, *place) for place in passage.places],
         "prefix": " → ".join(path),
         "vector_key": f"{passage.page_id}-{passage.version}",
         "shard": "",
+    }
+
+
+def _place(passage: Passage, page_id: str, space: str, readers: str) -> dict[str, object]:
+    return {
+        "chunk_id": f"{page_id}:1:0",
+        "space": space,
+        "title": passage.title,
+        "heading": f"{passage.title} → {passage.heading}",
+        "url": f"https://wiki.example/pages/{page_id}#{passage.heading.replace(' ', '-')}",
+        "labels": ["copy"],
+        "readers": readers,
     }
