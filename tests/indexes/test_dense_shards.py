@@ -98,6 +98,13 @@ def test_what_a_killed_build_left_is_removed(place: Place) -> None:
     assert collections.get(name) is None
 
 
+@pytest.fixture
+def chroma_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few rows there are, none is searched exactly first."""
+    monkeypatch.setattr("rag_serving.indexes.dense.EXACT_ROWS", 0)
+
+
+@pytest.mark.usefixtures("chroma_asked")
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 99])
 def test_shards_of_any_size_find_their_own_vectors(tmp_path: Path, size: int) -> None:
     config, store = config_for(tmp_path), Store(tmp_path)
@@ -121,6 +128,7 @@ def test_recall_against_exact_search_is_nearly_complete(tmp_path: Path) -> None:
     assert found / wanted >= 0.99
 
 
+@pytest.mark.usefixtures("chroma_asked")
 def test_many_small_shards_answer_as_one_large(tmp_path: Path) -> None:
     table, vectors = chunk_table(300), clustered_vectors(300)
     one = build_generation(Store(tmp_path / "a"), TENANT, table, vectors, config_for(tmp_path / "a"), MODEL)
@@ -178,16 +186,29 @@ def test_a_search_returns_exactly_the_nearest_of_what_may_be_read(
         assert hits == generation.exact(vector, 30, frozenset(classes))
 
 
-def test_the_reader_filter_of_chroma_holds_where_exact_search_would_be_slow(
+def test_few_rows_are_searched_exactly_even_where_they_are_all_of_a_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rag_serving.indexes.dense.EXACT_ROWS", 0)
+    """Else what an approximate search misses would tell a caller who may read all from one who may not."""
+
+    def refuse(*_: object) -> list[str]:
+        raise AssertionError("Chroma was asked")
+
+    monkeypatch.setattr("rag_serving.indexes.dense.query", refuse)
+    generation = restricted(tmp_path, config_for(tmp_path))
+    for classes in (READERS, READERS[:1]):
+        assert len(generation.dense(clustered_vectors(1)[0], 30, frozenset(classes))) == 30
+
+
+@pytest.mark.usefixtures("chroma_asked")
+def test_the_reader_filter_of_chroma_holds_where_exact_search_would_be_slow(tmp_path: Path) -> None:
     generation = restricted(tmp_path, config_for(tmp_path))
     for vector in clustered_vectors(10, seed=3):
         hits = generation.dense(vector, 30, frozenset({"everyone", "group:ops"}))
         assert hits == generation.exact(vector, 30, frozenset({"everyone", "group:ops"}))
 
 
+@pytest.mark.usefixtures("chroma_asked")
 def test_parallel_searches_do_not_disturb_each_other(tmp_path: Path) -> None:
     generation = restricted(tmp_path, config_for(tmp_path, max_shard_chunks=100))
     vectors = generation.vectors(range(0, 400, 4))
@@ -203,6 +224,7 @@ def test_parallel_searches_do_not_disturb_each_other(tmp_path: Path) -> None:
         assert all(pool.map(search, range(len(vectors))))
 
 
+@pytest.mark.usefixtures("chroma_asked")
 def test_a_server_holds_each_tenant_in_a_database_of_its_own(server: str, tmp_path: Path) -> None:
     config = config_for(tmp_path, chroma_url=server)
     generation = build_generation(Store(tmp_path), TENANT, chunk_table(50), clustered_vectors(50), config, MODEL)
@@ -226,6 +248,7 @@ def test_a_server_that_is_down_is_named_at_build_and_replaced_by_exact_search_wh
     assert opened.dense(vectors[3], 5, EVERYONE) == built.exact(vectors[3], 5, EVERYONE)
 
 
+@pytest.mark.usefixtures("chroma_asked")
 def test_a_collection_that_vanishes_is_replaced_by_exact_search_and_told(tmp_path: Path) -> None:
     config, store = config_for(tmp_path), Store(tmp_path)
     generation = build_generation(store, TENANT, chunk_table(80), clustered_vectors(80), config, MODEL)
@@ -237,6 +260,7 @@ def test_a_collection_that_vanishes_is_replaced_by_exact_search_and_told(tmp_pat
     assert "is missing" in Generation.open(store, TENANT, generation.id, config).degraded[0]
 
 
+@pytest.mark.usefixtures("chroma_asked")
 def test_chunks_that_chroma_no_longer_finds_are_found_anyway(tmp_path: Path) -> None:
     """Live records that `query` does not reach: chroma-core/chroma#7758."""
     config, store = config_for(tmp_path), Store(tmp_path)
