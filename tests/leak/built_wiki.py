@@ -17,6 +17,8 @@ from restricted_wiki import TENANT, Wiki
 from rag_assets.sources.registry import open_source
 from rag_assets.steps.chunking import build_chunks
 from rag_assets.steps.contextualize import build_contexts, contextualized, embedded_texts
+from rag_assets.steps.duplicates import find_duplicates, without_duplicates
+from rag_assets.steps.minhash import fingerprints
 from rag_assets.steps.sections import build_sections
 from rag_assets.steps.select import join_sources, select_chunks
 from rag_serving.config import Config, parse_config
@@ -60,15 +62,15 @@ def tokenizer() -> Tokenizer:
 
 def configuration(home: Path, wiki: Wiki, **more: Any) -> Config:
     """The wiki's dumps under `home` as the sources of one tenant."""
+    usual = {"kind": "confluence_dump", "tenant": TENANT}
     sources = {
-        key: {"kind": "confluence_dump", "tenant": TENANT, "path": str(home / "dumps" / key), "readers": readers}
-        for key, readers in wiki.readers.items()
+        key: {**usual, "path": str(home / "dumps" / key), "readers": wiki.readers[key]} for key in wiki.envelopes
     }
     return parse_config({"home": str(home), "tenants": {TENANT: {}}, "sources": sources, **more})
 
 
 def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None) -> Config:
-    """Envelope → pages with readers → sections → chunks → both indexes → published; gives the configuration."""
+    """Envelope → page with readers → sections → chunks without duplicates → both indexes; gives the configuration."""
     config, store = configuration(home, wiki), Store(home)
     embedder = embedder or WordEmbedder()
     tables = {}
@@ -80,7 +82,10 @@ def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None) -> Co
         pages = open_source(key, config.sources[key], home / "work").sync(None, {}).pages
         tables[key] = build_chunks(build_sections(pages).sections, pages, tokenizer())
     selected = select_chunks(join_sources(tables), config.ingestion.drop_labels, config.ingestion.drop_boilerplate)
-    chunks = contextualized(selected.chunks, build_contexts(selected.chunks, "metadata"))
+    known = fingerprints(selected.chunks["text"].to_pylist())
+    duplicates = find_duplicates(selected.chunks, known, config.ingestion.dedup_threshold)
+    kept = without_duplicates(selected.chunks, duplicates)
+    chunks = contextualized(kept, build_contexts(kept, "metadata"))
     vectors = embedder.embed_documents(embedded_texts(chunks))
     generation = build_generation(store, TENANT, chunks, vectors, config, embedder.name)
     generation.close()

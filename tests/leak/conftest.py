@@ -42,7 +42,7 @@ def pairs() -> int:
 @pytest.fixture(scope="session")
 def synthetic(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Iterator[Built]:
     """5,000 pages of nested restrictions."""
-    yield from opened(tmp_path_factory.mktemp("synthetic"), restricted_wiki(5000, seed))
+    yield from opened(tmp_path_factory.mktemp("synthetic"), restricted_wiki(5000, seed, including=0.1))
 
 
 @pytest.fixture(scope="session")

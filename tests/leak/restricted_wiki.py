@@ -52,11 +52,14 @@ class Wiki:
             source: [one for one in envelopes if one["id"] not in page_ids]
             for source, envelopes in self.envelopes.items()
         }
-        return Wiki(kept, self.readers)
+        return Wiki({source: envelopes for source, envelopes in kept.items() if envelopes}, self.readers)
 
 
-def restricted_wiki(pages: int, seed: int) -> Wiki:
-    """`pages` envelopes over four sources; a third of the pages carry restrictions of their own."""
+def restricted_wiki(pages: int, seed: int, including: float = 0.0) -> Wiki:
+    """`pages` envelopes over four sources; a third of the pages carry restrictions of their own.
+
+    `including` is the share of pages that take in the text of another one of their space.
+    """
     dice = random.Random(seed)
     shares = {"open": 0.5, "staff": 0.25, "few": 0.2, "shut": 0.05}
     envelopes: dict[str, list[Envelope]] = {}
@@ -65,7 +68,10 @@ def restricted_wiki(pages: int, seed: int) -> Wiki:
     for source in SOURCES:
         found: list[Envelope] = []
         for _ in range(max(8, round(pages * shares[source]))):
-            found.append(_envelope(number, source, found, texts, dice))
+            envelope = _envelope(number, source, found, texts, dice)
+            if found and dice.random() < including:
+                envelope["body"]["storage"]["value"] += _include(dice.choice(found)["title"])
+            found.append(envelope)
             number += 1
         envelopes[source] = found
     return Wiki(envelopes, SOURCES)
@@ -145,6 +151,12 @@ def _body(marker: str, texts: list[str], dice: random.Random) -> str:
         code = f"<ac:plain-text-body>{code}</ac:plain-text-body>"
         parts.append(f'<h2>Command</h2><ac:structured-macro ac:name="code">{code}</ac:structured-macro>')
     return "".join(parts)
+
+
+def _include(title: str) -> str:
+    page = f'<ac:link><ri:page ri:content-title="{title}" /></ac:link>'
+    parameter = f'<ac:parameter ac:name="">{page}</ac:parameter>'
+    return f'<h2>Taken over</h2><ac:structured-macro ac:name="include">{parameter}</ac:structured-macro>'
 
 
 def _restrictions(dice: random.Random) -> object:

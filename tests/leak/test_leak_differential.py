@@ -1,0 +1,72 @@
+"""A principal receives to the last bit what it would receive if the pages that it may not read had never been written.
+
+Not even a score, a count or an order tells of them. Only what names a build is left out: timings, the generation's id,
+and the receipt's.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brute_force import Judge
+from built_wiki import WordEmbedder, publish_wiki
+from restricted_wiki import TENANT, Wiki, restricted_wiki, sentence, some_principal
+
+from rag_serving.access import Principal
+from rag_serving.filters import Filters
+from rag_serving.pipeline import Pipeline
+
+QUERIES = 40
+_OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id"})
+
+
+@pytest.fixture(scope="module")
+def wiki(seed: int) -> Wiki:
+    return restricted_wiki(600, seed + 1000)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_hidden_pages_might_as_well_not_exist(tmp_path: Path, wiki: Wiki, seed: int, number: int) -> None:
+    dice = random.Random(f"differential {seed} {number}")
+    judge, who = Judge(wiki), some_principal(dice)
+    hidden = judge.unreadable(who)
+    assert hidden
+    whole, rest = received(tmp_path / "whole", wiki), received(tmp_path / "rest", wiki.without(hidden))
+    for _ in range(QUERIES):
+        query = some_query(dice, judge)
+        filters = Filters(space=("OPEN",)) if dice.random() < 0.3 else None
+        for got, wanted in zip(answers(whole, who, query, filters), answers(rest, who, query, filters), strict=True):
+            assert got == wanted, f"{who} asked {query!r}"
+    whole.close()
+    rest.close()
+
+
+def received(home: Path, wiki: Wiki) -> Pipeline:
+    return Pipeline.open(publish_wiki(home, wiki), TENANT, WordEmbedder())
+
+
+def some_query(dice: random.Random, judge: Judge) -> str:
+    """Common words, or those of any page, hidden or not."""
+    if dice.random() < 0.4:
+        return sentence(dice, dice.randint(1, 6))
+    page = judge.envelope(dice.choice(judge.page_ids))
+    words = re.sub(r"<[^>]*>", " ", page["body"]["storage"]["value"]).split()
+    return str(page["title"]) if dice.random() < 0.5 else " ".join(words[:8])
+
+
+def answers(pipeline: Pipeline, who: Principal, query: str, filters: Filters | None) -> list[str]:
+    """Everything that one question brings, as JSON text."""
+    payloads = [
+        pipeline.search(who, query, 50, filters).payload(),
+        pipeline.ask(who, query, filters, explain=True).payload(),
+    ]
+    return [json.dumps(_of_the_pages(payload), sort_keys=True) for payload in payloads]
+
+
+def _of_the_pages(payload: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in payload.items() if name not in _OF_THE_BUILD}
