@@ -309,7 +309,48 @@ class Confluence(SourceBase):
     """A larger share of pages gone at once stops the sync and asks a person."""
 
 
-Source = Annotated[Union[ConfluenceDump, ConfluenceExport, Confluence], Field(discriminator="kind")]
+class ConfluenceMcp(SourceBase):
+    """A space by way of a Confluence MCP server, started here (`command`) or reached over HTTP (`url`). The tools have
+    the names of sooperset/mcp-atlassian unless set otherwise. Needs citelock[mcp]."""
+
+    kind: Literal["confluence_mcp"]
+    space: str = Field(pattern=r"^[^\"\\\s]+$")
+    """Key of the space."""
+    command: list[str] = []
+    """The server's command with its arguments, spoken to over standard input and output."""
+    env: list[str] = []
+    """Environment variables that the command gets, by name; it gets no others but PATH, HOME and the like."""
+    url: str | None = None
+    """Address of a server that speaks streamable HTTP, such as http://127.0.0.1:8000/mcp."""
+    token_env: str | None = None
+    """Environment variable with the bearer token for `url`."""
+    search_tool: str = "confluence_search"
+    """Lists pages by CQL where there is no tree tool: arguments query or cql, and limit."""
+    page_tool: str = "confluence_get_page"
+    """Gives one page: arguments page_id or id."""
+    tree_tool: str = "confluence_get_space_page_tree"
+    """Lists all pages of a space with their parents: arguments space_key and limit."""
+    restrictions_tool: str = "confluence_get_page_restrictions"
+    """Tells who may read one page: arguments page_id or id."""
+    unrestricted: bool = False
+    """Pages that come without restrictions have none. Otherwise they are hidden."""
+    base_url: str | None = None
+    """The site that links lead to, where the server's answers have no addresses."""
+    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
+    """How the site makes heading anchors; auto reads it from the page links."""
+    timeout_s: float = Field(60, gt=0)
+    """Seconds an answer may take."""
+    max_deleted_share: float = Field(0.2, gt=0, le=1)
+    """A larger share of pages gone at once stops the sync and asks a person."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ConfluenceMcp:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("a confluence_mcp source needs either a command or a url")
+        return self
+
+
+Source = Annotated[Union[ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp], Field(discriminator="kind")]
 
 
 class Tenant(Section):
@@ -434,6 +475,6 @@ def _keys(model: type[BaseModel]) -> set[str]:
 
 _SECTIONS: tuple[type[BaseModel], ...] = (
     Config, Features, Ingestion, Retrieval, Reranker, Embedding, Context, Generation, Gates, Verification,
-    Indexing, Serving, ConfluenceDump, ConfluenceExport, Confluence, NoAuth, BasicAuth, BearerAuth,
+    Indexing, Serving, ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp, NoAuth, BasicAuth, BearerAuth,
 )  # fmt: skip
 _KEYS = set().union(*(_keys(section) for section in _SECTIONS))

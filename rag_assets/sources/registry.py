@@ -28,6 +28,10 @@ def open_source(key: str, settings: config.Source, folder: Path) -> Source:
         from rag_assets.sources.confluence_export import ConfluenceExport
 
         return ConfluenceExport(key, settings)
+    if isinstance(settings, config.ConfluenceMcp):
+        from rag_assets.sources.confluence_mcp import ConfluenceMcp
+
+        return ConfluenceMcp(key, settings)
     from rag_assets.sources.confluence import Confluence
 
     return Confluence(key, settings, folder)

@@ -1,0 +1,207 @@
+"""A Confluence space by way of an MCP server.
+
+Belongs here: listing the space completely, asking for each page, and who may read what the server gives.
+Does not belong here: calling tools (`mcp_tools`), the shapes of their answers (`mcp_answers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, finish, rows_by_id
+from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, exclusion_of, row_of
+from rag_assets.sources.mcp_answers import Envelope, Listed, listed_of, page_of, restrictions_of, results_of
+from rag_assets.sources.mcp_tools import McpTools, ToolError, open_tools
+from rag_assets.steps.readers import Grants, effective_readers, grants_of, space_readers
+from rag_serving.access import EVERYONE, NOBODY
+from rag_serving.config import ConfluenceMcp as Settings
+
+_TREE_LIMIT = 1000  # of sooperset/mcp-atlassian; it says `has_more` where a space is larger
+_SEARCH_LIMIT = 50
+_FEW = 5
+
+
+@dataclass
+class _Reading:
+    """What the server told; pages by raw id."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    grants: dict[str, Grants] = field(default_factory=dict)
+    excluded: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+class ConfluenceMcp:
+    """One space, as a server tells of it; each sync asks for every page."""
+
+    def __init__(self, key: str, settings: Settings) -> None:
+        self.key = key
+        self._settings = settings
+        self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix, settings.base_url)
+
+    def fingerprint(self) -> None:
+        """Only a sync can tell whether the space changed."""
+        return
+
+    def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:  # noqa: ARG002
+        """List the space, then ask for each page; one that the server does not give keeps its last version.
+
+        Raises:
+            SourceError: the server is not there, cannot list the space completely, or a larger share of the pages is
+                gone than `max_deleted_share` allows.
+        """
+        known = rows_by_id(previous)
+        prefix = self._settings.id_prefix
+        before = {page_id.removeprefix(prefix): row for page_id, row in known.items()}
+        reading = _Reading()
+        with open_tools(self._settings) as tools:
+            listed = self._list(tools)
+            self._check_gone(before, listed)
+            for done, page in enumerate(listed.values(), start=1):
+                self._read(tools, page, listed, reading)
+                if progress is not None:
+                    progress(done, len(listed))
+            notes = self._notes(tools)
+        self._keep(before, reading)
+        unknown = EVERYONE if self._settings.unrestricted else NOBODY
+        space = space_readers(self._settings.readers)
+        effective = effective_readers(reading.grants, space, unsaid=unknown, missing=unknown)
+        return finish(
+            known,
+            {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()},
+            seen=len(listed),
+            excluded=[(f"{prefix}{one}", why) for one, why in reading.excluded.items()],
+            failures=[(f"{prefix}{one}", why) for one, why in reading.failures.items()],
+            hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in reading.rows],
+            notes=notes,
+            state={"fingerprint": None},
+        )
+
+    def _list(self, tools: McpTools) -> dict[str, Listed]:
+        """Every page of the space.
+
+        Raises:
+            SourceError: it is not certain that these are all.
+        """
+        settings = self._settings
+        if settings.page_tool not in tools.names:
+            raise SourceError(_missing_tool("page_tool", settings.page_tool, tools))
+        if settings.tree_tool in tools.names:
+            found = self._tree(tools)
+        elif settings.search_tool in tools.names:
+            found = {page.id: page for page in self._search(tools)}
+        else:
+            raise SourceError(_missing_tool("search_tool", settings.search_tool, tools))
+        if not found:
+            raise SourceError(f"the MCP server lists no page of space {settings.space!r}; nothing was changed")
+        return found
+
+    def _tree(self, tools: McpTools) -> dict[str, Listed]:
+        answer = self._ask(tools, self._settings.tree_tool, space_key=self._settings.space, limit=_TREE_LIMIT)
+        if isinstance(answer, dict) and answer.get("has_more"):
+            raise SourceError(
+                f"the MCP server lists only the first {_TREE_LIMIT} pages of space {self._settings.space!r}; nothing "
+                "was changed. Use kind: confluence for a space of this size"
+            )
+        return {page.id: page for page in listed_of(answer)}
+
+    def _search(self, tools: McpTools) -> Iterator[Listed]:
+        """Pages by CQL; what has come is excluded from the next search, because not every server can page."""
+        seen: set[str] = set()
+        while True:
+            cql = f'type = page AND space = "{self._settings.space}"'
+            cql += f" AND id not in ({','.join(sorted(seen))})" if seen else ""
+            answer = self._ask(tools, self._settings.search_tool, query=cql, cql=cql, limit=_SEARCH_LIMIT)
+            found = [page for page in listed_of(answer) if page.id not in seen]
+            if results_of(answer) and not found:
+                raise SourceError("the MCP server gives the same pages again and again, so its list has no end")
+            if not found:
+                return
+            yield from found
+            seen.update(page.id for page in found)
+
+    def _ask(self, tools: McpTools, name: str, **arguments: Any) -> Any:
+        try:
+            answer = tools.call(name, **arguments)
+        except ToolError as error:
+            raise SourceError(f"the MCP server cannot list space {self._settings.space!r}: {error}") from None
+        if results_of(answer) is None:
+            raise SourceError(f"{name} of the MCP server answered with something that is not a list of pages")
+        return answer
+
+    def _read(self, tools: McpTools, page: Listed, listed: Mapping[str, Listed], reading: _Reading) -> None:
+        try:
+            answer = tools.call(
+                self._settings.page_tool, page_id=page.id, id=page.id, include_metadata=True, convert_to_markdown=False
+            )
+            envelope, body_format = page_of(answer, page, self._settings.space, self._settings.base_url)
+            if self._settings.tree_tool in tools.names and "ancestors" not in envelope:
+                envelope["ancestors"] = _ancestors(page, listed)
+            self._restrict(tools, page.id, envelope)
+            reading.grants[page.id] = grants_of(envelope)
+            if excluded := exclusion_of(envelope):
+                reading.excluded[page.id] = excluded
+                return
+            row = row_of(envelope, self._origin)
+        except (EnvelopeError, ToolError) as error:
+            reading.failures[page.id] = str(error)
+            return
+        digest = content_hash(row["title"], row["body"], body_format, row["anchor_flavor"])
+        reading.rows[page.id] = {**row, "body_format": body_format, "content_hash": digest}
+
+    def _restrict(self, tools: McpTools, page_id: str, envelope: Envelope) -> None:
+        """Who may read the page, where the server has a tool that says so."""
+        if "restrictions" not in envelope and self._settings.restrictions_tool in tools.names:
+            answer = tools.call(self._settings.restrictions_tool, page_id=page_id, id=page_id)
+            envelope["restrictions"] = restrictions_of(answer)
+
+    def _keep(self, before: Mapping[str, Row], reading: _Reading) -> None:
+        """Pages that could not be read stay as they were, with the readers they had or fewer."""
+        for page_id in reading.failures:
+            if row := before.get(page_id):
+                reading.rows[page_id] = {**row, "source": self.key, "tenant": self._settings.tenant}
+                above = (one.removeprefix(self._settings.id_prefix) for one in row["ancestors"])
+                reading.grants[page_id] = Grants(tuple(above), row["readers"])
+                reading.failures[page_id] += "; its last version stays"
+
+    def _check_gone(self, before: Mapping[str, Row], listed: Mapping[str, Listed]) -> None:
+        gone, allowed = len(before.keys() - listed.keys()), self._settings.max_deleted_share
+        if gone > _FEW and gone > allowed * len(before):
+            raise SourceError(
+                f"{gone} of {len(before)} pages of source {self.key!r} are gone at once, a larger share than "
+                f"max_deleted_share {allowed:g}; nothing was deleted. If they were deleted on purpose, set "
+                f"sources.{self.key}.max_deleted_share to 1 for one build"
+            )
+
+    def _notes(self, tools: McpTools) -> list[str]:
+        settings, notes = self._settings, []
+        if settings.readers == "from_source":
+            notes.append(
+                f"an MCP server does not say who may read the space, so nobody can read source {self.key!r}; "
+                f"set sources.{self.key}.readers to everyone or to a list of group:NAME and user:NAME"
+            )
+        if settings.restrictions_tool not in tools.names and not settings.unrestricted:
+            notes.append(
+                f"the server has no tool {settings.restrictions_tool!r}, so pages that come without restrictions are "
+                f"hidden; if none of them is restricted, set sources.{self.key}.unrestricted to true"
+            )
+        return notes
+
+
+def _ancestors(page: Listed, listed: Mapping[str, Listed]) -> list[Envelope]:
+    """The pages above, root first, from the parents that the tree tells."""
+    chain: list[str] = []
+    parent = page.parent
+    while parent and parent not in chain and parent != page.id:
+        chain.append(parent)
+        parent = listed[parent].parent if parent in listed else None
+    return [{"id": one, "title": listed[one].told.get("title") if one in listed else ""} for one in chain[::-1]]
+
+
+def _missing_tool(setting: str, name: str, tools: McpTools) -> str:
+    offered = ", ".join(sorted(tools.names)) or "none"
+    return f"the MCP server has no tool {name!r}; set {setting} to one of its own: {offered}"

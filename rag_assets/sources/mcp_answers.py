@@ -1,0 +1,157 @@
+"""What the tools of a Confluence MCP server answer, as REST v1 envelopes.
+
+Belongs here: the shapes of answers: sooperset/mcp-atlassian's, REST envelopes handed through, and plain Markdown.
+Does not belong here: calling tools (`mcp_tools`), or envelopes (`envelope`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from rag_assets.sources.envelope import EnvelopeError
+
+Envelope = dict[str, Any]
+BodyFormat = Literal["storage", "markdown"]
+
+_STORAGE = ("storage", "html", "view", "export_view")  # HTML is read by the rules of storage format
+_TITLE = re.compile(r"^#\s+(.+?)\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A page as a list of pages tells of it."""
+
+    id: str
+    told: Mapping[str, Any] = field(default_factory=dict)
+    parent: str | None = None
+
+
+def results_of(answer: Any) -> list[Mapping[str, Any]] | None:
+    """The entries of a list or of an object that holds one; None where the answer is neither."""
+    if isinstance(answer, dict):
+        answer = next((answer[name] for name in ("results", "pages") if name in answer), None)
+    if not isinstance(answer, list) or not all(isinstance(entry, dict) for entry in answer):
+        return None
+    return answer
+
+
+def listed_of(answer: Any) -> Iterator[Listed]:
+    """The pages of a search or of a page tree; what is no page is left out."""
+    for entry in results_of(answer) or ():
+        told = entry["content"] if isinstance(entry.get("content"), dict) and "id" in entry["content"] else entry
+        if told.get("id") and told.get("type", "page") == "page":
+            parent = told.get("parent_id")
+            yield Listed(str(told["id"]), told, str(parent) if parent else None)
+
+
+def page_of(answer: Any, listed: Listed, space: str, base_url: str | None) -> tuple[Envelope, BodyFormat]:
+    """The envelope of a page and the format of its body; what the answer leaves out is taken from the list.
+
+    Raises:
+        EnvelopeError: the answer is no page, or is another one.
+    """
+    told = answer
+    for name in ("metadata", "page", "content"):
+        if isinstance(told, dict) and isinstance(told.get(name), dict) and "id" in told[name]:
+            told = {**told, **told[name]}
+    if isinstance(told, dict) and told.get("error"):
+        raise EnvelopeError(f"the server says: {' '.join(str(told['error']).split())[:300]}")
+    if isinstance(told, str):
+        told = {"title": _first_heading(told), "content": {"value": told, "format": "markdown"}}
+    if not isinstance(told, dict):
+        raise EnvelopeError(f"the server answered with a JSON {type(told).__name__}, not a page")
+    if str(told.get("id", listed.id)) != listed.id:
+        raise EnvelopeError(f"the server answered with page {told['id']!r}")
+    told = {**listed.told, **{name: value for name, value in told.items() if value not in (None, "")}}
+    body, body_format = _body(told)
+    return {
+        "id": listed.id,
+        "type": told.get("type", "page"),
+        "status": told.get("status", "current"),
+        "title": told.get("title"),
+        "space": told["space"] if isinstance(told.get("space"), dict) else {"key": space},
+        "version": _version(told),
+        "metadata": {"labels": {"results": list(_labels(told))}},
+        "body": {"storage": {"value": body}},
+        "_links": _links(told, base_url),
+        **{name: told[name] for name in ("ancestors", "restrictions") if name in told},
+    }, body_format
+
+
+def restrictions_of(answer: Any) -> Any:
+    """The `restrictions` block of an answer `{"read": {"users": […], "groups": […]}}`, or of a block as REST has it."""
+    read = answer.get("read") if isinstance(answer, dict) else None
+    if not isinstance(read, dict) or "restrictions" in read:
+        return answer if read else {"read": None}
+    users, groups = read.get("users"), read.get("groups")
+    if not isinstance(users, list) or not isinstance(groups, list):
+        return {"read": None}
+    lists = {
+        "user": {"results": [{"type": "known", "accountId": user} for user in users]},
+        "group": {"results": [{"type": "group", "name": group} for group in groups]},
+    }
+    return {"read": {"restrictions": lists}}
+
+
+def _body(told: Mapping[str, Any]) -> tuple[str, BodyFormat]:
+    content, body = told.get("content"), told.get("body")
+    if isinstance(body, dict):
+        for name in _STORAGE:
+            if isinstance(body.get(name), dict) and isinstance(body[name].get("value"), str):
+                return body[name]["value"], "storage"
+    if isinstance(content, dict) and isinstance(content.get("value"), str):
+        return content["value"], "storage" if content.get("format") in _STORAGE else "markdown"
+    for text in (content, body):
+        if isinstance(text, str):
+            return text, "markdown"
+    if content is None and body is None and "id" in told:  # a page without text comes without content
+        return "", "storage"
+    raise EnvelopeError("the server's answer has no content")
+
+
+def _version(told: Mapping[str, Any]) -> Envelope:
+    """A number and a date; servers that tell neither get version 1."""
+    version = told.get("version")
+    if isinstance(version, dict):
+        return version
+    number = version if isinstance(version, int) and version > 0 else 1
+    when = told.get("version_date") or told.get("updated")
+    return {"number": number, "when": when if _is_date(when) else None}
+
+
+def _is_date(when: object) -> bool:
+    try:
+        return isinstance(when, str) and bool(datetime.fromisoformat(when))
+    except ValueError:
+        return False
+
+
+def _labels(told: Mapping[str, Any]) -> Iterator[Envelope]:
+    metadata = told.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    labels = labels.get("results") if isinstance(labels, dict) else told.get("labels")
+    for label in labels if isinstance(labels, list) else ():
+        yield label if isinstance(label, dict) else {"prefix": "global", "name": label}
+
+
+def _links(told: Mapping[str, Any], base_url: str | None) -> Envelope:
+    if isinstance(told.get("_links"), dict):
+        return {"base": base_url, **told["_links"]}
+    url = told.get("url")
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        return {"base": base_url}
+    if base_url and url.startswith(base_url.rstrip("/") + "/"):
+        return {"base": base_url, "webui": url.removeprefix(base_url.rstrip("/"))}
+    parts = urlsplit(url)
+    query = f"?{parts.query}" if parts.query else ""
+    return {"base": f"{parts.scheme}://{parts.netloc}", "webui": f"{parts.path}{query}"}
+
+
+def _first_heading(text: str) -> str | None:
+    found = _TITLE.search(text)
+    return found[1] if found else None
