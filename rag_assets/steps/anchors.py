@@ -26,6 +26,7 @@ class Anchors:
     Rules (Atlassian's documentation of anchors and of the new editor): on Data Center `PageTitle-HeadingText` without
     white space, `id-` in front of a first character that is not a letter; on Cloud the heading text with white space as
     `-`. A repeated heading takes `.1`, `.2`; where it carries an anchor macro, that name is used, which is no guess.
+    On HTML pages the names are the ids of the heading.
 
     Raises ValueError for a flavor that is not known.
     """
@@ -37,6 +38,7 @@ class Anchors:
         self._flavor = flavor
         self._seen: dict[str, int] = {}
         self._taken: set[str] = set()
+        self._above = "top"  # HTML's name for the top of a page
 
     def title(self) -> Anchor:
         """The page title's own anchor, for text above the first heading."""
@@ -45,6 +47,9 @@ class Anchors:
     def heading(self, text: str, macros: Sequence[str] = ()) -> Anchor:
         """The anchor of the next heading; `macros` are names of the anchor macros inside it."""
         rules = _RULES[self._flavor]
+        if isinstance(rules, _Html):
+            self._above = macros[0] if macros else self._above
+            return Anchor(self._above, "html-id" if macros else "html-above")
         base = rules.heading(self._title, text)
         count = self._seen.get(base, 0)
         self._seen[base] = count + 1
@@ -101,4 +106,15 @@ class _Cloud:
         return name
 
 
-_RULES: Mapping[str, _DataCenter | _Cloud] = {"cloud": _Cloud(), "datacenter": _DataCenter()}
+class _Html:
+    """HTML pages: a heading has an id or is reached by the nearest one above it."""
+
+    def title(self, _title: str) -> str:
+        return "top"
+
+
+_RULES: Mapping[str, _DataCenter | _Cloud | _Html] = {
+    "cloud": _Cloud(),
+    "datacenter": _DataCenter(),
+    "html": _Html(),
+}

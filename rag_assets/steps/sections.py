@@ -19,6 +19,7 @@ import pyarrow as pa
 from rag_assets.steps.anchors import Anchors
 from rag_assets.steps.blocks import Block, clean, joined
 from rag_assets.steps.boilerplate import is_boilerplate
+from rag_assets.steps.html_format import html_content
 from rag_assets.steps.markdown_format import markdown_content
 from rag_assets.steps.outline import Section, split_at_headings
 from rag_assets.steps.plain_format import plain_content
@@ -34,7 +35,7 @@ VERSION = 2
 """Raised when the same page would give other sections: unchanged pages are then read again."""
 
 _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
-    {"storage": storage_content, "markdown": markdown_content, "text": plain_content}
+    {"storage": storage_content, "html": html_content, "markdown": markdown_content, "text": plain_content}
 )
 
 

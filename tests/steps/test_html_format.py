@@ -1,0 +1,72 @@
+"""HTML pages become the same blocks as storage format, and headings keep the ids that links reach them by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_assets.steps.html_format import html_content
+from rag_assets.steps.sections import sections_of_page
+
+
+def sections(body: str) -> list[dict[str, Any]]:
+    page = {"page_id": "1", "version": 1, "title": "Guide", "body": body, "content_hash": "x", "readers": "everyone"}
+    return sections_of_page({**page, "body_format": "html", "anchor_flavor": "html", "space": "K"}).sections
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        '<h2 id="setup">Set up</h2>',
+        '<h2><a id="setup" href="#setup">Set up</a></h2>',
+        '<h2 class="anchor-heading"><a id="setup" class="anchor-link"></a><a href="#setup">Set up</a></h2>',
+        '<a name="setup"></a><h2>Set up</h2>',
+        '<section id="setup"><h2>Set up</h2></section>',
+    ],
+)
+def test_a_heading_is_reached_by_its_id_wherever_that_stands(heading: str) -> None:
+    (section,) = sections(f"{heading}<p>Run it.</p>")
+    assert (section["heading"], section["anchor"], section["anchor_rule"]) == ("Set up", "setup", "html-id")
+
+
+def test_a_heading_without_an_id_is_reached_by_the_nearest_above_it() -> None:
+    found = sections('<p>Intro.</p><h1 id="a">A</h1><p>One.</p><h2>B</h2><p>Two.</p>')
+    assert [(s["anchor"], s["anchor_rule"]) for s in found] == [
+        ("top", "html-title"),
+        ("a", "html-id"),
+        ("a", "html-above"),
+    ]
+
+
+def test_the_text_of_a_template_in_a_script_is_read_and_scripts_are_not() -> None:
+    body = '<script>var x = "no";</script><script id="t" type="text/x-handlebars-template"><p>Yes.</p></script>'
+    assert [section["text"] for section in sections(body)] == ["Yes."]
+
+
+def test_navigation_around_the_main_part_is_left_out() -> None:
+    body = "<nav>Home</nav><main><nav>Up</nav><h1 id='x'>X</h1><p>Text.</p></main><footer>Imprint</footer>"
+    assert [section["text"] for section in sections(body)] == ["Text."]
+
+
+def test_lists_tables_and_code_are_atoms_as_in_storage_format() -> None:
+    body = (
+        '<ul><li>One</li><li>Two</li></ul><table v-if="x"><tr><th>A</th><th>B</th></tr><tr><td>1</td><td>2</td></tr>'
+        '</table><pre class="brush: bash;">bin/run &lt;x&gt;\n  --now</pre><o:p>Odd.</o:p>'
+    )
+    (section,) = sections(body)
+    assert [block["kind"] for block in section["blocks"]] == ["list", "list", "table", "table", "code", "paragraph"]
+    assert "| 1 | 2 |" in section["text"]
+    assert "bin/run <x>\n  --now" in section["text"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["<h1 id='a&b'>", "</h1>", "<p>", "<li>", "<table>", "<td>", "x ", "&", "<", "<!--", "]]>"])
+    )
+)
+def test_broken_html_never_fails(parts: list[str]) -> None:
+    html_content("".join(parts))
