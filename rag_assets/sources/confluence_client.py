@@ -164,7 +164,10 @@ class ConfluenceClient:
             answer = self._content(page_id, expand)
             batch.found[page_id] = self._based(answer, answer)
         except Unreadable as error:
-            batch.refused[page_id] = str(error)
+            if (found := self._found(page_id, expand)) is not None:
+                batch.found[page_id] = found
+            else:
+                batch.refused[page_id] = str(error)
             self._failing = 0
         except Faulty as error:
             batch.faulty[page_id] = str(error)
@@ -173,6 +176,13 @@ class ConfluenceClient:
                 raise SourceError(f"{self._failing} pages in a row failed, so the site does; last: {error}") from None
         else:
             self._failing = 0
+
+    def _found(self, page_id: str, expand: str) -> Envelope | None:
+        """A page that is refused by its id may still be found: whether it arrives must not depend on its batch."""
+        try:
+            return self._search([page_id], expand).get(page_id) if self._searches else None
+        except (Unreadable, Faulty):
+            return None
 
     def _content(self, page_id: str, expand: str) -> Envelope:
         """By v1; where that is gone, by v2."""

@@ -7,6 +7,7 @@ Does not belong here: serving them (`stand_in_confluence`).
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -93,7 +94,8 @@ def poisoned(page_id: str, status: int = 500) -> Fault:
     """A page that always breaks whatever shows its body."""
 
     def holds(request: Request) -> bool:
-        return request.with_body and page_id in f"{request.path},{request.params.get('cql', '')}"
+        asked = re.split(r"[/,()]", f"{request.path},{request.params.get('cql', '')}")
+        return request.with_body and page_id in asked
 
     return Fault(lambda *_: Answer(status, b"boom"), None, holds)
 
