@@ -34,6 +34,11 @@ _DOCTYPE = re.compile(r"\s*<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL | re.I
 _VOID = r"(?!(?:area|br|col|embed|hr|img|input|link|meta|wbr)\b)"
 _SELF_CLOSED = re.compile(rf"<{_VOID}([A-Za-z][\w:.-]*)((?:\s[^<>]*?)?)/>")
 _OPEN_PARAMETER = re.compile(r"(<ac:parameter\b[^<>]*>[^<]*)(?=<(?!/ac:parameter|ri:))")
+_OPENS_CDATA = re.compile(r"<ac:plain-text-(?:link-)?body>\s*\Z")
+_NAME = re.compile(r"(?:\{[^{}]*\})?[A-Za-z_][\w.-]*", re.ASCII)
+_LOST_END = re.compile(r"</?(?:ac|ri):")
+_MARKUP = re.compile(r"</?(?:ac|ri|at):[^<>]*>?|</?(?:rich|plain)-text-(?:link-)?body>?|<!\[CDATA\[|\]\]>")
+_WRITTEN_LT, _WRITTEN_GT = "\ufdd0", "\ufdd1"  # characters that no text has stand for < and > that the author wrote
 _NOT_IN_NAMES = re.compile(r"^[^A-Za-z_]+|[^\w.-]", re.ASCII)
 
 
@@ -96,7 +101,7 @@ def _recovered(source: str) -> Element:
 
     doctype = _DOCTYPE.match(source)
     text = _SELF_CLOSED.sub(r"<\1\2></\1>", _plain_cdata(source[doctype.end() if doctype else 0 :]))
-    text = _OPEN_PARAMETER.sub(r"\1</ac:parameter>", text)
+    text = _OPEN_PARAMETER.sub(r"\1</ac:parameter>", text).replace("&lt;", _WRITTEN_LT).replace("&gt;", _WRITTEN_GT)
     parser = etree.HTMLParser(
         encoding="utf-8", no_network=True, huge_tree=True, remove_comments=True, remove_pis=True, recover=True
     )
@@ -107,7 +112,21 @@ def _recovered(source: str) -> Element:
     if tree is None:
         raise PageError("the body is not storage format and could not be recovered")
     _qualify(tree)
+    for element in tree.iter():
+        element.text, element.tail = _without_markup(element.text), _without_markup(element.tail)
+        for name, value in element.attrib.items():
+            if (plain := _without_markup(value)) != value and _NAME.fullmatch(name):
+                element.set(name, plain or "")
     return tree
+
+
+def _without_markup(text: str | None) -> str | None:
+    """Text of a recovered tree without the pieces of tags that HTML's rules took for text; what was escaped stays."""
+    if not text:
+        return text
+    for _ in range(3):  # what is left may come together as a mark
+        text = _MARKUP.sub("", text)
+    return text.replace(_WRITTEN_LT, "<").replace(_WRITTEN_GT, ">")
 
 
 def _qualify(tree: Element) -> None:
@@ -141,16 +160,24 @@ class _Finder:
 
 
 def _plain_cdata(source: str) -> str:
-    """CDATA sections as escaped text; one that lost its end reaches to the closing tag of its element or to the end."""
-    start_of, end_of, tag_of = (_Finder(source, token) for token in (_CDATA, "]]>", "</ac:plain-text-"))
-    pieces, position = [], 0
+    """CDATA sections of a malformed body as escaped text.
+
+    Only a body element opens one, or the one before it that was split; any other mark is a stray, and what follows is
+    markup. One that lost its end, as another begins before it or none comes, ends at the next tag of storage format.
+    """
+    start_of, end_of = _Finder(source, _CDATA), _Finder(source, "]]>")
+    pieces, position, goes_on = [], 0, -1
     while (start := start_of.after(position)) < len(source):
         pieces.append(source[position:start])
         inner = start + len(_CDATA)
-        end, tag = end_of.after(inner), tag_of.after(inner)
-        if end == len(source) or tag < start_of.after(inner) < end:
-            end = position = tag
+        if start != goes_on and not _OPENS_CDATA.search(source, max(start - 40, 0), start):
+            position = inner
+            continue
+        end, limit = end_of.after(inner), start_of.after(inner)
+        if end == len(source) or limit < end:
+            found = _LOST_END.search(source, inner, limit)
+            end = position = found.start() if found else limit
         else:
-            position = end + len("]]>")
+            position = goes_on = end + len("]]>")
         pieces.append(html.escape(source[inner:end], quote=False))
     return "".join([*pieces, source[position:]])
