@@ -1,0 +1,122 @@
+"""The leak test can fail: each of these faults, put into the product on purpose, it finds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from asking import Asker, told_by_markers
+from brute_force import Judge
+from built_wiki import WordEmbedder, configuration, publish_wiki
+from restricted_wiki import TENANT, Wiki, restricted_wiki
+
+from rag_assets.steps import readers, transclusion
+from rag_serving import access
+from rag_serving.generation import Generation
+from rag_serving.indexes.lexical import LexicalIndex
+from rag_serving.pipeline import Pipeline
+from rag_serving.places import Places
+
+PAIRS = 1500
+
+
+@pytest.fixture(scope="module")
+def wiki(seed: int) -> Wiki:
+    return restricted_wiki(700, seed + 2000, including=0.2)
+
+
+@pytest.fixture(scope="module")
+def home(wiki: Wiki, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("mutations")
+    publish_wiki(home, wiki)
+    return home
+
+
+def leaks(home: Path, wiki: Wiki) -> Iterator[str]:
+    embedder, judge = WordEmbedder(), Judge(wiki)
+    pipeline = Pipeline.open(configuration(home, wiki), TENANT, embedder)
+    try:
+        yield from Asker(pipeline, embedder, judge, told_by_markers(judge), random.Random("mutations")).leaks(PAIRS)
+    finally:
+        pipeline.close()
+
+
+def one_clause_is_enough(names: frozenset[str], readers: str) -> bool:
+    clauses = access.clauses_of(readers)
+    return not clauses or any(names & clause for clause in clauses)
+
+
+def dense_without_filter(generation: Generation, vector: Any, k: int, *_: object) -> Any:
+    return generation.exact(vector, k, frozenset(generation.reader_classes))
+
+
+def lexical_without_filter(search: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda index, terms, k, allowed=None, among=None: search(index, terms, k, None, among)  # noqa: ARG005
+
+
+def open_to_whoever_has_many_classes(generation: Generation, classes: frozenset[str]) -> Any:
+    allowed = np.array([generation.readers_of(row) in classes for row in range(len(generation))])
+    if len(classes) > 3:
+        allowed[:] = True
+    return allowed, np.flatnonzero(allowed)
+
+
+def all_places(places: Places, row: int, classes: frozenset[str]) -> Any:  # noqa: ARG001
+    return OF(places, row, places.classes)
+
+
+OF = Places.of
+SERVING_FAULTS: dict[str, tuple[object, str, object]] = {
+    "one clause is enough": (access, "_name_all", one_clause_is_enough),
+    "the dense index is not filtered": (Generation, "dense", dense_without_filter),
+    "the lexical index is not filtered": (LexicalIndex, "search", lexical_without_filter(LexicalIndex.search)),
+    "many classes open all": (Generation, "_compute_allowed", open_to_whoever_has_many_classes),
+    "also_at is told to everybody": (Places, "of", all_places),
+    "everybody may see every receipt": (Pipeline, "receipt", lambda self, _, i: self.receipts.get(i, self.tenant)),
+}
+
+
+def test_without_a_fault_nothing_is_found(home: Path, wiki: Wiki) -> None:
+    assert list(leaks(home, wiki)) == []
+
+
+@pytest.mark.parametrize("fault", SERVING_FAULTS)
+def test_a_fault_in_serving_is_found(home: Path, wiki: Wiki, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*SERVING_FAULTS[fault])
+    assert next(leaks(home, wiki), None) is not None
+
+
+def own_restrictions_alone(page_id: str, _: object) -> Iterator[str]:
+    yield page_id
+
+
+def nearest_ancestor_alone(page_id: str, pages: Any) -> Iterator[str]:
+    yield page_id
+    yield from (pages[page_id].ancestors or ())[-1:]
+
+
+def open_where_not_understood(restrictions: object) -> str | None:
+    try:
+        return UNDERSTOOD(restrictions)
+    except readers.GrantError:
+        return access.EVERYONE
+
+
+UNDERSTOOD = readers.restriction_readers
+BUILDING_FAULTS: dict[str, tuple[object, str, object]] = {
+    "ancestors do not narrow": (readers, "_lineage", own_restrictions_alone),
+    "only the parent narrows": (readers, "_lineage", nearest_ancestor_alone),
+    "what is not understood restricts nothing": (readers, "restriction_readers", open_where_not_understood),
+    "included text is as open as the page": (transclusion, "both", lambda first, _: first),
+}
+
+
+@pytest.mark.parametrize("fault", BUILDING_FAULTS)
+def test_a_fault_in_building_is_found(tmp_path: Path, wiki: Wiki, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*BUILDING_FAULTS[fault])
+    publish_wiki(tmp_path, wiki)
+    assert next(leaks(tmp_path, wiki), None) is not None
