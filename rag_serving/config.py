@@ -276,7 +276,7 @@ class ConfluenceExport(AttachmentSource):
     """How the site makes heading anchors; auto reads it from the export and from the address."""
 
 
-class Confluence(SourceBase):
+class Confluence(AttachmentSource):
     """A live Confluence site over REST."""
 
     kind: Literal["confluence"]

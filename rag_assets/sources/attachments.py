@@ -77,13 +77,19 @@ def attachment_rows(
         except EnvelopeError as error:
             result.failures[row_id] = f"{one.name} of page {one.page_id}: {error}"
             if kept := before.get(row_id):
-                result.rows[row_id] = {**_of_page(page), **_own(kept)}
+                result.rows[row_id] = kept_row(kept, page)
                 result.failures[row_id] += "; its last version stays"
         except ImportError:
             raise SourceError(
                 "attachments: all reads PDF files with pypdfium2; install citelock[pdf] or set attachments to text"
             ) from None
     return result
+
+
+def kept_row(row: Row, page: Row) -> Row:
+    """The row of a file as it was, under the readers that its page has now."""
+    own = ("page_id", "version", "title", "url", "updated_at", "body", "body_format", "content_hash")
+    return {**_of_page(page), **{name: row[name] for name in own}}
 
 
 def is_attachment(page_id: str, id_prefix: str) -> bool:
@@ -131,9 +137,3 @@ def _of_page(page: Row) -> Row:
         "ancestors": [*page["ancestors"], page["page_id"]],
         "ancestor_titles": [*page["ancestor_titles"], page["title"]],
     }
-
-
-def _own(row: Row) -> Row:
-    """What a file has of its own."""
-    names = ("page_id", "version", "title", "url", "updated_at", "body", "body_format", "content_hash")
-    return {name: row[name] for name in names}
