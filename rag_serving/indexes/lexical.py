@@ -1,16 +1,18 @@
-"""BM25 over the terms of chunks: term counts in plain arrays, memory-mapped to search.
+"""BM25 over the terms of chunks: bm25s arrays in a plain folder, memory-mapped to search.
 
 Belongs here: building, saving, loading and searching the lexical index. Does not belong here: what a term is (`terms`).
 
-score = Σ idf · tf / (tf + k1 · (1 - b + b · length / mean length)), as Lucene computes it (Robertson and Zaragoza, "The
-Probabilistic Relevance Framework: BM25 and Beyond", 2009). The weights are computed when somebody asks: in those that
-an index computes beforehand stand document frequencies and a mean length over chunks that the caller may not read.
+bm25s computes every (term, chunk) weight when it indexes (Lü, "BM25S", arXiv:2407.03618), so a query only adds up
+columns. In those weights stand document frequencies and a mean length over all chunks: whoever may not read all of them
+would see the others in the scores. For them the same weights are computed from the counts of what they may read, to the
+last bit those that bm25s gives for an index of nothing else.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,13 +26,20 @@ from numpy.typing import NDArray
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.terms import ANALYZER_VERSION, analyze
 
-FORMAT = 2
+FORMAT = 3
 K1, B, METHOD = 1.5, 0.75, "lucene"
 _FACTS = "lexical.json"
 _IDS = "chunk_ids.json"
-_VOCABULARY = "vocabulary.json"
-# By term, in the vocabulary's order: where its rows start [terms + 1]; rows and counts [postings]. And by row: lengths.
-_ARRAYS = ("starts", "rows", "counts", "lengths")
+_VOCABULARY = "vocab.index.json"
+# By term, in the vocabulary's order: where its rows start [terms + 1]; rows, weights and counts [postings]. By row: its
+# number of terms.
+_ARRAYS = {
+    "starts": "indptr.csc.index.npy",
+    "rows": "indices.csc.index.npy",
+    "weights": "data.csc.index.npy",
+    "counts": "counts.npy",
+    "lengths": "lengths.npy",
+}
 
 
 class LexicalError(Exception):
@@ -47,12 +56,13 @@ def build_lexical(folder: Path, chunk_ids: Sequence[str], texts: Sequence[str]) 
 
     The same texts in the same order give the same bytes.
     """
-    documents = [Counter(analyze(text)) for text in texts]
+    documents = [analyze(text) for text in texts]
     vocabulary = {term: number for number, term in enumerate(sorted(set().union(*documents)))}
+    numbers = [[vocabulary[term] for term in document] for document in documents]
     folder.mkdir(parents=True, exist_ok=True)
-    for name, array in _postings(documents, vocabulary).items():
-        np.save(folder / f"{name}.npy", array, allow_pickle=False)
-    _dump(folder / _VOCABULARY, vocabulary)
+    _bm25(vocabulary, numbers).save(folder, show_progress=False)
+    np.save(folder / _ARRAYS["counts"], _counts(numbers), allow_pickle=False)
+    np.save(folder / _ARRAYS["lengths"], np.array([*map(len, numbers)], dtype=np.int32), allow_pickle=False)
     _dump(folder / _IDS, list(chunk_ids))
     facts = {
         "format": FORMAT,
@@ -65,16 +75,31 @@ def build_lexical(folder: Path, chunk_ids: Sequence[str], texts: Sequence[str]) 
     return len(vocabulary)
 
 
-def _postings(documents: Sequence[Mapping[str, int]], vocabulary: Mapping[str, int]) -> dict[str, NDArray[Any]]:
-    """How often each term stands in which row, sorted by term and row, and how many terms each row has."""
-    sizes = [len(document) for document in documents]
-    terms = np.fromiter((vocabulary[term] for document in documents for term in document), np.int32, sum(sizes))
-    counts = np.fromiter(chain.from_iterable(document.values() for document in documents), np.int32, sum(sizes))
-    rows = np.repeat(np.arange(len(documents), dtype=np.int32), sizes)
-    order = np.argsort(terms, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(terms, minlength=len(vocabulary)))])
-    lengths = np.array([sum(document.values()) for document in documents], dtype=np.int32)
-    return {"starts": starts.astype(np.int64), "rows": rows[order], "counts": counts[order], "lengths": lengths}
+def _bm25(vocabulary: dict[str, int], documents: list[list[int]]) -> Any:
+    """bm25s over term numbers; its own vocabulary comes from a set, whose order changes with the hash seed."""
+    import bm25s
+
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs every call, whatever the application asks for
+    index = bm25s.BM25(k1=K1, b=B, method=METHOD, csc_backend="numpy", backend="numpy")
+    if vocabulary:
+        index.index((documents, vocabulary), create_empty_token=False, show_progress=False)
+        return index
+    index.vocab_dict, index.nonoccurrence_array = {}, None  # bm25s itself divides by zero without a term
+    index.scores = {
+        "data": np.zeros(0, dtype=np.float32),
+        "indices": np.zeros(0, dtype=np.int32),
+        "indptr": np.zeros(1, dtype=np.int64),
+        "num_docs": len(documents),
+    }
+    return index
+
+
+def _counts(documents: Sequence[Sequence[int]]) -> NDArray[np.int32]:
+    """How often each term stands in each row that has it, by term and then by row, as bm25s orders its weights."""
+    counters = [Counter(document) for document in documents]
+    terms = np.fromiter(chain.from_iterable(counters), np.int32)
+    counts = np.fromiter(chain.from_iterable(counter.values() for counter in counters), np.int32)
+    return counts[np.argsort(terms, kind="stable")]
 
 
 class LexicalIndex:
@@ -85,7 +110,7 @@ class LexicalIndex:
     ) -> None:
         self._folder = folder
         self._vocabulary = vocabulary
-        self._starts, self._rows, self._counts, self._lengths = (arrays[name] for name in _ARRAYS)
+        self._starts, self._rows, self._weights, self._counts, self._lengths = (arrays[name] for name in _ARRAYS)
         self.chunks = int(facts["chunks"])
         self.content = str(facts["content"])  # digest of what was indexed
 
@@ -101,16 +126,16 @@ class LexicalIndex:
             vocabulary = _load(folder / _VOCABULARY)
             if facts.get("format") != FORMAT:
                 raise LexicalError(f"{folder} was written by another version (format {facts.get('format')})")
-            arrays = {name: _array(folder / f"{name}.npy") for name in _ARRAYS}
+            arrays = {name: _array(folder / file) for name, file in _ARRAYS.items()}
         except (OSError, ValueError) as error:
             raise LexicalError(f"{folder} is not a complete lexical index ({error})") from error
         found = {"format": facts.get("format"), "analyzer": facts.get("analyzer")}
         if found != {"format": FORMAT, "analyzer": ANALYZER_VERSION}:
             raise LexicalError(f"{folder} was written by another version ({found})")
-        starts, rows, counts, lengths = (arrays[name] for name in _ARRAYS)
-        if (len(starts), len(rows), len(counts)) != (len(vocabulary) + 1, starts[-1], starts[-1]) or len(
-            lengths
-        ) != facts["chunks"]:
+        found_sizes = {name: len(array) for name, array in arrays.items()}
+        postings = int(arrays["starts"][-1])
+        sizes = {"starts": len(vocabulary) + 1, "lengths": facts["chunks"]}
+        if found_sizes != dict.fromkeys(("rows", "weights", "counts"), postings) | sizes:
             raise LexicalError(f"{folder} is not consistent: its arrays do not fit its vocabulary")
         return cls(folder, facts, vocabulary, arrays)
 
@@ -138,37 +163,47 @@ class LexicalIndex:
         """
         scores = np.zeros(self.chunks, dtype=np.float32)
         weights = terms if isinstance(terms, Mapping) else Counter(terms)
-        lengths = self._lengths if allowed is None else self._lengths[allowed]
-        mean = int(lengths.sum(dtype=np.int64)) / max(len(lengths), 1)
+        mean = 0.0 if allowed is None else self._mean_length(allowed)
         for term in sorted(weights):
-            rows, counts = self._column(term, allowed)
-            if len(rows):
-                weight = weights[term] * idf(len(rows), len(lengths))
-                saturation = counts / (counts + K1 * (1 - B + B * self._lengths[rows] / mean))
-                scores[rows] += (weight * saturation).astype(np.float32)
+            rows, column = self._column(term) if allowed is None else self._column_among(term, allowed, mean)
+            scores[rows] += np.float32(weights[term]) * column
         if among is not None:
             scores[~among] = 0
         found = np.flatnonzero(scores > 0)
         return best(found, scores[found], k)
 
-    def _column(self, term: str, allowed: NDArray[np.bool_] | None) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The `allowed` rows that hold a term, each once, and how often they do."""
+    def _part(self, term: str) -> slice:
         number = self._vocabulary.get(term)
-        part = slice(0, 0) if number is None else slice(self._starts[number], self._starts[number + 1])
-        rows, counts = self._rows[part], self._counts[part]
-        if allowed is None:
+        return slice(0, 0) if number is None else slice(self._starts[number], self._starts[number + 1])
+
+    def _column(self, term: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The rows that hold a term, each once, and its weights there."""
+        part = self._part(term)
+        return self._rows[part], self._weights[part]
+
+    def _mean_length(self, allowed: NDArray[np.bool_]) -> float:
+        lengths = self._lengths[allowed]
+        return int(lengths.sum(dtype=np.int64)) / max(len(lengths), 1)
+
+    def _column_among(self, term: str, allowed: NDArray[np.bool_], mean: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The same as if the `allowed` rows were all: the formula and the order of rounding are those of bm25s."""
+        part = self._part(term)
+        seen = allowed[self._rows[part]]
+        rows, counts = self._rows[part][seen], self._counts[part][seen].astype(np.float32)
+        if not len(rows):
             return rows, counts
-        seen = allowed[rows]
-        return rows[seen], counts[seen]
+        saturation = counts / (K1 * ((1 - B) + B * self._lengths[rows] / mean) + counts)
+        return rows, (np.float32(idf(len(rows), int(np.count_nonzero(allowed)))) * saturation).astype(np.float32)
 
     def frequency(self, term: str, allowed: NDArray[np.bool_] | None = None) -> int:
         """How many of the `allowed` chunks hold an analyzed term."""
-        return len(self._column(term, allowed)[0])
+        rows = self._rows[self._part(term)]
+        return len(rows) if allowed is None else int(np.count_nonzero(allowed[rows]))
 
 
 def idf(frequency: int, population: int) -> float:
-    """Inverse document frequency as Lucene computes it: ln(1 + (N - n + ½) / (n + ½))."""
-    return math.log1p((population - frequency + 0.5) / (frequency + 0.5))
+    """Inverse document frequency as Lucene and bm25s compute it: ln(1 + (N - n + ½) / (n + ½))."""
+    return math.log(1 + (population - frequency + 0.5) / (frequency + 0.5))
 
 
 def _array(path: Path) -> NDArray[Any]:
