@@ -157,13 +157,14 @@ _CHUNK_COLUMNS = [
 
 CHUNKS = TableSchema(
     "chunks",
-    2,
+    3,
     "citelock build",
     pa.schema(
         [
             *_CHUNK_COLUMNS,
             ("content_hash", pa.string()),  # of its section
             ("page_readers", pa.string()),  # of the page; `readers` are fewer where the text is another page's too
+            ("included_from", pa.string()),  # page id of the text where it is another's
         ]
     ),
 )

@@ -58,6 +58,12 @@ def test_the_quote_stands_below_its_anchor_where_the_asker_may_read(question: di
     assert all(satisfies(asker, chunk["readers"]) for chunk in holders)
 
 
+@pytest.mark.parametrize("question", [q for q in ANSWERABLE if "also" in q], ids=lambda q: q["id"])
+def test_the_quote_stands_in_the_other_places_as_well(question: dict[str, Any]) -> None:
+    holders = {(c["page_id"], c["anchor"]) for c in chunks() if question["quote"] in plain(c["text"])}
+    assert {(place["page"], place["anchor"]) for place in question["also"]} <= holders
+
+
 @pytest.mark.parametrize("question", [q for q in ANSWERABLE if "restricted" in q["tags"]], ids=lambda q: q["id"])
 def test_what_a_restricted_question_asks_is_not_for_everyone(question: dict[str, Any]) -> None:
     assert all(chunk["readers"] != EVERYONE for chunk in chunks() if chunk["page_id"] == str(question["page"]))

@@ -108,6 +108,7 @@ def _section_chunks(
             "labels": page["labels"],
             "readers": both(page["readers"], section["also_readers"]),
             "page_readers": page["readers"],
+            "included_from": section["included_from"],
             "is_boilerplate": section["is_boilerplate"],
             "updated_at": page["updated_at"],
             "text_hash": hashlib.sha256(text[start:end].encode()).hexdigest()[:32],

@@ -10,8 +10,9 @@ A chunk is dropped for a newer one only when all of this holds:
 - Everyone who may read the dropped one may read the kept one.
 - A short text has the same title and headings: "Nightly, at two." means what its heading says.
 
-The newest is kept: by `updated_at`, then `version`, then the smaller id. A kept chunk is never dropped itself, so every
-similarity in the map is that of the two chunks it names.
+The newest is kept: by `updated_at`, then `version`, then the smaller id. Text that a page takes in from another counts
+as older than all else: it is cited where it was written. A kept chunk is never dropped itself, so every similarity in
+the map is that of the two chunks it names.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def effectiveness(chunks: pa.Table, dedup_map: pa.Table) -> list[Effect]:
     return [Effect(space, totals[space], dict(dropped[space])) for space in sorted(totals)]
 
 
-_FACTS = ["chunk_id", "page_id", "version", "chunk_idx", "space", "readers", "updated_at"]
+_FACTS = ["chunk_id", "page_id", "version", "chunk_idx", "space", "readers", "updated_at", "included_from"]
 _PLACE = ["chunk_id", "space", "title", "heading_path", "url", "labels", "readers"]
 
 
@@ -200,9 +201,15 @@ def _heading_keys(chunks: pa.Table, known: Fingerprints) -> NDArray[np.uint64]:
     return keys
 
 
-def _newest_first(fact: Mapping[str, Any]) -> tuple[float, int, str, int]:
+def _newest_first(fact: Mapping[str, Any]) -> tuple[bool, float, int, str, int]:
     seconds = fact["updated_at"].timestamp() if fact["updated_at"] else float("-inf")
-    return -seconds, -(fact["version"] or 0), fact["page_id"] or "", fact["chunk_idx"] or 0
+    return (
+        fact["included_from"] is not None,
+        -seconds,
+        -(fact["version"] or 0),
+        fact["page_id"] or "",
+        fact["chunk_idx"] or 0,
+    )
 
 
 def _map_row(dropped: Mapping[str, Any], kept: Mapping[str, Any], similarity: float) -> Mapping[str, object]:

@@ -69,6 +69,11 @@ def test_at_the_same_time_the_higher_version_is_kept_and_then_the_smaller_id() -
     }
 
 
+def test_included_text_is_dropped_for_the_page_that_it_comes_from() -> None:
+    assert dropped(row("1", day=9, included_from="2"), row("2", day=1)) == {"1:1:0": "2:1:0"}
+    assert dropped(row("1", day=9, included_from="2"), row("2", day=1, readers="group:hr")) == {}
+
+
 def test_in_a_chain_each_is_dropped_for_one_that_is_kept_and_like_it() -> None:
     chain_of = [LONG, NEAR, NEAR.replace("ril", "other"), NEAR.replace("ril", "other").replace("mum", "third")]
     found = dropped(*(row(str(day), text, day=day) for day, text in enumerate(chain_of)))
