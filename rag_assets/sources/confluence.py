@@ -243,7 +243,11 @@ def open_client(settings: Settings) -> ConfluenceClient:
     """
     transport = AtlassianTransport(settings.base_url, settings.auth, settings.timeout_s)
     return ConfluenceClient(
-        settings.base_url, transport, max_retries=settings.max_retries, per_second=settings.max_requests_per_s
+        settings.base_url,
+        transport,
+        max_retries=settings.max_retries,
+        per_second=settings.max_requests_per_s,
+        archived=settings.archived,
     )
 
 

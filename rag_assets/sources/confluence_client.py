@@ -57,6 +57,7 @@ class ConfluenceClient:
         *,
         max_retries: int = 5,
         per_second: float | None = None,
+        archived: bool = False,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.base_url = base_url.rstrip("/")
@@ -66,6 +67,7 @@ class ConfluenceClient:
         self._backoff = wait_random_exponential(multiplier=0.5, max=30)
         self._per_second = per_second or 0.0
         self._pace = pace_of(base_url) if per_second else None
+        self._status = {"status": "any"} if archived else {}  # by its id an archived page is shown to who says so
         self._searches = True
         self._failing = 0
         self.space_keys: dict[str, object] = {}  # by the number that v2 gives a space
@@ -187,7 +189,7 @@ class ConfluenceClient:
     def _content(self, page_id: str, expand: str) -> Envelope:
         """By v1; where that is gone, by v2."""
         try:
-            return self.get(f"rest/api/content/{in_path(page_id)}", {"expand": expand})
+            return self.get(f"rest/api/content/{in_path(page_id)}", {"expand": expand, **self._status})
         except Unreadable as error:
             if error.status != 410:
                 raise

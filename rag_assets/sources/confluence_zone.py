@@ -40,13 +40,15 @@ def zone_offset(
     Raises:
         Unreadable, Faulty: there is no search.
     """
-    if remembered is not None and _holds(client, page_id, modified, remembered):
-        return remembered
+    guess = remembered if remembered is not None else _profile_offset(client, modified)
+    for first in dict.fromkeys([guess if guess is not None else timedelta(0), timedelta(0)]):
+        if _holds(client, page_id, modified, first):
+            return first
     modified = _modified_now(client, page_id) or modified
-    guesses = [remembered, _profile_offset(client, modified), timedelta(0)]
-    for guess in dict.fromkeys(guess for guess in guesses if guess is not None):
-        if _holds(client, page_id, modified, guess):
-            return guess
+    guesses = [guess, _profile_offset(client, modified), timedelta(0)]
+    for again in dict.fromkeys(one for one in guesses if one is not None):
+        if _holds(client, page_id, modified, again):
+            return again
     return _bisected(client, page_id, modified)
 
 

@@ -93,7 +93,9 @@ def effective_readers(pages: Mapping[str, Grants], space: str, *, unsaid: str, m
         unsaid: what a page without a restrictions block lets in at its level: `everyone` or `nobody`.
         missing: what an ancestor that is not among `pages` lets in: `everyone` or `nobody`.
     """
-    readers, hidden = {}, {}
+    readers: dict[str, str] = {}
+    hidden: dict[str, str] = {}
+    known: dict[frozenset[str], str] = {}  # few distinct ones, however many pages
     for page_id, grants in pages.items():
         classes, faults = [space], []
         for lineal in _lineage(page_id, pages):
@@ -103,7 +105,10 @@ def effective_readers(pages: Mapping[str, Grants], space: str, *, unsaid: str, m
         if grants.ancestors is None and missing == NOBODY:
             classes.append(NOBODY)
             faults.append("its ancestors are not known")
-        readers[page_id] = reader_class(clause for one in set(classes) for clause in clauses_of(one))
+        distinct = frozenset(classes)
+        if distinct not in known:
+            known[distinct] = reader_class(clause for one in distinct for clause in clauses_of(one))
+        readers[page_id] = known[distinct]
         if faults:
             hidden[page_id] = faults[0]
     return EffectiveReaders(readers, hidden)

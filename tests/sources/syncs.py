@@ -28,7 +28,9 @@ class Syncs:
     def __call__(self, **more: Any) -> SyncResult:
         settings = config.Confluence(**settings_of(self.wiki, **{**self.settings, **more}))
         transport = AtlassianTransport(settings.base_url, settings.auth, settings.timeout_s)
-        client = ConfluenceClient(settings.base_url, transport, max_retries=5, sleep=self.waits.append)
+        client = ConfluenceClient(
+            settings.base_url, transport, max_retries=5, archived=settings.archived, sleep=self.waits.append
+        )
         self.wiki.requests.clear()
         with client:
             source = Confluence("eng", settings, self.folder, client)
