@@ -274,6 +274,8 @@ class ConfluenceExport(AttachmentSource):
     """Key of the space; needed where the export holds several."""
     flavor: Literal["auto", "cloud", "datacenter"] = "auto"
     """How the site makes heading anchors; auto reads it from the export and from the address."""
+    comments: bool = False
+    """Index the comments on each page, as a text beside it."""
 
 
 class Confluence(AttachmentSource):
@@ -305,6 +307,8 @@ class Confluence(AttachmentSource):
     """Tries after the first for a throttled or failing request."""
     max_requests_per_s: float = Field(10, gt=0)
     """Requests to the site in a second, by all sources of one process together."""
+    comments: bool = False
+    """Index the comments on each page, as a text beside it; one request more a page and sync."""
     max_deleted_share: float = Field(0.2, gt=0, le=1)
     """A larger share of pages gone at once stops the sync and asks a person."""
 

@@ -15,8 +15,8 @@ from rag_assets.sources.envelope import EnvelopeError, content_hash
 from rag_assets.steps.attachment_text import AttachmentError, attachment_kind, attachment_text
 from rag_serving.config import AttachmentSource
 
-MARK = "att"
-"""What the ids of attachments begin with; those of pages are numbers."""
+MARK, COMMENTS_MARK = "att", "com"
+"""What the ids of attachments and of comments begin with; those of pages are numbers."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ def attachment_rows(
 
 
 def kept_row(row: Row, page: Row) -> Row:
-    """The row of a file as it was, under the readers that its page has now."""
+    """The row of what hangs on a page as it was, under the readers that the page has now."""
     own = ("page_id", "version", "title", "url", "updated_at", "body", "body_format", "content_hash")
-    return {**_of_page(page), **{name: row[name] for name in own}}
+    return {**beside(page), **{name: row[name] for name in own}}
 
 
-def is_attachment(page_id: str, id_prefix: str) -> bool:
-    """Whether a row of PAGES is a file's."""
-    return page_id.removeprefix(id_prefix).startswith(MARK)
+def hangs_on_a_page(page_id: str, id_prefix: str) -> bool:
+    """Whether a row of PAGES is a file's or that of comments."""
+    return page_id.removeprefix(id_prefix).startswith((MARK, COMMENTS_MARK))
 
 
 def _unwanted(one: Attached, settings: AttachmentSource) -> str | None:
@@ -110,7 +110,7 @@ def _unwanted(one: Attached, settings: AttachmentSource) -> str | None:
 
 def _row(row_id: str, one: Attached, page: Row, settings: AttachmentSource, before: Row | None) -> Row:
     row = {
-        **_of_page(page),
+        **beside(page),
         "page_id": row_id,
         "version": one.version or 1,
         "title": f"{one.name} (attachment of {page['title']})",
@@ -130,8 +130,8 @@ def _row(row_id: str, one: Attached, page: Row, settings: AttachmentSource, befo
     return {**row, "body": body, "body_format": body_format, "content_hash": digest}
 
 
-def _of_page(page: Row) -> Row:
-    """What a file has from its page: its readers above all."""
+def beside(page: Row) -> Row:
+    """What hangs on a page has from it: its readers above all."""
     return {
         **page,
         "ancestors": [*page["ancestors"], page["page_id"]],

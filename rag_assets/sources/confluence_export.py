@@ -21,7 +21,7 @@ from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, dige
 from rag_assets.sources.dump_files import MAX_ARCHIVE_BYTES, opened
 from rag_assets.sources.entities_xml import Entity, entities
 from rag_assets.sources.envelope import EnvelopeError, Origin, exclusion_of, row_of
-from rag_assets.sources.export_files import attached_files
+from rag_assets.sources.export_files import attached_files, comment_rows
 from rag_assets.sources.export_space import BODIES, DETAILS, Envelope, ExportedSpace, page_bodies
 from rag_assets.steps.readers import EffectiveReaders, effective_readers, space_readers
 from rag_serving.access import EVERYONE, NOBODY
@@ -38,6 +38,7 @@ class _Reading:
     rows: dict[str, Row] = field(default_factory=dict)
     excluded: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    comments: dict[str, str] = field(default_factory=dict)  # comment id -> body
 
 
 class ConfluenceExport:
@@ -73,10 +74,11 @@ class ConfluenceExport:
             rows = {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()}
             files = attached_files(archive, space, self._settings) if self._settings.attachments != "none" else ()
             attached = attachment_rows(files, rows, self._settings, before if "fingerprint" in state else {})
+        comments = comment_rows(space, reading.comments, rows, prefix) if self._settings.comments else {}
         return finish(
             before,
-            {**rows, **attached.rows},
-            seen=len(space.contents) + attached.seen,
+            {**rows, **attached.rows, **comments},
+            seen=len(space.contents) + attached.seen + len(comments),
             excluded=[*((f"{prefix}{one}", why) for one, why in reading.excluded.items()), *attached.excluded.items()],
             failures=[*((f"{prefix}{one}", why) for one, why in reading.failures.items()), *attached.failures.items()],
             hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in reading.rows],
@@ -114,6 +116,8 @@ class ConfluenceExport:
                 self._take(space.envelope(space.contents[page_id], body), body, origin, reading)
                 if progress is not None:
                     progress(len(reading.rows), len(current))
+            elif page_id not in space.contents and body is not None:
+                reading.comments[page_id] = body
         return reading
 
     def _take(self, envelope: Envelope, body: str | None, origin: Origin, reading: _Reading) -> None:

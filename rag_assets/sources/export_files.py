@@ -1,20 +1,21 @@
-"""Files in the zip of a space export: `attachments/<page id>/<attachment id>/<version>`.
+"""What hangs on the pages of a space export: files at `attachments/<page id>/<attachment id>/<version>`, and comments.
 
-Belongs here: from an attachment's object to its bytes and its link.
-Does not belong here: which files are read and what becomes of them (`attachments`).
+Belongs here: from the object of an attachment or a comment to its content and its link.
+Does not belong here: which files are read (`attachments`), what a row of comments is (`comments`).
 """
 
 from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from functools import partial
 from urllib.parse import quote
 
 from rag_assets.sources.attachments import Attached
-from rag_assets.sources.entities_xml import Entity
+from rag_assets.sources.base import Row
+from rag_assets.sources.comments import Comment, comments_row, moment_of
 from rag_assets.sources.envelope import EnvelopeError
 from rag_assets.sources.export_space import ExportedSpace, number_of
 from rag_serving.config import ConfluenceExport as Settings
@@ -33,18 +34,23 @@ def attached_files(archive: zipfile.ZipFile, space: ExportedSpace, settings: Set
                 name=name,
                 read=partial(_bytes_of, archive, path, settings.max_attachment_bytes),
                 version=number_of(one),
-                updated_at=_moment(space, one),
+                updated_at=moment_of(space.moment(one)),
                 size=_size(archive, path),
                 url=f"{settings.base_url.rstrip('/')}/download/attachments/{page_id}/{quote(name, safe='')}",
             )
 
 
-def _moment(space: ExportedSpace, one: Entity) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(space.moment(one) or "").astimezone(UTC)
-    except ValueError:
-        return None
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+def comment_rows(
+    space: ExportedSpace, bodies: Mapping[str, str], pages: Mapping[str, Row], prefix: str
+) -> dict[str, Row]:
+    """The rows of the comments on these pages; `bodies` are theirs by id."""
+    said: dict[str, list[Comment]] = defaultdict(list)
+    for one in space.comments:
+        if one.id in bodies and one.text("contentStatus") in ("current", ""):
+            page_id = f"{prefix}{one.ref('containerContent', 'owner', 'page')}"
+            said[page_id].append(Comment(one.id, bodies[one.id], number_of(one) or 1, moment_of(space.moment(one))))
+    rows = (comments_row(pages[page_id], comments, prefix) for page_id, comments in said.items() if page_id in pages)
+    return {row["page_id"]: row for row in rows if row}
 
 
 def _size(archive: zipfile.ZipFile, path: str) -> int | None:

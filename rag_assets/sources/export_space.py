@@ -214,7 +214,7 @@ def number_of(content: Entity) -> int | None:
 
 
 def page_bodies(objects: Iterable[Entity], wanted: ExportedSpace) -> Iterator[tuple[str, str | None]]:
-    """(content id, body in storage format) of the export's contents; None for what is not storage format."""
+    """(id, body in storage format) of the export's contents and comments; None for what is not storage format."""
     owners = {body: one.id for one in wanted.contents.values() for body in one.lists.get("bodyContents", ())}
     comments = {one.id for one in wanted.comments}
     for one in objects:

@@ -32,6 +32,6 @@ def open_source(key: str, settings: config.Source, folder: Path) -> Source:
         from rag_assets.sources.confluence_mcp import ConfluenceMcp
 
         return ConfluenceMcp(key, settings)
-    from rag_assets.sources.confluence_attachments import ConfluenceAttachments
+    from rag_assets.sources.confluence_extras import ConfluenceExtras
 
-    return ConfluenceAttachments(key, settings, folder)
+    return ConfluenceExtras(key, settings, folder)

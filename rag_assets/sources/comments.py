@@ -1,0 +1,59 @@
+"""What people wrote below a page, as one row of PAGES beside the page's own.
+
+Belongs here: which comments count, their order, and what the row takes from its page: its readers above all.
+Does not belong here: where a source keeps its comments.
+
+The row is the comments' own, not a part of the page's body: a comment makes no version of its page, and a citation of a
+page version has to stay true whatever is said below it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rag_assets.sources.attachments import COMMENTS_MARK, beside
+from rag_assets.sources.base import Row
+from rag_assets.sources.envelope import content_hash
+
+
+@dataclass(frozen=True)
+class Comment:
+    """One comment in its current version."""
+
+    id: str
+    body: str  # storage format
+    version: int
+    updated_at: datetime | None
+
+
+def comments_row(page: Row, comments: Sequence[Comment], id_prefix: str) -> Row | None:
+    """The row of a page's comments, oldest first; None where there are none.
+
+    Its version is the sum of theirs, so that it grows with each comment and each edit.
+    """
+    said = sorted(comments, key=lambda one: (one.updated_at or datetime.min.replace(tzinfo=UTC), one.id))
+    body = "".join(f"<div>{one.body}</div>" for one in said if one.body.strip())
+    if not body:
+        return None
+    title = f"Comments on {page['title']}"
+    return {
+        **beside(page),
+        "page_id": f"{id_prefix}{COMMENTS_MARK}{page['page_id'].removeprefix(id_prefix)}",
+        "version": sum(one.version for one in said),
+        "title": title,
+        "updated_at": said[-1].updated_at or page["updated_at"],
+        "body": body,
+        "body_format": "storage",
+        "content_hash": content_hash(title, body, "storage", page["anchor_flavor"]),
+    }
+
+
+def moment_of(when: object) -> datetime | None:
+    """An ISO 8601 date with its zone, to the millisecond, in UTC; None for anything else."""
+    try:
+        moment = datetime.fromisoformat(when).astimezone(UTC) if isinstance(when, str) else None
+    except (ValueError, OverflowError):
+        return None
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000) if moment else None
