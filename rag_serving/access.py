@@ -62,10 +62,14 @@ def satisfies(principal: Principal, readers: str) -> bool:
     return _name_all(principal.names, readers)
 
 
-def satisfied_classes(principal: Principal, tenant: str, classes: Iterable[str]) -> frozenset[str]:
+def satisfied_classes(principal: Principal, tenant: str, classes: frozenset[str]) -> frozenset[str]:
     """Those of a tenant's reader classes that the principal may read; none of another tenant's."""
-    names = principal.names if principal.tenant == tenant else None
-    return frozenset(readers for readers in classes if names is not None and _name_all(names, readers))
+    return _satisfied(principal.names, classes) if principal.tenant == tenant else frozenset()
+
+
+@lru_cache(maxsize=128)
+def _satisfied(names: frozenset[str], classes: frozenset[str]) -> frozenset[str]:
+    return frozenset(readers for readers in classes if _name_all(names, readers))
 
 
 def _name_all(names: frozenset[str], readers: str) -> bool:

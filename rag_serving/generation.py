@@ -55,6 +55,7 @@ class Generation:
         self._readers: tuple[str, ...] = tuple(readers.dictionary.to_pylist())
         self.reader_classes = tuple(sorted(self._readers))
         self.places = Places(table["places"])
+        self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
         self._dense = DenseIndex(place, self._shard_rows(), vectors, self._rows)
         self._allowed = lru_cache(maxsize=64)(self._compute_allowed)
 
@@ -149,6 +150,8 @@ class Generation:
     ) -> list[Hit]:
         """The same for analyzed terms, or for weights by term."""
         allowed, rows = self._allowed(self._known(classes))
+        if not len(rows):
+            return []
         return self._lexical.search(terms, k, None if len(rows) == len(self) else allowed, among)
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:

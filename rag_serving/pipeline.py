@@ -258,8 +258,7 @@ class Pipeline:
 
 def _classes(principal: Principal, generation: Generation) -> frozenset[str]:
     """What the principal may read of a generation, decided before anything is looked at."""
-    known = generation.places.classes.union(generation.reader_classes)
-    return satisfied_classes(principal, generation.tenant, known)
+    return satisfied_classes(principal, generation.tenant, generation.known_classes)
 
 
 def _among(generation: Generation, filters: Filters, classes: frozenset[str]) -> Rows:

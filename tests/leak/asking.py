@@ -96,7 +96,7 @@ class Asker:
     def _in_one_mode(self, mode: Any, who: Principal, query: str) -> Payload:
         settings = self.pipeline.config.retrieval
         with self.pipeline.published.lease() as generation:
-            classes = satisfied_classes(who, generation.tenant, generation.reader_classes)
+            classes = satisfied_classes(who, generation.tenant, generation.known_classes)
             found = gather(generation, self.embedder, query, classes, settings, mode, 20)
         return {"results": [candidate.result() for candidate in found.candidates]}
 

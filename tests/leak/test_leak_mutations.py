@@ -45,9 +45,9 @@ def leaks(home: Path, wiki: Wiki) -> Iterator[str]:
         pipeline.close()
 
 
-def one_clause_is_enough(names: frozenset[str], readers: str) -> bool:
-    clauses = access.clauses_of(readers)
-    return not clauses or any(names & clause for clause in clauses)
+def one_clause_is_enough(names: frozenset[str], classes: frozenset[str]) -> frozenset[str]:
+    clauses = {readers: access.clauses_of(readers) for readers in classes}
+    return frozenset(one for one in classes if not clauses[one] or any(names & clause for clause in clauses[one]))
 
 
 def dense_without_filter(generation: Generation, vector: Any, k: int, *_: object) -> Any:
@@ -71,7 +71,7 @@ def all_places(places: Places, row: int, classes: frozenset[str]) -> Any:  # noq
 
 OF = Places.of
 SERVING_FAULTS: dict[str, tuple[object, str, object]] = {
-    "one clause is enough": (access, "_name_all", one_clause_is_enough),
+    "one clause is enough": (access, "_satisfied", one_clause_is_enough),
     "the dense index is not filtered": (Generation, "dense", dense_without_filter),
     "the lexical index is not filtered": (LexicalIndex, "search", lexical_without_filter(LexicalIndex.search)),
     "many classes open all": (Generation, "_compute_allowed", open_to_whoever_has_many_classes),
