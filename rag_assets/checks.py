@@ -19,7 +19,8 @@ from rag_assets.steps.incremental import SectionsUpdate
 MACROS_LOST = dg.AssetCheckSpec(
     "macros_lost",
     asset="sections",
-    description="Macros whose content is not in the text. A warning: what was lost can be neither found nor cited.",
+    description="No more macros than in the sync before lost their content, or show pages that could not be found. A "
+    "warning: what was lost can be neither found nor cited.",
 )
 PAGES_ACCOUNTED_FOR = dg.AssetCheckSpec(
     "pages_accounted_for",
@@ -65,15 +66,39 @@ def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResu
     ]
 
 
-def macros_lost(update: SectionsUpdate) -> dg.AssetCheckResult:
-    lost = update.macros("lost")
-    rows = [{"macro": name, "count": count} for name, count in lost.items()]
-    table = metadata.markdown_table(rows, ["macro", "count"])
+def sync_complete(result: SyncResult) -> dg.AssetCheckResult:
+    equation = (
+        f"{result.seen} enumerated = {result.indexed} indexed + {len(dict(result.excluded))} excluded + "
+        f"{result.failed} failed"
+    )
+    return dg.AssetCheckResult(
+        check_name=SYNC_COMPLETE.name,
+        passed=result.unaccounted == 0,
+        description=equation + (f", which is off by {result.unaccounted}" if result.unaccounted else ""),
+        metadata={"unaccounted": result.unaccounted},
+    )
+
+
+def macros_lost(update: SectionsUpdate, before: int) -> dg.AssetCheckResult:
+    """Compared with the lost and unresolved macros of the sync before; the first one should lose none."""
+    lost, unresolved = update.macros("lost"), update.macros("unresolved")
+    total = sum(lost.values()) + sum(unresolved.values())
+    rows = [
+        {"macro": name, "outcome": outcome, "count": count}
+        for outcome, found in (("lost", lost), ("unresolved", unresolved))
+        for name, count in found.items()
+    ]
     return dg.AssetCheckResult(
         check_name=MACROS_LOST.name,
-        passed=not lost,
+        passed=total <= before,
         severity=dg.AssetCheckSeverity.WARN,
-        metadata={"lost": sum(lost.values()), "macros": dg.MetadataValue.md(table)},
+        description=f"{total} macros lost their content or their page, {before} in the sync before",
+        metadata={
+            "lost": sum(lost.values()),
+            "unresolved": sum(unresolved.values()),
+            "before": before,
+            "macros": dg.MetadataValue.md(metadata.markdown_table(rows, ["macro", "outcome", "count"])),
+        },
     )
 
 

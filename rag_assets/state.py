@@ -44,6 +44,7 @@ class SectionsState(_State):
     settings: str
     failed: dict[str, str]  # page id -> reason
     macros_lost: int
+    macros_unresolved: int = 0  # references to pages that were not found
 
 
 class ChunksState(_State):

@@ -1,5 +1,7 @@
 """The asset `sections`: clean text under its headings, with anchors, and what became of every macro."""
 
+from typing import get_args
+
 import dagster as dg
 
 from rag_assets import checks, metadata
@@ -8,7 +10,9 @@ from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, previous_table, writing
 from rag_assets.state import SectionsState, read_state, update_state
+from rag_assets.steps.anchor_validity import anchor_figures
 from rag_assets.steps.incremental import update_sections
+from rag_assets.steps.macros import Outcome
 from rag_assets.steps.sections import VERSION
 from rag_serving.schema import MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.store import read_table, write_table
@@ -29,7 +33,7 @@ def sections(
     """Each page's text split at its headings: Markdown, the heading path, and the anchor that a link needs.
 
     Only pages whose content changed are read. `macro_ledger.parquet` beside it counts every macro as rendered,
-    resolved, navigation or lost.
+    resolved, unresolved, navigation, hidden or lost. Text that a page shows of another is read again each time.
     """
     key = context.partition_key
     config, store = installation.config(), installation.store()
@@ -46,17 +50,27 @@ def sections(
         )
         write_table(folder / "macro_ledger.parquet", update.ledger, MACRO_LEDGER)
         write_table(folder / "sections.parquet", update.sections, SECTIONS)
-        macros_lost = sum(update.macros("lost").values())
-        state = SectionsState(settings=settings, failed=dict(update.failed), macros_lost=macros_lost)
+        macros = update.outcomes()
+        state = SectionsState(
+            settings=settings,
+            failed=dict(update.failed),
+            macros_lost=macros.get("lost", 0),
+            macros_unresolved=macros.get("unresolved", 0),
+        )
         update_state(store, key, sections=state)
+    anchors = anchor_figures(update.sections)
     return dg.MaterializeResult(
         metadata={
             **metadata.of_table(update.sections, folder / "sections.parquet", ["heading_path", "anchor", "text"]),
             "pages_read": update.read,
             "sections_failed": len(update.failed),
             "why_failed": dg.MetadataValue.md(metadata.named_reasons(update.failed)),
-            "macros_lost": macros_lost,
-            "macros_rendered": sum(update.macros("rendered").values()),
+            **{f"macros_{outcome}": macros.get(outcome, 0) for outcome in get_args(Outcome)},
+            "sections_of_other_pages": len(update.sections) - update.sections["included_from"].null_count,
+            "anchor_validity": anchors.validity,
+            "anchors_repeated": anchors.repeated,
+            "anchors_unconfirmed": anchors.unconfirmed,
+            "anchor_rules": dict(anchors.rules),
         },
-        check_results=[checks.macros_lost(update)],
+        check_results=[checks.macros_lost(update, built.macros_lost + built.macros_unresolved if built else 0)],
     )

@@ -25,7 +25,8 @@ class Anchors:
 
     Rules (Atlassian's documentation of anchors and of the new editor): on Data Center `PageTitle-HeadingText` without
     white space, `id-` in front of a first character that is not a letter; on Cloud the heading text with white space as
-    `-`. A repeated heading takes `.1`, `.2`; where it carries an anchor macro, that name is used, which is no guess.
+    `-`. A repeated heading takes `.1`, `.2`, under a rule of its own since on Cloud it is a guess; where it carries an
+    anchor macro, that name is used, which is none.
     On HTML pages the names are the ids of the heading.
 
     Raises ValueError for a flavor that is not known.
@@ -60,7 +61,7 @@ class Anchors:
             self._seen[base] = count = count + 1
             name = f"{base}.{count}"
         self._taken.add(name)
-        return Anchor(name, self._flavor)
+        return Anchor(name, f"{self._flavor}-repeated" if count else self._flavor)
 
 
 class OneAnchor:

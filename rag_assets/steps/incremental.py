@@ -33,6 +33,11 @@ class SectionsUpdate:
         counts = rows.group_by("macro").aggregate([("count", "sum")]).sort_by([("count_sum", "descending")])
         return dict(zip(counts["macro"].to_pylist(), counts["count_sum"].to_pylist(), strict=True))
 
+    def outcomes(self) -> dict[str, int]:
+        """How many macros had each outcome."""
+        counts = self.ledger.group_by("outcome").aggregate([("count", "sum")])
+        return dict(zip(counts["outcome"].to_pylist(), counts["count_sum"].to_pylist(), strict=True))
+
 
 @dataclass(frozen=True)
 class ChunksUpdate:

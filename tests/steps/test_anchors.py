@@ -38,7 +38,8 @@ def test_cloud_keeps_case_and_punctuation(heading: str, anchor: str) -> None:
 def test_repeated_headings_are_counted(flavor: str) -> None:
     anchors = Anchors("T", flavor)
     base = anchors.heading("Usage").name
-    assert [anchors.heading("Usage").name for _ in range(2)] == [f"{base}.1", f"{base}.2"]
+    rule = f"{flavor}-repeated"
+    assert [anchors.heading("Usage") for _ in range(2)] == [Anchor(f"{base}.1", rule), Anchor(f"{base}.2", rule)]
 
 
 def test_a_heading_that_looks_like_a_counted_one_does_not_take_its_place() -> None:
