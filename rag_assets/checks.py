@@ -66,19 +66,6 @@ def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResu
     ]
 
 
-def sync_complete(result: SyncResult) -> dg.AssetCheckResult:
-    equation = (
-        f"{result.seen} enumerated = {result.indexed} indexed + {len(dict(result.excluded))} excluded + "
-        f"{result.failed} failed"
-    )
-    return dg.AssetCheckResult(
-        check_name=SYNC_COMPLETE.name,
-        passed=result.unaccounted == 0,
-        description=equation + (f", which is off by {result.unaccounted}" if result.unaccounted else ""),
-        metadata={"unaccounted": result.unaccounted},
-    )
-
-
 def macros_lost(update: SectionsUpdate, before: int) -> dg.AssetCheckResult:
     """Compared with the lost and unresolved macros of the sync before; the first one should lose none."""
     lost, unresolved = update.macros("lost"), update.macros("unresolved")
