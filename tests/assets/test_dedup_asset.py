@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from envelopes import SECTION, Wiki, envelope
+from test_build_command import build_json
 from test_jobs import Project, project  # noqa: F401
 
 from rag_assets.signature_cache import FILE
@@ -67,3 +68,11 @@ def test_only_new_texts_are_fingerprinted_and_a_deleted_cache_changes_nothing(pr
     (project.store.cache("demo") / FILE).unlink()
     third = project.build()["dedup_map"]
     assert (third["fingerprints_computed"], third["scopes"]) == (6, first["scopes"])
+
+
+def test_the_summary_tells_what_the_published_generation_left_out_whether_or_not_it_was_built_now(wiki: Wiki) -> None:
+    write_twins(wiki)
+    first, second = build_json(wiki), build_json(wiki)
+    assert first["tenants"]["demo"]["duplicates_dropped"] == 1
+    assert second["tenants"]["demo"]["duplicates_dropped"] == 1
+    assert not second["tenants"]["demo"]["published"]
