@@ -262,8 +262,8 @@ class ConfluenceDump(AttachmentSource):
 
 
 class ConfluenceExport(AttachmentSource):
-    """A space export in XML, as a space's administrator downloads it; `readers: from_source` reads the permissions
-    in it."""
+    """A space export as a space's administrator downloads it, in XML or HTML; `readers: from_source` reads the
+    permissions in XML. HTML tells no restrictions, versions, labels and comments: prefer XML."""
 
     kind: Literal["confluence_export"]
     path: Path
@@ -271,11 +271,13 @@ class ConfluenceExport(AttachmentSource):
     base_url: str
     """The site that links lead to, such as https://acme.atlassian.net/wiki: an export does not name it."""
     space: str | None = None
-    """Key of the space; needed where the export holds several."""
+    """Key of the space; needed where the export holds several, or does not tell it."""
     flavor: Literal["auto", "cloud", "datacenter"] = "auto"
     """How the site makes heading anchors; auto reads it from the export and from the address."""
     comments: bool = False
-    """Index the comments on each page, as a text beside it."""
+    """Index the comments on each page, as a text beside it; in XML only."""
+    unrestricted: bool = False
+    """None of the pages in an HTML export is restricted. Otherwise they are hidden, because HTML does not tell."""
 
 
 class Confluence(AttachmentSource):

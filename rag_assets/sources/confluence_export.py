@@ -1,7 +1,8 @@
-"""A Confluence space export: the XML zip that a space's administrator downloads.
+"""A Confluence space export: the zip that a space's administrator downloads, in XML or HTML.
 
 Belongs here: the zip, and what an export means as a whole: which pages are current, and who may read them.
-Does not belong here: the objects in it (`entities_xml`, `export_space`), envelopes (`envelope`).
+Does not belong here: the objects in it (`entities_xml`, `export_space`), HTML files (`html_export`), envelopes
+(`envelope`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from rag_assets.sources.entities_xml import Entity, entities
 from rag_assets.sources.envelope import EnvelopeError, Origin, exclusion_of, row_of
 from rag_assets.sources.export_files import attached_files, comment_rows
 from rag_assets.sources.export_space import BODIES, DETAILS, Envelope, ExportedSpace, page_bodies
-from rag_assets.steps.readers import EffectiveReaders, effective_readers, space_readers
+from rag_assets.sources.html_export import INDEX, index_of, read_html
+from rag_assets.steps.readers import EffectiveReaders, Grants, effective_readers, space_readers
 from rag_serving.access import EVERYONE, NOBODY
 from rag_serving.config import ConfluenceExport as Settings
 
@@ -63,6 +65,8 @@ class ConfluenceExport:
         fingerprint = self.fingerprint()
         before = rows_by_id(previous)
         with self._archive() as archive:
+            if _ENTITIES not in archive.namelist():
+                return self._sync_html(archive, before, fingerprint, progress)
             space, origin = self._space(archive)
             reading = self._read(archive, space, origin, progress)
             prefix = self._settings.id_prefix
@@ -85,6 +89,50 @@ class ConfluenceExport:
             notes=notes,
             state={"fingerprint": fingerprint},
         )
+
+    def _sync_html(
+        self, archive: zipfile.ZipFile, before: Mapping[str, Row], fingerprint: str, progress: Progress | None
+    ) -> SyncResult:
+        settings, prefix = self._settings, self._settings.id_prefix
+        origin = Origin(self.key, settings.tenant, settings.flavor, prefix, settings.base_url)
+        reading = read_html(archive, index_of(archive) or INDEX, settings, origin, progress)
+        for raw_id in reading.failures:
+            if kept := before.get(f"{prefix}{raw_id}"):
+                reading.rows[raw_id] = {**kept, "source": self.key, "tenant": settings.tenant}
+                above = tuple(one.removeprefix(prefix) for one in kept["ancestors"])
+                reading.grants[raw_id] = Grants(above, kept["readers"])
+                reading.failures[raw_id] += "; its last version stays"
+        unknown = EVERYONE if settings.unrestricted else NOBODY
+        effective = effective_readers(reading.grants, space_readers(settings.readers), unsaid=unknown, missing=unknown)
+        rows = {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()}
+        files = reading.attached if settings.attachments != "none" else ()
+        attached = attachment_rows(files, rows, settings, {})
+        return finish(
+            before,
+            {**rows, **attached.rows},
+            seen=len(reading.rows.keys() | reading.failures.keys()) + attached.seen,
+            excluded=attached.excluded.items(),
+            failures=[*((f"{prefix}{one}", why) for one, why in reading.failures.items()), *attached.failures.items()],
+            hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in reading.rows],
+            notes=self._html_notes(),
+            state={"fingerprint": fingerprint},
+        )
+
+    def _html_notes(self) -> list[str]:
+        where, notes = f"sources.{self.key}", []
+        if self._settings.readers == "from_source":
+            notes.append(
+                "HTML does not say who may read the space, so nobody can read it; "
+                f"set {where}.readers to everyone or to a list of group:NAME and user:NAME"
+            )
+        if not self._settings.unrestricted:
+            notes.append(
+                "HTML does not say which pages are restricted, so all are hidden; export the space as XML, or, if none "
+                f"of them is restricted, set {where}.unrestricted to true"
+            )
+        if self._settings.comments:
+            notes.append("comments are read from XML only; export the space as XML")
+        return notes
 
     def _space(self, archive: zipfile.ZipFile) -> tuple[ExportedSpace, Origin]:
         told = _descriptor(archive)
@@ -152,8 +200,8 @@ class ConfluenceExport:
             raise SourceError(f"export {path} does not exist; set the source's path to the zip of a space export")
         with opened(path, "export") as archive:
             try:
-                if _ENTITIES not in archive.namelist():
-                    raise SourceError(f"it has no {_ENTITIES}; export the space as XML")
+                if _ENTITIES not in archive.namelist() and index_of(archive) is None:
+                    raise SourceError(f"it has neither {_ENTITIES} nor {INDEX}; export the space as XML")
                 yield archive
             except SourceError as error:
                 raise SourceError(f"export {path}: {error}") from None

@@ -102,10 +102,11 @@ def _archive_files(archive: zipfile.ZipFile, path: Path) -> list[DumpFile]:
     entries = {entry.filename: entry for entry in archive.infolist() if not entry.is_dir()}
     if sum(entry.file_size for entry in entries.values()) > MAX_ARCHIVE_BYTES:
         raise SourceError(f"dump {path} unpacks to more than {MAX_ARCHIVE_BYTES} bytes; split it into several sources")
-    return [DumpFile(name, partial(_read_entry, archive, entry)) for name, entry in entries.items()]
+    return [DumpFile(name, partial(read_entry, archive, entry)) for name, entry in entries.items()]
 
 
-def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """The bytes of a file in a zip; raises EnvelopeError where they cannot be had, or are more than MAX_FILE_BYTES."""
     try:
         with archive.open(entry) as stream:
             return _within_limit(stream.read(MAX_FILE_BYTES + 1))
