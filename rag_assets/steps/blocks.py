@@ -31,7 +31,6 @@ class Reference(NamedTuple):
     title: str
     space: str = ""  # empty: the space of the page it stands on
     excerpt: str | None = None
-    options: tuple[tuple[str, str], ...] = ()  # of a list of pages: what the macro asks for
 
 
 class Block(NamedTuple):

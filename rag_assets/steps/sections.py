@@ -31,7 +31,7 @@ from rag_serving.schema import MACRO_LEDGER, PAGES, SECTIONS
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
 
-VERSION = 2
+VERSION = 3
 """Raised when the same page would give other sections: unchanged pages are then read again."""
 
 _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
@@ -100,8 +100,8 @@ def sections_of_page(page: Mapping[str, Any], library: Library | None = None) ->
     no row when deeper headings follow: it stands in their paths. Without those its row's text is the heading itself, so
     that it can be found; beside sections that do have text it counts as boilerplate.
 
-    Text of another page stands in rows of its own, under the heading and the anchor that show it, and names who else
-    must be able to read it.
+    Text of another page stands in rows of its own after the page's, under the heading and the anchor that show it, and
+    names who else must be able to read it.
 
     Raises:
         PageError: the body cannot be read, or its format or anchor flavor is not known.
@@ -117,27 +117,26 @@ def sections_of_page(page: Mapping[str, Any], library: Library | None = None) ->
     content = read(page["body"] or "")
     sections = list(split_at_headings(content.blocks, title, (title,), anchors))
     transclusion = Transclusion(page, library or Library(PAGES.empty()))
-    passages = [transclusion.passages(section) for section in sections]
-    rows = _section_rows(page, list(_kept(sections, passages)))
+    included = [passage for section in sections for passage in transclusion.passages(section)]
+    rows = _section_rows(page, list(_kept(sections)), included)
     refers = any(section.references for section in sections)
     return PageSections(_stamped(rows) if refers else rows, _ledger_rows(page, content.ledger + transclusion.ledger))
 
 
-def _kept(sections: Sequence[Section], passages: Sequence[Sequence[Passage]]) -> Iterator[_Text]:
-    """What becomes rows: sections with text, bare headings without deeper ones below, and other pages' text after its
-    section's own.
-    """
-    for section, following, included in zip(sections, [*sections[1:], None], passages, strict=True):
+def _kept(sections: Sequence[Section]) -> Iterator[_Text]:
+    """What becomes rows of the page's own text: sections with text, and bare headings without deeper ones below."""
+    for section, following in zip(sections, [*sections[1:], None], strict=True):
         deeper = following is not None and following.level > section.level
         if section.blocks:
             yield _Text(section, section.blocks)
-        elif section.level and not included and not deeper:
+        elif section.level and not deeper:
             yield _Text(section, [Block("heading", section.heading)])
-        yield from (_Text(passage.section, passage.section.blocks, passage) for passage in included)
 
 
-def _section_rows(page: Mapping[str, Any], texts: Sequence[_Text]) -> list[dict[str, Any]]:
-    has_text = any(text.blocks[0].kind != "heading" for text in texts)
+def _section_rows(page: Mapping[str, Any], own: Sequence[_Text], included: Sequence[Passage]) -> list[dict[str, Any]]:
+    """Rows of the page's own text, then those of others: nothing of the former tells whether the latter are there."""
+    has_text = any(text.blocks[0].kind != "heading" for text in own)
+    texts = [*own, *(_Text(passage.section, passage.section.blocks, passage) for passage in included)]
     return [_section_row(page, order, text, has_text) for order, text in enumerate(texts)]
 
 
