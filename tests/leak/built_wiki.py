@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import zlib
 from collections.abc import Sequence
 from functools import cache
@@ -73,6 +74,7 @@ def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None) -> Co
     """Envelope → page with readers → sections → chunks without duplicates → both indexes; gives the configuration."""
     config, store = configuration(home, wiki), Store(home)
     embedder = embedder or WordEmbedder()
+    shutil.rmtree(home / "dumps", ignore_errors=True)
     tables = {}
     for key, envelopes in wiki.envelopes.items():
         folder = home / "dumps" / key
