@@ -13,9 +13,16 @@ import pyarrow.compute as pc
 
 from rag_assets import metadata
 from rag_assets.publishing import CheckResult
+from rag_assets.sources.base import SyncResult
 from rag_assets.steps.account import Account
 from rag_assets.steps.incremental import SectionsUpdate
 
+SYNC_COMPLETE = dg.AssetCheckSpec(
+    "sync_complete",
+    asset="pages",
+    blocking=True,
+    description="Enumerated = indexed + excluded + failed: no page was lost between the listing and the table.",
+)
 MACROS_LOST = dg.AssetCheckSpec(
     "macros_lost",
     asset="sections",
@@ -64,6 +71,19 @@ def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResu
         )
         for spec in GENERATION
     ]
+
+
+def sync_complete(result: SyncResult) -> dg.AssetCheckResult:
+    equation = (
+        f"{result.seen} enumerated = {result.indexed} indexed + {len(dict(result.excluded))} excluded + "
+        f"{result.failed} failed"
+    )
+    return dg.AssetCheckResult(
+        check_name=SYNC_COMPLETE.name,
+        passed=result.unaccounted == 0,
+        description=equation + (f", which is off by {result.unaccounted}" if result.unaccounted else ""),
+        metadata={"unaccounted": result.unaccounted},
+    )
 
 
 def macros_lost(update: SectionsUpdate, before: int) -> dg.AssetCheckResult:

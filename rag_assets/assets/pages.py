@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import dagster as dg
 
-from rag_assets import metadata
+from rag_assets import checks, metadata
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, previous_sync, previous_table, writing
@@ -17,6 +17,7 @@ from rag_serving.store import write_json, write_table
 
 @dg.asset(
     partitions_def=SOURCES,
+    check_specs=[checks.SYNC_COMPLETE],
     group_name="ingest",
     kinds={"confluence", "parquet"},
     owners=["team:data-engineering"],
@@ -70,11 +71,13 @@ def pages(
         metadata={
             **metadata.of_table(result.pages, folder / "pages.parquet", ["page_id", "version", "title", "readers"]),
             **state.model_dump(exclude={"fingerprint"}),
-            "pages_excluded": len(result.excluded),
+            "pages_indexed": result.indexed,
+            "pages_excluded": len(dict(result.excluded)),
             "pages_hidden": len(result.hidden),
             "why_excluded": dg.MetadataValue.md(metadata.named_reasons(dict(result.excluded))),
             "why_failed": dg.MetadataValue.md(metadata.named_reasons(dict(result.failures))),
             "why_hidden": dg.MetadataValue.md(metadata.named_reasons(dict(result.hidden))),
             "notes": dg.MetadataValue.md("\n".join(f"- {note}" for note in result.notes) or "none"),
-        }
+        },
+        check_results=[checks.sync_complete(result)],
     )

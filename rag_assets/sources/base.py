@@ -53,7 +53,22 @@ class SyncResult:
     @property
     def failed(self) -> int:
         """How many pages could not be read."""
-        return len(self.failures)
+        return len(self.failed_ids)
+
+    @property
+    def failed_ids(self) -> frozenset[str]:
+        """Which these are; a page that keeps its last row is among them."""
+        return frozenset(page_id for page_id, _ in self.failures)
+
+    @property
+    def indexed(self) -> int:
+        """How many pages have a row of this sync."""
+        return len(set(self.pages["page_id"].to_pylist()) - self.failed_ids)
+
+    @property
+    def unaccounted(self) -> int:
+        """Enumerated less indexed, excluded and failed: anything but 0 is a fault of this program."""
+        return self.seen - self.indexed - len(dict(self.excluded)) - self.failed
 
 
 class Source(Protocol):

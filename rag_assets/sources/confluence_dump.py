@@ -54,8 +54,8 @@ class _Reading:
     carries_restrictions: bool = False
 
     def seen(self, failures: Mapping[str, str]) -> int:
-        """How many pages the dump lists; a broken copy of a page that was read counts once."""
-        return len(self.rows.keys() | self.excluded.keys() | (failures.keys() - self.files.keys()))
+        """How many pages the dump lists; a further copy of a page counts, because it is excluded or failed as such."""
+        return len(self.rows.keys() | self.excluded.keys() | failures.keys()) + len(self.repeated)
 
 
 class ConfluenceDump:

@@ -129,7 +129,7 @@ def test_of_two_files_of_a_page_the_newest_version_is_kept(tmp_path: Path, names
     result = sync(tmp_path)
     assert column(result, "title") == {"1": "New"}
     assert [name for name, _ in result.excluded] == [old]
-    assert result.seen == 1
+    assert (result.seen, result.indexed, result.unaccounted) == (2, 1, 0)
 
 
 def test_a_scrape_without_restrictions_is_not_hidden_by_missing_ancestors(tmp_path: Path) -> None:
