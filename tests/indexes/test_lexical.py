@@ -124,7 +124,9 @@ def test_no_file_of_the_index_is_a_pickle(tmp_path: Path) -> None:
         np.load(path, allow_pickle=False)
 
 
-@pytest.mark.parametrize("name", ["counts.npy", "lengths.npy", "data.csc.index.npy", "vocab.index.json", "lexical.json"])
+@pytest.mark.parametrize(
+    "name", ["counts.npy", "lengths.npy", "data.csc.index.npy", "vocab.index.json", "lexical.json"]
+)
 def test_a_truncated_or_missing_file_is_an_error(tmp_path: Path, name: str) -> None:
     index_of(tmp_path, TEXTS)
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-8])
