@@ -147,7 +147,7 @@ class ConfluenceExport:
         self, archive: zipfile.ZipFile, space: ExportedSpace, origin: Origin, progress: Progress | None
     ) -> _Reading:
         reading = _Reading()
-        current = set()
+        current, seen = set(), set()
         for page_id, content in space.contents.items():
             try:
                 excluded = exclusion_of(space.envelope(content))
@@ -158,14 +158,18 @@ class ConfluenceExport:
                 reading.excluded[page_id] = excluded
             else:
                 current.add(page_id)
-                reading.failures[page_id] = "the export has no body for it; export the space again"
+                reading.failures[page_id] = "its body is not in the export; export the space again"
         for page_id, body in page_bodies(_objects(archive, BODIES), space):
+            seen.add(page_id)
             if page_id in current:
                 self._take(space.envelope(space.contents[page_id], body), body, origin, reading)
                 if progress is not None:
                     progress(len(reading.rows), len(current))
             elif page_id not in space.contents and body is not None:
                 reading.comments[page_id] = body
+        for page_id in current & reading.failures.keys() - seen:  # an empty page has no body, and names none
+            if not space.contents[page_id].lists.get("bodyContents"):
+                self._take(space.envelope(space.contents[page_id], ""), "", origin, reading)
         return reading
 
     def _take(self, envelope: Envelope, body: str | None, origin: Origin, reading: _Reading) -> None:

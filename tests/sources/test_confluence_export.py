@@ -188,6 +188,8 @@ def test_a_page_without_a_usable_body_fails_alone_and_keeps_its_last_version(tmp
     export = Export().add(page(1), page(2), page(3))
     first = sync(export.write(tmp_path / "e.zip"))
     texts = [one.replace('"bodyType">2<', '"bodyType">0<') if "of page 2" in one else one for one in export.objects]
+    named = '<collection name="bodyContents"><element class="BodyContent"><id name="id">33</id></element></collection>'
+    texts = [one.replace(">3</id>", f">3</id>{named}", 1) if "Page 3" in one else one for one in texts]
     export.objects[:] = [one for one in texts if "of page 3" not in one]
     second = sync(export.write(tmp_path / "f.zip"), first)
     assert second.pages.equals(first.pages)
@@ -196,8 +198,16 @@ def test_a_page_without_a_usable_body_fails_alone_and_keeps_its_last_version(tmp
     assert list(column(alone, "title")) == ["1"]
     assert [reason.partition(";")[0] for _, reason in alone.failures] == [
         "its body is not in storage format",
-        "the export has no body for it",
+        "its body is not in the export",
     ]
+
+
+def test_a_page_without_text_has_no_body_in_the_export_and_is_a_page(tmp_path: Path) -> None:
+    export = Export().add(page(1), page(2))
+    export.objects[:] = [one for one in export.objects if "of page 2" not in one]
+    result = sync(export.write(tmp_path / "e.zip"))
+    assert column(result, "body")["2"] == ""
+    assert result.failed == 0
 
 
 def test_a_second_sync_of_the_same_export_changes_nothing(tmp_path: Path) -> None:
