@@ -182,6 +182,24 @@ def test_every_drop_keeps_all_rules(made: list[tuple[str, int, str]]) -> None:
     assert found == dropped(*rows[::-1])
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([LONG, NEAR, FAR, "Short."]), st.integers(1, 3), CLASSES), min_size=1, max_size=8
+    ),
+    st.sets(st.sampled_from(["ops", "hr"])),
+    st.sampled_from([None, "ann", "bob"]),
+)
+def test_what_an_asker_sees_dropped_does_not_depend_on_pages_he_may_not_read(
+    made: list[tuple[str, int, str]], groups: set[str], user: str | None
+) -> None:
+    asker = Principal("acme", user, frozenset(groups))
+    rows = [row(str(n), text, day=day, readers=readers) for n, (text, day, readers) in enumerate(made)]
+    readable = [each for each in rows if satisfies(asker, each["readers"])]
+    seen = {each["chunk_id"] for each in readable}
+    assert {one: two for one, two in dropped(*rows).items() if one in seen} == dropped(*readable)
+
+
 def test_the_kept_chunk_remembers_the_places_of_the_dropped() -> None:
     chunks = table(row("1", day=1, space="OPS", readers="group:ops", labels=["old"]), row("2", day=2), row("3", FAR))
     found = find_duplicates(chunks, fingerprints(chunks["text"].to_pylist()), 0.92)
