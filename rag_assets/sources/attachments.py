@@ -117,7 +117,7 @@ def _row(row_id: str, one: Attached, page: Row, settings: AttachmentSource, befo
         "url": one.url or page["url"],
         "updated_at": one.updated_at or page["updated_at"],
     }
-    same = ("version", "title", "anchor_flavor")
+    same = ("version", "title")
     if one.version is not None and before is not None and all(before[name] == row[name] for name in same):
         return {**row, **{name: before[name] for name in ("body", "body_format", "content_hash")}}
     content = one.read()
@@ -134,6 +134,7 @@ def beside(page: Row) -> Row:
     """What hangs on a page has from it: its readers above all."""
     return {
         **page,
+        "anchor_flavor": "html",  # no heading of the page stands above it: links lead to the top, or where it says
         "ancestors": [*page["ancestors"], page["page_id"]],
         "ancestor_titles": [*page["ancestor_titles"], page["title"]],
     }

@@ -38,15 +38,16 @@ def comments_row(page: Row, comments: Sequence[Comment], id_prefix: str) -> Row 
     if not body:
         return None
     title = f"Comments on {page['title']}"
+    row = beside(page)
     return {
-        **beside(page),
+        **row,
         "page_id": f"{id_prefix}{COMMENTS_MARK}{page['page_id'].removeprefix(id_prefix)}",
         "version": sum(one.version for one in said),
         "title": title,
         "updated_at": said[-1].updated_at or page["updated_at"],
         "body": body,
         "body_format": "storage",
-        "content_hash": content_hash(title, body, "storage", page["anchor_flavor"]),
+        "content_hash": content_hash(title, body, "storage", row["anchor_flavor"]),
     }
 
 

@@ -60,7 +60,7 @@ def attachment_text(name: str, content: bytes) -> AttachmentText:
     """
     match attachment_kind(name):
         case "plain":
-            return AttachmentText(_decoded(content), "text")
+            return AttachmentText(_decoded(content).replace("\f", "\n\n"), "text")
         case "markdown":
             return AttachmentText(_decoded(content), "markdown")
         case "code":

@@ -95,6 +95,13 @@ def test_rows_of_files_become_sections(tmp_path: Path) -> None:
     assert told["ports.csv"].splitlines()[-1] == "| Busan | 40 |"
 
 
+def test_a_link_to_a_pdf_opens_its_page(tmp_path: Path) -> None:
+    written = Export().add(page(1))
+    written.attach("1", "manual.pdf", pdf("First page.", "Second page."))
+    rows = build_sections(sync(written.write(tmp_path / "export.zip")).pages).sections.to_pylist()
+    assert [(row["anchor"], row["text"]) for row in rows[1:]] == [("page=1", "First page."), ("page=2", "Second page.")]
+
+
 def test_an_export_gives_the_link_and_the_version_of_a_file(tmp_path: Path) -> None:
     rows = by_title(sync(export(tmp_path, *PAGES), id_prefix="kb."))
     notes = rows["notes.txt (attachment of Storms)"]

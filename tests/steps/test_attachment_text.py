@@ -54,7 +54,8 @@ def test_html_gives_its_words_and_none_of_its_scripts() -> None:
 
 
 def test_each_page_of_a_pdf_is_read() -> None:
-    assert texts("manual.pdf", pdf("Berth planning", "", "Second chapter")) == ["Berth planning", "Second chapter"]
+    found = texts("manual.pdf", pdf("Berth planning", "", "Second chapter"))
+    assert found == ["Page 1", "Berth planning", "Page 3", "Second chapter"]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,10 @@ def test_what_has_no_text_says_why(name: str, file: bytes, why: str) -> None:
 )
 def test_text_is_read_in_the_encoding_it_has(file: bytes) -> None:
     assert texts("a.txt", file) == ["Größe"]
+
+
+def test_a_form_feed_in_a_text_file_is_only_an_empty_line() -> None:
+    assert texts("rfc.txt", b"one\ftwo") == ["one", "two"]
 
 
 def test_kinds_go_by_name_whatever_its_case() -> None:
