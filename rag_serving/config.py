@@ -371,6 +371,7 @@ class Config(BaseSettings):
         frozen=True,
         env_prefix="CITELOCK_",
         env_nested_delimiter="__",
+        env_ignore_empty=True,
         nested_model_default_partial_update=True,
     )
 

@@ -53,3 +53,8 @@ def test_a_file_that_is_not_a_mapping_is_refused(tmp_path: Path, content: bytes)
     (tmp_path / "app.yaml").write_bytes(content)
     with pytest.raises(ConfigError):
         load_config(tmp_path / "app.yaml")
+
+
+def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CITELOCK_HOME", "")
+    assert parse_config({}).home == Path(".citelock")
