@@ -8,6 +8,7 @@ prints the table; a site that answers within 0.1 s is a fast one. By default the
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -45,7 +46,9 @@ def wiki(request: pytest.FixtureRequest) -> Iterator[StandIn]:
         stand_in.site.put(*(page(n, parents=[n // 50] if n > 50 else []) for n in range(1, PAGES + 1)))
         if REQUEST_S:
             stand_in.faults.append(Fault(_late, None))
+        gc.freeze()  # the site's objects are not the program's to sweep
         yield stand_in
+        gc.unfreeze()
 
 
 def _late(_: Request, answer: Answer) -> Answer:
