@@ -58,7 +58,9 @@ def sync(path: Path, last: SyncResult | None = None, **more: Any) -> SyncResult:
         settings: Any = ConfluenceExport(kind="confluence_export", base_url=SITE, **given)
     else:
         settings = ConfluenceDump(kind="confluence_dump", **given)
-    return open_source("eng", settings, path).sync(last.pages if last else None, last.state if last else {})
+    result = open_source("eng", settings, path).sync(last.pages if last else None, last.state if last else {})
+    assert result.unaccounted == 0
+    return result
 
 
 def by_title(result: SyncResult) -> dict[str, dict[str, Any]]:

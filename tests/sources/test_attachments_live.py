@@ -28,7 +28,9 @@ def wiki(request: pytest.FixtureRequest) -> Iterator[StandIn]:
 def sync(wiki: StandIn, folder: Path, last: SyncResult | None = None, **more: Any) -> SyncResult:
     given = {"tenant": "acme", "base_url": wiki.url, "space": "ENG", "readers": "everyone", "attachments": "text"}
     settings = Confluence(kind="confluence", **{**given, "max_retries": 1, "max_requests_per_s": 1000, **more})
-    return open_source("eng", settings, folder).sync(last.pages if last else None, last.state if last else {})
+    result = open_source("eng", settings, folder).sync(last.pages if last else None, last.state if last else {})
+    assert result.unaccounted == 0
+    return result
 
 
 def files(result: SyncResult) -> dict[str, dict[str, Any]]:

@@ -54,7 +54,9 @@ def wiki(request: pytest.FixtureRequest) -> Iterator[Commented]:
 def sync(wiki: Commented, folder: Path, last: SyncResult | None = None, **more: Any) -> SyncResult:
     given = {"tenant": "acme", "base_url": wiki.url, "space": "ENG", "readers": "everyone", "comments": True}
     settings = Confluence(kind="confluence", **{**given, "max_retries": 1, "max_requests_per_s": 1000, **more})
-    return open_source("eng", settings, folder).sync(last.pages if last else None, last.state if last else {})
+    result = open_source("eng", settings, folder).sync(last.pages if last else None, last.state if last else {})
+    assert result.unaccounted == 0
+    return result
 
 
 def comments(result: SyncResult) -> list[dict[str, Any]]:

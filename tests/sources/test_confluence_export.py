@@ -28,7 +28,9 @@ def settings(path: Path, **more: Any) -> ConfluenceExport:
 
 def sync(path: Path, last: SyncResult | None = None, **more: Any) -> SyncResult:
     source = open_source("eng", settings(path, **more), path)
-    return source.sync(last.pages if last else None, last.state if last else {})
+    result = source.sync(last.pages if last else None, last.state if last else {})
+    assert result.unaccounted == 0
+    return result
 
 
 def column(result: SyncResult, name: str) -> dict[str, Any]:

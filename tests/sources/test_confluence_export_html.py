@@ -66,7 +66,9 @@ def write(path: Path, pages: dict[str, str] = PAGES, named: tuple[str, ...] = tu
 def sync(path: Path, last: SyncResult | None = None, **more: Any) -> SyncResult:
     given = {"tenant": "acme", "path": path, "readers": "everyone", "base_url": SITE, "unrestricted": True, **more}
     source = open_source("eng", ConfluenceExport(kind="confluence_export", **given), path)
-    return source.sync(last.pages if last else None, last.state if last else {})
+    result = source.sync(last.pages if last else None, last.state if last else {})
+    assert result.unaccounted == 0
+    return result
 
 
 def rows(result: SyncResult) -> dict[str, dict[str, Any]]:

@@ -30,7 +30,9 @@ def write(folder: Path, *pages: Envelope) -> Path:
 def sync(last: SyncResult | None = None, **given: Any) -> SyncResult:
     more = {"tenant": "acme", "space": "ENG", "readers": "everyone", "timeout_s": 20, **given}
     source = open_source("eng", ConfluenceMcp(kind="confluence_mcp", **more), Path("unused"))
-    return source.sync(last.pages if last else None, last.state if last else {})
+    result = source.sync(last.pages if last else None, last.state if last else {})
+    assert result.unaccounted == 0
+    return result
 
 
 def stdio(folder: Path, *arguments: str) -> list[str]:
