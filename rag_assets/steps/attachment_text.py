@@ -7,9 +7,7 @@ Does not belong here: where files come from and which are wanted (`rag_assets.so
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -78,8 +76,8 @@ def attachment_text(name: str, content: bytes) -> AttachmentText:
 
 def _extension(name: str) -> str:
     """`txt` of `notes.TXT`, and the whole name of a `Dockerfile`."""
-    path = PurePosixPath(name.lower())
-    return path.suffix.removeprefix(".") or path.name
+    stem, dot, extension = name.lower().rpartition(".")
+    return extension if dot and stem else name.lower()
 
 
 def _decoded(content: bytes) -> str:
@@ -99,7 +97,7 @@ def _table(text: str) -> str:
     head = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(",;\t|", key=head.count)
     try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(row)]
+        rows = [row for row in csv.reader(text.splitlines(keepends=True), delimiter=delimiter) if any(row)]
     except csv.Error as error:
         raise AttachmentError(f"it is not a readable table: {error}") from None
     if not rows:
