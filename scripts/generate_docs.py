@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from rag_serving import config
+from rag_serving import config, source_kinds
 from rag_serving.cli import app
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -38,10 +38,10 @@ def configuration() -> str:
         if section := section_of(field):
             parts += [f"\n## `{name}`\n\n{section.__doc__}\n\n", *table(section.model_fields)]
     parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` chooses.\n")
-    for section in get_args(get_args(config.Source)[0]):
+    for section in get_args(get_args(source_kinds.Source)[0]):
         parts += [f"\n### `kind: {kind_of(section)}`\n\n{one_line(section.__doc__)}\n\n", *table(section.model_fields)]
     parts.append("\n### `auth` of a live source\n")
-    for section in (config.NoAuth, config.BasicAuth, config.BearerAuth):
+    for section in (source_kinds.NoAuth, source_kinds.BasicAuth, source_kinds.BearerAuth):
         parts += [f"\n`kind: {kind_of(section)}`: {section.__doc__}\n\n", *table(section.model_fields)]
     return "".join(parts)
 

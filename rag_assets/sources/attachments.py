@@ -13,7 +13,7 @@ from datetime import datetime
 from rag_assets.sources.base import Row, SourceError
 from rag_assets.sources.envelope import EnvelopeError, content_hash
 from rag_assets.steps.attachment_text import AttachmentError, attachment_kind, attachment_text
-from rag_serving.config import AttachmentSource
+from rag_serving.source_kinds import AttachmentSource
 
 MARK, COMMENTS_MARK = "att", "com"
 """What the ids of attachments and of comments begin with; those of pages are numbers."""

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from rag_serving.config import SourceBase
 from rag_serving.schema import PAGES
+from rag_serving.source_kinds import SourceBase
 
 READING_VERSION = 2
 """Raised when the same source is read into other rows than before, so that unchanged sources are read again."""

@@ -27,8 +27,8 @@ from rag_assets.sources.confluence import Confluence, open_client
 from rag_assets.sources.confluence_client import FAILING_PAGES_IN_A_ROW, ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.envelope import EnvelopeError
-from rag_serving.config import Confluence as Settings
 from rag_serving.schema import PAGES
+from rag_serving.source_kinds import Confluence as Settings
 
 
 @dataclass

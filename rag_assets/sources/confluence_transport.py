@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rag_assets.sources.base import SourceError
-from rag_serving.config import Auth, BasicAuth, BearerAuth
+from rag_serving.source_kinds import Auth, BasicAuth, BearerAuth
 
 
 class Unreachable(Exception):  # noqa: N818

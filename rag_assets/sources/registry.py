@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from rag_assets.sources.base import Source
-from rag_serving import config
+from rag_serving import source_kinds
 
 
-def open_source(key: str, settings: config.Source, folder: Path) -> Source:
+def open_source(key: str, settings: source_kinds.Source, folder: Path) -> Source:
     """The source of a key; nothing is read yet.
 
     Args:
@@ -20,15 +20,15 @@ def open_source(key: str, settings: config.Source, folder: Path) -> Source:
         settings: what the configuration says of it.
         folder: where the source may keep files of a sync under way (`Store.source(key)`).
     """
-    if isinstance(settings, config.ConfluenceDump):
+    if isinstance(settings, source_kinds.ConfluenceDump):
         from rag_assets.sources.confluence_dump import ConfluenceDump
 
         return ConfluenceDump(key, settings)
-    if isinstance(settings, config.ConfluenceExport):
+    if isinstance(settings, source_kinds.ConfluenceExport):
         from rag_assets.sources.confluence_export import ConfluenceExport
 
         return ConfluenceExport(key, settings)
-    if isinstance(settings, config.ConfluenceMcp):
+    if isinstance(settings, source_kinds.ConfluenceMcp):
         from rag_assets.sources.confluence_mcp import ConfluenceMcp
 
         return ConfluenceMcp(key, settings)

@@ -12,7 +12,7 @@ from rag_assets.sources import SyncResult
 from rag_assets.sources.confluence import Confluence
 from rag_assets.sources.confluence_client import ConfluenceClient
 from rag_assets.sources.confluence_transport import AtlassianTransport
-from rag_serving import config
+from rag_serving import source_kinds
 
 
 class Syncs:
@@ -26,7 +26,7 @@ class Syncs:
         self.last: SyncResult | None = None
 
     def __call__(self, **more: Any) -> SyncResult:
-        settings = config.Confluence(**settings_of(self.wiki, **{**self.settings, **more}))
+        settings = source_kinds.Confluence(**settings_of(self.wiki, **{**self.settings, **more}))
         transport = AtlassianTransport(settings.base_url, settings.auth, settings.timeout_s)
         client = ConfluenceClient(
             settings.base_url, transport, max_retries=5, archived=settings.archived, sleep=self.waits.append

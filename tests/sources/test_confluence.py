@@ -28,7 +28,7 @@ from sources.stand_in_site import page, restrictions
 from sources.syncs import Syncs, column, ids, settings_of
 
 from rag_assets.sources import SourceError, open_source
-from rag_serving import config
+from rag_serving import source_kinds
 from rag_serving.access import EVERYONE, NOBODY
 
 SAMPLE = Path(__file__).parents[2] / "sample"
@@ -67,9 +67,9 @@ def test_a_full_sync_gives_what_a_dump_of_the_same_pages_gives(wiki: StandIn, tm
         pytest.skip(f"{folder} is absent")
     wiki.site.pages.clear()
     wiki.site.load(folder)
-    dump = config.ConfluenceDump(kind="confluence_dump", tenant="acme", path=folder, readers="everyone")
+    dump = source_kinds.ConfluenceDump(kind="confluence_dump", tenant="acme", path=folder, readers="everyone")
     expected = open_source("eng", dump, tmp_path).sync(None, {})
-    settings = config.Confluence(**settings_of(wiki, space=folder.name, batch_size=50))
+    settings = source_kinds.Confluence(**settings_of(wiki, space=folder.name, batch_size=50))
     live = open_source("eng", settings, tmp_path).sync(None, {})
     assert live.seen == live.pages.num_rows
     assert live.failures == ()
@@ -389,7 +389,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from rag_assets.sources import open_source
-from rag_serving.config import Confluence
+from rag_serving.source_kinds import Confluence
 settings = Confluence(**json.loads(sys.argv[1]))
 open_source("eng", settings, Path(sys.argv[2])).sync(None, {})
 """
@@ -413,7 +413,7 @@ def test_a_sync_that_is_killed_goes_on_where_it_stopped(wiki: StandIn, sync: Syn
 
 def test_progress_counts_the_bodies(wiki: StandIn, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
-    source = open_source("eng", config.Confluence(**settings_of(wiki)), tmp_path)
+    source = open_source("eng", source_kinds.Confluence(**settings_of(wiki)), tmp_path)
     assert source.fingerprint() is None
     source.sync(None, {}, lambda done, total: told.append((done, total)))
     assert told == [(4, 12), (8, 12), (12, 12)]

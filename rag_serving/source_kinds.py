@@ -1,0 +1,187 @@
+"""The kinds of sources a configuration may name, one model each.
+
+Belongs here: keys, types, defaults, and their one-line descriptions. Does not belong here: reading a source.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Union
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+SLUG = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+
+
+class Section(BaseModel):
+    """A group of keys; unknown ones are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class NoAuth(Section):
+    """No credentials."""
+
+    kind: Literal["none"] = "none"
+
+
+class BasicAuth(Section):
+    """User name (Cloud: e-mail address) and API token or password."""
+
+    kind: Literal["basic"]
+    user_env: str = "CONFLUENCE_USER"
+    """Environment variable with the user name."""
+    token_env: str = "CONFLUENCE_TOKEN"
+    """Environment variable with the API token or password."""
+
+
+class BearerAuth(Section):
+    """A personal access token."""
+
+    kind: Literal["bearer"]
+    token_env: str = "CONFLUENCE_TOKEN"
+    """Environment variable with the token."""
+
+
+Auth = Annotated[Union[NoAuth, BasicAuth, BearerAuth], Field(discriminator="kind")]
+Readers = Union[Literal["from_source", "everyone"], list[str]]
+
+
+class SourceBase(Section):
+    """What every kind of source has."""
+
+    tenant: str = Field(pattern=SLUG)
+    """The tenant that the pages belong to."""
+    readers: Readers = "from_source"
+    """Who may read the space itself: from_source (fail closed), everyone, or a list of group:NAME and user:NAME."""
+    schedule: str | None = None
+    """Cron expression of the sync; null: only by hand."""
+    id_prefix: str = ""
+    """Put before page ids where two sites of a tenant repeat them."""
+
+    @field_validator("readers")
+    @classmethod
+    def _principals(cls, value: Readers) -> Readers:
+        if isinstance(value, list):
+            for principal in value:
+                if not principal.startswith(("group:", "user:")):
+                    raise ValueError(f"reader {principal!r} must start with 'group:' or 'user:'")
+        return value
+
+
+class AttachmentSource(SourceBase):
+    """What kinds of sources have that hold attached files."""
+
+    attachments: Literal["none", "text", "all"] = "none"
+    """Files attached to pages: none, text (plain text, Markdown, tables, source code, HTML), or all (PDF, too; needs
+    citelock[pdf]). Files of other types are recorded as excluded."""
+    max_attachment_bytes: int = Field(10_000_000, ge=1)
+    """A larger file is recorded as excluded, not read."""
+
+
+class ConfluenceDump(AttachmentSource):
+    """A folder or zip of REST v1 page envelopes, one JSON file a page; files of a page in `attachments/<page id>/`."""
+
+    kind: Literal["confluence_dump"]
+    path: Path
+    """The folder or zip file, relative to the working directory."""
+    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
+    """How the site makes heading anchors; auto reads it from the page links."""
+
+
+class ConfluenceExport(AttachmentSource):
+    """A space export as a space's administrator downloads it, in XML or HTML; `readers: from_source` reads the
+    permissions in XML. HTML tells no restrictions, versions, labels and comments: prefer XML."""
+
+    kind: Literal["confluence_export"]
+    path: Path
+    """The zip file, relative to the working directory."""
+    base_url: str
+    """The site that links lead to, such as https://acme.atlassian.net/wiki: an export does not name it."""
+    space: str | None = None
+    """Key of the space; needed where the export holds several, or does not tell it."""
+    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
+    """How the site makes heading anchors; auto reads it from the export and from the address."""
+    comments: bool = False
+    """Index the comments on each page, as a text beside it; in XML only."""
+    unrestricted: bool = False
+    """None of the pages in an HTML export is restricted. Otherwise they are hidden, because HTML does not tell."""
+
+
+class Confluence(AttachmentSource):
+    """A live Confluence site over REST."""
+
+    kind: Literal["confluence"]
+    base_url: str
+    """The site with its context path, such as https://acme.atlassian.net/wiki."""
+    space: str = Field(min_length=1)
+    """Key of the space."""
+    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
+    """cloud or datacenter; auto reads it from the address."""
+    auth: Auth = NoAuth()
+    """How to sign in."""
+    blog_posts: bool = False
+    """Index blog posts, too."""
+    archived: bool = False
+    """Index archived pages, too."""
+    listing_every_s: float = Field(0, ge=0)
+    """Seconds for which a complete listing of the space serves; 0: every sync lists it. In between only what CQL tells
+    is taken: edits, new and deleted pages. Moves, labels and restrictions wait for the next listing."""
+    overlap_hours: float = Field(24, ge=0, le=24 * 31)
+    """How far before the last sync CQL is asked again: what search learnt late, and summer time, are made good."""
+    batch_size: int = Field(50, ge=1, le=200)
+    """Pages fetched at once."""
+    timeout_s: float = Field(30, gt=0)
+    """Seconds a request may take."""
+    max_retries: int = Field(5, ge=0, le=20)
+    """Tries after the first for a throttled or failing request."""
+    max_requests_per_s: float = Field(10, gt=0)
+    """Requests to the site in a second, by all sources of one process together."""
+    comments: bool = False
+    """Index the comments on each page, as a text beside it; one request more a page and sync."""
+    max_deleted_share: float = Field(0.2, gt=0, le=1)
+    """A larger share of pages gone at once stops the sync and asks a person."""
+
+
+class ConfluenceMcp(SourceBase):
+    """A space by way of a Confluence MCP server, started here (`command`) or reached over HTTP (`url`). The tools have
+    the names of sooperset/mcp-atlassian unless set otherwise. Needs citelock[mcp]."""
+
+    kind: Literal["confluence_mcp"]
+    space: str = Field(pattern=r"^[^\"\\\s]+$")
+    """Key of the space."""
+    command: list[str] = []
+    """The server's command with its arguments, spoken to over standard input and output."""
+    env: list[str] = []
+    """Environment variables that the command gets, by name; it gets no others but PATH, HOME and the like."""
+    url: str | None = None
+    """Address of a server that speaks streamable HTTP, such as http://127.0.0.1:8000/mcp."""
+    token_env: str | None = None
+    """Environment variable with the bearer token for `url`."""
+    search_tool: str = "confluence_search"
+    """Lists pages by CQL where there is no tree tool: arguments query or cql, and limit."""
+    page_tool: str = "confluence_get_page"
+    """Gives one page: arguments page_id or id."""
+    tree_tool: str = "confluence_get_space_page_tree"
+    """Lists all pages of a space with their parents: arguments space_key and limit."""
+    restrictions_tool: str = "confluence_get_page_restrictions"
+    """Tells who may read one page: arguments page_id or id."""
+    unrestricted: bool = False
+    """Pages that come without restrictions have none. Otherwise they are hidden."""
+    base_url: str | None = None
+    """The site that links lead to, where the server's answers have no addresses."""
+    flavor: Literal["auto", "cloud", "datacenter"] = "auto"
+    """How the site makes heading anchors; auto reads it from the page links."""
+    timeout_s: float = Field(60, gt=0)
+    """Seconds an answer may take."""
+    max_deleted_share: float = Field(0.2, gt=0, le=1)
+    """A larger share of pages gone at once stops the sync and asks a person."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ConfluenceMcp:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("a confluence_mcp source needs either a command or a url")
+        return self
+
+
+Source = Annotated[Union[ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp], Field(discriminator="kind")]
