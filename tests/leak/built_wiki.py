@@ -7,11 +7,13 @@ import re
 import shutil
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from brute_force import Judge
 from numpy.typing import NDArray
 from restricted_wiki import TENANT, Wiki
 
@@ -26,6 +28,7 @@ from rag_serving.config import Config, parse_config
 from rag_serving.indexes.build import build_generation
 from rag_serving.models.embedders import open_tokenizer
 from rag_serving.models.protocols import Embedder, Progress, Tokenizer
+from rag_serving.pipeline import Pipeline
 from rag_serving.store import Store
 
 _DIMENSION = 48
@@ -93,3 +96,14 @@ def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None) -> Co
     generation.close()
     store.point_current(TENANT, generation.id)
     return config
+
+
+@dataclass(frozen=True)
+class Built:
+    """A published wiki and who may read what of it."""
+
+    wiki: Wiki
+    judge: Judge
+    config: Config
+    pipeline: Pipeline
+    embedder: WordEmbedder

@@ -3,29 +3,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from brute_force import Judge
-from built_wiki import WordEmbedder, publish_wiki
+from built_wiki import Built, WordEmbedder, publish_wiki
 from restricted_wiki import TENANT, Wiki, restricted_wiki
 
-from rag_serving.config import Config
 from rag_serving.pipeline import Pipeline
 
 SAMPLE = Path(__file__).parents[2] / "sample"
-
-
-@dataclass(frozen=True)
-class Built:
-    """A published wiki and who may read what of it."""
-
-    wiki: Wiki
-    judge: Judge
-    config: Config
-    pipeline: Pipeline
-    embedder: WordEmbedder
 
 
 @pytest.fixture(scope="session")

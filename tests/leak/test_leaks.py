@@ -10,7 +10,7 @@ import random
 import pytest
 from asking import Asker, told_by_markers, told_by_words
 from brute_force import Texts
-from conftest import Built
+from built_wiki import Built
 from restricted_wiki import TENANT, some_principal
 
 from rag_serving.access import Principal
