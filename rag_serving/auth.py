@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rag_serving.access import Principal
-from rag_serving.config import Config, ConfigError, Serving
+from rag_serving.config import Config, ConfigError
+from rag_serving.settings import Serving
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 

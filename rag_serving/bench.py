@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from rag_serving.access import EVERYONE
 from rag_serving.beir import Collection, Document, Ranking
-from rag_serving.config import Config, Retrieval
+from rag_serving.config import Config
 from rag_serving.generation import Generation
 from rag_serving.indexes.arrange import indexed_texts
 from rag_serving.indexes.build import build_generation
@@ -29,6 +29,7 @@ from rag_serving.models.vector_cache import VectorCache
 from rag_serving.prefix import metadata_prefix
 from rag_serving.retrieve import Mode, gather
 from rag_serving.schema import GENERATION_CHUNKS
+from rag_serving.settings import Retrieval
 from rag_serving.store import Store
 
 TENANT = "bench"

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rag_serving.claims import negations
-from rag_serving.config import Gates
 from rag_serving.records import Chunk, Claim, Draft, Lock
 from rag_serving.sentences import Unit, units, words
+from rag_serving.settings import Gates
 
 Analyze = Callable[[str], Sequence[str]]
 Similarity = Callable[[Sequence[str]], Sequence[float]]

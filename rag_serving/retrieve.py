@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.attempts import Attempt
-from rag_serving.config import Retrieval
 from rag_serving.fuse import reciprocal_rank_fusion
 from rag_serving.generation import Generation
 from rag_serving.indexes.hits import Hit
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.records import Candidate
+from rag_serving.settings import Retrieval
 
 Mode = Literal["hybrid", "dense", "lexical"]
 Vector = NDArray[np.float32]

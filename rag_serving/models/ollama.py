@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
-from rag_serving.config import Embedding
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.remote import (
     QUERY_TIMEOUT_S,
@@ -20,6 +19,7 @@ from rag_serving.models.remote import (
     authorization,
     refuse_busy,
 )
+from rag_serving.settings import Embedding
 
 if TYPE_CHECKING:
     import ollama

