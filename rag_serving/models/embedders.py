@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rag_serving.models.protocols import Embedder, Tokenizer
 
 if TYPE_CHECKING:
-    from rag_serving.config import Embedding
+    from rag_serving.settings import Embedding
 
 
 def open_embedder(config: Embedding) -> Embedder:
