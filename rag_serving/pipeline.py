@@ -14,8 +14,8 @@ from typing import Any
 from rag_serving.access import Principal, satisfied_classes
 from rag_serving.attempts import Attempt
 from rag_serving.config import Config
+from rag_serving.extract import MODEL, Similarity, extract
 from rag_serving.filters import Filters, matching_rows
-from rag_serving.generate import MODEL, Similarity, extract
 from rag_serving.generation import Generation
 from rag_serving.guard import GuardedEmbedder
 from rag_serving.hygiene import is_clean, keyword_gate

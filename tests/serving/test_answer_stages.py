@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from passages import candidate_of, chunk_of, lock_of
 
+from rag_serving.extract import best_window, extract, named
 from rag_serving.filters import FilterError, Filters, matching_rows, parse_filters
-from rag_serving.generate import best_window, extract, named
 from rag_serving.hygiene import is_clean, keyword_gate
 from rag_serving.indexes.terms import analyze
 from rag_serving.lock import freeze, has_anchor
