@@ -27,6 +27,7 @@ from rag_serving.metrics import mrr_at_k, ndcg_at_k, recall_at_k
 from rag_serving.models import Embedder, Tokenizer, open_embedder, open_tokenizer
 from rag_serving.models.vector_cache import VectorCache
 from rag_serving.prefix import metadata_prefix
+from rag_serving.query import read_query
 from rag_serving.retrieve import Mode, gather
 from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.settings import Retrieval
@@ -192,12 +193,12 @@ def _run(
     if mode != "hybrid":  # a single index must itself give what recall is measured at
         deep = {"dense_k": max(DEPTH, settings.dense_k), "lexical_k": max(DEPTH, settings.lexical_k)}
         settings = settings.model_copy(update=deep)
-    gather(generation, embedder, next(iter(collection.queries.values())), _CLASSES, settings, mode, DEPTH)
+    gather(generation, embedder, read_query(next(iter(collection.queries.values()))), _CLASSES, settings, mode, DEPTH)
     rankings: dict[str, Ranking] = {}
     total_ms, search_ms = [], []
     for done, (query, text) in enumerate(collection.queries.items(), start=1):
         started = time.perf_counter()
-        found = gather(generation, embedder, text, _CLASSES, settings, mode, DEPTH)
+        found = gather(generation, embedder, read_query(text), _CLASSES, settings, mode, DEPTH)
         elapsed = (time.perf_counter() - started) * 1000
         if found.degraded:
             raise BenchError(f"query {query!r} was answered without an index ({', '.join(found.degraded)})")

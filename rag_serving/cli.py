@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from rag_serving.access import Principal
     from rag_serving.config import Config
     from rag_serving.doctor import Finding
-    from rag_serving.filters import Filters
     from rag_serving.pipeline import Pipeline
-    from rag_serving.records import AlsoAt, Answer, Candidate
+    from rag_serving.records import AlsoAt, Answer, Candidate, Filters
 
 _PLACES_SHOWN = 3
 

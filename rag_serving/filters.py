@@ -6,7 +6,7 @@ Belongs here: parsing and matching of filters. Does not belong here: who may rea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -14,25 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rag_serving.records import Filters
+
 
 class FilterError(ValueError):
     """The filters cannot be used; the message says which key and why."""
-
-
-@dataclass(frozen=True)
-class Filters:
-    """A chunk matches if it is of one of the spaces, has all labels, and its page title holds every word."""
-
-    space: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    title: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.space or self.labels or self.title)
-
-    def payload(self) -> dict[str, list[str]]:
-        """The JSON shape, without empty lists."""
-        return {key: list(values) for key, values in vars(self).items() if values}
 
 
 def parse_filters(content: Mapping[str, Any] | None) -> Filters | None:

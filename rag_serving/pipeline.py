@@ -15,7 +15,7 @@ from rag_serving.access import Principal, satisfied_classes
 from rag_serving.attempts import Attempt
 from rag_serving.config import Config
 from rag_serving.extract import MODEL, Similarity, extract
-from rag_serving.filters import Filters, matching_rows
+from rag_serving.filters import matching_rows
 from rag_serving.generation import Generation
 from rag_serving.guard import GuardedEmbedder
 from rag_serving.hygiene import is_clean, keyword_gate
@@ -24,8 +24,9 @@ from rag_serving.lock import freeze
 from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.published import Published, UnpublishedError
+from rag_serving.query import read_query
 from rag_serving.receipts import ReceiptError, ReceiptStore, faults, is_open_to, make_receipt
-from rag_serving.records import Answer, Candidate, Chunk, Draft, Lock, SearchResults, Verdict
+from rag_serving.records import Answer, Candidate, Chunk, Draft, Filters, Lock, SearchResults, Verdict
 from rag_serving.render import answer_text, citations_of
 from rag_serving.retrieve import RetrievalError, Retrieved, Rows, Vector, gather
 from rag_serving.store import Store, StoreError
@@ -188,7 +189,9 @@ class Pipeline:
     ) -> Retrieved:
         """Candidates, with what is wrong noted in the attempt."""
         among = _among(generation, filters, classes) if filters else None
-        retrieved = gather(generation, self._embedder, query, classes, self.config.retrieval, "hybrid", k, among)
+        retrieved = gather(
+            generation, self._embedder, read_query(query), classes, self.config.retrieval, "hybrid", k, among
+        )
         attempt.timings_ms.update(retrieved.timings_ms)
         for flag in retrieved.degraded:
             attempt.raise_flag(flag)

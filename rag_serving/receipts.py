@@ -19,9 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rag_serving.filters import Filters
 from rag_serving.generation import Generation
-from rag_serving.records import Answer, Citation, Lock, Verdict
+from rag_serving.records import Answer, Citation, Filters, Lock, Verdict
 from rag_serving.schema import GENERATION_CHUNKS
 
 VERSION = 1

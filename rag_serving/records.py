@@ -1,4 +1,4 @@
-"""What travels between the stages of a question: candidates, the lock, citations, the answer.
+"""What travels between the stages of a question: the query, candidates, the lock, citations, the answer.
 
 Belongs here: plain immutable records, their JSON shapes (the documented interface).
 Does not belong here: anything that computes them.
@@ -13,6 +13,31 @@ from typing import Any, Literal
 
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
 Verification = Literal["exact", "fuzzy", "swapped"]
+
+
+@dataclass(frozen=True)
+class Filters:
+    """A chunk matches if it is of one of the spaces, has all labels, and its page title holds every word."""
+
+    space: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    title: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.space or self.labels or self.title)
+
+    def payload(self) -> dict[str, list[str]]:
+        """The JSON shape, without empty lists."""
+        return {key: list(values) for key, values in vars(self).items() if values}
+
+
+@dataclass(frozen=True)
+class Query:
+    """What was understood of a question or of words to search for."""
+
+    original: str
+    text: str  # what is embedded
+    terms: Mapping[str, float]  # weights by analyzed term, for the lexical index
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from rag_serving.fuse import reciprocal_rank_fusion
 from rag_serving.generation import Generation
 from rag_serving.indexes.hits import Hit
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.records import Candidate
+from rag_serving.records import Candidate, Query
 from rag_serving.settings import Retrieval
 
 Mode = Literal["hybrid", "dense", "lexical"]
@@ -44,7 +44,7 @@ class Retrieved:
 def retrieve(
     generation: Generation,
     embedder: Embedder,
-    query: str,
+    query: Query,
     classes: frozenset[str],
     settings: Retrieval,
     mode: Mode = "hybrid",
@@ -57,7 +57,7 @@ def retrieve(
 def gather(
     generation: Generation,
     embedder: Embedder,
-    query: str,
+    query: Query,
     classes: frozenset[str],
     settings: Retrieval,
     mode: Mode = "hybrid",
@@ -77,14 +77,14 @@ def gather(
     lexical: list[Hit] = []
     if mode != "lexical":
         with attempt.part("embed", DENSE_UNAVAILABLE):
-            vector = query_vector(generation, embedder, query)
+            vector = query_vector(generation, embedder, query.text)
     if vector is not None:
         with attempt.part("dense", DENSE_UNAVAILABLE):
             found = generation.dense(vector, settings.dense_k, classes, among)
             dense = [hit for hit in found if hit.score >= settings.cosine_floor]
     if mode != "dense":
         with attempt.part("lexical", LEXICAL_UNAVAILABLE):
-            lexical = generation.lexical(query, settings.lexical_k, classes, among)
+            lexical = generation.lexical_terms(query.terms, settings.lexical_k, classes, among)
     if len(attempt.flags) == (2 if mode == "hybrid" else 1):
         raise RetrievalError("neither index can answer" if mode == "hybrid" else f"the {mode} index cannot answer")
     with attempt.part("fuse"):

@@ -13,10 +13,11 @@ from brute_force import Judge, Texts, pages_told
 from restricted_wiki import marker_of, sentence, some_principal
 
 from rag_serving.access import Principal, satisfied_classes
-from rag_serving.filters import Filters
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline import Pipeline
+from rag_serving.query import read_query
 from rag_serving.receipts import ReceiptError
+from rag_serving.records import Filters
 from rag_serving.retrieve import gather
 
 Payload = Mapping[str, Any]
@@ -97,7 +98,7 @@ class Asker:
         settings = self.pipeline.config.retrieval
         with self.pipeline.published.lease() as generation:
             classes = satisfied_classes(who, generation.tenant, generation.known_classes)
-            found = gather(generation, self.embedder, query, classes, settings, mode, 20)
+            found = gather(generation, self.embedder, read_query(query), classes, settings, mode, 20)
         return {"results": [candidate.result() for candidate in found.candidates]}
 
     def _filters(self, target: str) -> Filters:

@@ -18,8 +18,8 @@ from built_wiki import WordEmbedder, publish_wiki
 from restricted_wiki import TENANT, Wiki, restricted_wiki, sentence, some_principal
 
 from rag_serving.access import Principal
-from rag_serving.filters import Filters
 from rag_serving.pipeline import Pipeline
+from rag_serving.records import Filters
 
 QUERIES = 40
 _OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id"})

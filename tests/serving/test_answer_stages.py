@@ -7,11 +7,11 @@ import pytest
 from passages import candidate_of, chunk_of, lock_of
 
 from rag_serving.extract import best_window, extract, named
-from rag_serving.filters import FilterError, Filters, matching_rows, parse_filters
+from rag_serving.filters import FilterError, matching_rows, parse_filters
 from rag_serving.hygiene import is_clean, keyword_gate
 from rag_serving.indexes.terms import analyze
 from rag_serving.lock import freeze, has_anchor
-from rag_serving.records import Answer, Claim, Draft, Lock, Verdict
+from rag_serving.records import Answer, Claim, Draft, Filters, Lock, Verdict
 from rag_serving.render import MAX_QUOTE_WORDS, answer_text, citations_of, markdown, plain, shown_quote
 from rag_serving.sentences import words
 from rag_serving.settings import Gates

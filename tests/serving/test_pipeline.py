@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from wiki import PASSAGES, RESTART, Passage, configuration, embedder, publish
 
 from rag_serving.access import Principal
-from rag_serving.filters import Filters
 from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.pipeline import EXACT_SEARCH, NO_RECEIPT, NO_VECTORS, NOT_FOUND, STALE, Pipeline
 from rag_serving.published import UnpublishedError
+from rag_serving.query import read_query
+from rag_serving.records import Filters
 from rag_serving.retrieve import DENSE_UNAVAILABLE, RetrievalError, gather
 from rag_serving.store import Store
 
@@ -123,15 +124,15 @@ def test_one_mode_that_cannot_answer_is_an_error(pipeline: Pipeline) -> None:
     settings, classes = pipeline.config.retrieval, frozenset({"everyone"})
     with pipeline.published.lease() as generation:
         with pytest.raises(RetrievalError, match="the dense index cannot answer"):
-            gather(generation, DownEmbedder(), "x", classes, settings, "dense")
-        assert gather(generation, DownEmbedder(), "lag", classes, settings, "lexical").candidates
+            gather(generation, DownEmbedder(), read_query("x"), classes, settings, "dense")
+        assert gather(generation, DownEmbedder(), read_query("lag"), classes, settings, "lexical").candidates
 
 
 def test_modes_give_only_their_own_scores(pipeline: Pipeline) -> None:
-    settings, classes = pipeline.config.retrieval, frozenset({"everyone"})
+    settings, classes, lag = pipeline.config.retrieval, frozenset({"everyone"}), read_query("consumer lag")
     with pipeline.published.lease() as generation:
-        dense = gather(generation, embedder(), "consumer lag", classes, settings, "dense").candidates
-        lexical = gather(generation, embedder(), "consumer lag", classes, settings, "lexical", k=1).candidates
+        dense = gather(generation, embedder(), lag, classes, settings, "dense").candidates
+        lexical = gather(generation, embedder(), lag, classes, settings, "lexical", k=1).candidates
     assert all(set(candidate.scores) == {"dense", "rrf"} for candidate in dense)
     assert [set(candidate.scores) for candidate in lexical] == [{"bm25", "rrf"}]
     assert all(candidate.scores["dense"] >= settings.cosine_floor for candidate in dense)

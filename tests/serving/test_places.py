@@ -14,9 +14,8 @@ from wiki import PASSAGES, configuration, embedder, publish
 
 from rag_serving.access import Principal
 from rag_serving.cli import app
-from rag_serving.filters import Filters
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import AlsoAt
+from rag_serving.records import AlsoAt, Filters
 from rag_serving.render import markdown
 
 QUESTION = "How long does each broker keep logs?"
