@@ -119,9 +119,7 @@ _DIAGRAM_NAMES = ("diagramdisplayname", "diagramname", "displayname", "name", "f
 
 def _excerpt(page: Page, macro: Macro) -> Outcome:
     """Its content, unless it is only there to be shown on other pages."""
-    if macro.parameters.get("hidden", "").lower() == "true":
-        return "hidden"
-    return _unknown(page, macro)
+    return "hidden" if is_hidden(macro) else _unknown(page, macro)
 
 
 def _include(page: Page, macro: Macro) -> None:
@@ -147,6 +145,11 @@ def excerpt_name(macro: Macro) -> str:
 def is_excerpt(macro: Macro, name: str) -> bool:
     """Whether a macro is the excerpt of this name; without a name any excerpt is."""
     return macro.name in _EXCERPTS and macro.rich is not None and name in ("", excerpt_name(macro))
+
+
+def is_hidden(macro: Macro) -> bool:
+    """Whether a macro is an excerpt that is only there to be shown on other pages."""
+    return macro.name in _EXCERPTS and macro.parameters.get("hidden", "").lower() == "true"
 
 
 _EXCERPTS = frozenset({"excerpt", "multiexcerpt", "multiexcerpt-macro"})

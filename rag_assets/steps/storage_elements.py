@@ -1,7 +1,8 @@
 """The elements of storage format: what each leaves in the text.
 
 Belongs here: one rule for each element that is more than its text, and the table of them.
-Does not belong here: parsing (`storage_format`), gathering text (`storage_walk`), what a macro means (`macros`).
+Does not belong here: parsing (`storage_format`), gathering text (`storage_walk`), links and images (`storage_links`),
+what a macro means (`macros`).
 """
 
 from __future__ import annotations
@@ -15,15 +16,11 @@ from typing import NamedTuple
 from rag_assets.steps import macros
 from rag_assets.steps.blocks import BREAK, Block, clean
 from rag_assets.steps.storage_format import AC, AT, RI, Element, parse_storage
+from rag_assets.steps.storage_links import emoticon, image, link
 from rag_assets.steps.storage_walk import Rule, Walk
 from rag_assets.steps.tables import Cell, row_blocks
 
 _LANGUAGE_CLASS = re.compile(r"\blanguage-([\w+#.-]+)")
-_MACHINE_NAME = re.compile(  # image2019-3-4 10:20:30, worddav0123abcd, a UUID
-    r"(?=(?:\D*\d){4})(?:image|img|worddav|screenshot|screen shot|picture)?"
-    r"[\W_]*(?:[0-9a-f]{20,40}|[\W\d_]|\bat\b|[ap]m\b)*",
-    re.IGNORECASE,
-)
 
 
 class Content(NamedTuple):
@@ -36,8 +33,9 @@ class Content(NamedTuple):
 def storage_content(body: str) -> Content:
     """Blocks and macros of a storage-format body. Raises PageError where it cannot be read."""
     walk = Walk(_RULES, _BLOCK_TAGS)
-    walk.container(parse_storage(body))
-    return Content(walk.blocks, walk.ledger)
+    tree = parse_storage(body)
+    walk.container(tree)
+    return Content(walk.blocks, walk.ledger + _not_met(tree, walk.met))
 
 
 def storage_excerpt(body: str, name: str) -> Content | None:
@@ -46,12 +44,27 @@ def storage_excerpt(body: str, name: str) -> Content | None:
     Raises PageError where the body cannot be read.
     """
     walk = Walk(_RULES, _BLOCK_TAGS)
-    for node in parse_storage(body).iter(f"{AC}structured-macro", f"{AC}macro"):
+    for node in parse_storage(body).iter(*_MACROS):
         macro = macros.read_macro(node)
         if macros.is_excerpt(macro, name):
             walk.container(macro.rich)
             return Content(walk.blocks, walk.ledger)
     return None
+
+
+def _not_met(tree: Element, met: set[Element]) -> Counter[tuple[str, str]]:
+    """Macros that the walk never came to: hidden where nothing is text or an excerpt is hidden, else lost."""
+    left: Counter[tuple[str, str]] = Counter()
+    for node in tree.iter(*_MACROS):
+        if node not in met:
+            above = node.iterancestors()
+            hidden = any(_RULES.get(each.tag) is _drop or (each in met and _is_hidden(each)) for each in above)
+            left[macros.read_macro(node).name, "hidden" if hidden else "lost"] += 1
+    return left
+
+
+def _is_hidden(node: Element) -> bool:
+    return macros.is_hidden(macros.read_macro(node))
 
 
 def _heading(walk: Walk, node: Element) -> None:
@@ -125,12 +138,14 @@ def _preformatted(walk: Walk, node: Element) -> None:
     walk.flush()
     if _joins(node.getprevious(), node):  # stands in the block of the one before
         return
-    bodies = [_verbatim(walk, node)]
+    lifted: list[Block] = []
+    bodies = [_verbatim(walk, node, lifted)]
     above, below = node, node.getnext()
     while _joins(above, below):
-        bodies.append(_verbatim(walk, below))
+        bodies.append(_verbatim(walk, below, lifted))
         above, below = below, below.getnext()
     walk.code("\n".join(bodies), _language(node))
+    walk.blocks += (block for block in lifted if block.kind == "reference")
 
 
 def _joins(above: Element, below: Element) -> bool:
@@ -139,8 +154,11 @@ def _joins(above: Element, below: Element) -> bool:
     return both and not (above.tail or "").strip()
 
 
-def _verbatim(walk: Walk, element: Element) -> str:
-    """The text of an element to the letter, a break as a new line; elements with rules as one line."""
+def _verbatim(walk: Walk, element: Element, lifted: list[Block]) -> str:
+    """The text of an element to the letter, a break as a new line; elements with rules as one line.
+
+    What a line cannot carry is appended to `lifted`.
+    """
     from lxml import etree
 
     parts: list[str] = []
@@ -154,7 +172,7 @@ def _verbatim(walk: Walk, element: Element) -> str:
             parts.append(node.text or "")
         else:
             nodes.skip_subtree()
-            parts.append("\n" if node.tag == "br" else walk.ruled_line(node, rule, []))
+            parts.append("\n" if node.tag == "br" else walk.ruled_line(node, rule, lifted))
     return "".join(parts)
 
 
@@ -163,43 +181,11 @@ def _quote(walk: Walk, node: Element) -> None:
 
 
 def _macro(walk: Walk, node: Element) -> None:
+    walk.met.add(node)
     macro = macros.read_macro(node)
     outcome = macros.render(walk, macro)
     if outcome is not None:
         walk.ledger[macro.name, outcome] += 1
-
-
-def _link(walk: Walk, node: Element) -> None:
-    """The link's own text, else what names its target; the target itself stays out of the text."""
-    bodies = node.iterchildren(f"{AC}link-body", f"{AC}plain-text-link-body")
-    text = "".join(_spaced(body, walk.line(body)[0]) if len(body) else body.text or "" for body in bodies)
-    if not text:
-        text = _target(node) or node.get(f"{AC}anchor", "")
-    walk.write(text)
-    walk.linked += len(text)
-
-
-def _spaced(element: Element, line: str) -> str:
-    """The line with the white space that the element has around it, which parts it from the words beside the link."""
-    written = "".join(element.itertext())
-    return " " * written[:1].isspace() + line + " " * written[-1:].isspace()
-
-
-def _image(walk: Walk, node: Element) -> None:
-    """What is said of an image: its alternative text, else its file name; and its caption."""
-    if walk.in_heading:  # the heading's id is made of its words
-        return
-    text = node.get(f"{AC}alt") or node.get("alt") or _file_name(_target(node) or node.get("src", ""))
-    captions = [walk.line(caption)[0] for caption in node.iterchildren(f"{AC}caption")]
-    if clean(text) not in captions:
-        walk.write(text)
-    for caption in captions:
-        walk.paragraph(caption)
-
-
-def _emoticon(walk: Walk, node: Element) -> None:
-    name = node.get(f"{AC}name", "")
-    walk.write(node.get(f"{AC}emoji-fallback") or node.get(f"{AC}emoji-shortname") or (f":{name}:" if name else ""))
 
 
 def _time(walk: Walk, node: Element) -> None:
@@ -246,29 +232,11 @@ def _language(node: Element) -> str:
     return match[1] if match else ""
 
 
-def _target(node: Element) -> str:
-    """What names the target of a link or an image; an account is only ever "@user"."""
-    for child in node:
-        if child.tag == f"{RI}user":
-            return "@user"
-        for name in ("content-title", "filename", "value", "space-key", "parameter"):
-            if found := child.get(f"{RI}{name}"):
-                return "@user" if name == "space-key" and found.startswith("~") else str(found)
-    return ""
-
-
-def _file_name(target: str) -> str:
-    """`[name.png]`, or nothing where a machine made the name."""
-    if target.startswith("data:"):
-        return ""
-    name = re.split(r"[?#]", target)[0].rsplit("/", 1)[-1]
-    stem, _, _extension = name.rpartition(".")
-    return f"[{name}]" if stem and len(stem) <= 100 and not _MACHINE_NAME.fullmatch(stem) else ""
-
-
 def _names(prefix: str, names: str) -> list[str]:
     return [prefix + name for name in names.split()]
 
+
+_MACROS = (f"{AC}structured-macro", f"{AC}macro")
 
 _BLOCK_TAGS = frozenset(
     [
@@ -287,13 +255,12 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         "pre": _preformatted,
         "blockquote": _quote,
         "br": _break,
-        "img": _image,
+        "img": image,
         "time": _time,
-        f"{AC}structured-macro": _macro,
-        f"{AC}macro": _macro,
-        f"{AC}link": _link,
-        f"{AC}image": _image,
-        f"{AC}emoticon": _emoticon,
+        **dict.fromkeys(_MACROS, _macro),
+        f"{AC}link": link,
+        f"{AC}image": image,
+        f"{AC}emoticon": emoticon,
         f"{AC}task-list": _tasks,
         f"{AC}adf-extension": _extension,
         f"{AC}adf-node": _editor_node,

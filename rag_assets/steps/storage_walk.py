@@ -39,6 +39,7 @@ class Walk:
     block_tags: frozenset[str]  # elements that stand on lines of their own
     blocks: list[Block] = field(default_factory=list)
     ledger: Counter[tuple[str, str]] = field(default_factory=Counter)
+    met: set[Element] = field(default_factory=set)  # macros that the walk came to
     anchors: list[str] = field(default_factory=list)
     in_heading: bool = False
     place: Place = field(default_factory=Place)
@@ -82,6 +83,10 @@ class Walk:
         """What stands inside an element, within the sentence around it though it is made of blocks."""
         text, lifted = self.line(element)
         self.write(text)
+        self.lift(lifted)
+
+    def lift(self, lifted: list[Block]) -> None:
+        """Write what a line could not carry after the line."""
         if lifted:
             self.flush()
             self.blocks += lifted
