@@ -6,7 +6,7 @@ Does not belong here: shingles and signatures (`shingles`, `minhash`), labels an
 A chunk is dropped for a newer one only when all of this holds:
 
 - The Jaccard similarity of their shingles, computed exactly, reaches the threshold.
-- Their literals are equal: numbers in order, comparison signs, words that turn a sentence round.
+- Their literals are equal: numbers in order, comparison signs, names, words that turn a sentence round, code.
 - Everyone who may read the dropped one may read the kept one.
 - A short text has the same title and headings: "Nightly, at two." means what its heading says.
 
@@ -25,14 +25,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rag_assets.steps.minhash import PERMUTATIONS, Fingerprints, buckets, estimate, number
-from rag_assets.steps.shingles import jaccard, shingles_of, words_of
+from rag_assets.steps.shingles import code_of, codes_of, jaccard, shingles_of, words_of
 from rag_serving.access import clauses_of
 from rag_serving.schema import DEDUP_MAP, SELECTED_CHUNKS
 
-VERSION = 1
+VERSION = 2
 """Raised when other chunks of the same table would be dropped."""
 
 SELF_CONTAINED_WORDS = 25
@@ -136,7 +137,7 @@ class _Search:
 
     def __init__(self, chunks: pa.Table, known: Fingerprints, threshold: float) -> None:
         self._texts, self._threshold = chunks["text"], threshold
-        keys = known["literals"] ^ _heading_keys(chunks, known)
+        keys = known["literals"] ^ _heading_keys(chunks, known) ^ _cut_code_keys(chunks)
         together = zip(known["digest"].tolist(), keys.tolist(), strict=True)
         subjects: dict[Any, int] = {}
         self.subject_of = [subjects.setdefault(each, len(subjects)) for each in together]
@@ -198,6 +199,15 @@ def _heading_keys(chunks: pa.Table, known: Fingerprints) -> NDArray[np.uint64]:
     for row in np.flatnonzero(known["words"] < SELF_CONTAINED_WORDS).tolist():
         path = [chunks["title"][row].as_py() or "", *(chunks["heading_path"][row].as_py() or [])]
         keys[row] = number("\n".join(" ".join(words_of(heading)) for heading in path))
+    return keys
+
+
+def _cut_code_keys(chunks: pa.Table) -> NDArray[np.uint64]:
+    """For pieces of code that a cut left without a fence a number of them to the letter, for others 0."""
+    keys = np.zeros(len(chunks), np.uint64)
+    for row in np.flatnonzero(pc.fill_null(pc.equal(chunks["content_type"], "code"), False).to_numpy()).tolist():
+        text = chunks["text"][row].as_py()
+        keys[row] = 0 if codes_of(text) else number(f"code\n{code_of(text)}")
     return keys
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rag_assets.steps.shingles import Shingles, literals_of, shingles_of, words_of
 
-VERSION = 1
+VERSION = 2
 """Raised when the same text would get another fingerprint."""
 
 PERMUTATIONS = 128

@@ -74,6 +74,26 @@ def test_included_text_is_dropped_for_the_page_that_it_comes_from() -> None:
     assert dropped(row("1", day=9, included_from="2"), row("2", day=1, readers="group:hr")) == {}
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (f"```\n{LONG}\nkey: Value\n```", f"```\n{LONG}\nkey: value\n```"),
+        (f"```\n{LONG}\nf(x, y)\n```", f"```\n{LONG}\nf(x y)\n```"),
+        (f"{LONG}\nkey: Value", f"{LONG}\nkey: value"),  # a piece out of the middle of long code
+        (f"{LONG}\nkey: Value\n```", f"{LONG}\nkey: value\n```"),
+    ],
+)
+def test_code_that_differs_in_a_letters_case_or_a_mark_is_another_thing(one: str, other: str) -> None:
+    assert words_of(one) == words_of(other)
+    assert dropped(row("1", one, content_type="code"), row("2", other, content_type="code")) == {}
+    assert len(dropped(row("1", one, content_type="code"), row("2", one, content_type="code"))) == 1
+
+
+def test_a_name_in_another_case_is_another_thing_and_a_sentence_in_another_case_is_not() -> None:
+    assert dropped(row("1", f"{LONG} log.dirs"), row("2", f"{LONG} LOG.DIRS")) == {}
+    assert len(dropped(row("1", f"{LONG} Logs kept"), row("2", f"{LONG} logs KEPT"))) == 1
+
+
 def test_in_a_chain_each_is_dropped_for_one_that_is_kept_and_like_it() -> None:
     chain_of = [LONG, NEAR, NEAR.replace("ril", "other"), NEAR.replace("ril", "other").replace("mum", "third")]
     found = dropped(*(row(str(day), text, day=day) for day, text in enumerate(chain_of)))

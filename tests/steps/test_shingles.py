@@ -32,6 +32,10 @@ def test_white_space_and_punctuation_are_no_literals() -> None:
     assert literals_of("Wait 5 minutes, then (7).") == literals_of("wait  5 minutes then 7")
 
 
+def test_white_space_at_the_ends_of_lines_of_code_and_its_language_are_no_literals() -> None:
+    assert literals_of("Run:\n\n```java\na = b  \n```") == literals_of("run\n\n```\na = b\n```")
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -46,6 +50,13 @@ def test_white_space_and_punctuation_are_no_literals() -> None:
         ("flag: true", "flag: false"),
         ("Run it before the backup.", "Run it after the backup."),
         ("version v2.8", "version v3.8"),
+        ("set log.dirs here", "set LOG.DIRS here"),
+        ("set MAX_HEAP here", "set max_heap here"),
+        ("call the acksAll method", "call the acksall method"),
+        ("```\nkey: Value\n```", "```\nkey: value\n```"),
+        ("```\nf(a, b)\n```", "```\nf(a b)\n```"),
+        ("```\nif x:\n  y\n```", "```\nif x:\ny\n```"),
+        ("end()\n```\n\nWords.", "end();\n```\n\nWords."),
     ],
 )
 def test_a_changed_number_sign_or_turning_word_changes_the_literals(one: str, other: str) -> None:
