@@ -63,7 +63,7 @@ class TableSchema:
 
 PAGES = TableSchema(
     "pages",
-    1,
+    2,
     "citelock build",
     pa.schema(
         [
@@ -79,6 +79,7 @@ PAGES = TableSchema(
             ("labels", _STRINGS),
             ("ancestors", _STRINGS),  # page ids, root first
             ("ancestor_titles", _STRINGS),
+            ("position", pa.int32()),  # among its parent's children, where someone arranged them; null: by title
             ("readers", pa.string()),  # a reader class, see `access`
             ("body", pa.string()),
             ("body_format", pa.string()),  # storage | markdown | html | text

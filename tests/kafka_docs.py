@@ -40,6 +40,7 @@ def _row(root: Path, path: Path, version: str) -> dict[str, object]:
         "labels": [],
         "ancestors": [],
         "ancestor_titles": [],
+        "position": None,
         "readers": "everyone",
         "body": body,
         "body_format": "html",

@@ -137,4 +137,5 @@ def beside(page: Row) -> Row:
         "anchor_flavor": "html",  # no heading of the page stands above it: links lead to the top, or where it says
         "ancestors": [*page["ancestors"], page["page_id"]],
         "ancestor_titles": [*page["ancestor_titles"], page["title"]],
+        "position": None,
     }

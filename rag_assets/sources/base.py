@@ -17,7 +17,7 @@ import pyarrow as pa
 from rag_serving.schema import PAGES
 from rag_serving.source_kinds import SourceBase
 
-READING_VERSION = 2
+READING_VERSION = 3
 """Raised when the same source is read into other rows than before, so that unchanged sources are read again."""
 
 Progress = Callable[[int, int], None]

@@ -14,7 +14,8 @@ from rag_assets.steps.readers import GrantError, Grants, grants_of, restriction_
 from rag_serving.access import NOBODY
 
 DETAILS = (
-    "version,space,ancestors,metadata.labels,restrictions.read.restrictions.user,restrictions.read.restrictions.group"
+    "version,space,ancestors,extensions.position,metadata.labels,"
+    "restrictions.read.restrictions.user,restrictions.read.restrictions.group"
 )
 _LIMIT = 200
 

@@ -67,4 +67,5 @@ def _as_v1(entry: dict[str, Any], kind: str, space: object) -> dict[str, Any]:
         "type": kind,
         "space": {"key": space},
         "version": {"number": told.get("number"), "when": told.get("createdAt")},
+        "extensions": {"position": entry.get("position")},
     }

@@ -131,6 +131,7 @@ def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:
         "labels": _labels(envelope),
         "ancestors": [_ancestor_id(ancestor, origin.id_prefix) for ancestor in ancestors],
         "ancestor_titles": [_clean(str(ancestor.get("title") or "")) for ancestor in ancestors],
+        "position": _position(envelope),
         "readers": NOBODY,
         "body": body,
         "body_format": "storage",
@@ -193,6 +194,14 @@ def _labels(envelope: Mapping[str, Any]) -> list[str]:
     entries = [entry for entry in results if isinstance(entry, dict)] if isinstance(results, list) else []
     names = {entry.get("name") for entry in entries if entry.get("prefix") != "my"}
     return sorted(_clean(name) for name in names if isinstance(name, str) and name)
+
+
+def _position(envelope: Mapping[str, Any]) -> int | None:
+    """Where the page stands among its siblings; the site says "none" where nobody arranged them."""
+    extensions = envelope.get("extensions")
+    position = extensions.get("position") if isinstance(extensions, dict) else None
+    is_number = isinstance(position, int) and not isinstance(position, bool)
+    return position if is_number and abs(position) <= _MAX_VERSION else None
 
 
 def _moment(when: object) -> datetime | None:

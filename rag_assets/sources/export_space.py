@@ -115,6 +115,7 @@ class ExportedSpace:
             "title": content.text("title"),
             "space": {"key": self.space_of(content)},
             "version": {"number": number_of(content), "when": self.moment(content)},
+            "extensions": {"position": int(position) if (position := content.text("position")).isdecimal() else None},
             "ancestors": [{"id": one, "title": self._title(one)} for one in self._ancestors(content)],
             "metadata": {"labels": {"results": list(self._labels_of(content))}},
             "body": {"storage": {"value": body}},

@@ -18,7 +18,7 @@ from typing import Any
 
 Envelope = dict[str, Any]
 
-_EXPANDABLE = ("version", "space", "ancestors", "metadata", "restrictions", "body", "history", "children")
+_EXPANDABLE = ("version", "space", "ancestors", "extensions", "metadata", "restrictions", "body", "history", "children")
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {">=": ge, "<=": le, ">": gt, "<": lt, "=": eq}
 
 
@@ -128,6 +128,11 @@ class Site:
         """Labels do not make a version."""
         self.pages[page_id]["metadata"] = {"labels": {"results": [{"prefix": "global", "name": n} for n in names]}}
 
+    def arrange(self, *page_ids: str) -> None:
+        """An order for pages below the same parent; that makes no version."""
+        for position, page_id in enumerate(page_ids):
+            self.pages[page_id]["extensions"] = {"position": position}
+
     def move(self, page_id: str, *parents: str) -> None:
         """Moves do not make a version; what is below the page goes with it."""
         titles = {parent: self.pages[parent]["title"] for parent in parents if parent in self.pages}
@@ -197,6 +202,8 @@ class Site:
         kept = {name: one[name] for name in ("id", "type", "status", "title")}
         kept["_links"] = {"webui": one["_links"]["webui"], "self": f"/rest/api/content/{one['id']}"}
         kept.update({name: one[name] for name in ("version", "space", "ancestors") if name in asked})
+        if "extensions.position" in asked:
+            kept["extensions"] = {"position": one.get("extensions", {}).get("position", "none")}
         if "body.storage" in asked:
             kept["body"] = one["body"]
         if "metadata.labels" in asked:

@@ -71,6 +71,7 @@ class StandInV2:
             "spaceId": self._space_id(one["space"]["key"]),
             "parentId": ancestors[-1]["id"] if ancestors else None,
             "parentType": "page" if ancestors else None,
+            "position": one.get("extensions", {}).get("position"),
             "version": {"number": one["version"]["number"], "createdAt": one["version"]["when"]},
             "_links": {"webui": f"/spaces/{one['space']['key']}/pages/{one['id']}"},
         }

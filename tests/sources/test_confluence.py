@@ -126,6 +126,14 @@ def test_restrictions_labels_and_moves_arrive_without_a_new_version(wiki: StandI
     assert column(second, "labels")["3"] == ["archive"]
 
 
+def test_an_order_given_to_siblings_arrives_without_a_new_version(wiki: StandIn, sync: Syncs) -> None:
+    assert set(column(sync(), "position").values()) == {None}
+    wiki.site.arrange("3", "1", "2")
+    second = sync()
+    assert (second.changed, wiki.bodies_asked()) == (3, set())
+    assert [column(second, "position")[page_id] for page_id in ("1", "2", "3", "4")] == [1, 2, 0, None]
+
+
 def test_a_page_restricted_while_the_sync_runs_is_not_shown_to_all(wiki: StandIn, sync: Syncs) -> None:
     def restrict_then_edit(_: Request, answer: Answer) -> Answer:
         wiki.site.restrict("3", groups=["ops"])

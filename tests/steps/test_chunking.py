@@ -48,7 +48,9 @@ def section_of(atoms: list[tuple[str, str]]) -> pa.Table:
 def page() -> pa.Table:
     row: dict[str, Any] = dict.fromkeys(PAGES.columns.names, "")
     row |= {"page_id": "7", "version": 3, "title": "Deploy guide", "url": "https://w.example/p/7", "updated_at": None}
-    return PAGES.table([row | {"labels": ["howto"], "ancestors": [], "ancestor_titles": [], "readers": "group:ops"}])
+    return PAGES.table(
+        [row | {"labels": ["howto"], "ancestors": [], "ancestor_titles": [], "position": None, "readers": "group:ops"}]
+    )
 
 
 def sentences(count: int, words: int = 9) -> str:

@@ -28,7 +28,7 @@ CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 @functools.cache
 def pages() -> pa.Table:
     blank = dict.fromkeys(PAGES.columns.names, "") | {"updated_at": None, "version": 1, "body_format": "storage"}
-    blank |= {"labels": [], "ancestors": [], "ancestor_titles": [], "readers": "everyone"}
+    blank |= {"labels": [], "ancestors": [], "ancestor_titles": [], "position": None, "readers": "everyone"}
     rows: list[dict[str, Any]] = []
     for file in FILES:
         envelope = json.loads(file.read_text())

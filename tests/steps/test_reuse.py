@@ -16,7 +16,14 @@ from rag_serving.schema import CHUNKS, PAGES, SECTIONS
 def page(page_id: str, **changes: Any) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(PAGES.columns.names, "")
     row |= {"page_id": page_id, "version": 1, "space": "ENG", "url": f"https://wiki.example/{page_id}"}
-    row |= {"labels": [], "ancestors": [], "ancestor_titles": [], "readers": "everyone", "content_hash": "one"}
+    row |= {
+        "labels": [],
+        "ancestors": [],
+        "ancestor_titles": [],
+        "position": None,
+        "readers": "everyone",
+        "content_hash": "one",
+    }
     return row | {"updated_at": datetime(2026, 1, 1, tzinfo=UTC)} | changes
 
 

@@ -33,7 +33,14 @@ class Words:
 def page(title: str, body: str, **changes: Any) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(PAGES.columns.names, "")
     row |= {"page_id": title.lower().replace(" ", "-"), "version": 1, "space": "ENG", "title": title, "body": body}
-    row |= {"url": "https://w.example/x", "labels": [], "ancestors": [], "ancestor_titles": [], "updated_at": None}
+    row |= {
+        "url": "https://w.example/x",
+        "labels": [],
+        "ancestors": [],
+        "ancestor_titles": [],
+        "position": None,
+        "updated_at": None,
+    }
     row |= {"readers": EVERYONE, "body_format": "storage", "anchor_flavor": "datacenter"}
     return row | {"content_hash": f"{title}|{body}"} | changes
 
