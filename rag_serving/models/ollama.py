@@ -10,15 +10,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
+from rag_serving.models.http import TRANSIENT, BadAnswerError, one_line, refuse_busy
 from rag_serving.models.protocols import ModelError
-from rag_serving.models.remote import (
-    QUERY_TIMEOUT_S,
-    TRANSIENT,
-    BadAnswerError,
-    RemoteEmbedder,
-    authorization,
-    refuse_busy,
-)
+from rag_serving.models.remote import QUERY_TIMEOUT_S, RemoteEmbedder
 from rag_serving.settings import Embedding
 
 if TYPE_CHECKING:
@@ -35,7 +29,7 @@ class OllamaEmbedder(RemoteEmbedder):
     def __init__(self, config: Embedding) -> None:
         """Raises ModelError where the API key's environment variable is named but not set; connects to nothing."""
         super().__init__(config, config.base_url or DEFAULT_URL)
-        headers = authorization(config)
+        headers = self.headers()
         self._client = lru_cache(maxsize=2)(lambda timeout_s: _open(self.base_url, headers, timeout_s))
 
     def revision(self) -> str:
@@ -66,7 +60,7 @@ class OllamaEmbedder(RemoteEmbedder):
     def _refusal(self, error: ollama.ResponseError) -> str:
         if error.status_code == 404 and "not found" in error.error:
             return self._missing()
-        said = f"HTTP {error.status_code}: {' '.join(error.error.split())[:200]}"
+        said = f"HTTP {error.status_code}: {one_line(error.error)}"
         if error.status_code in (401, 403):
             return (
                 f"{self.base_url} refuses the API key ({said}); "

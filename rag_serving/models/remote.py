@@ -1,48 +1,28 @@
 """What embedding servers have in common: batches, patience, and distrust of what comes back.
 
 Belongs here: prompts, batching, retries, checks of the answered vectors.
-Does not belong here: what goes over the wire (`ollama`, `openai`).
+Does not belong here: what goes over the wire (`ollama`, `openai`), or what every model server does (`http`).
 """
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import httpx
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.models.http import TRANSIENT, bearer, wait_s
 from rag_serving.models.prompts import prompts_digest
 from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.settings import Embedding
 
-if TYPE_CHECKING:
-    from tenacity import RetryCallState
-
 QUERY_TIMEOUT_S = 10.0
 _QUERY_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
-
-
-class ServerBusyError(Exception):
-    """The server says to come back: 408, 429 or 5xx."""
-
-    def __init__(self, status: int, text: str, retry_after_s: float | None) -> None:
-        super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
-        self.retry_after_s = retry_after_s
-
-
-class BadAnswerError(Exception):
-    """The server answered something that is not an answer, such as a truncated document."""
-
-
-TRANSIENT = (ServerBusyError, BadAnswerError, httpx.TransportError, ConnectionError)
 
 
 class RemoteEmbedder(ABC):
@@ -66,6 +46,10 @@ class RemoteEmbedder(ABC):
     def name(self) -> str:
         """kind/revision and the prompts' digest; a failed attempt to learn it is not remembered."""
         return f"{self.kind}/{self.revision()}{prompts_digest(self._config.query_prompt, self._config.document_prompt)}"
+
+    def headers(self) -> dict[str, str]:
+        """The bearer header, where a key is configured."""
+        return bearer(self._config.api_key_env, "embedding.api_key_env")
 
     def revision(self) -> str:
         """The model's name with whatever tells one state of its weights from another."""
@@ -113,7 +97,7 @@ class RemoteEmbedder(ABC):
         longest_wait_s = _QUERY_WAIT_S if urgent else _LONGEST_WAIT_S
         retrying = Retrying(
             stop=stop_after_attempt(retries + 1),
-            wait=lambda state: min(_wait_s(state, self.backoff_s), longest_wait_s),
+            wait=lambda state: min(wait_s(state, self.backoff_s), longest_wait_s),
             retry=retry_if_exception_type(TRANSIENT),
             reraise=True,
         )
@@ -159,52 +143,3 @@ class RemoteEmbedder(ABC):
         self._known_dimension = int(vectors.shape[1])
         normalized: NDArray[np.float32] = (vectors / lengths).astype(np.float32)
         return normalized
-
-
-def refuse_busy(response: httpx.Response) -> None:
-    """Raise ServerBusyError for a status that a later try may not meet again; an httpx response hook."""
-    if response.status_code in (408, 429) or response.status_code >= 500:
-        response.read()
-        raise ServerBusyError(response.status_code, server_text(response), _retry_after_s(response))
-
-
-def server_text(response: httpx.Response) -> str:
-    """The first 200 characters of what the server said, on one line."""
-    return " ".join(response.text.split())[:200]
-
-
-def authorization(config: Embedding) -> dict[str, str]:
-    """The bearer header with the key of the environment variable that the configuration names, or no header.
-
-    Raises:
-        ModelError: the variable is named but not set.
-    """
-    if config.api_key_env is None:
-        return {}
-    key = os.environ.get(config.api_key_env)
-    if not key:
-        raise ModelError(f"the environment variable {config.api_key_env} (embedding.api_key_env) is not set; set it")
-    return {"Authorization": f"Bearer {key}"}
-
-
-def _retry_after_s(response: httpx.Response) -> float | None:
-    """Seconds that `Retry-After` asks for, given as seconds or as a date (RFC 9110, section 10.2.3)."""
-    value = response.headers.get("Retry-After", "").strip()
-    if value.isdecimal():
-        return float(value)
-    try:
-        moment = parsedate_to_datetime(value)
-    except (ValueError, TypeError):
-        return None
-    return max(0.0, (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds())
-
-
-def _wait_s(state: RetryCallState, backoff_s: float) -> float:
-    """What the server asked for, else the backoff doubled with every try, with up to as much jitter."""
-    import random
-
-    error = state.outcome.exception() if state.outcome else None
-    if isinstance(error, ServerBusyError) and error.retry_after_s is not None:
-        return error.retry_after_s
-    doubled: float = backoff_s * 2 ** (state.attempt_number - 1)
-    return doubled * (1 + random.random())

@@ -1,0 +1,97 @@
+"""What all model servers have in common over HTTP: when to come back, how to say who asks, what went wrong.
+
+Belongs here: transient failures, `Retry-After`, backoff, bearer keys, the server's own words.
+Does not belong here: what is asked of a server (`remote` for embeddings, `chat` for text).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import httpx
+
+from rag_serving.models.protocols import ModelError
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+
+class ServerBusyError(Exception):
+    """The server says to come back: 408, 429 or 5xx."""
+
+    def __init__(self, status: int, text: str, retry_after_s: float | None) -> None:
+        super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
+        self.retry_after_s = retry_after_s
+
+
+class BadAnswerError(Exception):
+    """The server answered something that is not an answer, such as a truncated document."""
+
+
+TRANSIENT = (ServerBusyError, BadAnswerError, httpx.TransportError, ConnectionError)
+
+
+def refuse_busy(response: httpx.Response) -> None:
+    """Raise ServerBusyError for a status that a later try may not meet again; an httpx response hook."""
+    if is_busy(response):
+        response.read()
+        raise busy_error(response)
+
+
+def is_busy(response: httpx.Response) -> bool:
+    """Whether a later try may not meet this status again."""
+    return response.status_code in (408, 429) or response.status_code >= 500
+
+
+def busy_error(response: httpx.Response) -> ServerBusyError:
+    """The error for a busy response whose body was read."""
+    return ServerBusyError(response.status_code, server_text(response), _retry_after_s(response))
+
+
+def server_text(response: httpx.Response) -> str:
+    """The first 200 characters of what the server said, on one line."""
+    return one_line(response.text)
+
+
+def one_line(text: str) -> str:
+    """The first 200 characters on one line."""
+    return " ".join(text.split())[:200]
+
+
+def bearer(variable: str | None, setting: str) -> dict[str, str]:
+    """The bearer header with the key of the environment variable that the `setting` names, or no header.
+
+    Raises:
+        ModelError: the variable is named but not set.
+    """
+    if variable is None:
+        return {}
+    key = os.environ.get(variable)
+    if not key:
+        raise ModelError(f"the environment variable {variable} ({setting}) is not set; set it")
+    return {"Authorization": f"Bearer {key}"}
+
+
+def wait_s(state: RetryCallState, backoff_s: float) -> float:
+    """What the server asked for, else the backoff doubled with every try, with up to as much jitter."""
+    error = state.outcome.exception() if state.outcome else None
+    if isinstance(error, ServerBusyError) and error.retry_after_s is not None:
+        return error.retry_after_s
+    doubled: float = backoff_s * 2 ** (state.attempt_number - 1)
+    return doubled * (1 + random.random())
+
+
+def _retry_after_s(response: httpx.Response) -> float | None:
+    """Seconds that `Retry-After` asks for, given as seconds or as a date (RFC 9110, section 10.2.3)."""
+    value = response.headers.get("Retry-After", "").strip()
+    if value.isdecimal():
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds())
