@@ -18,7 +18,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rag_serving.access import Principal
 from rag_serving.auth import Authenticator, AuthError, Request
@@ -29,6 +28,7 @@ from rag_serving.published import UnpublishedError
 from rag_serving.receipts import ReceiptError
 from rag_serving.records import Answer
 from rag_serving.retrieve import RetrievalError
+from rag_serving.wire import BodyLimit, error_body
 
 MAX_BODY_BYTES = 1_000_000
 MAX_SELECTION_CHARS = 50_000
@@ -175,7 +175,7 @@ def _text(name: str, value: str, config: Config) -> str:
 
 def _answer(answer: Answer) -> JSONResponse:
     if answer.status == "unavailable":
-        error = _error("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)
+        error = error_body("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)
         return JSONResponse({**answer.payload(), **error}, 503, {"Retry-After": str(RETRY_AFTER_S)})
     return JSONResponse(answer.payload())
 
@@ -185,16 +185,12 @@ def _readiness(problems: Mapping[str, str | None], show: bool) -> JSONResponse:
     ready = any(problem is None for problem in problems.values())
     content: dict[str, Any] = {"ready": ready}
     if not ready:
-        content |= _error("NOT_READY", next(iter(problems.values()), None) or "no tenant is configured")
+        content |= error_body("NOT_READY", next(iter(problems.values()), None) or "no tenant is configured")
     if not show:
         content.pop("message", None)
     else:
         content["tenants"] = {tenant: problem or "ok" for tenant, problem in problems.items()}
     return JSONResponse(content, 200 if ready else 503)
-
-
-def _error(code: str, message: str, **more: Any) -> dict[str, Any]:
-    return {"error": True, "message": message, "code": code, **more}
 
 
 def _add_error_handlers(app: FastAPI) -> None:
@@ -204,7 +200,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
         if "retry_after" in more:
             headers["Retry-After"] = str(more["retry_after"])
-        return JSONResponse(_error(code, message, **more), status, headers)
+        return JSONResponse(error_body(code, message, **more), status, headers)
 
     @app.exception_handler(AuthError)
     def auth_error(_: HttpRequest, error: AuthError) -> JSONResponse:
@@ -246,33 +242,3 @@ def _add_error_handlers(app: FastAPI) -> None:
     def unexpected(_: HttpRequest, error: Exception) -> JSONResponse:
         _log.error("request failed", exc_info=error)
         return respond(500, "INTERNAL", "something went wrong; the server's log says what")
-
-
-class BodyLimit:
-    """ASGI middleware: bodies are read whole, up to `max_bytes`, before anything is done with them; beyond is 413."""
-
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self._app = app
-        self._max_bytes = max_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        body = bytearray()
-        message: Message = {"more_body": True}
-        while message.get("more_body"):
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            if len(body) > self._max_bytes:
-                error = _error("TOO_LARGE", f"a request may have {self._max_bytes} bytes")
-                await JSONResponse(error, 413)(scope, receive, send)
-                return
-        unread: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
-
-        async def replay() -> Message:
-            return unread.pop() if unread else await receive()
-
-        await self._app(scope, replay, send)
