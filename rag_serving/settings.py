@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rag_serving.source_kinds import Section
 
@@ -57,6 +57,8 @@ class Retrieval(Section):
     """Lexical index."""
     lexical_k: int = Field(80, ge=1, le=10_000)
     """Candidates of the lexical index."""
+    spelling: bool = True
+    """Read words that stand nowhere, and are no words, as the nearest words that do."""
     rrf_k: int = Field(60, ge=1)
     """Constant k of reciprocal rank fusion."""
     mmr_lambda: float = Field(0.5, ge=0, le=1)
@@ -76,12 +78,53 @@ class Reranker(Section):
     """The sidecar's /rerank address; null ranks without it."""
     top_n: int = Field(8, ge=1)
     """Passages the reranker returns."""
+    candidates: int = Field(100, ge=1, le=500)
+    """Candidates that are sent."""
+    max_seq_len: int = Field(512, ge=16)
+    """Tokens of question and passage that the model reads: a quarter is the question's."""
     timeout_s: float = Field(8, gt=0)
     """Seconds after which the fallback ranks."""
+    breaker_failures: int = Field(5, ge=1)
+    """Failures in a row after which the sidecar is left alone."""
+    breaker_reset_s: float = Field(30, gt=0)
+    """Seconds after which it is asked again."""
     model: str = "BAAI/bge-reranker-base"
-    """Model the sidecar serves."""
+    """Model the sidecar serves: a name on the hub or a folder."""
     token_env: str | None = None
     """Environment variable with the sidecar's bearer token."""
+
+
+class RerankService(Section):
+    """The sidecar itself, where `citelock rerank-service` runs; model and token are those of `reranker`."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; any other than this machine's own needs `reranker.token_env`."""
+    port: int = Field(8000, ge=0, le=65535)
+    """Port to listen on."""
+    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
+    """auto (CUDA where there is one), cpu, mps, cuda or cuda:1."""
+    fp16: bool = True
+    """Half precision on CUDA."""
+    batch_size: int = Field(32, ge=1)
+    """Pairs scored at once at most."""
+    batch_tokens: int = Field(16_384, ge=16)
+    """Tokens scored at once at most, padding included."""
+    batch_wait_ms: float = Field(2, ge=0, le=1000)
+    """Milliseconds a request waits for others to be scored with."""
+    max_seq_len: int = Field(512, ge=16)
+    """Tokens of a pair that a request may ask for; the model's own limit holds as well."""
+    max_candidates: int = Field(500, ge=1)
+    """Candidates a request may have."""
+    max_query_chars: int = Field(4000, ge=1)
+    """Longer queries are refused."""
+    max_text_chars: int = Field(20_000, ge=1)
+    """Longer candidates are refused."""
+    max_body_bytes: int = Field(4_000_000, ge=1000)
+    """Larger requests are refused."""
+    max_concurrent: int = Field(16, ge=1)
+    """Requests under way at once; more are told to come back (429)."""
+    timeout_s: float = Field(30, gt=0)
+    """Seconds a request may take; also those that shutting down waits for."""
 
 
 class Embedding(Section):
@@ -116,17 +159,66 @@ class Context(Section):
     """metadata: title and heading path; none: the bare text."""
 
 
-class Generation(Section):
-    """The model that writes answers."""
+class Price(Section):
+    """What a model costs."""
 
-    provider: Literal["extractive"] = "extractive"
-    """extractive answers with verbatim sentences and needs no model."""
+    input: float = Field(0, ge=0)
+    """For a million tokens read."""
+    output: float = Field(0, ge=0)
+    """For a million tokens written."""
+
+
+class ChatModel(Section):
+    """A language model behind HTTP."""
+
+    model: str | None = None
+    """Model name, as its server names it."""
+    base_url: str | None = None
+    """Server address; default http://127.0.0.1:11434 for ollama, http://127.0.0.1:1234/v1 for openai."""
+    api_key_env: str | None = None
+    """Environment variable with the server's API key."""
+    connect_timeout_s: float = Field(5, gt=0)
+    """Seconds the connection may take."""
+    first_token_timeout_s: float = Field(60, gt=0)
+    """Seconds the first token, and then each next one, may take; a local model may have to be loaded first."""
+    timeout_s: float = Field(120, gt=0)
+    """Seconds the whole reply may take, retries included."""
+    max_retries: int = Field(2, ge=0, le=20)
+    """Tries after the first, with exponential backoff."""
+    context_tokens: int = Field(8192, ge=512)
+    """Tokens the model reads and writes in all; a longer prompt is shortened."""
+    max_output_tokens: int = Field(600, ge=16)
+    """Tokens the model may write; more is cut off."""
+    temperature: float = Field(0, ge=0, le=2)
+    """Sampling temperature."""
+
+
+class Generation(ChatModel):
+    """The generator: what writes answers."""
+
+    provider: Literal["extractive", "ollama", "openai"] = "extractive"
+    """extractive answers with verbatim sentences and needs no model; openai is any OpenAI-compatible server (LM Studio,
+    vLLM). When a model is down, extractive answers."""
+    prices: dict[str, Price] = Field({})
+    """Prices by model name, in any currency; a model that is not named costs nothing."""
+    breaker_failures: int = Field(3, ge=1)
+    """Failures in a row after which the model is left alone."""
+    breaker_reset_s: float = Field(30, gt=0)
+    """Seconds after which it is asked again."""
+    unverified: Literal["remove", "mark"] = "remove"
+    """What becomes of sentences without a verified citation."""
     max_citations: int = Field(3, ge=1, le=20)
     """Citations an answer may carry."""
     require_quotes: bool = True
     """A citation without a quote is dropped."""
     quote_max_words: int = Field(12, ge=3, le=50)
     """Words a quote may have."""
+
+    @model_validator(mode="after")
+    def _names_its_model(self) -> Generation:
+        if self.provider != "extractive" and not self.model:
+            raise ValueError(f"provider {self.provider!r} needs a model; set generation.model")
+        return self
 
 
 class Gates(Section):

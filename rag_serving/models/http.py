@@ -57,9 +57,9 @@ def server_text(response: httpx.Response) -> str:
     return one_line(response.text)
 
 
-def one_line(text: str) -> str:
-    """The first 200 characters on one line."""
-    return " ".join(text.split())[:200]
+def one_line(said: object) -> str:
+    """The first 200 characters on one line; some servers give an object where a text is documented."""
+    return " ".join(str(said).split())[:200]
 
 
 def bearer(variable: str | None, setting: str) -> dict[str, str]:

@@ -1,0 +1,27 @@
+"""The language model that the configuration asks for.
+
+Belongs here: which class answers for which provider.
+Does not belong here: the classes; the extractive generator, which is no model (`extract`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rag_serving.models.chat import RemoteChat
+from rag_serving.settings import ChatModel
+
+
+def open_chat(provider: Literal["ollama", "openai"], settings: ChatModel, section: str) -> RemoteChat:
+    """Open the configured language model; it is not yet asked for anything.
+
+    Raises:
+        ModelError: no model is named, or a named API key is not set.
+    """
+    if provider == "ollama":
+        from rag_serving.models.ollama_chat import OllamaChat
+
+        return OllamaChat(settings, section)
+    from rag_serving.models.openai_chat import OpenAIChat
+
+    return OpenAIChat(settings, section)

@@ -1,0 +1,188 @@
+"""A stand-in chat server on loopback that speaks Ollama's and OpenAI's documented wire formats, faults included.
+
+Ollama: https://github.com/ollama/ollama/blob/main/docs/api.md (newline-delimited JSON, counts in the last line).
+OpenAI: https://platform.openai.com/docs/api-reference/chat-streaming (server-sent events, usage in the last chunk).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+MODEL = "llama3.2"
+Script = Callable[[list[dict[str, str]]], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What the next request meets instead of an answer."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    hang_s: float = 0
+
+
+def openai_error(
+    message: str, code: str | None = None, kind: str = "invalid_request_error", param: Any = None
+) -> bytes:
+    return json.dumps({"error": {"message": message, "type": kind, "param": param, "code": code}}).encode()
+
+
+class StandInChat(ThreadingHTTPServer):
+    """Answers for the model `llama3.2` what `script` says to the messages; `faults` are met in order, one a request."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, script: Script = lambda _: ["Hello", " there", "."]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.script = script
+        self.faults: deque[Fault] = deque()
+        self.requests: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        self.times: list[float] = []
+        self.pause_s = 0.0
+        self.refused: dict[str, str] = {}  # parameter -> message
+        self.finish = "stop"
+        self.chunk_bytes = 0  # 0: one write an event
+        self.open_streams = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [body for _, body, _ in self.requests]
+
+
+@contextmanager
+def served(server: StandInChat) -> Iterator[StandInChat]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: StandInChat
+    wbufsize = -1
+
+    def do_GET(self) -> None:
+        if self.path == "/api/tags":
+            return self._json(200, {"models": [{"name": f"{MODEL}:latest", "model": f"{MODEL}:latest"}]})
+        if self.path == "/v1/models":
+            return self._json(200, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+        return self._json(404, {"error": "no such page"})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append((self.path, body, dict(self.headers)))
+        self.server.times.append(time.monotonic())
+        if self.server.faults:
+            fault = self.server.faults.popleft()
+            time.sleep(fault.hang_s)
+            return self._write(fault.status, fault.body, fault.headers)
+        if self.path == "/api/chat":
+            return self._ollama(body)
+        if self.path == "/v1/chat/completions":
+            return self._openai(body)
+        return self._json(404, {"error": "no such page"})
+
+    def _ollama(self, body: dict[str, Any]) -> None:
+        if body["model"] != MODEL:
+            return self._json(404, {"error": f'model "{body["model"]}" not found, try pulling it first'})
+
+        def line(text: str, **more: object) -> bytes:
+            message = {"role": "assistant", "content": text}
+            content = {"model": MODEL, "created_at": "2026-01-01T00:00:00Z", "message": message, "done": False, **more}
+            return json.dumps(content).encode() + b"\n"
+
+        def lines() -> Iterator[bytes]:
+            count = 0
+            for text in self.server.script(body["messages"]):
+                count += 1
+                yield line(text)
+            counts = {"prompt_eval_count": 42, "eval_count": count, "total_duration": 5191566416}
+            yield line("", done=True, done_reason=self.server.finish, **counts)
+
+        return self._stream("application/x-ndjson", lines())
+
+    def _openai(self, body: dict[str, Any]) -> None:
+        if body["model"] != MODEL:
+            message = f"The model `{body['model']}` does not exist or you do not have access to it."
+            return self._write(404, openai_error(message, "model_not_found"), {})
+        for parameter, message in self.server.refused.items():
+            if parameter in body:
+                return self._write(400, openai_error(message, "unsupported_parameter", param=parameter), {})
+
+        def event(**more: object) -> bytes:
+            content = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": MODEL, **more}
+            return f"data: {json.dumps(content, ensure_ascii=False)}\n\n".encode()
+
+        def delta(content: dict[str, str], finish: str | None = None) -> bytes:
+            return event(choices=[{"index": 0, "delta": content, "finish_reason": finish}])
+
+        def events() -> Iterator[bytes]:
+            count = 0
+            yield b": a comment, as keep-alive\n\n" + delta({"role": "assistant", "content": ""})
+            for text in self.server.script(body["messages"]):
+                count += 1
+                yield delta({"content": text})
+            yield delta({}, self.server.finish)
+            if body.get("stream_options", {}).get("include_usage"):
+                yield event(choices=[], usage={"prompt_tokens": 42, "completion_tokens": count, "total_tokens": 42})
+            yield b"data: [DONE]\n\n"
+
+        return self._stream("text/event-stream; charset=utf-8", events())
+
+    def _stream(self, kind: str, parts: Iterator[bytes]) -> None:
+        self.server.open_streams += 1
+        try:
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            for part in parts:
+                size = self.server.chunk_bytes or len(part)
+                for start in range(0, len(part), size):
+                    self.wfile.write(part[start : start + size])
+                    self.wfile.flush()
+                if self.server.pause_s:
+                    time.sleep(self.server.pause_s)
+        except OSError:
+            pass  # the client has heard enough
+        finally:
+            self.close_connection = True
+            self.server.open_streams -= 1
+
+    def _json(self, status: int, value: object) -> None:
+        self._write(status, json.dumps(value).encode(), {})
+
+    def _write(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        try:
+            self.send_response(status)
+            for name, value in {
+                "Content-Type": "application/json",
+                "Content-Length": str(len(body)),
+                **headers,
+            }.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+        except OSError:
+            self.close_connection = True  # the client gave up waiting
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
