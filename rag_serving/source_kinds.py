@@ -138,7 +138,8 @@ class Confluence(AttachmentSource):
     max_requests_per_s: float = Field(10, gt=0)
     """Requests to the site in a second, by all sources of one process together."""
     comments: bool = False
-    """Index the comments on each page, as a text beside it; one request more a page and sync."""
+    """Index the comments on each page, as a text beside it. Search lists those of the space, 200 a request; only pages
+    whose comments changed are asked. Attachments, too, cost a request for 200 of them and one for each changed file."""
     max_deleted_share: float = Field(0.2, gt=0, le=1)
     """A larger share of pages gone at once stops the sync and asks a person."""
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 
 from rag_assets.sources.base import Row, SourceError
 from rag_assets.sources.envelope import EnvelopeError, content_hash
 from rag_assets.steps.attachment_text import AttachmentError, attachment_kind, attachment_text
 from rag_serving.source_kinds import AttachmentSource
 
+NOTHING: Mapping[str, Textless] = MappingProxyType({})
 MARK, COMMENTS_MARK = "att", "com"
 """What the ids of attachments and of comments begin with; those of pages are numbers."""
 
@@ -33,6 +35,10 @@ class Attached:
     url: str | None = None  # None: the page's
 
 
+Textless = list[str | int]
+"""Of a file that was read and gave no text: version, name, and why. The next sync need not read it again."""
+
+
 @dataclass
 class AttachmentRows:
     """What became of the files: each is in one of the three, by page id."""
@@ -40,6 +46,7 @@ class AttachmentRows:
     rows: dict[str, Row] = field(default_factory=dict)
     excluded: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    textless: dict[str, Textless] = field(default_factory=dict)  # of the excluded, what had to be read for that
 
     @property
     def seen(self) -> int:
@@ -48,7 +55,11 @@ class AttachmentRows:
 
 
 def attachment_rows(
-    found: Iterable[Attached], pages: Mapping[str, Row], settings: AttachmentSource, before: Mapping[str, Row]
+    found: Iterable[Attached],
+    pages: Mapping[str, Row],
+    settings: AttachmentSource,
+    before: Mapping[str, Row],
+    textless: Mapping[str, Textless] = NOTHING,
 ) -> AttachmentRows:
     """The rows of files whose page is among `pages`, under the page's readers.
 
@@ -57,6 +68,7 @@ def attachment_rows(
         pages: the rows of the pages, readers included, by page id.
         settings: which files are read, and how large they may be.
         before: rows of the last sync that may be used again where the version is the same.
+        textless: `AttachmentRows.textless` of that sync.
 
     Raises:
         SourceError: PDFs are to be read, and what reads them is not installed.
@@ -70,10 +82,17 @@ def attachment_rows(
         if reason := _unwanted(one, settings):
             result.excluded[row_id] = f"{one.name} of page {one.page_id}: {reason}"
             continue
+        known = textless.get(row_id, [None])
+        if known[:-1] == [one.version, one.name]:
+            result.textless[row_id] = list(known)
+            result.excluded[row_id] = f"{one.name} of page {one.page_id}: {known[-1]}"
+            continue
         try:
             result.rows[row_id] = _row(row_id, one, page, settings, before.get(row_id))
         except AttachmentError as error:
             result.excluded[row_id] = f"{one.name} of page {one.page_id}: {error}"
+            if one.version is not None:
+                result.textless[row_id] = [one.version, one.name, str(error)]
         except EnvelopeError as error:
             result.failures[row_id] = f"{one.name} of page {one.page_id}: {error}"
             if kept := before.get(row_id):
@@ -117,17 +136,27 @@ def _row(row_id: str, one: Attached, page: Row, settings: AttachmentSource, befo
         "url": one.url or page["url"],
         "updated_at": one.updated_at or page["updated_at"],
     }
-    same = ("version", "title")
-    if one.version is not None and before is not None and all(before[name] == row[name] for name in same):
-        return {**row, **{name: before[name] for name in ("body", "body_format", "content_hash")}}
+    body, body_format = _kept_text(one, before) or _text(one, settings)
+    digest = content_hash(row["title"], body, body_format, row["anchor_flavor"])
+    return {**row, "body": body, "body_format": body_format, "content_hash": digest}
+
+
+def _kept_text(one: Attached, before: Row | None) -> tuple[str, str] | None:
+    """Text and format of the last sync, where the file is the same; its page may have got another title."""
+    if before is None or one.version is None or before["version"] != one.version:
+        return None
+    named = before["title"].startswith(f"{one.name} (attachment of ")
+    return (before["body"], before["body_format"]) if named else None
+
+
+def _text(one: Attached, settings: AttachmentSource) -> tuple[str, str]:
     content = one.read()
     if len(content) > settings.max_attachment_bytes:
         raise AttachmentError(f"it is larger than {settings.max_attachment_bytes} bytes")
     body, body_format = attachment_text(one.name, content)
     if not body.strip():
         raise AttachmentError("it is empty")
-    digest = content_hash(row["title"], body, body_format, row["anchor_flavor"])
-    return {**row, "body": body, "body_format": body_format, "content_hash": digest}
+    return body, body_format
 
 
 def beside(page: Row) -> Row:

@@ -41,7 +41,7 @@ def comments_row(page: Row, comments: Sequence[Comment], id_prefix: str) -> Row 
     row = beside(page)
     return {
         **row,
-        "page_id": f"{id_prefix}{COMMENTS_MARK}{page['page_id'].removeprefix(id_prefix)}",
+        "page_id": comments_id(page, id_prefix),
         "version": sum(one.version for one in said),
         "title": title,
         "updated_at": said[-1].updated_at or page["updated_at"],
@@ -49,6 +49,19 @@ def comments_row(page: Row, comments: Sequence[Comment], id_prefix: str) -> Row 
         "body_format": "storage",
         "content_hash": content_hash(title, body, "storage", row["anchor_flavor"]),
     }
+
+
+def comments_id(page: Row, id_prefix: str) -> str:
+    """The id of the row of a page's comments."""
+    return f"{id_prefix}{COMMENTS_MARK}{page['page_id'].removeprefix(id_prefix)}"
+
+
+def unchanged_comments(page: Row, before: Row) -> Row:
+    """The row of comments that are the same, below a page that may have changed."""
+    row = beside(page)
+    title = f"Comments on {page['title']}"
+    told = {name: before[name] for name in ("page_id", "version", "updated_at", "body", "body_format")}
+    return {**row, **told, "title": title, "content_hash": content_hash(title, before["body"], "storage", "html")}
 
 
 def moment_of(when: object) -> datetime | None:

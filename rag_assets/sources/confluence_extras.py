@@ -4,15 +4,14 @@ Belongs here: listing them for each page, fetching the files that changed, and p
 Does not belong here: the pages (`confluence`), which files are read (`attachments`), what a row of comments is
 (`comments`).
 
-A file or a comment that is added makes no version of its page, so each sync asks every page for them: one request a
-page with `attachments`, another with `comments`.
+Search lists the files and the comments of the whole space, two hundred a request. A page is asked itself only where its
+comments changed, or where search no longer knows one of its files: what search does not know is not yet gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,42 +19,104 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from rag_assets.sources.attachments import COMMENTS_MARK, MARK, Attached, attachment_rows, hangs_on_a_page, kept_row
+from rag_assets.sources.attachments import (
+    COMMENTS_MARK,
+    MARK,
+    Attached,
+    AttachmentRows,
+    attachment_rows,
+    hangs_on_a_page,
+    kept_row,
+)
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, finish, rows_by_id
-from rag_assets.sources.comments import Comment, comments_row, moment_of
+from rag_assets.sources.comments import Comment, comments_id, comments_row, moment_of, unchanged_comments
 from rag_assets.sources.confluence import Confluence, open_client
 from rag_assets.sources.confluence_client import FAILING_PAGES_IN_A_ROW, ConfluenceClient, Envelope, in_path
+from rag_assets.sources.confluence_hanging import NOTHING_HANGS, Hanging, Kind, list_hanging, state_of
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.envelope import EnvelopeError
 from rag_serving.schema import PAGES
 from rag_serving.source_kinds import Confluence as Settings
 
 
-@dataclass
-class _Unlisted:
-    """Pages whose files or comments could not be listed; what the last sync knew of them stays."""
+class _Asking:
+    """What hangs on pages: of the whole space by search, of single pages where search cannot tell.
 
-    what: str
-    reasons: list[tuple[str, str]] = field(default_factory=list)
-    in_a_row: int = 0
+    What the last sync knew of a page whose files or comments cannot be listed stays.
+    """
 
-    def add(self, page_id: str, error: SourceError) -> None:
-        """Record a page; raises SourceError where so many fail one after the other that the site does."""
-        self.reasons.append((page_id, f"its {self.what} cannot be listed ({error}); those of the last sync stay"))
-        self.in_a_row += isinstance(error, Faulty)
-        if self.in_a_row >= FAILING_PAGES_IN_A_ROW:
-            raise SourceError(
-                f"the {self.what} of {self.in_a_row} pages in a row failed, so the site does; last: {error}"
-            )
+    def __init__(self, client: ConfluenceClient, id_prefix: str, kind: Kind) -> None:
+        self._client = client
+        self._prefix = id_prefix
+        self._kind = kind
+        self._found: Hanging | None = None
+        self._in_a_row = 0
+        self.failures: list[tuple[str, str]] = []
+
+    def list_space(self, space: str) -> None:
+        """Ask search once for the whole space."""
+        self._found = list_hanging(self._client, space, self._kind)
+
+    def state_of(self, page: Row) -> str | None:
+        """The state of what search knows to hang on a page; None where only the page can tell."""
+        return state_of(self._listed(page)) if self._searched(page) else None
+
+    def of(self, pages: Iterable[Row], hanging: Mapping[str, Row]) -> Iterator[tuple[str, Envelope]]:
+        """(page id, entry) of all files. A page of which search does not know a file any more is asked itself."""
+        known: dict[str, set[str]] = {}
+        for row_id, row in hanging.items():
+            if row_id.startswith(self._prefix + MARK):
+                known.setdefault(row["ancestors"][-1], set()).add(row_id.removeprefix(self._prefix + MARK))
+        for page in pages:
+            page_id = page["page_id"]
+            entries: list[Envelope] | None = self._listed(page)
+            ids = {str(entry.get("id")).removeprefix(MARK) for entry in entries or ()}
+            if known.get(page_id, set()) - ids or not self._searched(page):
+                entries = self.page(page, "version,extensions")
+            yield from ((page_id, entry) for entry in entries or ())
+
+    def page(self, page: Row, expand: str) -> list[Envelope] | None:
+        """Everything on one page; None where it cannot be listed.
+
+        Raises:
+            SourceError: so many pages fail one after the other that the site does.
+        """
+        path = f"rest/api/content/{in_path(page['page_id'].removeprefix(self._prefix))}/child/{self._kind}"
+        try:
+            entries = list(self._client.collect(path, {"expand": expand, "depth": "all", "limit": 100}))
+        except (Unreadable, Faulty) as error:
+            self._fail(page["page_id"], error)
+            return None
+        self._in_a_row = 0
+        return list(_current(entries))
 
     def kept(self, hanging: Mapping[str, Row], pages: Mapping[str, Row], mark: str) -> dict[str, Row]:
-        """The rows of the last sync for these pages, under the readers that the pages have now."""
-        failed = {page_id for page_id, _ in self.reasons}
+        """The rows of the last sync for pages that failed, under the readers that the pages have now."""
+        failed = {page_id for page_id, _ in self.failures}
         return {
             row_id: kept_row(row, pages[row["ancestors"][-1]])
             for row_id, row in hanging.items()
             if row_id.startswith(mark) and row["ancestors"][-1] in failed
         }
+
+    def _searched(self, page: Row) -> bool:
+        """Search knows nothing of archived pages."""
+        return self._found is not None and page["status"] == "current"
+
+    def _listed(self, page: Row) -> list[Envelope]:
+        found = self._found or {}
+        return list(_current(found.get(page["page_id"].removeprefix(self._prefix), ())))
+
+    def _fail(self, page_id: str, error: SourceError) -> None:
+        what = f"{self._kind}s"
+        self.failures.append((page_id, f"its {what} cannot be listed ({error}); those of the last sync stay"))
+        self._in_a_row += isinstance(error, Faulty)
+        if self._in_a_row >= FAILING_PAGES_IN_A_ROW:
+            raise SourceError(f"the {what} of {self._in_a_row} pages in a row failed, so the site does; last: {error}")
+
+
+def _current(entries: Iterable[Envelope]) -> Iterator[Envelope]:
+    return (entry for entry in entries if entry.get("status", "current") == "current")
 
 
 class ConfluenceExtras:
@@ -83,78 +144,97 @@ class ConfluenceExtras:
             asked = self._settings.attachments != "none" or self._settings.comments
             if not asked and len(pages) == len(known):
                 return result
-            return self._with_files(client, known, state, result)
+            return self._with_extras(client, known, state, result)
 
-    def _with_files(
+    def _with_extras(
         self, client: ConfluenceClient, known: Mapping[str, Row], state: Mapping[str, Any], result: SyncResult
     ) -> SyncResult:
         pages, prefix = rows_by_id(result.pages), self._settings.id_prefix
         hanging = {one: row for one, row in known.items() if hangs_on_a_page(one, prefix)}
-        no_files, no_comments = _Unlisted("attachments"), _Unlisted("comments")
-        listed = pages if self._settings.attachments != "none" else {}
-        found = (one for page_id in listed for one in self._files_of(client, page_id, no_files))
-        attached = attachment_rows(found, pages, self._settings, hanging if "identity" in state else {})
-        asked = pages.values() if self._settings.comments else ()
-        comments = {row["page_id"]: row for page in asked if (row := self._comments_of(client, page, no_comments))}
-        kept = no_files.kept(hanging, pages, prefix + MARK) | no_comments.kept(hanging, pages, prefix + COMMENTS_MARK)
+        reusable = hanging if state.get("identity") == result.state["identity"] else {}
+        files, comments = _Asking(client, prefix, "attachment"), _Asking(client, prefix, "comment")
+        attached, said, states = AttachmentRows(), dict[str, Row](), dict[str, str]()
+        if self._settings.attachments != "none":
+            files.list_space(self._settings.space)
+            found = (one for entry in files.of(pages.values(), hanging) if (one := _attached(client, *entry)))
+            textless = _remembered(state, "textless") if reusable else {}
+            attached = attachment_rows(found, pages, self._settings, reusable, textless)
+        if self._settings.comments:
+            comments.list_space(self._settings.space)
+            said, states = self._comments(pages.values(), reusable, hanging, _remembered(state, "comments"), comments)
+        kept = files.kept(hanging, pages, prefix + MARK) | comments.kept(hanging, pages, prefix + COMMENTS_MARK)
         kept = {row_id: row for row_id, row in kept.items() if row_id not in attached.rows}
         return finish(
             known,
-            {**pages, **kept, **attached.rows, **comments},
-            seen=result.seen + attached.seen + len(kept) + len(comments),
+            {**pages, **kept, **attached.rows, **said},
+            seen=result.seen + attached.seen + len(kept) + len(said),
             excluded=[*result.excluded, *attached.excluded.items()],
-            failures=[*result.failures, *attached.failures.items(), *no_files.reasons, *no_comments.reasons],
+            failures=[*result.failures, *attached.failures.items(), *files.failures, *comments.failures],
             hidden=result.hidden,
             notes=result.notes,
-            state=result.state,
+            state={**result.state, "comments": states, "textless": attached.textless},
         )
 
-    def _entries(
-        self, client: ConfluenceClient, page_id: str, kind: str, expand: str, without: _Unlisted
-    ) -> list[Envelope]:
-        raw_id = page_id.removeprefix(self._settings.id_prefix)
-        path = f"rest/api/content/{in_path(raw_id)}/child/{kind}"
-        try:
-            entries = list(client.collect(path, {"expand": expand, "depth": "all", "limit": 100}))
-        except (Unreadable, Faulty) as error:
-            without.add(page_id, error)
-            return []
-        without.in_a_row = 0
-        return [entry for entry in entries if entry.get("status", "current") == "current"]
+    def _comments(
+        self,
+        pages: Iterable[Row],
+        reusable: Mapping[str, Row],
+        hanging: Mapping[str, Row],
+        before: Mapping[str, Any],
+        asking: _Asking,
+    ) -> tuple[dict[str, Row], dict[str, str]]:
+        """The rows of comments, and the state that search told of each page's, for the next sync."""
+        rows: dict[str, Row] = {}
+        states: dict[str, str] = {}
+        for page in pages:
+            row_id = comments_id(page, self._settings.id_prefix)
+            state = asking.state_of(page)
+            if state is not None and state == before.get(page["page_id"]) and row_id in reusable:
+                rows[row_id] = unchanged_comments(page, reusable[row_id])
+            elif state is None or state != NOTHING_HANGS or row_id in hanging:
+                entries = asking.page(page, "body.storage,version")
+                if entries is None:
+                    continue
+                # Where search and the page disagree, only the page tells of the next change.
+                state = state if state == state_of(entries) else None
+                if row := comments_row(page, list(_comments_in(entries)), self._settings.id_prefix):
+                    rows[row_id] = row
+            if state is not None:
+                states[page["page_id"]] = state
+        return rows, states
 
-    def _comments_of(self, client: ConfluenceClient, page: Row, without: _Unlisted) -> Row | None:
-        """The row of a page's comments, replies and those on words of the page included."""
-        entries = self._entries(client, page["page_id"], "comment", "body.storage,version", without)
-        comments = []
-        for entry in entries:
-            body, version = _object(_object(entry, "body"), "storage").get("value"), _object(entry, "version")
-            if isinstance(body, str):
-                number = version.get("number")
-                number = number if isinstance(number, int) else 1
-                comments.append(Comment(str(entry.get("id")), body, number, moment_of(version.get("when"))))
-        return comments_row(page, comments, self._settings.id_prefix)
 
-    def _files_of(self, client: ConfluenceClient, page_id: str, without: _Unlisted) -> Iterator[Attached]:
-        for entry in self._entries(client, page_id, "attachment", "version,extensions", without):
-            if (one := self._attached(client, page_id, entry)) is not None:
-                yield one
+def _comments_in(entries: Iterable[Envelope]) -> Iterator[Comment]:
+    """Replies, and comments on words of the page, are comments like the others."""
+    for entry in entries:
+        body, version = _object(_object(entry, "body"), "storage").get("value"), _object(entry, "version")
+        if isinstance(body, str):
+            number = version.get("number")
+            number = number if isinstance(number, int) else 1
+            yield Comment(str(entry.get("id")), body, number, moment_of(version.get("when")))
 
-    def _attached(self, client: ConfluenceClient, page_id: str, entry: Envelope) -> Attached | None:
-        links, told, version = (_object(entry, name) for name in ("_links", "extensions", "version"))
-        link, name = links.get("download"), entry.get("title")
-        if not isinstance(link, str) or not isinstance(name, str):
-            return None
-        size, number = told.get("fileSize"), version.get("number")
-        return Attached(
-            id=str(entry.get("id")).removeprefix(MARK),
-            page_id=page_id,
-            name=name,
-            read=partial(_download, client, link),
-            version=number if isinstance(number, int) else None,
-            updated_at=moment_of(version.get("when")),
-            size=size if isinstance(size, int) else None,
-            url=f"{client.base_url}{urlsplit(link).path}",
-        )
+
+def _remembered(state: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = state.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _attached(client: ConfluenceClient, page_id: str, entry: Envelope) -> Attached | None:
+    links, told, version = (_object(entry, name) for name in ("_links", "extensions", "version"))
+    link, name = links.get("download"), entry.get("title")
+    if not isinstance(link, str) or not isinstance(name, str):
+        return None
+    size, number = told.get("fileSize"), version.get("number")
+    return Attached(
+        id=str(entry.get("id")).removeprefix(MARK),
+        page_id=page_id,
+        name=name,
+        read=partial(_download, client, link),
+        version=number if isinstance(number, int) else None,
+        updated_at=moment_of(version.get("when")),
+        size=size if isinstance(size, int) else None,
+        url=f"{client.base_url}{urlsplit(link).path}",
+    )
 
 
 def _object(entry: Envelope, name: str) -> dict[str, Any]:

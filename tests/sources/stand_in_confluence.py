@@ -21,9 +21,10 @@ from collections.abc import Callable, Sequence
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from sources.stand_in_faults import Answer, Fault, Request
+from sources.stand_in_hanging import Hanging, shown
 from sources.stand_in_site import Envelope, Site
 from sources.stand_in_v2 import StandInV2
 
@@ -103,6 +104,9 @@ class StandIn:
                 return StandInV2(self.site, self.url).answer(request, rest)
             case ["rest", "api", "content"]:
                 return self._listed(request)
+            case ["rest", "api", "content", "search"] if hanging := Hanging.asked(request.params["cql"]):
+                expand = request.params.get("expand", "")
+                return self.page(request, self.site.search_hanging(*hanging), lambda one: shown(one, expand))
             case ["rest", "api", "content", "search"]:
                 return self.page(request, self.site.search(request.params["cql"]), self._show(request))
             case ["rest", "api", "search"]:
@@ -157,37 +161,21 @@ class StandIn:
         one = self.site.pages[page_id]
         if rest == ["label"]:
             return Answer.of(self.site.part(one["metadata"]["labels"]["results"], request.start))
-        if rest == ["child", "attachment"]:
-            files = sorted(self.site.files.get(page_id, {}).items())
-            found = [self._attachment(page_id, name, *file) for name, file in files]
-            return self.page(request, found, lambda attachment: attachment)
+        if rest in (["child", "attachment"], ["child", "comment"]):
+            expand = request.params.get("expand", "")
+            return self.page(request, self.site.hanging.entries(page_id, rest[1]), lambda entry: shown(entry, expand))
         if rest == ["restriction", "byOperation", "read"]:
             lists = {kind: self.site.part(self.site.restricted(one, kind), request.start) for kind in ("user", "group")}
             return Answer.of({"operation": "read", "restrictions": lists})
         shape = self.site.shown(one, request.params.get("expand", ""))
         return Answer.of({**shape, "_links": {**shape["_links"], "base": self.url}})
 
-    def _attachment(self, page_id: str, name: str, content: bytes, media_type: str) -> Envelope:
-        return {
-            "id": f"att{page_id}{sum(name.encode())}",
-            "type": "attachment",
-            "status": "current",
-            "title": name,
-            "version": {"number": 1, "when": "2026-03-01T10:00:00.000Z"},
-            "metadata": {"mediaType": media_type},
-            "extensions": {"mediaType": media_type, "fileSize": len(content)},
-            "_links": {
-                "webui": f"/pages/viewpage.action?pageId={page_id}&preview=/{page_id}/{quote(name)}",
-                "download": f"/download/attachments/{page_id}/{quote(name)}?version=1&api=v2",
-            },
-        }
-
     def _download(self, page_id: str, name: str) -> Answer:
         refused = self._refused(page_id, ("current", "archived"))
-        file = self.site.files.get(page_id, {}).get(name)
+        file = self.site.hanging.files.get(page_id, {}).get(name)
         if refused is not None or file is None:
             return refused or _missing(name)
-        return Answer(200, file[0], {"Content-Type": file[1]})
+        return Answer(200, file.content, {"Content-Type": file.media_type})
 
     def page(self, request: Request, found: Sequence[Envelope], show: Callable[[Envelope], Envelope]) -> Answer:
         """A page of results: by cursor on Cloud, which does not know `start`, by `start` on Data Center."""

@@ -16,6 +16,8 @@ from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any
 
+from sources.stand_in_hanging import Hanging, visible
+
 Envelope = dict[str, Any]
 
 _EXPANDABLE = ("version", "space", "ancestors", "extensions", "metadata", "restrictions", "body", "history", "children")
@@ -58,7 +60,7 @@ class Site:
 
     def __init__(self) -> None:
         self.pages: dict[str, Envelope] = {}
-        self.files: dict[str, dict[str, tuple[bytes, str]]] = {}  # page id -> name -> content, media type
+        self.hanging = Hanging()
         self.forbidden: set[str] = set()  # not for the user who asks: not listed, and 404 or 403 by id
         self.permissions: dict[str, list[Envelope]] = {}  # by space key, as `expand=permissions` gives them
         self.nested_cap = 200
@@ -145,8 +147,20 @@ class Site:
         self.pages[page_id]["ancestors"] = above
 
     def attach(self, page_id: str, name: str, content: bytes, media_type: str = "text/plain") -> None:
-        """A file on a page."""
-        self.files.setdefault(page_id, {})[name] = content, media_type
+        """A file on a page; that makes no version of the page."""
+        self.hanging.attach(page_id, name, content, media_type, self.now().isoformat())
+
+    def say(self, page_id: str, body: str, when: str | None = None, version: int = 1) -> None:
+        """A comment on a page; that makes no version of the page."""
+        self.hanging.say(page_id, body, when or self.now().isoformat(), version)
+
+    def search_hanging(self, kind: str, space: str) -> list[Envelope]:
+        """Files or comments of a space's current pages by CQL."""
+        pages = (
+            one["id"] for one in self.pages.values() if one["status"] == "current" and one["space"]["key"] == space
+        )
+        entries = (entry for page_id in pages for entry in self.hanging.entries(page_id, kind))
+        return visible(entries, self.forbidden | self.unsearchable)
 
     def lineage(self, page_id: str | None) -> list[str]:
         """The ids of a page's ancestors and of itself, root first."""

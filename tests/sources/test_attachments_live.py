@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sources.stand_in_confluence import StandIn
-from sources.stand_in_faults import broken
+from sources.stand_in_faults import Answer, Fault, broken
 from sources.stand_in_site import page
 
 from rag_assets.sources import SyncResult, open_source
@@ -61,7 +61,7 @@ def test_a_second_sync_fetches_no_file_again_and_follows_restrictions(wiki: Stan
 
 def test_a_file_that_is_gone_goes_and_so_do_those_of_a_deleted_page(wiki: StandIn, tmp_path: Path) -> None:
     first = sync(wiki, tmp_path)
-    del wiki.site.files["3"]
+    del wiki.site.hanging.files["3"]
     wiki.site.delete("2")
     second = sync(wiki, tmp_path, first)
     assert set(second.pages["page_id"].to_pylist()) == {"1", "3"}
@@ -70,11 +70,64 @@ def test_a_file_that_is_gone_goes_and_so_do_those_of_a_deleted_page(wiki: StandI
 
 def test_a_page_whose_files_cannot_be_listed_keeps_them(wiki: StandIn, tmp_path: Path) -> None:
     first = sync(wiki, tmp_path)
+    wiki.site.unsearchable.add("2")
     wiki.faults.append(broken(None, path="/2/child/attachment"))
     second = sync(wiki, tmp_path, first)
     assert second.pages.equals(first.pages)
     assert [page_id for page_id, _ in second.failures] == ["2"]
     assert "those of the last sync stay" in second.failures[0][1]
+
+
+def test_files_of_a_space_are_listed_at_once(wiki: StandIn, tmp_path: Path) -> None:
+    first = sync(wiki, tmp_path)
+    wiki.site.attach("1", "new.txt", b"Quays.")
+    wiki.site.attach("2", "notes.txt", b"Cranes stop at 18 m/s.")
+    wiki.site.edit("3", title="Ports")
+    wiki.requests.clear()
+    second = sync(wiki, tmp_path, first)
+    assert [request.path.rpartition("/")[2] for request in wiki.asked("download")] == ["new.txt", "notes.txt"]
+    assert wiki.asked("child") == []
+    assert files(second)["notes.txt"]["body"] == "Cranes stop at 18 m/s."
+    assert "ports 2026.csv (attachment of Ports)" in second.pages["title"].to_pylist()
+    assert second.pages.equals(sync(wiki, tmp_path).pages)
+
+
+def test_a_file_that_search_does_not_know_is_not_gone(wiki: StandIn, tmp_path: Path) -> None:
+    first = sync(wiki, tmp_path)
+    wiki.site.unsearchable.add("2")
+    wiki.requests.clear()
+    second = sync(wiki, tmp_path, first)
+    assert second.pages.equals(first.pages)
+    assert {request.path for request in wiki.asked("child")} == {"/rest/api/content/2/child/attachment"}
+
+
+@pytest.mark.parametrize("without", ["search", "containers"])
+def test_where_search_cannot_tell_every_page_is_asked(wiki: StandIn, tmp_path: Path, without: str) -> None:
+    first = sync(wiki, tmp_path)
+    fault = broken(None, 410, "search")
+    if without == "containers":
+        fault = Fault(lambda _, answer: Answer(200, answer.content.replace(b'"container"', b'"contained"')), None)
+    wiki.faults.append(fault)
+    wiki.requests.clear()
+    assert sync(wiki, tmp_path, first).pages.equals(first.pages)
+    assert len({request.path for request in wiki.asked("child/attachment")}) == 3
+
+
+def test_files_of_archived_pages_are_asked_for_by_page(wiki: StandIn, tmp_path: Path) -> None:
+    wiki.site.archive("3")
+    assert set(files(sync(wiki, tmp_path, archived=True))) == {"notes.txt", "ports 2026.csv"}
+
+
+def test_a_file_without_text_is_read_once(wiki: StandIn, tmp_path: Path) -> None:
+    wiki.site.attach("1", "empty.txt", b"  ")
+    first = sync(wiki, tmp_path)
+    wiki.requests.clear()
+    second = sync(wiki, tmp_path, first)
+    assert wiki.asked("download") == []
+    assert second.excluded == first.excluded
+    assert "it is empty" in str(second.excluded)
+    wiki.site.attach("1", "empty.txt", b"Not any more.")
+    assert "empty.txt" in files(sync(wiki, tmp_path, second))
 
 
 def test_a_file_that_cannot_be_fetched_fails_alone(wiki: StandIn, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sources.export_writer import Export
-from sources.stand_in_confluence import Answer, Request, StandIn
+from sources.stand_in_confluence import StandIn
 from sources.stand_in_faults import broken
 from sources.stand_in_site import page
 
@@ -17,41 +17,16 @@ from rag_assets.steps.sections import build_sections
 from rag_serving.source_kinds import Confluence, ConfluenceExport
 
 
-class Commented(StandIn):
-    """A stand-in whose pages have comments."""
-
-    comments: dict[str, list[tuple[str, str, int]]]
-
-    def say(self, page_id: str, body: str, moment: str = "2026-03-02T10:00:00.000Z", version: int = 1) -> None:
-        self.comments.setdefault(page_id, []).append((body, moment, version))
-
-    def _content(self, request: Request, page_id: str, rest: list[str]) -> Answer:
-        if rest != ["child", "comment"]:
-            return super()._content(request, page_id, rest)
-        found = [
-            {
-                "id": f"9{page_id}{number}",
-                "type": "comment",
-                "status": "current",
-                "version": {"number": version, "when": moment},
-                "body": {"storage": {"value": body}},
-            }
-            for number, (body, moment, version) in enumerate(self.comments.get(page_id, []))
-        ]
-        return self.page(request, found, lambda one: one)
-
-
 @pytest.fixture(params=["datacenter", "cloud"])
-def wiki(request: pytest.FixtureRequest) -> Iterator[Commented]:
-    with Commented(request.param) as stand_in:
-        stand_in.comments = {}
+def wiki(request: pytest.FixtureRequest) -> Iterator[StandIn]:
+    with StandIn(request.param) as stand_in:
         stand_in.site.put(page(1), page(2, "Cranes", parents=[1], groups=["ops"]))
-        stand_in.say("2", "<p>Is it 18 now?</p>", "2026-03-03T10:00:00.000Z")
-        stand_in.say("2", "<p>Since when 20?</p>", "2026-03-02T10:00:00.000Z", version=2)
+        stand_in.site.say("2", "<p>Is it 18 now?</p>", "2026-03-03T10:00:00.000Z")
+        stand_in.site.say("2", "<p>Since when 20?</p>", "2026-03-02T10:00:00.000Z", version=2)
         yield stand_in
 
 
-def sync(wiki: Commented, folder: Path, last: SyncResult | None = None, **more: Any) -> SyncResult:
+def sync(wiki: StandIn, folder: Path, last: SyncResult | None = None, **more: Any) -> SyncResult:
     given = {"tenant": "acme", "base_url": wiki.url, "space": "ENG", "readers": "everyone", "comments": True}
     settings = Confluence(kind="confluence", **{**given, "max_retries": 1, "max_requests_per_s": 1000, **more})
     result = open_source("eng", settings, folder).sync(last.pages if last else None, last.state if last else {})
@@ -63,7 +38,7 @@ def comments(result: SyncResult) -> list[dict[str, Any]]:
     return [row for row in result.pages.to_pylist() if row["title"].startswith("Comments on ")]
 
 
-def test_comments_of_a_page_are_one_row_under_its_readers_oldest_first(wiki: Commented, tmp_path: Path) -> None:
+def test_comments_of_a_page_are_one_row_under_its_readers_oldest_first(wiki: StandIn, tmp_path: Path) -> None:
     result = sync(wiki, tmp_path)
     (row,) = comments(result)
     assert (row["page_id"], row["title"], row["version"]) == ("com2", "Comments on Cranes", 3)
@@ -75,30 +50,65 @@ def test_comments_of_a_page_are_one_row_under_its_readers_oldest_first(wiki: Com
     assert result.seen == len(result.pages) == 3
 
 
-def test_a_new_comment_changes_its_row_alone(wiki: Commented, tmp_path: Path) -> None:
+def test_a_new_comment_changes_its_row_alone(wiki: StandIn, tmp_path: Path) -> None:
     first = sync(wiki, tmp_path)
     assert sync(wiki, tmp_path, first).changed == 0
-    wiki.say("2", "<p>Yes.</p>", "2026-03-04T10:00:00.000Z")
+    wiki.site.say("2", "<p>Yes.</p>", "2026-03-04T10:00:00.000Z")
     second = sync(wiki, tmp_path, first)
     assert (second.changed, comments(second)[0]["version"]) == (1, 4)
 
 
-def test_comments_that_are_gone_go(wiki: Commented, tmp_path: Path) -> None:
+def test_comments_that_are_gone_go(wiki: StandIn, tmp_path: Path) -> None:
     first = sync(wiki, tmp_path)
-    wiki.comments.clear()
+    wiki.site.hanging.comments.clear()
     second = sync(wiki, tmp_path, first)
     assert (comments(second), second.deleted) == ([], 1)
 
 
-def test_comments_that_cannot_be_listed_stay(wiki: Commented, tmp_path: Path) -> None:
+def test_comments_that_cannot_be_listed_stay(wiki: StandIn, tmp_path: Path) -> None:
     first = sync(wiki, tmp_path)
+    wiki.site.say("2", "<p>Yes.</p>")
     wiki.faults.append(broken(None, path="/2/child/comment"))
     second = sync(wiki, tmp_path, first)
     assert second.pages.equals(first.pages)
     assert [page_id for page_id, _ in second.failures] == ["2"]
 
 
-def test_without_the_option_nobody_asks_for_comments(wiki: Commented, tmp_path: Path) -> None:
+def test_pages_whose_comments_are_the_same_are_not_asked(wiki: StandIn, tmp_path: Path) -> None:
+    wiki.site.put(page(3))
+    wiki.site.say("3", "<p>Ours.</p>")
+    first = sync(wiki, tmp_path)
+    wiki.site.say("2", "<p>Yes.</p>")
+    wiki.site.edit("3", title="Quays")
+    wiki.site.restrict("3", groups=["hq"])
+    wiki.requests.clear()
+    second = sync(wiki, tmp_path, first)
+    assert {request.path for request in wiki.asked("child")} == {"/rest/api/content/2/child/comment"}
+    assert [(row["title"], row["readers"]) for row in comments(second)] == [
+        ("Comments on Cranes", "group:ops"),
+        ("Comments on Quays", "group:hq"),
+    ]
+    assert second.pages.equals(sync(wiki, tmp_path).pages)
+
+
+def test_comments_that_search_forgets_are_there_as_long_as_the_page_says_so(wiki: StandIn, tmp_path: Path) -> None:
+    first = sync(wiki, tmp_path)
+    wiki.site.unsearchable.add(wiki.site.hanging.comments["2"][0].id)
+    assert sync(wiki, tmp_path, first).pages.equals(first.pages)
+    first = sync(wiki, tmp_path)
+    del wiki.site.hanging.comments["2"][0]
+    assert sync(wiki, tmp_path, first).pages.equals(sync(wiki, tmp_path).pages)
+
+
+def test_without_search_every_page_is_asked(wiki: StandIn, tmp_path: Path) -> None:
+    first = sync(wiki, tmp_path)
+    wiki.faults.append(broken(None, 410, "search"))
+    wiki.requests.clear()
+    assert sync(wiki, tmp_path, first).pages.equals(first.pages)
+    assert len({request.path for request in wiki.asked("child/comment")}) == 2
+
+
+def test_without_the_option_nobody_asks_for_comments(wiki: StandIn, tmp_path: Path) -> None:
     first = sync(wiki, tmp_path)
     wiki.requests.clear()
     second = sync(wiki, tmp_path, first, comments=False)
@@ -110,7 +120,7 @@ def exported(path: Path, **more: Any) -> SyncResult:
     return open_source("eng", ConfluenceExport(kind="confluence_export", **given), path).sync(None, {})
 
 
-def test_an_export_gives_the_same_row(wiki: Commented, tmp_path: Path) -> None:
+def test_an_export_gives_the_same_row(wiki: StandIn, tmp_path: Path) -> None:
     export = Export().add(page(1), page(2, "Cranes", parents=[1], groups=["ops"]))
     export.comment("2", "<p>Is it 18 now?</p>", "2026-03-03 10:00:00.000")
     edited = export.comment("2", "<p>Since when 20?</p>", "2026-03-02 10:00:00.000")
