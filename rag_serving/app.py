@@ -62,6 +62,7 @@ class SearchBody(Body):
     query: str = Field(min_length=1)
     k: int = Field(10, ge=1, le=MAX_RESULTS)
     filters: dict[str, Any] | None = None
+    explain: bool = False
 
 
 class RequestError(Exception):
@@ -117,7 +118,8 @@ def ask(body: AskBody, caller: Caller, service: Shared) -> JSONResponse:
 @router.post("/v1/search")
 def search(body: SearchBody, caller: Caller, service: Shared) -> JSONResponse:
     query = _text("query", body.query, service.config)
-    results = service.pipelines[caller.tenant].search(caller, query, body.k, parse_filters(body.filters))
+    pipeline = service.pipelines[caller.tenant]
+    results = pipeline.search(caller, query, body.k, parse_filters(body.filters), body.explain)
     return JSONResponse(results.payload())
 
 

@@ -26,11 +26,11 @@ from rag_serving.indexes.build import build_generation
 from rag_serving.metrics import mrr_at_k, ndcg_at_k, recall_at_k
 from rag_serving.models import Embedder, Tokenizer, open_embedder, open_tokenizer
 from rag_serving.models.vector_cache import VectorCache
+from rag_serving.models.words import Words
 from rag_serving.prefix import metadata_prefix
-from rag_serving.query import read_query
-from rag_serving.retrieve import Mode, gather
+from rag_serving.retrieve import Mode
 from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.settings import Retrieval
+from rag_serving.search import find
 from rag_serving.store import Store
 
 TENANT = "bench"
@@ -114,7 +114,7 @@ def run_bench(
     )
     index_seconds = time.perf_counter() - started
     try:
-        run = _run(generation, embedder, collection, ids, config.retrieval, mode, _part(report, "queries run"))
+        run = _run(generation, embedder, collection, ids, config, mode, _part(report, "queries run"))
     finally:
         generation.close()
     return _measured(Bench(mode, collection, run, index_seconds, embed_seconds, embedded.computed))
@@ -185,20 +185,23 @@ def _run(
     embedder: Embedder,
     collection: Collection,
     ids: Mapping[str, str],
-    settings: Retrieval,
+    config: Config,
     mode: Mode,
     progress: Callable[[int, int], None] | None,
 ) -> Run:
     """Run every query alone, as a user's comes; the first once more before, because it opens the indexes."""
+    settings, is_word = config.retrieval, Words(config.embedding)
     if mode != "hybrid":  # a single index must itself give what recall is measured at
         deep = {"dense_k": max(DEPTH, settings.dense_k), "lexical_k": max(DEPTH, settings.lexical_k)}
         settings = settings.model_copy(update=deep)
-    gather(generation, embedder, read_query(next(iter(collection.queries.values()))), _CLASSES, settings, mode, DEPTH)
+    find(
+        generation, embedder, next(iter(collection.queries.values())), _CLASSES, settings, mode, DEPTH, is_word=is_word
+    )
     rankings: dict[str, Ranking] = {}
     total_ms, search_ms = [], []
     for done, (query, text) in enumerate(collection.queries.items(), start=1):
         started = time.perf_counter()
-        found = gather(generation, embedder, read_query(text), _CLASSES, settings, mode, DEPTH)
+        found = find(generation, embedder, text, _CLASSES, settings, mode, DEPTH, is_word=is_word).retrieved
         elapsed = (time.perf_counter() - started) * 1000
         if found.degraded:
             raise BenchError(f"query {query!r} was answered without an index ({', '.join(found.degraded)})")

@@ -92,6 +92,11 @@ def ask(
     citelock ask "How do I roll back a release?"
     citelock ask "Who is on call?" --user ann --group ops --space OPS
     citelock ask "How long are logs kept?" --json | jq .citations
+    citelock ask 'What does "exit code 137" mean? space:OPS' --explain
+
+    In the question: space:OPS, label:howto and title:"Release notes" narrow it, as the options do; a "quoted phrase"
+    is looked for to the letter, a name such as max.poll.records whole; "in the Release notes" puts that page first.
+    --explain says how the question was read.
     """
     with _pipeline(config, tenant) as pipeline:
         principal, filters = _principal(pipeline.tenant, user, group), _filters(space, label, title)
@@ -123,10 +128,14 @@ def search(
     \b
     citelock search "release rollback"
     citelock search max.poll.records -k 3 --space OPS
+    citelock search 'label:howto "rolled back"'
+
+    space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
+    phrase" is looked for to the letter. --json says how the query was read.
     """
     with _pipeline(config, tenant) as pipeline:
         principal, filters = _principal(pipeline.tenant, user, group), _filters(space, label, title)
-        found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters)
+        found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=as_json)
     if as_json:
         typer.echo(json.dumps(found.payload(), ensure_ascii=False))
         return
@@ -270,6 +279,7 @@ def _answer_lines(answer: Answer) -> Iterator[str]:
         yield f"    “{' '.join(citation.quote.split())}”"
         yield f"    {_link(citation.url, citation.fragment_url)}"
         yield from _also_at_lines(citation.also_at)
+    yield from (_dim(f"    {note}") for note in answer.notes or ())
     for passage in answer.passages or ():
         yield ""
         scores = ", ".join(f"{stage} {value:.3f}" for stage, value in passage["scores"].items())

@@ -25,9 +25,11 @@ from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
 from rag_serving.indexes.terms import analyze
 from rag_serving.manifest import Manifest, read_manifest
+from rag_serving.names import NAMED, Names, names_of
 from rag_serving.places import Places
 from rag_serving.records import Chunk
 from rag_serving.schema import GENERATION_CHUNKS
+from rag_serving.spelling import Speller
 from rag_serving.store import Store, StoreError, read_table
 
 CHUNKS_FILE = "chunks.parquet"
@@ -58,6 +60,7 @@ class Generation:
         self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
         self._dense = DenseIndex(place, self._shard_rows(), vectors, self._rows)
         self._allowed = lru_cache(maxsize=64)(self._compute_allowed)
+        self._names = lru_cache(maxsize=64)(self._compute_names)
 
     @classmethod
     def open(cls, store: Store, tenant: str, generation_id: str, config: Config) -> Generation:
@@ -162,6 +165,29 @@ class Generation:
         allowed, rows = self._allowed(self._known(classes))
         return {term: idf(self._lexical.frequency(term, allowed), len(rows)) for term in terms}
 
+    def frequency(self, term: str, classes: frozenset[str]) -> int:
+        """How many chunks of the given reader classes hold an analyzed term."""
+        return self._lexical.frequency(term, self._allowed(self._known(classes))[0])
+
+    def rows_with(self, terms: Iterable[str], classes: frozenset[str]) -> NDArray[np.int64]:
+        """The rows of the given reader classes that hold every one of some analyzed terms, ascending."""
+        allowed, _ = self._allowed(self._known(classes))
+        rows = self._lexical.rows_with(terms)
+        return rows[allowed[rows]]
+
+    def names(self, classes: frozenset[str]) -> Names:
+        """The spaces, labels and titles that these reader classes open, those of other places of a text as well."""
+        return self._names(classes & self.known_classes)
+
+    def wording(self, row: int) -> str:
+        """Headings and text of the chunk at a row."""
+        return f"{' '.join(self._columns['heading_path'][row].as_py() or ())}\n{self._columns['text'][row].as_py()}"
+
+    @cached_property
+    def speller(self) -> Speller:
+        """The words of all chunks: who asks it says which of them may be told."""
+        return Speller(self._lexical.terms())
+
     def vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
         """The L2-normalized vectors [rows, d] of some rows."""
         chosen: NDArray[np.float32] = self._vectors[np.asarray(rows, dtype=np.int64)]
@@ -194,6 +220,10 @@ class Generation:
             satisfied[self._reader_codes] if len(satisfied) else np.zeros(len(self), dtype=np.bool_)
         )
         return allowed, np.flatnonzero(allowed)
+
+    def _compute_names(self, classes: frozenset[str]) -> Names:
+        _, rows = self._allowed(self._known(classes))
+        return names_of([self.table.select(NAMED).take(rows), self.places.readable(classes)])
 
     def _shard_rows(self) -> list[ShardRows]:
         """Rows and reader classes of every shard of the manifest."""

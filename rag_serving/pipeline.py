@@ -15,7 +15,6 @@ from rag_serving.access import Principal, satisfied_classes
 from rag_serving.attempts import Attempt
 from rag_serving.config import Config
 from rag_serving.extract import MODEL, Similarity, extract
-from rag_serving.filters import matching_rows
 from rag_serving.generation import Generation
 from rag_serving.guard import GuardedEmbedder
 from rag_serving.hygiene import is_clean, keyword_gate
@@ -23,12 +22,13 @@ from rag_serving.indexes.terms import analyze
 from rag_serving.lock import freeze
 from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.models.words import Words
 from rag_serving.published import Published, UnpublishedError
-from rag_serving.query import read_query
 from rag_serving.receipts import ReceiptError, ReceiptStore, faults, is_open_to, make_receipt
 from rag_serving.records import Answer, Candidate, Chunk, Draft, Filters, Lock, SearchResults, Verdict
 from rag_serving.render import answer_text, citations_of
-from rag_serving.retrieve import RetrievalError, Retrieved, Rows, Vector, gather
+from rag_serving.retrieve import RetrievalError, Vector
+from rag_serving.search import Found, find
 from rag_serving.store import Store, StoreError
 from rag_serving.verify import verify
 
@@ -61,6 +61,7 @@ class Pipeline:
         self.published = published
         self.receipts = receipts
         self._embedder = embedder
+        self._is_word = Words(config.embedding)
 
     @classmethod
     def open(cls, config: Config, tenant: str, embedder: Embedder | None = None) -> Pipeline:
@@ -73,8 +74,10 @@ class Pipeline:
         self.published.close()
         self.receipts.close()
 
-    def search(self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None) -> SearchResults:
-        """The k best chunks that the principal may read.
+    def search(
+        self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None, explain: bool = False
+    ) -> SearchResults:
+        """The k best chunks that the principal may read; with `explain` also how the query was read.
 
         Raises:
             UnpublishedError: there is no generation to search.
@@ -83,9 +86,10 @@ class Pipeline:
         attempt = Attempt()
         with attempt.part("total"), self.published.lease() as generation:
             classes = _classes(principal, generation)
-            retrieved = self._retrieve(attempt, generation, query, classes, filters, 2 * k)
-            results = self._clean(retrieved.candidates)[:k]
-        return SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms)
+            found = self._find(attempt, generation, query, classes, filters, 2 * k)
+            results = self._clean(found.retrieved.candidates)[:k]
+        notes = found.query.notes if explain else None
+        return SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms, notes)
 
     def ask(self, principal: Principal, question: str, filters: Filters | None = None, explain: bool = False) -> Answer:
         """An answer whose citations were verified, or the reason why there is none."""
@@ -116,6 +120,7 @@ class Pipeline:
             pass
         with suppress(ModelError):
             self._embedder.embed_query("warm")
+        self._is_word("warm")
 
     def problem(self) -> str | None:
         """Why no question can be answered, or None."""
@@ -170,15 +175,19 @@ class Pipeline:
         explain: bool,
     ) -> tuple[Answer, Lock, list[Verdict]]:
         classes = _classes(principal, generation)
-        retrieved = self._retrieve(attempt, generation, question, classes, filters, _POOL)
+        found = self._find(attempt, generation, question, classes, filters, _POOL)
+        query, retrieved = found.query, found.retrieved
         with attempt.part("hygiene"):
             clean = self._clean(retrieved.candidates)
-            gated = keyword_gate(clean, question, analyze, self.config.retrieval.min_keyword_overlap)
+            gated = keyword_gate(clean, query.text, analyze, self.config.retrieval.min_keyword_overlap)
             lock = freeze(gated, self.config.retrieval.final_passages)
-            weights = generation.term_weights(analyze(question), classes)
-        return self._written(attempt, generation.id, question, lock, weights, retrieved.vector, explain)
+            weights = generation.term_weights(query.terms, classes)
+        answer, lock, verdicts = self._written(
+            attempt, generation.id, query.text, lock, weights, retrieved.vector, explain
+        )
+        return replace(answer, notes=query.notes) if explain else answer, lock, verdicts
 
-    def _retrieve(
+    def _find(
         self,
         attempt: Attempt,
         generation: Generation,
@@ -186,20 +195,18 @@ class Pipeline:
         classes: frozenset[str],
         filters: Filters | None,
         k: int,
-    ) -> Retrieved:
+    ) -> Found:
         """Candidates, with what is wrong noted in the attempt."""
-        among = _among(generation, filters, classes) if filters else None
-        retrieved = gather(
-            generation, self._embedder, read_query(query), classes, self.config.retrieval, "hybrid", k, among
-        )
-        attempt.timings_ms.update(retrieved.timings_ms)
-        for flag in retrieved.degraded:
+        settings = self.config.retrieval
+        found = find(generation, self._embedder, query, classes, settings, "hybrid", k, filters, self._is_word)
+        attempt.timings_ms.update(found.retrieved.timings_ms)
+        for flag in found.retrieved.degraded:
             attempt.raise_flag(flag)
         if generation.degraded:
             attempt.raise_flag(EXACT_SEARCH)
         if self.published.problem:
             attempt.raise_flag(STALE)
-        return retrieved
+        return found
 
     def _clean(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         labels = self.config.ingestion.drop_labels
@@ -262,13 +269,6 @@ class Pipeline:
 def _classes(principal: Principal, generation: Generation) -> frozenset[str]:
     """What the principal may read of a generation, decided before anything is looked at."""
     return satisfied_classes(principal, generation.tenant, generation.known_classes)
-
-
-def _among(generation: Generation, filters: Filters, classes: frozenset[str]) -> Rows:
-    """The rows that match, and those whose text stands in a matching place that the caller may read."""
-    among, places = matching_rows(generation.table, filters), generation.places.readable(classes)
-    among[places["row"].to_numpy()[matching_rows(places, filters)]] = True
-    return among
 
 
 def open_guarded(config: Config) -> GuardedEmbedder:

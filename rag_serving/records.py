@@ -38,6 +38,17 @@ class Query:
     original: str
     text: str  # what is embedded
     terms: Mapping[str, float]  # weights by analyzed term, for the lexical index
+    phrases: tuple[str, ...] = ()  # quoted: passages that hold them to the letter are preferred
+    identifiers: tuple[str, ...] = ()
+    filters: Filters = field(default_factory=Filters)  # from operators: nothing else comes back
+    scope: Filters = field(default_factory=Filters)  # from natural language: a guess
+    page: str | None = None  # the title of a page that the words name, whose passages are preferred
+    corrections: Mapping[str, str] = field(default_factory=dict)  # words of the pages by words that were misspelt
+    notes: tuple[str, ...] = ()  # a line for each decision
+
+    def noting(self, *lines: str) -> Query:
+        """The same with more notes."""
+        return replace(self, notes=(*self.notes, *lines))
 
 
 @dataclass(frozen=True)
@@ -184,14 +195,18 @@ class SearchResults:
     generation: str
     degraded: tuple[str, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] | None = None  # how the query was read, where that was asked for
 
     def payload(self) -> dict[str, Any]:
-        return {
+        shape: dict[str, Any] = {
             "results": [candidate.result() for candidate in self.results],
             "generation": self.generation,
             "degraded": list(self.degraded),
             "timings_ms": dict(self.timings_ms),
         }
+        if self.notes is not None:
+            shape["notes"] = list(self.notes)
+        return shape
 
 
 @dataclass(frozen=True)
@@ -203,6 +218,7 @@ class Answer:
     citations: tuple[Citation, ...] = ()
     clarification: str | None = None
     passages: Sequence[Mapping[str, Any]] | None = None
+    notes: tuple[str, ...] | None = None  # how the question was read, where that was asked for
     generation: str = ""
     receipt_id: str | None = None
     timings_ms: Mapping[str, float] = field(default_factory=dict)
@@ -221,4 +237,6 @@ class Answer:
         }
         if self.passages is not None:
             shape["passages"] = [dict(passage) for passage in self.passages]
+        if self.notes is not None:
+            shape["notes"] = list(self.notes)
         return shape

@@ -81,6 +81,26 @@ def is_border(text: str, position: int) -> bool:
     return not (_joins(text, position - 1) or _joins(text, position))
 
 
+def caseless(text: str) -> str:
+    """Without regard to case and white space."""
+    return " ".join(text.casefold().split())
+
+
+def holds(text: str, phrase: str) -> bool:
+    """Whether a text holds a phrase as whole words, both `caseless`."""
+    at = text.find(phrase) if phrase else -1
+    while at >= 0:
+        if not _goes_on(text[:at][-1:], phrase[0]) and not _goes_on(phrase[-1], text[at + len(phrase) :][:1]):
+            return True
+        at = text.find(phrase, at + 1)
+    return False
+
+
+def _goes_on(before: str, after: str) -> bool:
+    """Whether two neighbouring characters are of one word."""
+    return bool(before and after) and _is_word(before) and _is_word(after)
+
+
 def _is_word(character: str) -> bool:
     return character.isalnum() or character == "_"
 

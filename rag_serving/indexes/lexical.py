@@ -195,6 +195,20 @@ class LexicalIndex:
         saturation = counts / (K1 * ((1 - B) + B * self._lengths[rows] / mean) + counts)
         return rows, (np.float32(idf(len(rows), int(np.count_nonzero(allowed)))) * saturation).astype(np.float32)
 
+    def terms(self) -> Iterable[str]:
+        """Every term of the index."""
+        return self._vocabulary
+
+    def rows_with(self, terms: Iterable[str]) -> NDArray[np.int64]:
+        """The rows that hold every one of some analyzed terms, ascending; none without a term."""
+        columns = sorted((self._rows[self._part(term)] for term in set(terms)), key=len)
+        if not columns:
+            return np.zeros(0, dtype=np.int64)
+        rows = columns[0]
+        for column in columns[1:]:
+            rows = rows[np.isin(rows, column)]
+        return np.sort(rows).astype(np.int64)
+
     def frequency(self, term: str, allowed: NDArray[np.bool_] | None = None) -> int:
         """How many of the `allowed` chunks hold an analyzed term."""
         rows = self._rows[self._part(term)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 from typing import Any
@@ -30,6 +30,12 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003134f]+"
 )  # Thai to Khmer, kana, Han, Hangul: written without spaces between words, or with endings glued on
+_IDENTIFIER = re.compile(
+    r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b"  # dotted or snake-cased
+    r"|\b[A-Z]{2,}-\d+\b"  # error codes, issue keys
+    r"|\b[a-z]{2,}(?:[A-Z][a-z0-9]+)+\b|\b(?:[A-Z][a-z0-9]+){3,}\b"  # camel-cased
+    r"|\bv?\d+(?:\.\d+){2,}\b|\bv\d+(?:\.\d+)*\b"  # versions
+)
 _NUMBER = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 
 # Words that carry no topic. Negations stay: "not supported" is what people look for.
@@ -52,6 +58,19 @@ def analyze(text: str) -> list[str]:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     return list(chain.from_iterable(map(_terms, _WORD.findall(text))))
+
+
+def identifiers(text: str) -> list[str]:
+    """The names in a text that stand for one thing, each once: `max.poll.records`, `DB_POOL`, `ERR-4012`, `v3.9.1`.
+
+    Nobody writes their shape by accident; `GitHub` and `0.5` could be anything.
+    """
+    return list(dict.fromkeys(_IDENTIFIER.findall(text)))
+
+
+def stems(words: Sequence[str]) -> list[str]:
+    """The stems of words in lower case, one for each."""
+    return [str(stem) for stem in _stemmer().stemWords(list(words))]
 
 
 @lru_cache(maxsize=1 << 17)

@@ -1,0 +1,34 @@
+"""What a query asked for to the letter comes before what is only alike: quoted phrases, a page called by its name.
+
+Belongs here: how much that is worth. Does not belong here: finding it (`search`), what was asked (`query`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rag_serving.records import Candidate, Query
+from rag_serving.typography import caseless, holds
+
+# In spans between the best and the last score: each phrase outweighs whatever ranked the candidates; words that name a
+# page may be meant otherwise.
+_PHRASE, _PAGE = 1.0, 0.5
+
+
+def prefer(candidates: Iterable[Candidate], query: Query) -> tuple[Candidate, ...]:
+    """The candidates best first, those with quoted phrases or of the named page raised; others keep score and order."""
+    found = tuple(candidates)
+    if not found or not (query.phrases or query.page):
+        return found
+    scores = [candidate.score for candidate in found]
+    span = (max(scores) - min(scores)) or 1.0
+    raised = [_raised(candidate, query, span) for candidate in found]
+    return tuple(sorted(raised, key=lambda candidate: -candidate.score))
+
+
+def _raised(candidate: Candidate, query: Query, span: float) -> Candidate:
+    chunk = candidate.chunk
+    wording = caseless(f"{' '.join(chunk.heading_path)}\n{chunk.text}")
+    phrases = sum(holds(wording, caseless(phrase)) for phrase in query.phrases)
+    worth = _PHRASE * phrases + _PAGE * (chunk.title == query.page)
+    return candidate.scored("asked for", candidate.score + worth * span) if worth else candidate

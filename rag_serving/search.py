@@ -1,0 +1,113 @@
+"""From words to candidates: a query is read, narrowed, searched, and what it asked for to the letter put first.
+
+Belongs here: the order of these stages, which questions, searches and the bench share.
+Does not belong here: what a stage does; what becomes of candidates (`pipeline`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rag_serving.attempts import Attempt
+from rag_serving.filters import matching_rows
+from rag_serving.generation import Generation
+from rag_serving.models.protocols import Embedder
+from rag_serving.prefer import prefer
+from rag_serving.query import read_query
+from rag_serving.readable import Readable
+from rag_serving.records import Candidate, Filters, Query
+from rag_serving.retrieve import Mode, Retrieved, Rows, gather
+from rag_serving.settings import Retrieval
+
+# Passages with a quoted phrase that are added where the indexes ranked others before them.
+_ADDED = 20
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was understood, and what was found."""
+
+    query: Query
+    retrieved: Retrieved
+
+
+def find(
+    generation: Generation,
+    embedder: Embedder,
+    text: str,
+    classes: frozenset[str],
+    settings: Retrieval,
+    mode: Mode = "hybrid",
+    k: int = 100,
+    filters: Filters | None = None,
+    is_word: Callable[[str], bool] = lambda _: False,
+) -> Found:
+    """The k best chunks of the given reader classes for a question or keywords, best first.
+
+    `filters` are the caller's; operators in the text narrow further. `is_word` says what is never misspelt.
+
+    Raises:
+        RetrievalError: none of the asked indexes can answer.
+    """
+    attempt = Attempt()
+    readable = Readable(generation, classes, is_word)
+    with attempt.part("query"):
+        query = read_query(text, readable, settings.spelling)
+        among = narrowed(generation, classes, filters, query.filters)
+        inside = narrowed(generation, classes, filters, query.filters, query.scope) if query.scope else None
+    retrieved = gather(generation, embedder, query, classes, settings, mode, k, among if inside is None else inside)
+    if inside is not None and not retrieved.candidates:
+        query = query.noting("nothing was found there, so everything was searched")
+        retrieved = gather(generation, embedder, query, classes, settings, mode, k, among)
+    with attempt.part("prefer"):
+        query, holders = _holders(readable, query)
+        added = _added(generation, query, classes, holders, inside if inside is not None else among, retrieved)
+        candidates = prefer([*retrieved.candidates, *added], query)[:k]
+    timings = {**attempt.timings_ms, **retrieved.timings_ms}
+    return Found(query, replace(retrieved, candidates=candidates, timings_ms=timings))
+
+
+def narrowed(generation: Generation, classes: frozenset[str], *filters: Filters | None) -> Rows | None:
+    """The rows that match all filters, and those whose text stands in a matching place that the caller may read."""
+    places = generation.places.readable(classes)
+    among: Rows | None = None
+    for wanted in filter(None, filters):
+        rows = matching_rows(generation.table, wanted)
+        rows[places["row"].to_numpy()[matching_rows(places, wanted)]] = True
+        among = rows if among is None else among & rows
+    return among
+
+
+def _holders(readable: Readable, query: Query) -> tuple[Query, list[int]]:
+    """The rows that hold a quoted phrase; a phrase without any is noted."""
+    rows: set[int] = set()
+    for phrase in query.phrases:
+        found = readable.holding(phrase).tolist()
+        rows.update(found)
+        if not found:
+            query = query.noting(f"no passage holds the words “{phrase}”")
+    return query, sorted(rows)
+
+
+def _added(
+    generation: Generation,
+    query: Query,
+    classes: frozenset[str],
+    holders: list[int],
+    among: Rows | None,
+    retrieved: Retrieved,
+) -> Iterator[Candidate]:
+    """Passages with a quoted phrase that are not among the candidates, as if they were the last of them."""
+    if not holders:
+        return
+    rows = np.zeros(len(generation), dtype=np.bool_)
+    rows[holders] = True
+    have = {candidate.chunk.chunk_id for candidate in retrieved.candidates}
+    last = min((candidate.score for candidate in retrieved.candidates), default=0.0)
+    for hit in generation.lexical_terms(query.terms, _ADDED, classes, rows if among is None else rows & among):
+        chunk = generation.chunk(hit.row, classes)
+        if chunk.chunk_id not in have:
+            yield Candidate(chunk, last, {"bm25": hit.score})
