@@ -105,8 +105,8 @@ def _published(config: Config, tenant: str) -> Finding:
 def _generation(name: str, generation: Generation) -> Finding:
     age = datetime.now(UTC) - generation.manifest.created_at
     detail = f"generation {generation.id}, {len(generation)} chunks, {_age(age.total_seconds())} old"
-    if generation.degraded:
-        return Finding(name, "warn", f"{detail}; {generation.degraded[0]}", "run `citelock build`")
+    if faults := generation.dense_faults():
+        return Finding(name, "warn", f"{detail}; {faults[0]}", "run `citelock build`")
     if age.days >= _OLD_DAYS:
         return Finding(name, "warn", detail, "run `citelock build`, or schedule it")
     return Finding(name, "ok", detail)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_serving.records import AlsoAt
+from rag_serving.store import whole
 
 
 class Places:
@@ -20,7 +21,7 @@ class Places:
 
     def __init__(self, column: pa.ChunkedArray) -> None:
         """`column`: the column `places` of GENERATION_CHUNKS."""
-        lists = column.combine_chunks()
+        lists = whole(column)
         batch = pa.RecordBatch.from_struct_array(pc.list_flatten(lists))
         self._table = pa.Table.from_batches([batch]).append_column("row", pc.list_parent_indices(lists))
         self._lists = lists

@@ -106,6 +106,34 @@ def read_table(path: Path, schema: TableSchema, columns: list[str] | None = None
         raise StoreError(f"{path} cannot be read ({error}); delete it and run `{schema.rebuild}`") from error
 
 
+def write_mapped(path: Path, table: pa.Table, schema: TableSchema) -> None:
+    """Write a table atomically as an Arrow file, uncompressed, to be memory-mapped."""
+    rows = table.cast(schema.arrow).combine_chunks()
+    with _replacing(path) as temporary, pa.ipc.new_file(str(temporary), rows.schema) as file:
+        file.write_table(rows)
+
+
+def map_table(path: Path, schema: TableSchema) -> pa.Table:
+    """A table of this schema's version that `write_mapped` wrote; what is not looked at is not read.
+
+    Raises:
+        StoreError: the file is missing, truncated, or of another version.
+    """
+    try:
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    except FileNotFoundError:
+        raise StoreError(f"{path} does not exist; run `{schema.rebuild}`") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StoreError(f"{path} cannot be read ({error}); delete it and run `{schema.rebuild}`") from error
+    _check_version(path, table.schema, schema)
+    return table
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, copied only where it is in several."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def _check_version(path: Path, found: pa.Schema, schema: TableSchema) -> None:
     version = (found.metadata or {}).get(VERSION_KEY, b"none").decode()
     if version != str(schema.version):

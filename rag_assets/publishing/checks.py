@@ -57,8 +57,9 @@ def check_generation(
         results = [CheckResult("opens", False, str(error))]
     else:
         folder = store.generation(tenant, generation_id)
+        faults = generation.dense_faults()
         results = [
-            CheckResult("opens", not generation.degraded, "; ".join(generation.degraded) or "every part is there"),
+            CheckResult("opens", not faults, "; ".join(faults) or "every part is there"),
             check_files(folder, generation),
             check_ids(generation, place_of(store, tenant, config)),
             check_vectors(generation),

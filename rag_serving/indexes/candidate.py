@@ -17,8 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_serving.generation import CHUNKS_FILE, LEXICAL_FOLDER
-from rag_serving.indexes import exact
+from rag_serving.generation import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
+from rag_serving.indexes.codes import save_codes
 from rag_serving.indexes.exact import Vectors, save_vectors
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.manifest import FileFacts
@@ -31,6 +31,7 @@ from rag_serving.store import (
     read_table,
     remove_folder,
     write_json,
+    write_mapped,
     write_table,
 )
 
@@ -51,7 +52,9 @@ class Candidate:
         """Leave the arranged table, its vectors and what was made of them."""
         with self._part(_DENSE) as working:
             write_table(working / CHUNKS_FILE, table, GENERATION_CHUNKS)
+            write_mapped(working / MAPPED_FILE, table, GENERATION_CHUNKS)
             save_vectors(working, vectors)
+            save_codes(working, vectors)
             write_json(working / _FACTS, dict(facts))
 
     @contextmanager
@@ -86,8 +89,9 @@ class Candidate:
     def assembled(self) -> Path:
         """All parts in one folder, still without its manifest; linked, not copied, where that is possible."""
         working = _empty(self.folder / "generation")
-        for name in (CHUNKS_FILE, exact.FILE):
-            _link(self.folder / _DENSE / name, working / name)
+        for file in sorted((self.folder / _DENSE).iterdir()):
+            if file.name != _FACTS:
+                _link(file, working / file.name)
         (working / LEXICAL_FOLDER).mkdir()
         for file in sorted((self.folder / _LEXICAL).iterdir()):
             _link(file, working / LEXICAL_FOLDER / file.name)

@@ -1,17 +1,18 @@
-"""Dense search: every shard asked, results merged, exact search wherever Chroma cannot or need not answer.
+"""Dense search: exact by the codes of the vectors; of more rows than that is fast for, Chroma's graphs.
 
 Belongs here: searching the shards of one generation. Does not belong here: building them (`shard_collections`).
 
 Who may read what is decided before anything is scored. Up to `EXACT_ROWS` rows that a caller may read are searched
-exactly: 20,000 vectors of 384 numbers take 1 ms, Chroma's 3 ms, and whether a shard holds anything that the caller may
-not read must not show in what an approximate search misses. Above that Chroma's graph is walked, which was made of all
-chunks.
+exactly: with `codes` that is faster than asking Chroma, needs less memory, and does not show what else a shard holds
+in what an approximate search misses. Above that Chroma's graphs are walked, which were made of all chunks; where one
+cannot be, search is exact again. Chroma is loaded when it is first asked.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -21,14 +22,16 @@ from numpy.typing import NDArray
 
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import DenseError, Place, one_line
+from rag_serving.indexes.codes import Codes
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.shard_collections import ShardCollections, query
 
-EXACT_ROWS = 20_000
-RETRY_S = 30.0  # how long a shard that failed is searched exactly before Chroma is tried again
+EXACT_ROWS = 1_000_000
+RETRY_S = 30.0  # how long a shard that failed is left alone before Chroma is tried again
 
 Rows = NDArray[np.int64]
+RowOf = Callable[[str], int | None]
 
 
 @dataclass(frozen=True)
@@ -44,35 +47,40 @@ class DenseIndex:
     """The shards of one generation, opened; safe to search from several threads."""
 
     def __init__(
-        self,
-        place: Place,
-        shards: Sequence[ShardRows],
-        vectors: Vectors,
-        row_of: Mapping[str, int],
+        self, place: Place, shards: Sequence[ShardRows], vectors: Vectors, row_of: RowOf, codes: Codes | None = None
     ) -> None:
-        """`vectors` [chunks, d] are the generation's, normalized; `row_of` gives the row of every chunk id."""
-        self._shards = [OpenShard(place, shard, vectors, row_of) for shard in shards]
-        self._vectors = vectors
-        self._pool = ThreadPoolExecutor(min(8, len(shards)), "shard") if len(shards) > 1 else None
+        """`vectors` [chunks, d] are normalized, `codes` theirs; `row_of` gives the row of a chunk id."""
+        self._shards = [OpenShard(place, shard, row_of) for shard in shards]
+        self._vectors, self._codes = vectors, codes
+        self._pool: ThreadPoolExecutor | None = None
+        self._starting = threading.Lock()
+        if len(vectors) > EXACT_ROWS:
+            self.connect()
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is searched exactly because Chroma could not be used, a line for each shard."""
+        """What is known to be searched exactly because Chroma could not be used, a line for each shard."""
         return tuple(shard.problem for shard in self._shards if shard.problem)
 
-    def search(self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_]) -> list[Hit]:
+    def connect(self) -> tuple[str, ...]:
+        """Open every collection; returns the problems."""
+        for shard in self._shards:
+            shard.connect()
+        return self.problems
+
+    def search(
+        self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_], rows: Rows
+    ) -> list[Hit]:
         """The k nearest rows by cosine similarity to `vector` [d], best first.
 
-        `classes` are the reader classes that may be seen, `allowed` [chunks] the rows they cover.
+        `classes` are the reader classes that may be seen, `allowed` [chunks] the rows they cover, `rows` the same as
+        ascending numbers.
         """
         vector = np.ascontiguousarray(vector, dtype=np.float32)
-        shards = [shard for shard in self._shards if shard.classes & classes]
-        search = self._pool.map if self._pool else map
-        found = [*search(lambda shard: shard.nearest(vector, k, classes, allowed), shards)]
-        if not found:
-            return []
-        rows = np.concatenate(found)
-        return best(rows, exact.similarities(self._vectors, vector, rows), k)
+        found = self._by_chroma(vector, k, classes, allowed) if len(rows) > EXACT_ROWS else None
+        if found is None:
+            return exact.search(self._vectors, vector, k, rows, self._codes)
+        return best(found, exact.similarities(self._vectors, vector, found), k)
 
     def approximate(self, vector: Vectors, k: int) -> list[Hit]:
         """The k nearest that Chroma alone finds among all chunks.
@@ -88,49 +96,52 @@ class DenseIndex:
         if self._pool:
             self._pool.shutdown(wait=False)
 
+    def _by_chroma(self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_]) -> Rows | None:
+        """The k nearest of every shard by its graph, None where one of them cannot answer."""
+        shards = [shard for shard in self._shards if shard.classes & classes]
+        search = self._threads().map if len(shards) > 1 else map
+        found = [*search(lambda shard: shard.nearest(vector, k, classes, allowed), shards)]
+        whole = [rows for rows in found if rows is not None]
+        return np.concatenate(whole) if whole and len(whole) == len(found) else None
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._starting:
+            self._pool = self._pool or ThreadPoolExecutor(min(8, len(self._shards)), "shard")
+            return self._pool
+
 
 class OpenShard:
-    """One shard: its collection while Chroma answers, its rows of the vectors otherwise."""
+    """One shard and its collection, which is opened when it is first asked."""
 
-    def __init__(self, place: Place, shard: ShardRows, vectors: Vectors, row_of: Mapping[str, int]) -> None:
+    def __init__(self, place: Place, shard: ShardRows, row_of: RowOf) -> None:
         self.classes = shard.classes
         self.problem: str | None = None
-        self._place, self._name, self._rows = place, shard.collection, shard.rows
-        self._vectors, self._row_of = vectors, row_of
+        self._place, self._name, self._rows, self._row_of = place, shard.collection, shard.rows, row_of
         self._collection: Any = None
         self._retry_at = 0.0
-        self._connect()
 
-    def nearest(self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_]) -> Rows:
-        """Rows of the k nearest chunks of this shard that the classes may see."""
+    def nearest(self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_]) -> Rows | None:
+        """Rows of the k nearest that the classes may see; None where it cannot be used or finds too few."""
+        if self._collection is None and not (time.monotonic() >= self._retry_at and self.connect()):
+            return None
         everything = self.classes <= classes
-        rows = self._rows if everything else self._rows[allowed[self._rows]]
-        if len(rows) > EXACT_ROWS:
-            found = self._by_chroma(vector, min(k, len(rows)), None if everything else sorted(self.classes & classes))
-            if found is not None:
-                return found
-        return np.array([hit.row for hit in exact.search(self._vectors, vector, k, rows)], dtype=np.int64)
+        k = min(k, len(self._rows) if everything else int(np.count_nonzero(allowed[self._rows])))
+        try:
+            found = self._known(
+                query(self._collection, vector, k, None if everything else sorted(self.classes & classes))
+            )
+        except DenseError as error:
+            self._fail(one_line(error))
+            return None
+        return found if len(found) == k else None
 
     def approximate(self, vector: Vectors, k: int) -> Rows:
         """Rows that Chroma alone finds; raises DenseError where it cannot."""
-        if self._collection is None:
+        if self._collection is None and not self.connect():
             raise DenseError(self.problem)
-        ids = query(self._collection, vector, min(k, len(self._rows)), None)
-        return np.array([self._row_of[chunk_id] for chunk_id in ids if chunk_id in self._row_of], dtype=np.int64)
+        return self._known(query(self._collection, vector, min(k, len(self._rows)), None))
 
-    def _by_chroma(self, vector: Vectors, k: int, readers: Sequence[str] | None) -> Rows | None:
-        """What Chroma finds, None where it cannot be used or found fewer than there are."""
-        if self._collection is None and not (time.monotonic() >= self._retry_at and self._connect()):
-            return None
-        try:
-            ids = query(self._collection, vector, k, readers)
-            rows = np.array([self._row_of[chunk_id] for chunk_id in ids], dtype=np.int64)
-        except (DenseError, KeyError) as error:
-            self._fail(one_line(error))
-            return None
-        return rows if len(rows) == k else None
-
-    def _connect(self) -> bool:
+    def connect(self) -> bool:
         """Open the collection and compare its count; a shard that cannot be used says why in `problem`."""
         try:
             collection = ShardCollections.open(self._place).get(self._name)
@@ -144,6 +155,11 @@ class OpenShard:
             return False
         self._collection, self.problem = collection, None
         return True
+
+    def _known(self, ids: Sequence[str]) -> Rows:
+        """Rows of those ids that the generation has."""
+        rows = (self._row_of(chunk_id) for chunk_id in ids)
+        return np.array([row for row in rows if row is not None], dtype=np.int64)
 
     def _fail(self, reason: str) -> None:
         self._collection = None

@@ -1,7 +1,7 @@
-"""Exact search over a generation's vectors: what recall is measured against, and what answers when Chroma cannot.
+"""Exact search over a generation's vectors: what answers, and what the recall of Chroma is measured against.
 
-Belongs here: `vectors.npy`, reading it memory-mapped, brute-force cosine similarity.
-Does not belong here: ties and ranks (`hits`).
+Belongs here: `vectors.npy`, reading it memory-mapped, cosine similarity row by row.
+Does not belong here: bounds that spare most rows (`codes`), ties and ranks (`hits`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.indexes.codes import Bounds, Codes
 from rag_serving.indexes.hits import Hit, best
 
 Vectors = NDArray[np.float32]
 FILE = "vectors.npy"
-_FEW = 256
-_ROUGHNESS = 1e-5
+_FEW = 1024  # so many rows are sooner compared than bounded
+_FEWER = 40  # so is one row in so many, because bounds come for all rows
+_BLOCK = 65_536
 
 
 class VectorsError(Exception):
@@ -54,27 +56,32 @@ def load_vectors(folder: Path, rows: int, dimension: int) -> Vectors:
 def similarities(vectors: Vectors, vector: Vectors, rows: NDArray[np.int64]) -> Vectors:
     """Cosine similarity of some rows of normalized `vectors` [n, d] to `vector` [d].
 
-    Each row is summed alone: equal vectors get equal scores wherever they stand, which BLAS does not promise. For a few
-    rows it is also faster than waking BLAS's threads.
+    Each row is summed alone: equal vectors get equal scores wherever they stand, which BLAS does not promise. Nor does
+    this start BLAS's threads, which would be in each other's way where several questions are answered.
     """
-    scores: Vectors = np.einsum("ij,j->i", vectors[rows], np.asarray(vector, dtype=np.float32))
+    vector = np.asarray(vector, dtype=np.float32)
+    scores = np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        np.einsum("ij,j->i", vectors[rows[part]], vector, out=scores[part])
     return scores
 
 
-def search(vectors: Vectors, vector: Vectors, k: int, rows: NDArray[np.int64] | None = None) -> list[Hit]:
-    """The k most similar of `rows` (ascending; None: all), best first."""
+def search(
+    vectors: Vectors, vector: Vectors, k: int, rows: NDArray[np.int64] | None = None, codes: Codes | None = None
+) -> list[Hit]:
+    """The k most similar of `rows` (ascending; None: all), best first.
+
+    With the vectors' codes most rows are left out by their bounds; the result is the same to the last bit.
+    """
     rows = np.arange(len(vectors), dtype=np.int64) if rows is None else rows
-    if len(rows) > max(k, _FEW):
-        rough = _rough(vectors, np.asarray(vector, dtype=np.float32), rows)
-        kth = np.partition(rough, len(rows) - k)[len(rows) - k] if k else np.inf
-        rows = rows[rough >= kth - _ROUGHNESS]
+    if codes and k > 0 and len(rows) > max(k, _FEW, len(vectors) // _FEWER):
+        rows = rows[_possible(codes.bounds(vector), rows, k)]
     return best(rows, similarities(vectors, vector, rows), k)
 
 
-def _rough(vectors: Vectors, vector: Vectors, rows: NDArray[np.int64]) -> Vectors:
-    """The same similarities as BLAS computes them, right to about the sixth decimal."""
-    if len(rows) * 4 > len(vectors):
-        everything: Vectors = vectors @ vector
-        return everything[rows]
-    some: Vectors = vectors[rows] @ vector
-    return some
+def _possible(bounds: Bounds, rows: NDArray[np.int64], k: int) -> NDArray[np.bool_]:
+    """Which of the rows may be among the k best."""
+    lower, upper = bounds if len(rows) == len(bounds[0]) else (bounds[0][rows], bounds[1][rows])
+    possible: NDArray[np.bool_] = upper >= np.partition(lower, len(lower) - k)[len(lower) - k]
+    return possible

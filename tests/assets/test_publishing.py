@@ -210,7 +210,7 @@ def test_retention_keeps_the_last_published_and_their_shards(tmp_path: Path) -> 
     assert set(pruned.generations) == set(names[:2])
     assert {info.id for info in list_generations(store, TENANT)} == set(names[2:])
     for name in names[2:]:
-        assert Generation.open(store, TENANT, name, config).degraded == ()
+        assert Generation.open(store, TENANT, name, config).dense_faults() == ()
     kept = {name for generation in names[2:] for name in show_generation(store, TENANT, generation).collections}
     assert not kept & set(pruned.collections)
     assert folder_bytes(store.generation(TENANT, names[-1])) == before
@@ -223,7 +223,7 @@ def test_retention_never_removes_the_published_one_however_old(tmp_path: Path) -
     rollback(store, TENANT, config, names[0])
     prune(store, TENANT, config)
     assert [info.id for info in list_generations(store, TENANT)] == [names[0]]
-    assert Generation.open(store, TENANT, names[0], config).degraded == ()
+    assert Generation.open(store, TENANT, names[0], config).dense_faults() == ()
 
 
 def test_failed_candidates_do_not_push_out_what_one_may_roll_back_to(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_failed_candidates_do_not_push_out_what_one_may_roll_back_to(tmp_path: P
     candidates = [candidate(store, config, chunk_table(count)) for count in (16, 20, 24)]
     prune(store, TENANT, config)
     assert {info.id for info in list_generations(store, TENANT)} == {*names, candidates[-1]}
-    assert Generation.open(store, TENANT, candidates[-1], config).degraded == ()
+    assert Generation.open(store, TENANT, candidates[-1], config).dense_faults() == ()
     assert rollback(store, TENANT, config) == names[0]
 
 
@@ -244,7 +244,7 @@ def test_shards_of_a_build_that_goes_on_are_not_removed(tmp_path: Path) -> None:
     assert prune(store, TENANT, config).collections == ()
     publishing.lexical_index(store, TENANT, table)
     name = publishing.generation(store, TENANT, config).id
-    assert Generation.open(store, TENANT, name, config).degraded == ()
+    assert Generation.open(store, TENANT, name, config).dense_faults() == ()
 
 
 def test_nothing_is_removed_while_a_manifest_cannot_be_read(tmp_path: Path) -> None:

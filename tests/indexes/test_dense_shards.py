@@ -244,12 +244,16 @@ def test_a_server_that_is_down_is_named_at_build_and_replaced_by_exact_search_wh
         build_dense(store, TENANT, table, vectors, config_for(tmp_path, chroma_url=url), MODEL)
     built = build_generation(store, TENANT, table, vectors, config_for(tmp_path), MODEL)
     opened = Generation.open(store, TENANT, built.id, config_for(tmp_path, chroma_url=url))
-    assert "searched exactly" in opened.degraded[0]
+    assert opened.degraded == ()
+    assert "searched exactly" in opened.dense_faults()[0]
+    assert opened.degraded == opened.dense_faults()
     assert opened.dense(vectors[3], 5, EVERYONE) == built.exact(vectors[3], 5, EVERYONE)
 
 
 @pytest.mark.usefixtures("chroma_asked")
-def test_a_collection_that_vanishes_is_replaced_by_exact_search_and_told(tmp_path: Path) -> None:
+def test_a_collection_that_vanishes_is_replaced_by_exact_search_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, store = config_for(tmp_path), Store(tmp_path)
     generation = build_generation(store, TENANT, chunk_table(80), clustered_vectors(80), config, MODEL)
     vector = generation.vectors([5])[0]
@@ -258,6 +262,8 @@ def test_a_collection_that_vanishes_is_replaced_by_exact_search_and_told(tmp_pat
     assert generation.dense(vector, 10, EVERYONE) == before
     assert "`citelock build` mends it" in generation.degraded[0]
     assert "is missing" in Generation.open(store, TENANT, generation.id, config).degraded[0]
+    monkeypatch.undo()
+    assert Generation.open(store, TENANT, generation.id, config).degraded == ()
 
 
 @pytest.mark.usefixtures("chroma_asked")
@@ -278,6 +284,6 @@ def test_a_home_that_was_deleted_and_built_again_is_not_written_to_the_old_one(t
     shutil.rmtree(tmp_path / "home")
     second = build_generation(store, TENANT, chunk_table(30), clustered_vectors(30), config, MODEL)
     assert second.id == first.id
-    assert second.degraded == ()
+    assert second.dense_faults() == ()
     assert (store.chroma(TENANT) / "chroma.sqlite3").is_file()
     assert second.approximate(second.vectors([3])[0], 1)[0].row == 3

@@ -1,0 +1,139 @@
+"""Vectors as bytes: for every row the bounds between which its similarity lies, at a fraction of the cost.
+
+Belongs here: coding vectors, saving and opening the codes, bounds on similarities.
+Does not belong here: choosing rows by these bounds (`exact`).
+
+A code is the vector divided by its own largest component, rounded to one byte each (per-vector scalar quantization).
+How far a code lies from its vector is stored beside it, so by Cauchy and Schwarz a similarity differs from that of the
+codes by no more than this distance. A row whose upper bound is below the k-th best lower bound cannot be among the k
+best: what is left is compared in full precision, and the search is exact. A bound depends on its own row alone, so
+nothing of a result tells of other rows.
+
+100,000 vectors of 384 numbers take 38 MB and 1.5 ms on one core, 153 MB and 5 ms as float32.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CODES_FILE, FACTS_FILE = "codes.npy", "codes-facts.npy"
+_LEVELS = 127
+_QUERY_LEVELS = 63  # two products of 7 and 8 bits still fit 16 bits, where some processors' sums saturate
+_FINE = 126  # steps of the query's second byte in one of its first
+_ROUNDING = 1e-5  # of float32 sums, far above what they lose
+_BLOCK = 16_384
+
+Bounds = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+
+class CodesError(Exception):
+    """The codes of a folder cannot be read or are not what was expected."""
+
+
+def save_codes(folder: Path, vectors: NDArray[np.float32]) -> None:
+    """Write the codes [d, n] of vectors [n, d], and per row its scale, its error and its code's length [3, n]."""
+    count, dimension = vectors.shape
+    if not count:
+        return
+    codes = np.lib.format.open_memmap(folder / CODES_FILE, "w+", np.int8, (dimension, count))
+    facts = np.empty((3, count), np.float32)
+    for start in range(0, count, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        codes[:, part], facts[:, part] = _coded(np.asarray(vectors[part], np.float32))
+    codes.flush()
+    with (folder / FACTS_FILE).open("wb") as file:
+        np.save(file, facts, allow_pickle=False)
+
+
+def _coded(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Codes [d, n] and facts [3, n] of vectors [n, d]."""
+    largest = np.abs(vectors).max(axis=1)
+    scales = np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(_LEVELS)
+    codes = np.rint(vectors / scales[:, None]).astype(np.int8)
+    decoded = codes * scales[:, None]
+    errors, lengths = np.linalg.norm(vectors - decoded, axis=1), np.linalg.norm(decoded, axis=1)
+    return np.ascontiguousarray(codes.T), np.stack([scales, errors, lengths]).astype(np.float32)
+
+
+class Codes:
+    """The codes of a generation's vectors, opened. Safe to use from several threads, which it does not start."""
+
+    def __init__(self, session: Any, facts: NDArray[np.float32]) -> None:
+        self._session = session
+        self._scales, self._errors, self._lengths = facts
+
+    @classmethod
+    def open(cls, folder: Path, rows: int, dimension: int) -> Codes:
+        """Open the codes in a folder, copied once into the order that the processor multiplies in.
+
+        Raises:
+            CodesError: missing, truncated, or of another shape.
+        """
+        try:
+            codes = np.load(folder / CODES_FILE, mmap_mode="r", allow_pickle=False)
+            facts: NDArray[np.float32] = np.load(folder / FACTS_FILE, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise CodesError(f"the codes in {folder} cannot be read ({error})") from error
+        if codes.shape != (dimension, rows) or codes.dtype != np.int8 or facts.shape != (3, rows):
+            raise CodesError(
+                f"the codes in {folder} are {codes.shape} of {codes.dtype}, expected ({dimension}, {rows})"
+            )
+        return cls(_session(folder, int(codes.offset), codes.shape), facts)
+
+    def bounds(self, vector: NDArray[np.float32]) -> Bounds:
+        """Between what the similarity of every row to `vector` [d] lies: lower and upper bounds [n]."""
+        coarse, fine, scale = _query_codes(vector)
+        products = self._session.run(None, {"query": np.stack([coarse, fine])})[0]
+        estimates = products[1].astype(np.float32)
+        estimates /= np.float32(_FINE)
+        estimates += products[0]
+        estimates *= self._scales
+        estimates *= scale
+        decoded = ((coarse.astype(np.float64) - 64) + (fine.astype(np.float64) - 64) / _FINE) * scale
+        length, missing = float(np.linalg.norm(vector)), float(np.linalg.norm(vector - decoded))
+        slack = self._errors * np.float32(length)
+        slack += self._lengths * np.float32(missing) + np.float32(_ROUNDING * max(1.0, length))
+        return estimates - slack, estimates + slack
+
+
+def _query_codes(vector: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.uint8], np.float32]:
+    """A query as two bytes a component around 64, the second for what the first rounds away, and their scale."""
+    largest = float(np.abs(vector).max(initial=0))
+    scale = np.float32((largest or 1.0) / _QUERY_LEVELS)
+    steps = vector / scale
+    coarse = np.rint(steps)
+    fine = np.rint((steps - coarse) * _FINE)
+    return (coarse + 64).astype(np.uint8), (fine + 64).astype(np.uint8), scale
+
+
+def _session(folder: Path, offset: int, shape: tuple[int, ...]) -> Any:
+    """A session that multiplies two coded queries [2, d] with the codes [d, n] of the file."""
+    import onnxruntime as ort
+    from onnx import TensorProto, helper, numpy_helper
+
+    dimension, count = shape
+    codes = TensorProto(name="codes", data_type=TensorProto.INT8, dims=shape, data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": CODES_FILE, "offset": offset, "length": dimension * count}.items():
+        codes.external_data.add(key=key, value=str(value))
+    zero = numpy_helper.from_array(np.array(64, np.uint8), "zero")
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["query", "codes", "zero"], ["products"])],
+        "codes",
+        [helper.make_tensor_value_info("query", TensorProto.UINT8, [2, dimension])],
+        [helper.make_tensor_value_info("products", TensorProto.INT32, [2, count])],
+        initializer=[codes, zero],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    options = ort.SessionOptions()
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.absolute()))
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # queries run beside each other, not inside
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 3
+    try:
+        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own exceptions share no public base
+        raise CodesError(f"the codes in {folder} cannot be opened ({error})") from error
