@@ -46,5 +46,15 @@ def mrr_at_k(ranking: Sequence[str], judgements: Judgements, k: int) -> float:
     return 0.0
 
 
+def average_precision(ranking: Sequence[str], judgements: Judgements) -> float:
+    """Mean over the relevant documents of the precision at their ranks, 0 for those not found; its mean is MAP.
+
+    Manning, Raghavan & Schütze, Introduction to Information Retrieval, section 8.4; `map` of trec_eval.
+    """
+    relevant = {document for document, grade in judgements.items() if grade > 0}
+    ranks = [rank for rank, document in enumerate(ranking, start=1) if document in relevant]
+    return sum(found / rank for found, rank in enumerate(ranks, start=1)) / len(relevant)
+
+
 def _discounted(gains: Sequence[int]) -> float:
     return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_serving.metrics import mrr_at_k, ndcg_at_k, recall_at_k
+from rag_serving.metrics import average_precision, mrr_at_k, ndcg_at_k, recall_at_k
 
 DOCUMENTS = [f"d{n}" for n in range(12)]
 rankings = st.permutations(DOCUMENTS).flatmap(lambda order: st.integers(0, 12).map(lambda n: order[:n]))
@@ -65,3 +65,24 @@ def test_the_ideal_ranking_is_worth_one(judged: dict[str, int]) -> None:
     assert ndcg_at_k(ideal, judged, 10) == pytest.approx(1)
     assert recall_at_k(ideal, judged, 12) == 1
     assert mrr_at_k(ideal, judged, 1) == 1
+
+
+def test_average_precision_of_a_worked_example() -> None:
+    # found at ranks 1 and 3, one of three relevant never: (1/1 + 2/3 + 0) / 3
+    assert average_precision(["a", "x", "b"], {"a": 1, "b": 2, "c": 1, "x": 0}) == pytest.approx(5 / 9)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(rankings.filter(bool), judgements)
+def test_every_metric_equals_trec_eval(ranking: list[str], judged: dict[str, int]) -> None:
+    import pytrec_eval
+
+    measures = {"recall.5", "ndcg_cut.10", "recip_rank", "map"}
+    run = {document: float(len(ranking) - place) for place, document in enumerate(ranking)}
+    # trec_eval knows no grade below zero in `map`; both count it as not relevant
+    grades = {document: max(grade, 0) for document, grade in judged.items()}
+    theirs = pytrec_eval.RelevanceEvaluator({"q": grades}, measures).evaluate({"q": run})["q"]
+    assert recall_at_k(ranking, judged, 5) == pytest.approx(theirs["recall_5"], abs=1e-9)
+    assert ndcg_at_k(ranking, judged, 10) == pytest.approx(theirs["ndcg_cut_10"], abs=1e-9)
+    assert mrr_at_k(ranking, judged, len(ranking)) == pytest.approx(theirs["recip_rank"], abs=1e-9)
+    assert average_precision(ranking, judged) == pytest.approx(theirs["map"], abs=1e-9)
