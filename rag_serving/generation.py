@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rag_serving.config import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import Place
+from rag_serving.indexes.codes import CODES_FILE, Codes, CodesError
 from rag_serving.indexes.dense import DenseIndex, ShardRows
 from rag_serving.indexes.exact import VectorsError, load_vectors
 from rag_serving.indexes.hits import Hit
@@ -30,10 +31,12 @@ from rag_serving.places import Places
 from rag_serving.records import Chunk
 from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.spelling import Speller
-from rag_serving.store import Store, StoreError, read_table
+from rag_serving.store import Store, StoreError, map_table, read_table, whole
 
 CHUNKS_FILE = "chunks.parquet"
+MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
 LEXICAL_FOLDER = "lexical"
+CODED_ROWS = 2048  # fewer vectors are sooner compared than their codes
 
 _FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name in GENERATION_CHUNKS.columns.names)
 _TUPLES = frozenset({"heading_path", "labels"})
@@ -43,7 +46,13 @@ class Generation:
     """A generation, published or candidate. Safe to use from several threads."""
 
     def __init__(
-        self, manifest: Manifest, table: pa.Table, vectors: exact.Vectors, lexical: LexicalIndex, place: Place
+        self,
+        manifest: Manifest,
+        table: pa.Table,
+        vectors: exact.Vectors,
+        lexical: LexicalIndex,
+        place: Place,
+        codes: Codes | None = None,
     ) -> None:
         self.id = manifest.id
         self.tenant = manifest.tenant
@@ -51,14 +60,14 @@ class Generation:
         self.table = table
         self._vectors = vectors
         self._lexical = lexical
-        self._rows = {chunk_id: row for row, chunk_id in enumerate(table["chunk_id"].to_pylist())}
-        readers = table["readers"].combine_chunks().dictionary_encode()
+        readers = whole(table["readers"]).dictionary_encode()
         self._reader_codes = readers.indices.to_numpy(zero_copy_only=False)
         self._readers: tuple[str, ...] = tuple(readers.dictionary.to_pylist())
         self.reader_classes = tuple(sorted(self._readers))
         self.places = Places(table["places"])
         self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
-        self._dense = DenseIndex(place, self._shard_rows(), vectors, self._rows)
+        self._codes = codes
+        self._dense = DenseIndex(place, self._shard_rows(), vectors, self.row_of, codes)
         self._allowed = lru_cache(maxsize=64)(self._compute_allowed)
         self._names = lru_cache(maxsize=64)(self._compute_names)
 
@@ -79,22 +88,27 @@ class Generation:
         manifest = read_manifest(folder)
         check_files(folder, manifest)
         try:
-            table = read_table(folder / CHUNKS_FILE, GENERATION_CHUNKS)
+            table = _chunks(folder, manifest)
             vectors = load_vectors(folder, manifest.chunks, manifest.embedder.dimension)
+            codes = _codes(folder, manifest)
             lexical = LexicalIndex.open(folder / LEXICAL_FOLDER)
-        except (VectorsError, LexicalError) as error:
+        except (VectorsError, CodesError, LexicalError) as error:
             raise StoreError(f"{error}; {_mend(tenant)}") from error
         if not len(table) == len(lexical) == manifest.chunks or manifest.id != generation_id:
             raise StoreError(f"{folder} is not consistent: its parts are of different generations; {_mend(tenant)}")
-        return cls(manifest, table, vectors, lexical, place_of(store, tenant, config))
+        return cls(manifest, table, vectors, lexical, place_of(store, tenant, config), codes)
 
     def __len__(self) -> int:
         return self.manifest.chunks
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """What does not work as built, a line each; empty when all is well."""
+        """What was found not to work as built, a line each; empty when all is well."""
         return self._dense.problems
+
+    def dense_faults(self) -> tuple[str, ...]:
+        """What keeps Chroma from answering for a shard, a line each; every collection is opened to tell."""
+        return self._dense.connect()
 
     def chunk(self, row: int, classes: frozenset[str] = frozenset()) -> Chunk:
         """The chunk at a row of the table, with the other places of its text that these reader classes open."""
@@ -123,10 +137,10 @@ class Generation:
 
         `among` [chunks] narrows the search to some rows, which are then compared one by one.
         """
-        allowed, _ = self._allowed(self._known(classes))
+        allowed, rows = self._allowed(self._known(classes))
         if among is not None:
-            return exact.search(self._vectors, vector, k, np.flatnonzero(allowed & among))
-        return self._dense.search(vector, k, classes, allowed)
+            return exact.search(self._vectors, vector, k, np.flatnonzero(allowed & among), self._codes)
+        return self._dense.search(vector, k, classes, allowed, rows)
 
     def exact(self, vector: NDArray[np.float32], k: int, classes: frozenset[str]) -> list[Hit]:
         """The same by comparing with every vector."""
@@ -207,7 +221,11 @@ class Generation:
 
     @cached_property
     def _columns(self) -> dict[str, Any]:
-        return {name: self.table[name].combine_chunks() for name in _FIELDS}
+        return {name: whole(self.table[name]) for name in _FIELDS}
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {chunk_id: row for row, chunk_id in enumerate(self.table["chunk_id"].to_pylist())}
 
     def _known(self, classes: frozenset[str]) -> frozenset[str]:
         """Only classes that occur here: what a caller may read elsewhere must not fill the cache of masks."""
@@ -227,7 +245,7 @@ class Generation:
 
     def _shard_rows(self) -> list[ShardRows]:
         """Rows and reader classes of every shard of the manifest."""
-        shards = self.table["shard"].combine_chunks()
+        shards = whole(self.table["shard"])
         found = []
         for shard in self.manifest.shards:
             rows = np.flatnonzero(pc.equal(shards, shard.name).to_numpy(zero_copy_only=False))
@@ -239,6 +257,20 @@ class Generation:
 def place_of(store: Store, tenant: str, config: Config) -> Place:
     """Where the tenant's collections are."""
     return Place(store.chroma(tenant).absolute(), tenant, config.indexing.chroma_url)
+
+
+def _chunks(folder: Path, manifest: Manifest) -> pa.Table:
+    """The chunk table, memory-mapped; of a generation built before there was a copy for that, read."""
+    if MAPPED_FILE in manifest.files:
+        return map_table(folder / MAPPED_FILE, GENERATION_CHUNKS)
+    return read_table(folder / CHUNKS_FILE, GENERATION_CHUNKS)
+
+
+def _codes(folder: Path, manifest: Manifest) -> Codes | None:
+    """The vectors' codes; None where they are too few for codes to be faster, or were built before there were any."""
+    if manifest.chunks < CODED_ROWS or CODES_FILE not in manifest.files:
+        return None
+    return Codes.open(folder, manifest.chunks, manifest.embedder.dimension)
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
