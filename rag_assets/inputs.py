@@ -28,6 +28,10 @@ def sections_settings(config: Config) -> str:
     return digest(SECTIONS.version, sections.VERSION, config.ingestion.max_page_bytes)
 
 
+def source_sections_settings(config: Config, source: str) -> str:
+    return digest(sections_settings(config), config.sources[source].resolve_lists)
+
+
 def chunks_settings(config: Config) -> str:
     embedding = config.embedding
     return digest(

@@ -58,6 +58,9 @@ class SourceBase(Section):
     """Cron expression of the sync; null: only by hand."""
     id_prefix: str = ""
     """Put before page ids where two sites of a tenant repeat them."""
+    resolve_lists: bool = False
+    """Index what lists of children and page properties reports show, too, made from the source's own pages. Each reader
+    finds the listed pages that he may read."""
 
     @field_validator("readers")
     @classmethod

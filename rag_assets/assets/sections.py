@@ -3,12 +3,14 @@
 from typing import get_args
 
 import dagster as dg
+import pyarrow as pa
 
 from rag_assets import checks, metadata
-from rag_assets.inputs import sections_settings
+from rag_assets.inputs import source_sections_settings
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, previous_table, writing
+from rag_assets.sources.attachments import hangs_on_a_page
 from rag_assets.state import SectionsState, read_state, update_state
 from rag_assets.steps.anchor_validity import anchor_figures
 from rag_assets.steps.incremental import update_sections
@@ -33,20 +35,22 @@ def sections(
     """Each page's text split at its headings: Markdown, the heading path, and the anchor that a link needs.
 
     Only pages whose content changed are read. `macro_ledger.parquet` beside it counts every macro as rendered,
-    resolved, unresolved, navigation, hidden or lost. Text that a page shows of another is read again each time.
+    resolved, unresolved, navigation, hidden or lost. A page that shows text or lists of others is read again each time.
     """
     key = context.partition_key
     config, store = installation.config(), installation.store()
-    folder, settings = store.source(key), sections_settings(config)
+    folder, settings = store.source(key), source_sections_settings(config, key)
     reporter.begin(key, "sections")
     with writing(folder):
         built = read_state(store, key).sections
         fits = built is not None and built.settings == settings and not is_full(context)
+        pages, source = read_table(folder / "pages.parquet", PAGES), config.sources[key]
         update = update_sections(
-            read_table(folder / "pages.parquet", PAGES),
+            pages,
             previous_table(folder / "sections.parquet", SECTIONS) if fits else SECTIONS.empty(),
             previous_table(folder / "macro_ledger.parquet", MACRO_LEDGER) if fits else MACRO_LEDGER.empty(),
             config.ingestion.max_page_bytes,
+            _listed(pages, source.id_prefix) if source.resolve_lists else None,
         )
         write_table(folder / "macro_ledger.parquet", update.ledger, MACRO_LEDGER)
         write_table(folder / "sections.parquet", update.sections, SECTIONS)
@@ -73,4 +77,11 @@ def sections(
             "anchor_rules": dict(anchors.rules),
         },
         check_results=[checks.macros_lost(update, built.macros_lost + built.macros_unresolved if built else 0)],
+    )
+
+
+def _listed(pages: pa.Table, id_prefix: str) -> pa.Table:
+    """The rows that lists of pages may show: no files, no comments."""
+    return pages.filter(
+        pa.array([not hangs_on_a_page(each, id_prefix) for each in pages["page_id"].to_pylist()], pa.bool_())
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 Kind = Literal["paragraph", "heading", "code", "table", "list", "reference"]
@@ -33,6 +33,15 @@ class Reference(NamedTuple):
     excerpt: str | None = None
 
 
+class Listing(NamedTuple):
+    """A list of pages that the server fills in, as a macro asks for it."""
+
+    macro: str
+    parameters: Mapping[str, str]
+    title: str = ""  # of the page that it is about; empty: the one it stands on
+    space: str = ""
+
+
 class Block(NamedTuple):
     """One atom: a paragraph, a fenced code block, a table row, a list item, a heading; a reference has no text."""
 
@@ -45,6 +54,7 @@ class Block(NamedTuple):
     body: str = ""  # of code, to the letter
     linked: int = 0  # characters of the text that are links
     reference: Reference | None = None
+    listing: Listing | None = None
 
 
 class Atom(NamedTuple):

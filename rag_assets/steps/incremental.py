@@ -49,7 +49,11 @@ class ChunksUpdate:
 
 
 def update_sections(
-    pages: pa.Table, previous: pa.Table, previous_ledger: pa.Table, max_page_bytes: int
+    pages: pa.Table,
+    previous: pa.Table,
+    previous_ledger: pa.Table,
+    max_page_bytes: int,
+    listed: pa.Table | None = None,
 ) -> SectionsUpdate:
     """Sections and ledger of the pages as they are now.
 
@@ -61,9 +65,10 @@ def update_sections(
         previous: sections as they were, made with the same settings; empty: everything is made again.
         previous_ledger: the ledger of the same build.
         max_page_bytes: a larger page is recorded as failed.
+        listed: see `build_sections`.
     """
     reuse = split_unchanged(pages, previous, content_stamp)
-    made = build_sections(reuse.changed, max_page_bytes, pages)
+    made = build_sections(reuse.changed, max_page_bytes, pages, listed)
     return SectionsUpdate(
         sections=merged(renumbered(reuse.kept, pages), made.sections, "order"),
         ledger=merged(renumbered(rows_of(previous_ledger, reuse.kept), pages), made.ledger, "macro", "outcome"),

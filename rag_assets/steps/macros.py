@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
-from rag_assets.steps.blocks import Reference
+from rag_assets.steps.blocks import Listing, Reference
 from rag_assets.steps.storage_format import AC, RI, Element
 
 Outcome = Literal["rendered", "resolved", "unresolved", "navigation", "hidden", "lost"]
@@ -32,6 +32,7 @@ class Page(Protocol):
     """What a macro may do to the page that it stands on."""
 
     anchors: list[str]
+    lists: bool  # whether lists that the server fills in are asked for
 
     def write(self, text: str) -> None: ...
     def paragraph(self, text: str) -> None: ...
@@ -40,10 +41,12 @@ class Page(Protocol):
     def inline(self, element: Element) -> None: ...
     def quote(self, label: str, title: str, element: Element) -> None: ...
     def refer(self, reference: Reference) -> None: ...
+    def list_pages(self, listing: Listing) -> None: ...
 
 
 Handler = Callable[[Page, Macro], Outcome | None]
-"""Writes what the macro leaves in the text; no outcome where only the other pages can tell (`transclusion`)."""
+"""Writes what the macro leaves in the text; no outcome where only the other pages can tell (`transclusion`,
+`page_lists`)."""
 
 
 def _code(page: Page, macro: Macro) -> Outcome:
@@ -156,6 +159,15 @@ _EXCERPTS = frozenset({"excerpt", "multiexcerpt", "multiexcerpt-macro"})
 _TITLES = ("", "pagewithexcerpt", "page", "pagetitle", "title")
 
 
+def _listing(page: Page, macro: Macro) -> Outcome | None:
+    """A list of pages, where lists are asked for."""
+    if not page.lists:
+        return "navigation"
+    space, title = macro.target or ("", macro.parameters.get("page", ""))
+    page.list_pages(Listing(macro.name, macro.parameters, title, space))
+    return None
+
+
 def _navigation(_page: Page, _macro: Macro) -> Outcome:
     return "navigation"
 
@@ -195,11 +207,12 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         **_named(_button, "ui-button aui-button button-hyperlink artifact-resource-macro"),
         **_named(_diagram, "drawio drawio-sketch inc-drawio gliffy lucidchart mermaid-cloud plantumlcloud balsamiq"),
         **_named(_file, "view-file viewpdf viewdoc viewxls viewppt"),
+        **_named(_listing, "children detailssummary"),
         # Lists, reports and controls that the server fills in; their text stands on the pages they point to.
         **_named(
             _navigation,
-            "toc children pagetree pagetreesearch recently-updated recently-updated-dashboard navmap livesearch search"
-            " contributors contributors-summary detailssummary content-by-label contentbylabel blog-posts gallery"
+            "toc pagetree pagetreesearch recently-updated recently-updated-dashboard navmap livesearch search"
+            " contributors contributors-summary content-by-label contentbylabel blog-posts gallery"
             " attachments profile profile-picture created modified-date page-info change-history index listlabels"
             " labels-list popular-labels related-labels recently-used-labels content-report-table cql-search"
             " create-from-template create-space-button task-report tasks-report-macro decisionreport favpages"

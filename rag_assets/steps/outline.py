@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rag_assets.steps.anchors import Anchor, Anchors, OneAnchor
-from rag_assets.steps.blocks import Block, Reference
+from rag_assets.steps.blocks import Block, Listing, Reference
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Section:
     anchor: Anchor
     blocks: list[Block] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
+    listings: list[Listing] = field(default_factory=list)
 
 
 def split_at_headings(
@@ -41,6 +42,8 @@ def split_at_headings(
     for block in blocks:
         if block.reference is not None:
             section.references.append(block.reference)
+        elif block.listing is not None:
+            section.listings.append(block.listing)
         elif block.kind != "heading":
             section.blocks.append(block)
         else:

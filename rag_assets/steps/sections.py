@@ -22,6 +22,7 @@ from rag_assets.steps.boilerplate import is_boilerplate
 from rag_assets.steps.html_format import html_content
 from rag_assets.steps.markdown_format import markdown_content
 from rag_assets.steps.outline import Section, split_at_headings
+from rag_assets.steps.page_lists import PageLists
 from rag_assets.steps.plain_format import plain_content
 from rag_assets.steps.storage_elements import Content, storage_content
 from rag_assets.steps.storage_format import PageError
@@ -62,20 +63,31 @@ class SectionsResult(NamedTuple):
     failures: list[tuple[str, str]]
 
 
-def build_sections(pages: pa.Table, max_page_bytes: int = 5_000_000, others: pa.Table | None = None) -> SectionsResult:
+def build_sections(
+    pages: pa.Table,
+    max_page_bytes: int = 5_000_000,
+    others: pa.Table | None = None,
+    listed: pa.Table | None = None,
+) -> SectionsResult:
     """Sections and macros of all pages, in their order.
 
-    A page that cannot be read, or whose body is larger than `max_page_bytes` of UTF-8, is recorded and stops nothing.
-    Text of other pages that they show is found among `others`, without those among the pages themselves.
+    A page that cannot be read is recorded and stops nothing.
+
+    Args:
+        pages: rows of PAGES.
+        max_page_bytes: a page with a larger body of UTF-8 is recorded as failed.
+        others: where text of other pages is found that they show; None: among the pages themselves.
+        listed: the pages that lists of pages may show; None: lists stay away.
     """
     sections: list[Mapping[str, object]] = []
     ledger: list[Mapping[str, object]] = []
     failures: list[tuple[str, str]] = []
     library = Library(pages if others is None else others, max_page_bytes)
+    lists = None if listed is None else PageLists(listed, library)
     for page in pages.to_pylist():
         try:
             _check_size(page["body"], max_page_bytes)
-            found = sections_of_page(page, library)
+            found = sections_of_page(page, library, lists)
         except PageError as error:
             failures.append((page["page_id"], str(error)))
         except Exception as error:  # a fault in one page is reported; the others still arrive
@@ -93,7 +105,9 @@ def _check_size(body: str | None, limit: int) -> None:
         raise PageError(f"the body is larger than {limit} bytes; raise the limit or split the page")
 
 
-def sections_of_page(page: Mapping[str, Any], library: Library | None = None) -> PageSections:
+def sections_of_page(
+    page: Mapping[str, Any], library: Library | None = None, lists: PageLists | None = None
+) -> PageSections:
     """The sections of one row of PAGES. Text of other pages is found in the library; without one it stays away.
 
     Text above the first heading is a section of level 0 under the page's title. A heading without text of its own makes
@@ -114,13 +128,35 @@ def sections_of_page(page: Mapping[str, Any], library: Library | None = None) ->
         anchors = Anchors(title, page["anchor_flavor"])
     except ValueError as error:
         raise PageError(str(error)) from error
-    content = read(page["body"] or "")
+    content = read(page["body"] or "") if lists is None else _with_lists(page)
     sections = list(split_at_headings(content.blocks, title, (title,), anchors))
     transclusion = Transclusion(page, library or Library(PAGES.empty()))
     included = [passage for section in sections for passage in transclusion.passages(section)]
+    listings = Counter[tuple[str, str]]()
+    if lists is not None:
+        included += _listed(page, sections, lists, listings)
     rows = _section_rows(page, list(_kept(sections)), included)
-    refers = any(section.references for section in sections)
-    return PageSections(_stamped(rows) if refers else rows, _ledger_rows(page, content.ledger + transclusion.ledger))
+    refers = any(section.references or section.listings for section in sections)
+    ledger = content.ledger + transclusion.ledger + listings
+    return PageSections(_stamped(rows) if refers else rows, _ledger_rows(page, ledger))
+
+
+def _with_lists(page: Mapping[str, Any]) -> Content:
+    """The page's content with the places of lists of pages, which storage format alone has."""
+    if page["body_format"] == "storage":
+        return storage_content(page["body"] or "", lists=True)
+    return _READERS[page["body_format"]](page["body"] or "")
+
+
+def _listed(
+    page: Mapping[str, Any], sections: Sequence[Section], lists: PageLists, ledger: Counter[tuple[str, str]]
+) -> Iterator[Passage]:
+    """What the lists on a page show; what became of each is counted in the ledger."""
+    for section in sections:
+        for listing in section.listings:
+            passages = lists.passages(listing, page, section)
+            ledger[listing.macro, "navigation" if passages is None else "resolved"] += 1
+            yield from passages or ()
 
 
 def _kept(sections: Sequence[Section]) -> Iterator[_Text]:

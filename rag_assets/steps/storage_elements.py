@@ -30,9 +30,12 @@ class Content(NamedTuple):
     ledger: Counter[tuple[str, str]]
 
 
-def storage_content(body: str) -> Content:
-    """Blocks and macros of a storage-format body. Raises PageError where it cannot be read."""
-    walk = Walk(_RULES, _BLOCK_TAGS)
+def storage_content(body: str, lists: bool = False) -> Content:
+    """Blocks and macros of a storage-format body; with `lists` the places of lists of pages, too.
+
+    Raises PageError where it cannot be read.
+    """
+    walk = Walk(_RULES, _BLOCK_TAGS, lists)
     tree = parse_storage(body)
     walk.container(tree)
     return Content(walk.blocks, walk.ledger + _not_met(tree, walk.met))
@@ -44,7 +47,7 @@ def storage_excerpt(body: str, name: str) -> Content | None:
     Raises PageError where the body cannot be read.
     """
     walk = Walk(_RULES, _BLOCK_TAGS)
-    for node in parse_storage(body).iter(*_MACROS):
+    for node in parse_storage(body).iter(*MACROS):
         macro = macros.read_macro(node)
         if macros.is_excerpt(macro, name):
             walk.container(macro.rich)
@@ -52,10 +55,18 @@ def storage_excerpt(body: str, name: str) -> Content | None:
     return None
 
 
+def one_line(element: Element) -> str:
+    """What stands inside an element as one line, without code that a line cannot carry and without other pages' text.
+
+    Raises PageError where it is nested too deep.
+    """
+    return Walk(_RULES, _BLOCK_TAGS).cell(element, [])
+
+
 def _not_met(tree: Element, met: set[Element]) -> Counter[tuple[str, str]]:
     """Macros that the walk never came to: hidden where nothing is text or an excerpt is hidden, else lost."""
     left: Counter[tuple[str, str]] = Counter()
-    for node in tree.iter(*_MACROS):
+    for node in tree.iter(*MACROS):
         if node not in met:
             above = node.iterancestors()
             hidden = any(_RULES.get(each.tag) is _drop or (each in met and _is_hidden(each)) for each in above)
@@ -105,7 +116,7 @@ def _table(walk: Walk, node: Element) -> None:
     for part in node.iterchildren("caption"):
         walk.container(part)
     lifted: list[Block] = []
-    rows = [_cells(walk, row, lifted) for row in _rows(node)]
+    rows = [_cells(walk, row, lifted) for row in table_rows(node)]
     if walk.place.line:  # a table inside a cell: its rows are items there
         lines = (", ".join(cell.text for cell in row if cell.text) for row in rows)
         walk.blocks += [Block("list", line) for line in lines if line]
@@ -114,7 +125,7 @@ def _table(walk: Walk, node: Element) -> None:
     walk.blocks += lifted
 
 
-def _rows(table: Element) -> Iterator[Element]:
+def table_rows(table: Element) -> Iterator[Element]:
     """The rows of a table, not those of tables inside it; what else stands between them is a row of its own."""
     for part in table:
         if part.tag in ("tbody", "thead", "tfoot"):
@@ -236,7 +247,7 @@ def _names(prefix: str, names: str) -> list[str]:
     return [prefix + name for name in names.split()]
 
 
-_MACROS = (f"{AC}structured-macro", f"{AC}macro")
+MACROS = (f"{AC}structured-macro", f"{AC}macro")
 
 _BLOCK_TAGS = frozenset(
     [
@@ -257,7 +268,7 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         "br": _break,
         "img": image,
         "time": _time,
-        **dict.fromkeys(_MACROS, _macro),
+        **dict.fromkeys(MACROS, _macro),
         f"{AC}link": link,
         f"{AC}image": image,
         f"{AC}emoticon": emoticon,

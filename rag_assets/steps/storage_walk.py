@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from rag_assets.steps.blocks import Block, Reference, code_block, flat, paragraphs
+from rag_assets.steps.blocks import Block, Listing, Reference, code_block, flat, paragraphs
 from rag_assets.steps.storage_format import Element, PageError
 
 DEPTH_MAX = 60  # lists in cells in panels …; a page nests a handful
@@ -37,6 +37,7 @@ class Walk:
 
     rules: Mapping[str, Rule]  # elements that are more than their text
     block_tags: frozenset[str]  # elements that stand on lines of their own
+    lists: bool = False  # whether lists that the server fills in are asked for
     blocks: list[Block] = field(default_factory=list)
     ledger: Counter[tuple[str, str]] = field(default_factory=Counter)
     met: set[Element] = field(default_factory=set)  # macros that the walk came to
@@ -72,6 +73,11 @@ class Walk:
         """Mark the place of another page's text; it ends the sentence around it."""
         self.flush()
         self.blocks.append(Block("reference", "", reference=reference))
+
+    def list_pages(self, listing: Listing) -> None:
+        """Mark the place of a list of pages."""
+        self.flush()
+        self.blocks.append(Block("reference", "", listing=listing))
 
     def container(self, element: Element) -> None:
         """What stands inside an element, in blocks of its own."""

@@ -32,7 +32,7 @@ class Passage(NamedTuple):
 
     section: Section
     readers: str  # reader class of the pages it came through, the one that shows it not among them
-    page_id: str  # whose text it is
+    page_id: str | None  # whose text it is; None: of a list, which no page has
 
 
 class Library:
@@ -66,9 +66,15 @@ class Library:
             self._contents[key] = self._read(page, excerpt)
         return self._contents[key]
 
-    def _read(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
+    def body(self, page: Mapping[str, Any]) -> str | None:
+        """The page's body; None where it is not in storage format, or too large."""
         body = page["body"] or ""
-        if page["body_format"] != "storage" or len(body.encode(errors="replace")) > self._limit:
+        small = len(body) * 4 <= self._limit or len(body.encode(errors="replace")) <= self._limit
+        return body if page["body_format"] == "storage" and small else None
+
+    def _read(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
+        body = self.body(page)
+        if body is None:
             return None
         try:
             return storage_content(body) if excerpt is None else storage_excerpt(body, excerpt)
