@@ -1,6 +1,6 @@
 """The `citelock` command group: commands that are loaded when they are called, errors in one line.
 
-Belongs here: finding commands, exit codes. Does not belong here: any command (`cli`, `generations_cli`, `bench_cli`).
+Belongs here: finding commands, exit codes. Does not belong here: any command (`cli`, `*_cli`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 _MODULES: Mapping[str, tuple[str, str]] = {
     "generations": ("rag_serving.generations_cli:app", "List, show and roll back published generations."),
     "bench": ("rag_serving.bench_cli:command", "Measure retrieval on any folder in BEIR layout."),
+    "evaluate": ("rag_serving.evaluate_cli:command", "Ask the questions of a gold set and measure the answers."),
 }
 _HELP = {"build": "Sync the sources that changed and publish the tenants they belong to."}
 _USAGE_ERRORS = frozenset({"ConfigError", "FilterError", "UsageError"})

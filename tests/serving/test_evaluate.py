@@ -1,0 +1,176 @@
+"""Answers are judged against a gold set, with the real pipeline over the small wiki."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+from wiki import configuration, embedder
+
+from rag_serving.cli import app
+from rag_serving.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
+from rag_serving.gold import GoldQuestion, GoldSet
+from rag_serving.guard import GuardedEmbedder
+from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.pipeline import Pipeline
+from rag_serving.published import UnpublishedError
+from rag_serving.records import Answer, Citation
+
+LOGS = GoldQuestion("logs", "How many hours does a broker keep logs?", True, frozenset({"12"}), ("for 168 hours",))
+WON = GoldQuestion("won", "Who won the football match in Lisbon?", False)
+SALARY = GoldQuestion(
+    "salary",
+    "What salary bonus does the broker team earn?",
+    True,
+    frozenset({"14"}),
+    ("4,000 euros",),
+    groups=frozenset({"hr"}),
+)
+ANCHORS = {"1": frozenset({"Top"})}
+
+
+def citation(page: str = "1", url: str = "https://wiki.example/1#Top", quote: str = "kept for 7 days") -> Citation:
+    return Citation(1, f"{page}:3:0", "T", ("T",), url, url, quote, "ENG", 3, "exact", 0, 15)
+
+
+def answered(text: str = "Logs are kept for 7 days. [1]", *citations: Citation) -> Answer:
+    return Answer("answered", text, citations or (citation(),), timings_ms={"total": 10.0})
+
+
+def gold(answerable: bool = True, quote: str = "for 7 days", page: str = "1") -> GoldQuestion:
+    return GoldQuestion("q", "How long?", answerable, frozenset({page}), (quote,))
+
+
+def judged(question: GoldQuestion, answer: Answer) -> Judged:
+    return judge(question, answer, ANCHORS)
+
+
+NOT_FOUND = Answer("not_found", "Not found in docs.")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "fault"),
+    [
+        (gold(), answered(), None),
+        (gold(quote="Kept\n for “7”  days"), answered('Logs are kept for "7" days. [1]'), None),
+        (gold(), NOT_FOUND, "not answered: not_found"),
+        (gold(page="2"), answered(), "no citation of the right page"),
+        (gold(), answered("Kept for 7 days. [1]", citation(), citation("2")), "a citation of another page"),
+        (gold(quote="for 9 days"), answered(), "the sentence is another one"),
+        (gold(answerable=False), answered(), "answered although there is no answer"),
+        (gold(answerable=False), NOT_FOUND, None),
+    ],
+)
+def test_an_answer_is_judged(question: GoldQuestion, answer: Answer, fault: str | None) -> None:
+    assert judged(question, answer).fault == fault
+
+
+def test_an_anchor_that_the_page_does_not_have_is_counted() -> None:
+    wrong = answered(
+        "x", citation(), citation(url="https://wiki.example/1#Gone"), citation(url="https://wiki.example/1")
+    )
+    assert Evaluation((judged(gold(), wrong),)).anchor_validity == pytest.approx(1 / 3, abs=1e-6)
+
+
+def test_figures_are_of_all_answers() -> None:
+    measured = Evaluation(
+        (
+            judged(gold(), answered()),
+            judged(gold(page="2"), answered()),
+            judged(gold(), NOT_FOUND),
+            judged(gold(answerable=False), NOT_FOUND),
+        )
+    )
+    assert measured.citation_precision == 0.5
+    assert measured.sentence_precision == 0.5
+    assert measured.answerability == {"accuracy": 0.75, "precision": 0.5, "recall": 1.0}
+    assert measured.latency_ms == {"total": {"p50": 10.0, "p95": 10.0}}
+
+
+def test_figures_of_nothing_are_unknown() -> None:
+    measured = Evaluation(())
+    assert measured.citation_precision is None
+    assert measured.answerability["accuracy"] is None
+
+
+def test_every_question_is_asked_as_its_asker(pipeline: Pipeline) -> None:
+    measured = evaluate(pipeline, GoldSet((LOGS, WON, SALARY)))
+    assert [each.fault for each in measured.judged] == [None, None, None]
+    assert measured.anchor_validity == 1.0
+    payload = measured.payload()
+    assert payload["questions"] == 3
+    assert payload["failed"] == []
+    assert {"embed", "dense", "lexical", "generate", "total"} <= set(payload["latency_ms"])
+
+
+def test_a_product_that_is_down_is_not_measured(tmp_path: Path) -> None:
+    empty = Pipeline.open(configuration(tmp_path), "acme", embedder())
+    try:
+        with pytest.raises(UnpublishedError):
+            evaluate(empty, GoldSet((LOGS,)))
+    finally:
+        empty.close()
+
+
+def test_a_degraded_answer_is_not_measured(wiki_home: Path) -> None:
+    def down() -> Embedder:
+        raise ModelError("the model server does not answer")
+
+    degraded = Pipeline.open(configuration(wiki_home), "acme", GuardedEmbedder(down))
+    try:
+        with pytest.raises(EvaluationError, match=r"'logs' was not answered as built \(dense_unavailable"):
+            evaluate(degraded, GoldSet((LOGS,)))
+    finally:
+        degraded.close()
+
+
+# The command
+
+
+@pytest.fixture
+def config_file(wiki_home: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "app.yaml"
+    path.write_text(yaml.safe_dump({"home": str(wiki_home), "tenants": {"acme": {}}}))
+    return path
+
+
+def gold_file(folder: Path, tenant: str = "acme") -> Path:
+    entries = [
+        {"id": "logs", "question": LOGS.question, "answerable": True, "page": "12", "quote": "for 168 hours"},
+        {"id": "won", "question": WON.question, "answerable": False},
+    ]
+    path = folder / "gold.yaml"
+    path.write_text(yaml.safe_dump({"tenant": tenant, "questions": entries}))
+    return path
+
+
+def test_the_command_prints_the_documented_json(config_file: Path, tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["evaluate", str(gold_file(tmp_path)), "--config", str(config_file), "--json"])
+    assert found.exit_code == 0, found.stderr
+    payload = json.loads(found.stdout)
+    assert {"questions", "citation_precision", "answerability", "anchor_validity", "latency_ms", "failed"} <= set(
+        payload
+    )
+    assert payload["citation_precision"] == 1.0
+
+
+def test_the_command_tells_people(config_file: Path, tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["evaluate", str(gold_file(tmp_path)), "--config", str(config_file)])
+    assert "2 questions, 1 answered" in found.stdout
+
+
+def test_a_gold_set_of_another_tenant_is_refused(config_file: Path, tmp_path: Path) -> None:
+    arguments = ["evaluate", str(gold_file(tmp_path, "other")), "--config", str(config_file)]
+    found = CliRunner().invoke(app, [*arguments, "--tenant", "acme"])
+    assert found.exit_code == 2
+    assert "is of tenant 'other', not of 'acme'" in found.stderr
+
+
+def test_evaluating_needs_no_dagster() -> None:
+    code = "import sys, rag_serving.evaluate, rag_serving.evaluate_cli; assert 'dagster' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
