@@ -21,7 +21,7 @@ from rag_assets.sources.confluence_changes import list_changes
 from rag_assets.sources.confluence_client import ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence_listing import Listing, Scope, batches, has_details, list_space, still_there
 from rag_assets.sources.confluence_memory import Memory, recall, remember
-from rag_assets.sources.confluence_nested import DETAILS, complete
+from rag_assets.sources.confluence_nested import CUT, DETAILS, complete
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.confluence_transport import AtlassianTransport
 from rag_assets.sources.envelope import EnvelopeError, Origin, row_of, version_of
@@ -190,6 +190,8 @@ class Confluence:
         except EnvelopeError as error:
             sync.failures[page_id] = str(error)
             return None
+        if CUT in envelope:
+            sync.failures[page_id] = envelope[CUT]
         sync.listing.grants[page_id] = grants_of(envelope)
         sync.listing.pages[page_id] = {**envelope, "body": None}
         return row

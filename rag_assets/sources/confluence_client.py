@@ -110,15 +110,16 @@ class ConfluenceClient:
         """Every entry of a paged collection, once; raises where its end is not certain.
 
         A cursor in `_links.next` is followed; without one, `start` is counted from what came (a server may send fewer
-        than `limit`), and only an empty page is the end, whatever `next` says. Of a link nothing but its cursor is
-        used: a link cannot lead the credentials to another host.
+        than `limit`), and only an empty page is the end. One whose link says that more remain is asked for once again;
+        if it stays empty, it is the end whatever `next` says. Of a link nothing but its cursor is used: a link cannot
+        lead the credentials to another host.
 
         Args:
             lean: an `expand` to fall back on for a page of results that fails with the one asked for.
         """
         seen: set[str] = set()
         position: dict[str, Any] = {}
-        start, more = 0, True
+        start, more, doubted = 0, True, False
         while True:
             answer = self._slice(path, {**params, **position}, lean)
             results = _results(answer, path)
@@ -129,6 +130,10 @@ class ConfluenceClient:
             yield from (self._based(entry, answer) for entry in fresh.values())
             start += len(results)
             following = _next(answer)
+            if not results and following is not None and not doubted:
+                doubted = True
+                continue
+            doubted = False
             cursor = _cursor(following)
             # Entries that repeat though no more were announced: the site knows cursors only and ignores `start`.
             if not fresh or ("cursor" in position and cursor is None):

@@ -15,7 +15,7 @@ from typing import Any
 from rag_assets.sources import confluence_v2 as v2
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence_client import Batch, ConfluenceClient, Envelope, in_path
-from rag_assets.sources.confluence_nested import DETAILS, ancestor_grants, complete
+from rag_assets.sources.confluence_nested import CUT, DETAILS, ancestor_grants, complete
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.envelope import EnvelopeError, exclusion_of, page_id_of, version_of
 from rag_assets.steps.readers import Grants, grants_of, missing_ancestors
@@ -81,6 +81,8 @@ class Listing:
         self.grants[page_id] = grants_of(entry)
         if excluded is None:
             self.pages[page_id] = entry
+            if CUT in entry:
+                self.failures[page_id] = entry[CUT]
         else:
             self.excluded[page_id] = excluded
 

@@ -17,11 +17,13 @@ DETAILS = (
     "version,space,ancestors,extensions.position,metadata.labels,"
     "restrictions.read.restrictions.user,restrictions.read.restrictions.group"
 )
+CUT = "citelock:cut"
+"""In an entry: why its labels or restrictions are not all of them."""
 _LIMIT = 200
 
 
 def complete(client: ConfluenceClient, entry: Envelope) -> Envelope:
-    """The entry with all of its labels and restrictions."""
+    """The entry with all of its labels and restrictions; `CUT` in it says what could not be read to its end."""
     return _with_all_restrictions(client, _with_all_labels(client, entry))
 
 
@@ -74,8 +76,8 @@ def _with_all_labels(client: ConfluenceClient, entry: Envelope) -> Envelope:
         return entry
     try:
         results = list(client.collect(f"rest/api/content/{entry.get('id')}/label", {"limit": _LIMIT}))
-    except (Unreadable, Faulty):
-        return entry
+    except (Unreadable, Faulty) as error:
+        return {**entry, CUT: f"its labels cannot be read to their end: {error}"}
     return {**entry, "metadata": {**metadata, "labels": {"results": results}}}
 
 
@@ -90,8 +92,8 @@ def _with_all_restrictions(client: ConfluenceClient, entry: Envelope) -> Envelop
         return entry
     try:
         return {**entry, "restrictions": {"read": all_restrictions(client, str(entry.get("id")))}}
-    except (Unreadable, Faulty):
-        return entry
+    except (Unreadable, Faulty) as error:
+        return {**entry, CUT: f"its restrictions cannot be read to their end: {error}"} if cut else entry
 
 
 def _is_cut(collection: object) -> bool:

@@ -78,7 +78,7 @@ def slow(seconds: float, times: int = 1) -> Fault:
     return Fault(spoil, times)
 
 
-def emptied(after: int = 0) -> Fault:
+def emptied(after: int = 0, times: int | None = 1) -> Fault:
     """An enumeration's page of results from `after` on, without results, though its link says that more remain."""
 
     def spoil(_: Request, answer: Answer) -> Answer:
@@ -87,7 +87,7 @@ def emptied(after: int = 0) -> Fault:
     def enumerates(request: Request) -> bool:
         return "spaceKey" in request.params and request.start >= after
 
-    return Fault(spoil, 1, enumerates)
+    return Fault(spoil, times, enumerates)
 
 
 def poisoned(page_id: str, status: int = 500) -> Fault:

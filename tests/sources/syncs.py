@@ -9,8 +9,8 @@ from typing import Any
 from sources.stand_in_confluence import StandIn
 
 from rag_assets.sources import SyncResult
-from rag_assets.sources.confluence import Confluence
 from rag_assets.sources.confluence_client import ConfluenceClient
+from rag_assets.sources.confluence_extras import ConfluenceExtras
 from rag_assets.sources.confluence_transport import AtlassianTransport
 from rag_serving import source_kinds
 
@@ -33,7 +33,7 @@ class Syncs:
         )
         self.wiki.requests.clear()
         with client:
-            source = Confluence("eng", settings, self.folder, client)
+            source = ConfluenceExtras("eng", settings, self.folder, client)
             result = source.sync(self.last.pages if self.last else None, self.last.state if self.last else {})
         self.last = result
         assert json.loads(json.dumps(result.state)) == result.state

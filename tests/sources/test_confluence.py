@@ -225,12 +225,19 @@ def test_an_enumeration_that_ends_early_without_a_sign_deletes_nothing(tmp_path:
         wiki.site.put(*(page(number) for number in range(1, 13)))
         sync = Syncs(wiki, tmp_path)
         sync()
-        wiki.faults.append(emptied(after=8))
+        wiki.faults.append(emptied(after=8, times=None))
         assert sync().deleted == 0
 
 
 @pytest.mark.parametrize(
-    "fault", [emptied, lambda: cut(99), lambda: broken(None), lambda: broken(None, 403), lambda: throttled(99)]
+    "fault",
+    [
+        lambda: emptied(times=None),
+        lambda: cut(99),
+        lambda: broken(None),
+        lambda: broken(None, 403),
+        lambda: throttled(99),
+    ],
 )
 def test_an_enumeration_cut_short_deletes_nothing(wiki: StandIn, sync: Syncs, fault: Callable[[], Fault]) -> None:
     first = sync()
@@ -335,6 +342,21 @@ def test_long_lists_of_labels_and_restrictions_are_read_to_their_end(wiki: Stand
     readers = column(result, "readers")["20"]
     assert all(f"group:{name}" in readers for name in groups)
     assert all(f"user:{name}" in readers for name in users)
+
+
+@pytest.mark.parametrize("of", ["label", "restriction"])
+def test_a_list_that_cannot_be_read_to_its_end_is_told(wiki: StandIn, sync: Syncs, of: str) -> None:
+    wiki.site.nested_cap = 2
+    wiki.site.put(page(20, labels=["a", "b", "c"], groups=["g1", "g2", "g3"]))
+    first = sync()
+    wiki.site.label("20", "d", "e", "f")
+    wiki.faults.append(broken(None, path=f"content/20/{of}"))
+    second = sync()
+    assert "to their end" in dict(second.failures)["20"]
+    assert column(second, "labels")["20"] == column(first, "labels")["20"]
+    assert set(column(second, "readers")["20"].split("|")) <= {"group:g1", "group:g2", "group:g3"}
+    wiki.faults.clear()
+    assert column(sync(), "labels")["20"] == ["d", "e", "f"]
 
 
 def test_readers_from_the_space_itself(wiki: StandIn, sync: Syncs) -> None:

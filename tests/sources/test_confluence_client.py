@@ -68,8 +68,14 @@ def test_a_collection_is_read_to_its_end_whatever_the_server_caps(
 def test_an_empty_page_ends_a_collection_though_a_link_says_more() -> None:
     with StandIn("datacenter", caps=(2, 2, 2)) as wiki, open_client(wiki.url, []) as client:
         wiki.site.put(*(page(number) for number in range(1, 8)))
-        wiki.faults.append(emptied(after=4))
+        wiki.faults.append(emptied(after=4, times=None))
         assert listed(client) == ["1", "2", "3", "4"]
+
+
+def test_an_empty_page_before_the_end_is_asked_for_again(wiki: StandIn, client: ConfluenceClient) -> None:
+    wiki.caps = (2, 2, 2)
+    wiki.faults.append(emptied())
+    assert listed(client) == ["1", "2", "3", "4", "5", "6", "7"]
 
 
 def test_a_server_that_loops_is_found_out(wiki: StandIn, client: ConfluenceClient) -> None:
