@@ -26,6 +26,7 @@ from rag_serving.settings import (
     Indexing,
     Ingestion,
     Reranker,
+    RerankService,
     Retrieval,
     Serving,
     Tenant,
@@ -68,6 +69,7 @@ class Config(BaseSettings):
     ingestion: Ingestion = Ingestion()
     retrieval: Retrieval = Retrieval()
     reranker: Reranker = Reranker()
+    rerank_service: RerankService = RerankService()
     embedding: Embedding = Embedding()
     context: Context = Context()
     generation: Generation = Generation()
@@ -168,7 +170,8 @@ def _keys(model: type[BaseModel]) -> set[str]:
 
 
 _SECTIONS: tuple[type[BaseModel], ...] = (
-    Config, Features, Ingestion, Retrieval, Reranker, Embedding, Context, Generation, Gates, Verification,
-    Indexing, Serving, ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp, NoAuth, BasicAuth, BearerAuth,
+    Config, Features, Ingestion, Retrieval, Reranker, RerankService, Embedding, Context, Generation, Gates,
+    Verification, Indexing, Serving, ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp, NoAuth, BasicAuth,
+    BearerAuth,
 )  # fmt: skip
 _KEYS = set().union(*(_keys(section) for section in _SECTIONS))
