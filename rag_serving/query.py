@@ -45,7 +45,7 @@ def read_query(text: str, corpus: Corpus | None = None, spelling: bool = True) -
     """
     signs = read_signs(text)
     filters, scope, corrections = signs.filters, Scope(signs.text), dict[str, str]()
-    names = identifiers(signs.text)
+    names = [name for name in identifiers(signs.text) if analyze(name)]
     if corpus:
         filters = _as_written(filters, corpus.names) if filters else filters
         scope = read_scope(signs.text, corpus.names) if may_name(signs.text) else scope
@@ -87,12 +87,11 @@ def _corrections(text: str, phrases: Sequence[str], corpus: Corpus) -> dict[str,
 def _terms(text: str, names: Sequence[str], corrections: Mapping[str, str]) -> dict[str, float]:
     """Weights by term: how often it is said; a name as a whole more, its parts and corrections less."""
     weights = {term: float(count) for term, count in Counter(analyze(text)).items()}
-    for name in names:
-        whole, *parts = analyze(name)
-        weights[whole] = _IDENTIFIER_WEIGHT
-        weights.update({part: weights[part] * _PART_WEIGHT for part in parts if part != whole})
-    for term in {term for word in corrections.values() for term in analyze(word)}:
-        weights[term] *= _CORRECTED_WEIGHT
+    wholes = {analyze(name)[0] for name in names}
+    parts = {part for name in names for part in analyze(name)} - wholes
+    guessed = {term for word in corrections.values() for term in analyze(word)}
+    for terms, factor in ((wholes, _IDENTIFIER_WEIGHT), (parts, _PART_WEIGHT), (guessed, _CORRECTED_WEIGHT)):
+        weights.update({term: weights[term] * factor for term in sorted(terms & weights.keys())})
     return weights
 
 
