@@ -13,8 +13,6 @@ from rag_serving.models.protocols import ModelError, Tokenizer
 if TYPE_CHECKING:
     from rag_serving.settings import Embedding
 
-_PREFIXES = ("un", "re", "non", "pre", "dis", "mis", "over", "under", "multi", "sub", "inter")
-
 
 class Words:
     """The words of the local model's vocabulary, opened when first asked. Safe to use from several threads."""
@@ -23,11 +21,8 @@ class Words:
         self._config = config
 
     def __call__(self, word: str) -> bool:
-        """Whether a word in lower case is one token, or a prefix before one; without a tokenizer none is known."""
-        if self._tokenizer is None:
-            return False
-        stripped = [word[len(prefix) :] for prefix in _PREFIXES if word.startswith(prefix)]
-        return any(len(found) == 1 for found in self._tokenizer.offsets([word, *stripped]))
+        """Whether a word in lower case is one token; where no tokenizer can be opened, no word is known."""
+        return self._tokenizer is not None and len(self._tokenizer.offsets([word])[0]) == 1
 
     @cached_property
     def _tokenizer(self) -> Tokenizer | None:
