@@ -31,7 +31,7 @@ from rag_serving.places import Places
 from rag_serving.records import Chunk
 from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.spelling import Speller
-from rag_serving.store import Store, StoreError, map_table, read_table, whole
+from rag_serving.store import Store, StoreError, coded, map_table, read_table, whole
 
 CHUNKS_FILE = "chunks.parquet"
 MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
@@ -60,9 +60,7 @@ class Generation:
         self.table = table
         self._vectors = vectors
         self._lexical = lexical
-        readers = whole(table["readers"]).dictionary_encode()
-        self._reader_codes = readers.indices.to_numpy(zero_copy_only=False)
-        self._readers: tuple[str, ...] = tuple(readers.dictionary.to_pylist())
+        self._readers, self._reader_codes = coded(table["readers"])
         self.reader_classes = tuple(sorted(self._readers))
         self.places = Places(table["places"])
         self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
@@ -112,9 +110,16 @@ class Generation:
 
     def chunk(self, row: int, classes: frozenset[str] = frozenset()) -> Chunk:
         """The chunk at a row of the table, with the other places of its text that these reader classes open."""
-        values: dict[str, Any] = {name: column[row].as_py() for name, column in self._columns.items()}
-        values.update({name: tuple(values[name] or ()) for name in _TUPLES})
-        return Chunk(**values, also_at=self.places.of(row, classes))
+        return self.chunks([row], classes)[0]
+
+    def chunks(self, rows: Sequence[int], classes: frozenset[str] = frozenset()) -> list[Chunk]:
+        """The chunks at some rows, in their order; sooner decoded together than one by one."""
+        taken = pa.array(rows, pa.int64())
+        columns = {name: column.take(taken).to_pylist() for name, column in self._columns.items()}
+        for name in _TUPLES:
+            columns[name] = [tuple(values or ()) for values in columns[name]]
+        columns["also_at"] = [self.places.of(row, classes) for row in rows]
+        return [Chunk(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
 
     def row_of(self, chunk_id: str) -> int | None:
         """The row of a chunk id, None where the generation has no such chunk."""
@@ -245,10 +250,11 @@ class Generation:
 
     def _shard_rows(self) -> list[ShardRows]:
         """Rows and reader classes of every shard of the manifest."""
-        shards = whole(self.table["shard"])
+        names, codes = coded(self.table["shard"])
+        numbers = {name: number for number, name in enumerate(names)}
         found = []
         for shard in self.manifest.shards:
-            rows = np.flatnonzero(pc.equal(shards, shard.name).to_numpy(zero_copy_only=False))
+            rows = np.flatnonzero(codes == numbers.get(shard.name, -1))
             classes = frozenset(self._readers[code] for code in np.unique(self._reader_codes[rows]))
             found.append(ShardRows(shard.collection, rows, classes))
         return found

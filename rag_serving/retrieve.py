@@ -119,6 +119,8 @@ def _fused(
         for hit in hits:
             scores.setdefault(hit.row, {})[stage] = hit.score
     fused = reciprocal_rank_fusion(rankings, rrf_k)[:k]
+    chunks = generation.chunks([row for row, _ in fused], classes)
     return tuple(
-        Candidate(generation.chunk(row, classes), score, {**scores[row], "rrf": score}) for row, score in fused
+        Candidate(chunk, score, {**scores[row], "rrf": score})
+        for chunk, (row, score) in zip(chunks, fused, strict=True)
     )

@@ -28,4 +28,4 @@ def best(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[H
         chosen = np.flatnonzero(scores >= threshold)
         rows, scores = rows[chosen], scores[chosen]
     order = np.lexsort((rows, -scores))[:k]
-    return [Hit(int(rows[i]), float(scores[i])) for i in order]
+    return [Hit(row, score) for row, score in zip(rows[order].tolist(), scores[order].tolist(), strict=True)]
