@@ -1,0 +1,146 @@
+"""What is told of a question and of a reader's verdict on its answer, as rows of the telemetry tables.
+
+Belongs here: which facts are kept, and what is hashed. Does not belong here: writing them (`recorder`).
+
+Nobody's name and no page's text is kept. A user is a keyed hash, a question too, unless its text was opted for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from rag_serving.access import Principal
+from rag_serving.records import Answer, Candidate, Lock, SearchResults, Verdict
+
+Kind = Literal["ask", "selected_text", "search"]
+FeedbackVerdict = Literal["helpful", "not_helpful", "wrong_citation", "missing"]
+
+MAX_CANDIDATES = 100
+MAX_COMMENT_CHARS = 2_000
+_HASH_CHARS = 32
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a model was asked for: tokens, and their price in the currency of the configured table."""
+
+    generator: str = ""
+    reranker: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the stages of one question left behind."""
+
+    candidates: Sequence[Candidate] = ()
+    lock: Lock = field(default_factory=lambda: Lock(()))
+    verdicts: Sequence[Verdict] = ()
+    usage: Usage = Usage()
+
+
+class Scribe:
+    """Makes rows for one tenant."""
+
+    def __init__(self, tenant: str, key: bytes, store_questions: bool = False) -> None:
+        self._tenant = tenant
+        self._key = key
+        self._store_questions = store_questions
+
+    def of_answer(
+        self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"
+    ) -> dict[str, Any]:
+        """The row of QUESTIONS for an answered, or not answered, question."""
+        return {
+            **self._asked(principal, question, kind),
+            **_measured(answer.status, answer.generation, answer.flags, answer.timings_ms),
+            **_traced(trace),
+            "receipt_id": answer.receipt_id,
+        }
+
+    def of_search(self, principal: Principal | None, query: str, found: SearchResults, trace: Trace) -> dict[str, Any]:
+        """The row of QUESTIONS for a search."""
+        status = "found" if found.results else "not_found"
+        return {
+            **self._asked(principal, query, "search"),
+            **_measured(status, found.generation, found.degraded, found.timings_ms),
+            **_traced(trace),
+            "receipt_id": None,
+        }
+
+    def of_feedback(
+        self,
+        principal: Principal | None,
+        receipt_id: str,
+        verdict: FeedbackVerdict,
+        citation: int | None = None,
+        comment: str | None = None,
+    ) -> dict[str, Any]:
+        """The row of FEEDBACK for what a reader said of an answer."""
+        return {
+            **_stamp(),
+            "tenant": self._tenant,
+            "user_hash": self._hash(principal.user if principal else None),
+            "receipt_id": receipt_id,
+            "verdict": verdict,
+            "citation": citation,
+            "comment": _writable(comment)[:MAX_COMMENT_CHARS] if comment else None,
+        }
+
+    def _asked(self, principal: Principal | None, question: str, kind: Kind) -> dict[str, Any]:
+        return {
+            **_stamp(),
+            "tenant": self._tenant,
+            "user_hash": self._hash(principal.user if principal else None),
+            "kind": kind,
+            "question": _writable(question) if self._store_questions else None,
+            "question_hash": self._hash(question),
+        }
+
+    def _hash(self, text: str | None) -> str | None:
+        """HMAC-SHA256 under the installation's key: who has the log alone cannot try names out."""
+        if text is None:
+            return None
+        return hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:_HASH_CHARS]
+
+
+def _stamp() -> dict[str, Any]:
+    now = datetime.now(UTC)
+    return {"id": uuid.uuid4().hex, "at": now.timestamp(), "day": now.date().isoformat()}
+
+
+def _measured(status: str, generation: str, flags: Sequence[str], timings_ms: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "status": status,
+        "generation": generation,
+        "flags": list(flags),
+        "total_ms": float(timings_ms.get("total", 0.0)),
+        "timings_ms": dict(timings_ms),
+    }
+
+
+def _traced(trace: Trace) -> dict[str, Any]:
+    return {
+        **vars(trace.usage),
+        "candidates": [
+            {"chunk_id": candidate.chunk.chunk_id, "scores": {k: round(v, 6) for k, v in candidate.scores.items()}}
+            for candidate in trace.candidates[:MAX_CANDIDATES]
+        ],
+        "locked": list(trace.lock.chunk_ids),
+        "verdicts": [{"outcome": verdict.outcome, "reason": verdict.reason} for verdict in trace.verdicts],
+        "claims": len(trace.verdicts),
+        "verified": sum(verdict.outcome != "dropped" for verdict in trace.verdicts),
+    }
+
+
+def _writable(text: str) -> str:
+    """Without what no database takes: NUL and lone surrogates."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()

@@ -1,0 +1,76 @@
+"""What a day's questions add up to.
+
+Belongs here: figures over rows of the telemetry tables. Does not belong here: reading the rows (`log`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Kpis:
+    """Figures of some questions; a share is None where there is nothing to take it of."""
+
+    questions: int
+    searches: int
+    users: int
+    status: Mapping[str, int]
+    citation_precision: float | None  # verified claims over claims
+    not_found_rate: float | None  # of the questions
+    fallback_rate: float | None  # share of questions and searches in which something was degraded
+    flags: Mapping[str, int]
+    latency_ms: Mapping[str, Mapping[str, float]]  # stage -> p50, p95
+    tokens_in: int
+    tokens_out: int
+    cost: float
+    feedback: Mapping[str, int] = field(default_factory=dict)
+
+    def payload(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def kpis(questions: pd.DataFrame, feedback: pd.DataFrame) -> Kpis:
+    """The figures of rows of QUESTIONS and of FEEDBACK."""
+    asked = questions[questions["kind"] != "search"]
+    claims = int(asked["claims"].sum())
+    flags = Counter(flag for row in questions["flags"] for flag in row)
+    return Kpis(
+        questions=len(asked),
+        searches=len(questions) - len(asked),
+        users=int(questions["user_hash"].nunique()),
+        status=_counted(asked["status"]),
+        citation_precision=float(asked["verified"].sum() / claims) if claims else None,
+        not_found_rate=_share(asked["status"] == "not_found"),
+        fallback_rate=_share(questions["flags"].map(bool)),
+        flags=dict(sorted(flags.items())),
+        latency_ms=latencies(questions),
+        tokens_in=int(questions["tokens_in"].sum()),
+        tokens_out=int(questions["tokens_out"].sum()),
+        cost=float(questions["cost"].sum()),
+        feedback=_counted(feedback["verdict"]),
+    )
+
+
+def latencies(questions: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """p50 and p95 of every stage, in milliseconds, over the questions in which it ran; the longest stage first."""
+    stages = pd.DataFrame(list(questions["timings_ms"]), dtype="float64")
+    found = {
+        str(stage): {f"p{part}": round(float(np.percentile(values.dropna(), part)), 3) for part in (50, 95)}
+        for stage, values in stages.items()
+    }
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]["p50"]))
+
+
+def _share(marks: pd.Series[Any]) -> float | None:
+    return float(marks.astype(bool).mean()) if len(marks) else None
+
+
+def _counted(values: pd.Series[Any]) -> dict[str, int]:
+    return {str(value): int(count) for value, count in values.value_counts().sort_index().items()}

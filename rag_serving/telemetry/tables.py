@@ -1,0 +1,101 @@
+"""The tables of the telemetry database, the same in SQLite and in Postgres.
+
+Belongs here: columns, the engine, how a database is found. Does not belong here: when rows are written (`recorder`) and
+what they mean (`events`, `kpis`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import JSON, Column, Engine, Float, Integer, MetaData, String, Table, Text, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+METADATA = MetaData()
+
+QUESTIONS = Table(
+    "questions",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("at", Float, nullable=False),  # seconds since 1970, UTC
+    Column("day", String(10), nullable=False, index=True),  # of `at`, as 2026-01-31
+    Column("tenant", Text, nullable=False),
+    Column("user_hash", String(32)),
+    Column("kind", String(16), nullable=False),  # ask, selected_text, search
+    Column("question", Text),  # only where telemetry.store_questions says so
+    Column("question_hash", String(32), nullable=False),
+    Column("status", String(24), nullable=False),
+    Column("generation", Text, nullable=False),
+    Column("generator", Text, nullable=False),
+    Column("reranker", Text, nullable=False),
+    Column("receipt_id", String(64), index=True),
+    Column("total_ms", Float, nullable=False),
+    Column("timings_ms", JSON, nullable=False),  # {stage: milliseconds}
+    Column("candidates", JSON, nullable=False),  # [{chunk_id, scores: {stage: value}}], best first
+    Column("locked", JSON, nullable=False),  # chunk ids of [1..N]
+    Column("verdicts", JSON, nullable=False),  # [{outcome, reason}]
+    Column("flags", JSON, nullable=False),
+    Column("claims", Integer, nullable=False),
+    Column("verified", Integer, nullable=False),
+    Column("tokens_in", Integer, nullable=False),
+    Column("tokens_out", Integer, nullable=False),
+    Column("cost", Float, nullable=False),
+)
+
+FEEDBACK = Table(
+    "feedback",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("day", String(10), nullable=False, index=True),
+    Column("tenant", Text, nullable=False),
+    Column("user_hash", String(32)),
+    Column("receipt_id", String(64), nullable=False, index=True),
+    Column("verdict", String(16), nullable=False),
+    Column("citation", Integer),
+    Column("comment", Text),
+)
+
+_BUSY_S = 5.0
+_CONNECT_S = 3
+
+
+class TelemetryError(Exception):
+    """The telemetry database cannot be used; the message says how to mend it."""
+
+
+def open_engine(url: str | None, serving_db: Path) -> Engine:
+    """The engine of a database URL, or of the SQLite file where there is none. Nothing is connected yet.
+
+    Raises:
+        TelemetryError: the URL is none, or its driver is not installed.
+    """
+    if url is None:
+        serving_db.parent.mkdir(parents=True, exist_ok=True)
+        return _sqlite(f"sqlite:///{serving_db.absolute()}")
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(url)
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        return create_engine(parsed, pool_pre_ping=True, pool_size=2, connect_args={"connect_timeout": _CONNECT_S})
+    except ImportError as error:
+        raise TelemetryError(f"telemetry.url needs a driver ({error}); pip install 'citelock[postgres]'") from error
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise TelemetryError(
+            f"telemetry.url is no database URL ({error}); postgresql://user@host/name is one"
+        ) from error
+
+
+def _sqlite(url: str) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": _BUSY_S})
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    return engine

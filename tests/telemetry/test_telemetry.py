@@ -1,0 +1,224 @@
+"""Telemetry beside questions: recorded or counted as dropped, never in the way, the same in both databases."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, func, insert, select
+
+from rag_serving.access import Principal
+from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Verdict
+from rag_serving.telemetry.events import Scribe, Trace, Usage
+from rag_serving.telemetry.kpis import kpis
+from rag_serving.telemetry.log import forget, rows_of_day
+from rag_serving.telemetry.recorder import Recorder
+from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, TelemetryError, open_engine
+
+TODAY = datetime.now(UTC).date()
+ALICE = Principal("acme", "alice", frozenset())
+SCRIBE = Scribe("acme", b"key")
+
+
+@pytest.fixture
+def engine(url: str | None, tmp_path: Path) -> Iterator[Engine]:
+    opened = open_engine(url, tmp_path / "serving.db")
+    METADATA.drop_all(opened)
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def recorder(url: str | None, engine: Engine, tmp_path: Path) -> Iterator[Recorder]:
+    assert engine.url  # its tables were dropped
+    opened = Recorder(lambda: open_engine(url, tmp_path / "serving.db"))
+    yield opened
+    opened.close()
+
+
+def passage(number: int) -> Candidate:
+    chunk = Chunk(f"p:1:{number}", "p", 1, number, "ENG", "T", ("T",), "a", "u#a", "text", 0, 4, "paragraph")
+    return Candidate(chunk, 0.5, {"dense": 0.25, "bm25": 7.0})
+
+
+def answered(
+    scribe: Scribe = SCRIBE, total_ms: float = 10.0, status: Any = "answered", flags: Any = ()
+) -> dict[str, Any]:
+    claim = Claim("It is so.", 1, "It is so.")
+    verdicts = [Verdict(claim, "exact", "verbatim", 1, 0, 9), Verdict(claim, "dropped", "no quote")]
+    trace = Trace([passage(0), passage(1)], Lock((passage(0),)), verdicts, Usage("extractive", "none", 11, 7, 0.5))
+    answer = Answer(status, "It is so.", generation="g1", receipt_id="r1", timings_ms={"total": total_ms}, flags=flags)
+    return scribe.of_answer(ALICE, "Is it so?", answer, trace)
+
+
+def count(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return int(connection.execute(select(func.count()).select_from(QUESTIONS)).scalar_one())
+
+
+def test_a_question_is_recorded_with_all_that_its_stages_said(recorder: Recorder, engine: Engine) -> None:
+    recorder.record(QUESTIONS, answered())
+    assert recorder.flush()
+    (row,) = rows_of_day(engine, QUESTIONS, "acme", TODAY).to_dict("records")
+    assert row["candidates"][0] == {"chunk_id": "p:1:0", "scores": {"dense": 0.25, "bm25": 7.0}}
+    assert row["locked"] == ["p:1:0"]
+    assert [verdict["outcome"] for verdict in row["verdicts"]] == ["exact", "dropped"]
+    assert (row["status"], row["generation"], row["receipt_id"], row["kind"]) == ("answered", "g1", "r1", "ask")
+    assert (row["tokens_in"], row["tokens_out"], row["cost"], row["claims"], row["verified"]) == (11, 7, 0.5, 2, 1)
+
+
+def test_neither_names_nor_questions_are_kept_unless_opted_for(recorder: Recorder, engine: Engine) -> None:
+    recorder.record(QUESTIONS, answered())
+    recorder.record(QUESTIONS, answered(Scribe("acme", b"key", store_questions=True)))
+    assert recorder.flush()
+    silent, open_ = rows_of_day(engine, QUESTIONS, "acme", TODAY).to_dict("records")
+    assert "alice" not in str(silent)
+    assert "Is it so?" not in str(silent)
+    assert open_["question"] == "Is it so?"
+    assert silent["question_hash"] == open_["question_hash"]
+
+
+def test_a_hash_depends_on_the_installation() -> None:
+    other = answered(Scribe("acme", b"another key"))
+    assert other["user_hash"] != answered()["user_hash"]
+
+
+def test_other_tenants_and_other_days_are_not_read(recorder: Recorder, engine: Engine) -> None:
+    recorder.record(QUESTIONS, answered(Scribe("other", b"key")))
+    recorder.record(QUESTIONS, {**answered(), "day": "2020-01-01"})
+    assert recorder.flush()
+    assert rows_of_day(engine, QUESTIONS, "acme", TODAY).empty
+    assert len(rows_of_day(engine, QUESTIONS, "acme", date(2020, 1, 1))) == 1
+
+
+def test_text_that_no_database_takes_is_mended(recorder: Recorder, engine: Engine) -> None:
+    row = SCRIBE.of_feedback(ALICE, "r1", "wrong_citation", 2, "bad \0 text \ud800")
+    recorder.record(FEEDBACK, row)
+    assert recorder.flush()
+    (kept,) = rows_of_day(engine, FEEDBACK, "acme", TODAY).to_dict("records")
+    assert kept["comment"] == "bad  text ?"
+    assert (kept["verdict"], kept["citation"]) == ("wrong_citation", 2)
+
+
+def test_a_row_that_is_refused_takes_no_other_with_it(recorder: Recorder, engine: Engine) -> None:
+    for row in (answered(), {**answered(), "status": None}, answered()):
+        recorder.record(QUESTIONS, row)
+    assert recorder.flush()
+    assert count(engine) == 2
+    assert (recorder.counts().recorded, recorder.counts().dropped) == (2, 1)
+
+
+def test_a_row_that_comes_twice_is_there_once(recorder: Recorder, engine: Engine) -> None:
+    row = answered()
+    recorder.record(QUESTIONS, row)
+    recorder.record(QUESTIONS, row)
+    assert recorder.flush()
+    assert count(engine) == 1
+
+
+def test_a_thousand_questions_a_second_are_recorded(recorder: Recorder, engine: Engine) -> None:
+    row, waits = answered(), []
+    started = time.perf_counter()
+    for number in range(3_000):
+        due = started + number / 1_000
+        time.sleep(max(0.0, due - time.perf_counter()))
+        before = time.perf_counter()
+        recorder.record(QUESTIONS, {**row, "id": f"{number:032}"})
+        waits.append(time.perf_counter() - before)
+    assert recorder.flush(30)
+    assert recorder.counts().recorded == count(engine) == 3_000
+    assert sorted(waits)[len(waits) // 2] < 0.001
+
+
+def test_a_full_queue_drops_and_counts() -> None:
+    def away() -> Engine:
+        raise TelemetryError("away")
+
+    recorder = Recorder(away, capacity=10)
+    for _ in range(25):
+        recorder.record(QUESTIONS, answered())
+    counts = recorder.counts()
+    assert counts.recorded == 0
+    assert counts.dropped >= 5
+    assert counts.dropped + counts.waiting == 25
+    recorder.close(timeout_s=0.2)
+    assert recorder.counts().dropped == 25
+    recorder.record(QUESTIONS, answered())  # after closing: counted, not raised
+    assert recorder.counts().dropped == 26
+
+
+def test_what_was_asked_while_the_database_was_away_is_written_when_it_is_back(postgres: Any, tmp_path: Path) -> None:
+    opened = open_engine(postgres.url, tmp_path / "unused.db")
+    METADATA.drop_all(opened)
+    recorder = Recorder(lambda: open_engine(postgres.url, tmp_path / "unused.db"))
+    recorder.record(QUESTIONS, answered())
+    assert recorder.flush()
+    postgres.stop()
+    try:
+        started = time.perf_counter()
+        for _ in range(200):
+            recorder.record(QUESTIONS, answered())
+        assert time.perf_counter() - started < 1.0
+        assert not recorder.flush(0.5)
+    finally:
+        postgres.start()
+    assert recorder.flush(20)
+    assert count(opened) == 201
+    recorder.close()
+    opened.dispose()
+
+
+def test_old_rows_are_forgotten(engine: Engine) -> None:
+    METADATA.create_all(engine)
+    days = [TODAY - timedelta(days=back) for back in (0, 89, 90, 91, 400)]
+    with engine.begin() as connection:
+        connection.execute(insert(QUESTIONS), [{**answered(), "day": day.isoformat()} for day in days])
+    assert forget(engine, 90) == 2
+    assert count(engine) == 3
+
+
+def test_the_figures_of_a_day(engine: Engine) -> None:
+    METADATA.create_all(engine)
+    search = SCRIBE.of_search(
+        None, "x", SearchResults((passage(0),), "g1", ("dense_unavailable",), {"total": 4.0}), Trace()
+    )
+    rows = [answered(total_ms=10), answered(total_ms=30), answered(status="not_found", flags=("x",)), search]
+    with engine.begin() as connection:
+        connection.execute(insert(QUESTIONS), rows)
+        connection.execute(insert(FEEDBACK), [SCRIBE.of_feedback(ALICE, "r1", "helpful")])
+    found = kpis(rows_of_day(engine, QUESTIONS, "acme", TODAY), rows_of_day(engine, FEEDBACK, "acme", TODAY))
+    assert (found.questions, found.searches, found.users) == (3, 1, 1)
+    assert found.status == {"answered": 2, "not_found": 1}
+    assert found.citation_precision == 0.5
+    assert found.not_found_rate == pytest.approx(1 / 3)
+    assert found.fallback_rate == 0.5
+    assert found.flags == {"dense_unavailable": 1, "x": 1}
+    assert found.latency_ms["total"] == {"p50": 10.0, "p95": pytest.approx(27.0)}
+    assert found.feedback == {"helpful": 1}
+
+
+def test_a_day_without_questions_has_no_shares(engine: Engine) -> None:
+    found = kpis(rows_of_day(engine, QUESTIONS, "acme", TODAY), rows_of_day(engine, FEEDBACK, "acme", TODAY))
+    assert (found.questions, found.citation_precision, found.not_found_rate, found.fallback_rate) == (
+        0,
+        None,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize("wrong", ["nonsense", "redishdb://x/y"])
+def test_a_url_that_is_none_is_named(wrong: str, tmp_path: Path) -> None:
+    with pytest.raises(TelemetryError, match="no database URL"):
+        open_engine(wrong, tmp_path / "serving.db")
+
+
+def test_a_database_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    engine = open_engine("postgresql://nobody@127.0.0.1:1/none", tmp_path / "serving.db")
+    with pytest.raises(TelemetryError, match="cannot be read"):
+        rows_of_day(engine, QUESTIONS, "acme", TODAY)
+    engine.dispose()
