@@ -96,7 +96,7 @@ class Confluence:
             excluded=[(f"{prefix}{one}", why) for one, why in listing.excluded.items()],
             failures=[(f"{prefix}{one}", why) for one, why in sync.failures.items()],
             hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in rows],
-            notes=notes,
+            notes=[*notes, *cut_short(client)],
             state={
                 **self._remembered(client, sync, rows, state if changes else {}, memory),
                 "identity": self._identity,
@@ -251,6 +251,14 @@ def open_client(settings: Settings) -> ConfluenceClient:
         per_second=settings.max_requests_per_s,
         archived=settings.archived,
     )
+
+
+def cut_short(client: ConfluenceClient) -> list[str]:
+    """Notes on collections whose end is in doubt: nothing is deleted for that, but something new may be missing."""
+    return [
+        f"{path} ended with an empty page though the site says that more remain; what is new may be missing"
+        for path in sorted(client.cut_short)
+    ]
 
 
 def _is_version(row: Row | None, version: int) -> bool:

@@ -71,6 +71,9 @@ class ConfluenceClient:
         self._searches = True
         self._failing = 0
         self.space_keys: dict[str, object] = {}  # by the number that v2 gives a space
+        self.cut_short: set[str] = (
+            set()
+        )  # collections that ended with an empty page though a link said that more remain
         self.server_time: datetime | None = None  # by the site's clock, at its first answer
 
     def __enter__(self) -> Self:
@@ -130,7 +133,10 @@ class ConfluenceClient:
             yield from (self._based(entry, answer) for entry in fresh.values())
             start += len(results)
             following = _next(answer)
-            if not results and following is not None and not doubted:
+            if not results and following is not None:
+                if doubted:
+                    self.cut_short.add(path)
+                    return
                 doubted = True
                 continue
             doubted = False

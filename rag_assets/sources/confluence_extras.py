@@ -30,7 +30,7 @@ from rag_assets.sources.attachments import (
 )
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, finish, rows_by_id
 from rag_assets.sources.comments import Comment, comments_id, comments_row, moment_of, unchanged_comments
-from rag_assets.sources.confluence import Confluence, open_client
+from rag_assets.sources.confluence import Confluence, cut_short, open_client
 from rag_assets.sources.confluence_client import FAILING_PAGES_IN_A_ROW, ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence_hanging import NOTHING_HANGS, Hanging, Kind, list_hanging, state_of
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
@@ -171,7 +171,7 @@ class ConfluenceExtras:
             excluded=[*result.excluded, *attached.excluded.items()],
             failures=[*result.failures, *attached.failures.items(), *files.failures, *comments.failures],
             hidden=result.hidden,
-            notes=result.notes,
+            notes=dict.fromkeys([*result.notes, *cut_short(client)]),
             state={**result.state, "comments": states, "textless": attached.textless},
         )
 

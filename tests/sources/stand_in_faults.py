@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlencode
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,14 @@ def slow(seconds: float, times: int = 1) -> Fault:
     return Fault(spoil, times)
 
 
-def emptied(after: int = 0, times: int | None = 1) -> Fault:
-    """An enumeration's page of results from `after` on, without results, though its link says that more remain."""
+def emptied(after: int = 0, times: int | None = 1, signed: bool = True) -> Fault:
+    """An enumeration's pages from `after` on without results; if signed, their links say that more remain."""
 
-    def spoil(_: Request, answer: Answer) -> Answer:
-        return Answer.of({**json.loads(answer.content), "results": [], "size": 0})
+    def spoil(request: Request, answer: Answer) -> Answer:
+        content = json.loads(answer.content)
+        position = {"cursor": request.params["cursor"]} if "cursor" in request.params else {"start": request.start}
+        links = {"next": f"{request.path}?{urlencode(position)}", **content["_links"]} if signed else {}
+        return Answer.of({**content, "results": [], "size": 0, "_links": links})
 
     def enumerates(request: Request) -> bool:
         return "spaceKey" in request.params and request.start >= after

@@ -19,8 +19,9 @@ _SEARCH = re.compile(r'type = (attachment|comment) and space = "([^"]+)"')
 
 @dataclass(frozen=True)
 class File:
-    """A file of a page in its current version."""
+    """A file of a page in its current version; one that is attached again under its old name is another one."""
 
+    id: str
     content: bytes
     media_type: str
     version: int
@@ -43,17 +44,19 @@ class Hanging:
     def __init__(self) -> None:
         self.files: dict[str, dict[str, File]] = {}
         self.comments: dict[str, list[Said]] = {}
-        self._said = 0
+        self._made = 0
 
     def attach(self, page_id: str, name: str, content: bytes, media_type: str, when: str) -> None:
         """A file, or a new version of it."""
         old = self.files.setdefault(page_id, {}).get(name)
-        self.files[page_id][name] = File(content, media_type, old.version + 1 if old else 1, when)
+        self._made += not old
+        file_id = old.id if old else f"att{page_id}{self._made:03}"
+        self.files[page_id][name] = File(file_id, content, media_type, old.version + 1 if old else 1, when)
 
     def say(self, page_id: str, body: str, when: str, version: int = 1) -> None:
         """A comment."""
-        self._said += 1
-        self.comments.setdefault(page_id, []).append(Said(f"9{page_id}{self._said:03}", body, version, when))
+        self._made += 1
+        self.comments.setdefault(page_id, []).append(Said(f"9{page_id}{self._made:03}", body, version, when))
 
     def entries(self, page_id: str, kind: str) -> list[Envelope]:
         """Everything of one kind on a page, with all that may be asked for."""
@@ -77,7 +80,7 @@ def shown(entry: Envelope, expand: str) -> Envelope:
 
 def _attachment(page_id: str, name: str, file: File) -> Envelope:
     return {
-        "id": f"att{page_id}{sum(name.encode())}",
+        "id": file.id,
         "type": "attachment",
         "status": "current",
         "title": name,

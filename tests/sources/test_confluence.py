@@ -220,13 +220,18 @@ def test_a_page_whose_absence_cannot_be_confirmed_stays(wiki: StandIn, sync: Syn
     assert "not certain whether the page is gone" in dict(second.failures)["6"]
 
 
-def test_an_enumeration_that_ends_early_without_a_sign_deletes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signed", [True, False])
+def test_an_enumeration_that_ends_early_deletes_nothing_and_says_what_it_can(tmp_path: Path, signed: bool) -> None:
     with StandIn("datacenter", caps=(4, 4, 4)) as wiki:
         wiki.site.put(*(page(number) for number in range(1, 13)))
         sync = Syncs(wiki, tmp_path)
         sync()
-        wiki.faults.append(emptied(after=8, times=None))
-        assert sync().deleted == 0
+        wiki.faults.append(emptied(after=8, times=None, signed=signed))
+        result = sync()
+        assert result.deleted == 0
+        assert ["ended with an empty page" in note for note in result.notes] == [True] * signed
+        wiki.faults.clear()
+        assert sync().notes == ()
 
 
 @pytest.mark.parametrize(
