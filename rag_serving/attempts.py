@@ -1,29 +1,34 @@
 """Parts of a question, timed; a part that may fail leaves a flag instead of an error.
 
-Belongs here: timing and flags. Does not belong here: what a part does, or what is done without it.
+Belongs here: timing, progress and flags. Does not belong here: what a part does, or what is done without it.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+Listen = Callable[[str, str], None]
+"""Called with the part that begins, or goes on, and a detail or nothing."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class Attempt:
-    """What was degraded so far, and how long each part took."""
+    """What was degraded so far, and how long each part took; `listen` hears of each part when it begins."""
 
+    listen: Listen | None = None
     flags: list[str] = field(default_factory=list)
     timings_ms: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def part(self, name: str, flag: str | None = None) -> Iterator[None]:
         """Time a part. With a flag its failure is remembered instead of raised: a question never fails for it."""
+        self.tell(name)
         start = time.perf_counter()
         try:
             yield
@@ -34,6 +39,11 @@ class Attempt:
             _log.warning("%s: %s: %s", flag, type(error).__name__, error)
         finally:
             self.timings_ms[name] = round((time.perf_counter() - start) * 1000, 3)
+
+    def tell(self, part: str, detail: str = "") -> None:
+        """Let whoever waits know how far it is."""
+        if self.listen:
+            self.listen(part, detail)
 
     def raise_flag(self, flag: str) -> None:
         """Note what was degraded, once."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rag_serving.records import Candidate, Lock
+from rag_serving.records import Candidate, Chunk, Lock
 
 
 def freeze(candidates: Iterable[Candidate], count: int) -> Lock:
@@ -24,3 +24,23 @@ def freeze(candidates: Iterable[Candidate], count: int) -> Lock:
 def has_anchor(url: str) -> bool:
     """Whether a link lands on a section: it has a fragment that is not empty."""
     return bool(url.partition("#")[2])
+
+
+def lock_selection(selection: str) -> Lock:
+    """Selected text as the only passage; its link is the selection itself."""
+    chunk = Chunk(
+        chunk_id="selection:0:0",
+        page_id="selection",
+        version=0,
+        chunk_idx=0,
+        space="",
+        title="Selected text",
+        heading_path=("Selected text",),
+        anchor="selection",
+        url="#selection",
+        text=selection,
+        start=0,
+        end=len(selection),
+        content_type="paragraph",
+    )
+    return freeze([Candidate(chunk, 1.0)], 1)

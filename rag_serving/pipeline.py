@@ -8,25 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rag_serving.access import Principal, satisfied_classes
-from rag_serving.attempts import Attempt
+from rag_serving.attempts import Attempt, Listen
 from rag_serving.config import Config
-from rag_serving.extract import MODEL, Similarity, extract
+from rag_serving.extract import Similarity, extract
+from rag_serving.generate import Generator
 from rag_serving.generation import Generation
 from rag_serving.guard import GuardedEmbedder
 from rag_serving.hygiene import is_clean, keyword_gate
 from rag_serving.indexes.terms import analyze
-from rag_serving.lock import freeze
+from rag_serving.lock import freeze, lock_selection
 from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.models.words import Words
 from rag_serving.published import Published, UnpublishedError
 from rag_serving.receipts import ReceiptError, ReceiptStore, faults, is_open_to, make_receipt
-from rag_serving.records import Answer, Candidate, Chunk, Draft, Filters, Lock, SearchResults, Verdict
-from rag_serving.render import answer_text, citations_of
+from rag_serving.records import Answer, Candidate, Draft, Filters, Lock, SearchResults, Verdict
+from rag_serving.render import answer_text, citations_of, explained
 from rag_serving.retrieve import RetrievalError, Vector
 from rag_serving.search import Found, find
 from rag_serving.store import Store, StoreError
@@ -47,6 +48,16 @@ STALE, NO_RECEIPT, NO_VECTORS, EXACT_SEARCH = (
 _POOL = 100
 
 
+@dataclass(frozen=True)
+class Written:
+    """An answer with what it was made of."""
+
+    answer: Answer
+    draft: Draft
+    lock: Lock
+    verdicts: list[Verdict]
+
+
 class Pipeline:
     """One tenant's question path. Safe to use from several threads.
 
@@ -61,6 +72,7 @@ class Pipeline:
         self.published = published
         self.receipts = receipts
         self._embedder = embedder
+        self._generator = Generator(config.generation)
         self._is_word = Words(config.embedding)
 
     @classmethod
@@ -91,17 +103,24 @@ class Pipeline:
         notes = found.query.notes if explain else None
         return SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms, notes)
 
-    def ask(self, principal: Principal, question: str, filters: Filters | None = None, explain: bool = False) -> Answer:
-        """An answer whose citations were verified, or the reason why there is none."""
-        attempt = Attempt()
+    def ask(
+        self,
+        principal: Principal,
+        question: str,
+        filters: Filters | None = None,
+        explain: bool = False,
+        listen: Listen | None = None,
+    ) -> Answer:
+        """An answer whose citations were verified, or the reason why there is none; `listen` hears how far it is."""
+        attempt = Attempt(listen)
         try:
             with attempt.part("total"), self.published.lease() as generation:
-                answer, lock, verdicts = self._answer(attempt, generation, principal, question, filters, explain)
+                written = self._answer(attempt, generation, principal, question, filters, explain)
         except UnpublishedError as error:
             return Answer("unavailable", str(error), timings_ms=attempt.timings_ms)
         except RetrievalError:
             return Answer("unavailable", RETRIEVAL_DOWN, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
-        return self._with_receipt(attempt, answer, question, lock, verdicts, filters)
+        return self._with_receipt(attempt, written, question, filters)
 
     def ask_selection(self, question: str, selection: str, explain: bool = False) -> Answer:
         """An answer from the given text alone: nothing is retrieved, and citations are offsets into that text."""
@@ -111,8 +130,8 @@ class Pipeline:
             with attempt.part("embed", NO_VECTORS):
                 vector = self._embedder.embed_query(question)
             weights = dict.fromkeys(analyze(question), 1.0)
-            answer, _, _ = self._written(attempt, "", question, _lock_of(selection), weights, vector, explain)
-        return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
+            written = self._written(attempt, "", question, lock_selection(selection), weights, vector, explain)
+        return replace(written.answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
 
     def warm(self) -> None:
         """Open model and generation before the first question comes; failures show with the questions."""
@@ -173,7 +192,7 @@ class Pipeline:
         question: str,
         filters: Filters | None,
         explain: bool,
-    ) -> tuple[Answer, Lock, list[Verdict]]:
+    ) -> Written:
         classes = _classes(principal, generation)
         found = self._find(attempt, generation, question, classes, filters, _POOL)
         query, retrieved = found.query, found.retrieved
@@ -182,10 +201,8 @@ class Pipeline:
             gated = keyword_gate(clean, query.text, analyze, self.config.retrieval.min_keyword_overlap)
             lock = freeze(gated, self.config.retrieval.final_passages)
             weights = generation.term_weights(query.terms, classes)
-        answer, lock, verdicts = self._written(
-            attempt, generation.id, query.text, lock, weights, retrieved.vector, explain
-        )
-        return replace(answer, notes=query.notes) if explain else answer, lock, verdicts
+        written = self._written(attempt, generation.id, query.text, lock, weights, retrieved.vector, explain)
+        return replace(written, answer=replace(written.answer, notes=query.notes)) if explain else written
 
     def _find(
         self,
@@ -198,6 +215,7 @@ class Pipeline:
     ) -> Found:
         """Candidates, with what is wrong noted in the attempt."""
         settings = self.config.retrieval
+        attempt.tell("search")
         found = find(generation, self._embedder, query, classes, settings, "hybrid", k, filters, self._is_word)
         attempt.timings_ms.update(found.retrieved.timings_ms)
         for flag in found.retrieved.degraded:
@@ -221,21 +239,28 @@ class Pipeline:
         weights: Mapping[str, float],
         vector: Vector | None,
         explain: bool,
-    ) -> tuple[Answer, Lock, list[Verdict]]:
+    ) -> Written:
         """From the lock to the answer: nothing is retrieved any more."""
+        settings = self.config.generation
         with attempt.part("generate"):
-            draft = self._draft(attempt, question, lock, weights, vector)
+            draft = self._generator.write(
+                question,
+                lock,
+                lambda: self._extracted(attempt, question, lock, weights, vector),
+                lambda chars: attempt.tell("generate", f"{chars} characters written"),
+            )
+        for flag in draft.flags:
+            attempt.raise_flag(flag)
         with attempt.part("verify"):
-            settings = self.config.generation
             fuzzy_min = self.config.verification.fuzzy_partial_ratio_min
             verdicts = verify(draft, lock, fuzzy_min, settings.max_citations, settings.require_quotes)
         with attempt.part("render"):
-            answer = _composed(draft, verdicts, lock, generation)
+            answer = _composed(draft, verdicts, lock, generation, settings.unverified == "mark")
             if explain:
                 answer = replace(answer, passages=explained(lock, verdicts))
-        return answer, lock, verdicts
+        return Written(answer, draft, lock, verdicts)
 
-    def _draft(
+    def _extracted(
         self, attempt: Attempt, question: str, lock: Lock, weights: Mapping[str, float], vector: Vector | None
     ) -> Draft:
         settings = self.config.generation
@@ -249,19 +274,13 @@ class Pipeline:
                 return extracted(lambda texts: (self._embedder.embed_documents(texts) @ vector).tolist())
         return extracted(None)
 
-    def _with_receipt(
-        self,
-        attempt: Attempt,
-        answer: Answer,
-        question: str,
-        lock: Lock,
-        verdicts: Sequence[Verdict],
-        filters: Filters | None,
-    ) -> Answer:
+    def _with_receipt(self, attempt: Attempt, written: Written, question: str, filters: Filters | None) -> Answer:
         """The answer with flags, timings and the id of its receipt; that no receipt can be stored is only a flag."""
-        answer = replace(answer, flags=tuple(attempt.flags), timings_ms=dict(attempt.timings_ms))
+        answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=dict(attempt.timings_ms))
         with attempt.part("receipt", NO_RECEIPT):
-            receipt = make_receipt(self.tenant, question, answer, lock, verdicts, MODEL, filters)
+            receipt = make_receipt(
+                self.tenant, question, answer, written.lock, written.verdicts, written.draft, filters
+            )
             answer = replace(answer, receipt_id=self.receipts.put(receipt))
         return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
 
@@ -276,43 +295,12 @@ def open_guarded(config: Config) -> GuardedEmbedder:
     return GuardedEmbedder(lambda: open_embedder(config.embedding))
 
 
-def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """The locked passages with the scores of every stage and what became of the claims that cite them."""
-    why: dict[int, list[str]] = {}
-    for verdict in verdicts:
-        index = verdict.index or verdict.claim.index
-        why.setdefault(index, []).append(f"{verdict.outcome}: {verdict.reason}")
-    return [
-        {"index": index, **candidate.result(), "why": "; ".join(why.get(index, ["read, not cited"]))}
-        for index, candidate in enumerate(lock.passages, start=1)
-    ]
-
-
-def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str) -> Answer:
+def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, mark: bool) -> Answer:
     """The answer of the claims that stand; without one it is withheld."""
     citations = citations_of(verdicts, lock)
+    made = Answer("not_found", NOT_FOUND, generation=generation, generator=draft.model, usage=draft.usage)
     if citations:
-        return Answer("answered", answer_text(verdicts, lock), citations, generation=generation)
-    if draft.claims:
-        return Answer("needs_more_context", NEEDS_MORE_CONTEXT, generation=generation)
-    return Answer("not_found", NOT_FOUND, generation=generation)
-
-
-def _lock_of(selection: str) -> Lock:
-    """Selected text as the only passage; its link is the selection itself."""
-    chunk = Chunk(
-        chunk_id="selection:0:0",
-        page_id="selection",
-        version=0,
-        chunk_idx=0,
-        space="",
-        title="Selected text",
-        heading_path=("Selected text",),
-        anchor="selection",
-        url="#selection",
-        text=selection,
-        start=0,
-        end=len(selection),
-        content_type="paragraph",
-    )
-    return freeze([Candidate(chunk, 1.0)], 1)
+        return replace(made, status="answered", answer=answer_text(verdicts, lock, mark), citations=citations)
+    if draft.claims and not draft.declined:
+        return replace(made, status="needs_more_context", answer=NEEDS_MORE_CONTEXT)
+    return made

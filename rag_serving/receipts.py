@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.generation import Generation
-from rag_serving.records import Answer, Citation, Filters, Lock, Verdict
+from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
 from rag_serving.schema import GENERATION_CHUNKS
 
 VERSION = 1
@@ -43,7 +43,7 @@ def make_receipt(
     answer: Answer,
     lock: Lock,
     verdicts: Sequence[Verdict],
-    generator: str,
+    draft: Draft,
     filters: Filters | None = None,
 ) -> dict[str, Any]:
     """The receipt of an answer: no text of a page but the quotes, nothing about who asked."""
@@ -57,7 +57,9 @@ def make_receipt(
         "filters": filters.payload() if filters else {},
         "status": answer.status,
         "answer": answer.answer,
-        "generator": generator,
+        "generator": draft.model,
+        "usage": draft.usage.payload() if draft.usage else None,
+        "notes": list(draft.notes),
         "chunk_schema": GENERATION_CHUNKS.version,
         "passages": [_passage(index, lock) for index in range(1, len(lock) + 1)],
         "citations": [_citation(citation) for citation in answer.citations],

@@ -142,14 +142,31 @@ class Claim:
     text: str
     index: int
     quote: str
+    others: tuple[str, ...] = ()  # what else the sentence quotes; it must stand, too
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a reply of a model took."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float  # by the configuration's prices
+
+    def payload(self) -> dict[str, float]:
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class Draft:
-    """What a generator wrote, before anything is believed. No claim: it found nothing."""
+    """What a generator wrote, before anything is believed. No claim, or declined: it found nothing."""
 
     claims: tuple[Claim, ...]
     model: str
+    declined: bool = False
+    flags: tuple[str, ...] = ()  # what is not as it should be
+    notes: tuple[str, ...] = ()  # what was done on the way, a line each
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True)
@@ -220,6 +237,8 @@ class Answer:
     passages: Sequence[Mapping[str, Any]] | None = None
     notes: tuple[str, ...] | None = None  # how the question was read, where that was asked for
     generation: str = ""
+    generator: str = ""  # who wrote it: extractive, or provider/model
+    usage: Usage | None = None  # what the model took
     receipt_id: str | None = None
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
@@ -231,6 +250,8 @@ class Answer:
             "citations": [citation.payload() for citation in self.citations],
             "clarification": self.clarification,
             "generation": self.generation,
+            "generator": self.generator,
+            "usage": self.usage.payload() if self.usage else None,
             "receipt_id": self.receipt_id,
             "timings_ms": dict(self.timings_ms),
             "flags": list(self.flags),

@@ -8,30 +8,54 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import cast
+from itertools import groupby
+from typing import Any, cast
 from urllib.parse import quote as percent_encoded
 
 from rag_serving.records import Answer, Citation, Lock, Verdict, Verification
 from rag_serving.sentences import unit_at, words
+from rag_serving.untrusted import without_links
 
+UNVERIFIED = "(not verified)"
 MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15
 
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\((?:[^()\n]|\([^()\n]*\))*\)")
-_BARE_LINK = re.compile(r"\s?<?\b(?:https?|ftp)://[^\s<>\"')\]]+>?|\s?\bwww\.[^\s<>\"')\]]+")
 _MARKER = re.compile(r"(?:\s+|^|(?<=[.,;:!?]))\[\d{1,3}\](?!\()")
 _EMPHASIS = re.compile(r"(\*\*|__|~~|`+|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w))")
 
 
 def citations_of(verdicts: Sequence[Verdict], lock: Lock) -> tuple[Citation, ...]:
-    """The citations of the claims that were not dropped, in the order of the claims."""
-    return tuple(_citation(verdict, lock) for verdict in verdicts if verdict.outcome != "dropped")
+    """The citations of the claims that were not dropped, in the order of the claims, each place once."""
+    places = {(v.index, v.start, v.end): v for v in reversed(verdicts) if v.outcome != "dropped"}
+    return tuple(_citation(verdict, lock) for verdict in reversed(places.values()))
 
 
-def answer_text(verdicts: Sequence[Verdict], lock: Lock) -> str:
-    """The claims that stand, a paragraph each, with `[index]` of their passage and without links it does not hold."""
-    return "\n\n".join(
-        f"{_cleaned(verdict, lock)} [{verdict.index}]" for verdict in verdicts if verdict.outcome != "dropped"
-    )
+def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool = False) -> str:
+    """The claims that stand, a paragraph each, with `[index]` of their passages and without links these do not hold.
+
+    Claims that do not stand are left out, or marked.
+    """
+    paragraphs = []
+    for text, group in groupby(verdicts, lambda verdict: verdict.claim.text):
+        members = list(group)
+        indexes = list(dict.fromkeys(cast(int, v.index) for v in members if v.outcome != "dropped"))
+        if indexes:
+            paragraphs.append(f"{_cleaned(text, indexes, lock)} {''.join(f'[{index}]' for index in indexes)}")
+        elif mark_unverified and (shown := _cleaned(text, [], lock)):
+            paragraphs.append(f"{shown} {UNVERIFIED}")
+    return "\n\n".join(paragraphs)
+
+
+def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """The locked passages with the scores of every stage and what became of the claims that cite them."""
+    why: dict[int, list[str]] = {}
+    for verdict in verdicts:
+        index = verdict.index or verdict.claim.index
+        why.setdefault(index, []).append(f"{verdict.outcome}: {verdict.reason}")
+    return [
+        {"index": index, **candidate.result(), "why": "; ".join(why.get(index, ["read, not cited"]))}
+        for index, candidate in enumerate(lock.passages, start=1)
+    ]
 
 
 def markdown(answer: Answer) -> str:
@@ -114,12 +138,10 @@ def _citation(verdict: Verdict, lock: Lock) -> Citation:
     )
 
 
-def _cleaned(verdict: Verdict, lock: Lock) -> str:
-    """A claim without links that its passage does not hold, and without markers that it wrote itself."""
-    candidate = lock.passage(cast(int, verdict.index))
-    source = candidate.chunk.text if candidate else ""
-    text = _LINK.sub(r"\1", verdict.claim.text)
-    text = _BARE_LINK.sub(lambda link: link[0] if link[0].strip() in source else "", text)
+def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:
+    """A claim without links that its passages do not hold, and without markers that it wrote itself."""
+    cited = [candidate for index in indexes if (candidate := lock.passage(index))]
+    text, _ = without_links(text, "\n".join(candidate.chunk.text for candidate in cited))
     return _MARKER.sub("", text).strip()
 
 

@@ -103,9 +103,17 @@ def test_an_index_outside_the_lock_without_a_home_is_dropped() -> None:
 
 
 def test_no_more_citations_than_allowed() -> None:
-    claim = Claim("x", 2, "Each broker keeps at most 15 GB of logs")
-    verdicts = verify(Draft((claim,) * 5, "test"), LOCK, max_citations=3)
+    quotes = ["Each broker keeps", "keeps at most 15 GB", "15 GB of logs", "of logs on disk", "logs on disk"]
+    verdicts = verify(Draft(tuple(Claim("x", 2, quote) for quote in quotes), "test"), LOCK, max_citations=3)
     assert [verdict.outcome for verdict in verdicts] == ["exact"] * 3 + ["dropped"] * 2
+
+
+def test_a_place_that_is_cited_again_is_no_further_citation() -> None:
+    claims = [Claim(text, 2, "at most 15 GB of logs") for text in ("First.", "First.", "Second.", "Third.", "Fourth.")]
+    verdicts = verify(Draft(tuple(claims), "test"), LOCK, max_citations=1)
+    assert [verdict.outcome for verdict in verdicts] == ["exact", "dropped", "exact", "exact", "exact"]
+    assert verdicts[1].reason == "the same citation again"
+    assert len(citations_of(verdicts, LOCK)) == 1
 
 
 def test_without_required_quotes_the_claim_itself_must_stand_in_the_passage() -> None:
