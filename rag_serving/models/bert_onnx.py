@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     import onnx
 
 _RUNTIME = "com.microsoft"  # onnxruntime's own operators: fused attention and activation
-_MAX_THREADS = 16
 
 
 class Bert:
-    """The encoder of one weights file: token ids in, sentence vectors out. Safe to call from several threads."""
+    """The encoder of one weights file: token ids in, sentence vectors out.
+
+    Safe to call from several threads, and starts none: a question is too short to be shared among cores, and the cores
+    have more questions, or batches, to work at beside each other.
+    """
 
     def __init__(self, weights: Weights) -> None:
         """Load the model (about 0.05 s).
@@ -46,8 +49,7 @@ class Bert:
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", str(weights.tensors.parent)
         )
-        options.intra_op_num_threads = min(_cores(), _MAX_THREADS)
-        options.inter_op_num_threads = 1
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         try:
             self._session = ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
@@ -59,11 +61,6 @@ class Bert:
         """Normalized vectors [n, dimension] of token ids [n, longest], padded on the right, with their lengths [n]."""
         vectors: NDArray[np.float32] = self._session.run(None, {"ids": ids, "lengths": lengths})[0]
         return vectors
-
-
-def _cores() -> int:
-    """Cores this process may use; onnxruntime's own default counts only half of two hyperthreads."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ Does not belong here: the encoder itself (`bert_onnx`), its files (`weights`), r
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,6 +24,7 @@ from rag_serving.models.weights import Weights
 MAX_WINDOWS = 8
 _RECIPE = 1  # how windows become a vector; part of the name, so that a change does not mix with cached vectors
 _BATCH_TOKENS = 1024  # beyond this a batch only costs memory
+_MAX_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class _Window:
 
     text: int
     ids: list[int]
+
+
+_Batch = Sequence[_Window]
 
 
 class LocalEmbedder:
@@ -63,7 +69,7 @@ class LocalEmbedder:
         return self._embed([self._document_prompt + text for text in texts], progress)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector [dimension] of a question (about 3 ms)."""
+        """The vector [dimension] of a question (about 4 ms, on the caller's thread alone)."""
         vector: NDArray[np.float32] = self._embed([self._query_prompt + text], None)[0]
         return vector
 
@@ -84,8 +90,8 @@ class LocalEmbedder:
         sums = np.zeros((len(texts), self.dimension), np.float64)
         windows = sorted(self._windows(texts), key=lambda window: len(window.ids), reverse=True)
         left = np.bincount(np.array([window.text for window in windows], np.int64), minlength=len(texts))
-        for batch in _batches(windows, self._batch_size):
-            for window, vector in zip(batch, self._run(batch), strict=True):
+        for batch, found in self._run_all([*_batches(windows, self._batch_size)]):
+            for window, vector in zip(batch, found, strict=True):
                 sums[window.text] += vector.astype(np.float64) * len(window.ids)
                 left[window.text] -= 1
             if progress:
@@ -99,12 +105,28 @@ class LocalEmbedder:
             for ids in spread(encoding.ids, size, MAX_WINDOWS):
                 yield _Window(number, [self._first, *ids, self._last])
 
-    def _run(self, batch: Sequence[_Window]) -> NDArray[np.float32]:
+    def _run_all(self, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, NDArray[np.float32]]]:
+        """The batches in their order with their vectors, as many at once as there are cores."""
+        if len(batches) == 1:
+            yield batches[0], self._run(batches[0])
+            return
+        with ThreadPoolExecutor(min(_cores(), _MAX_THREADS), "embed") as pool:
+            try:
+                yield from zip(batches, pool.map(self._run, batches), strict=True)
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _run(self, batch: _Batch) -> NDArray[np.float32]:
         lengths = np.array([len(window.ids) for window in batch], np.int32)
         ids = np.zeros((len(batch), int(lengths.max())), np.int64)
         for row, window in zip(ids, batch, strict=True):
             row[: len(window.ids)] = window.ids
         return self._bert(ids, lengths)
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def spread(ids: list[int], size: int, most: int) -> list[list[int]]:
@@ -117,7 +139,7 @@ def spread(ids: list[int], size: int, most: int) -> list[list[int]]:
     return [windows[number] for number in np.linspace(0, count - 1, most).round().astype(int)]
 
 
-def _batches(windows: Sequence[_Window], most: int) -> Iterator[Sequence[_Window]]:
+def _batches(windows: Sequence[_Window], most: int) -> Iterator[_Batch]:
     """Runs of windows sorted by length: at most `most`, and about `_BATCH_TOKENS` tokens with their padding."""
     start = 0
     while start < len(windows):
