@@ -11,7 +11,7 @@ Belongs here: candidates and their order. Does not belong here: which words a ca
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from string import ascii_lowercase
 
 from rag_serving.indexes.terms import STOP_WORDS, stems
@@ -35,7 +35,8 @@ Written = Callable[[str], Iterable[str]]
 class Speller:
     """The plain words of one vocabulary, by first letter and length. Safe to use from several threads."""
 
-    def __init__(self, terms: Iterable[str]) -> None:
+    def __init__(self, terms: Collection[str]) -> None:
+        self._terms = terms
         self._alike: dict[tuple[str, int], list[str]] = {}
         for term in terms:
             if len(term) >= _FEWEST_ALIKE and _PLAIN.fullmatch(term):
@@ -47,10 +48,19 @@ class Speller:
             return None
         edited = _edited(word)
         fillers = sorted(STOP_WORDS.intersection(edited))
-        near = fillers[0] if fillers else _nearest(word, _ranked(word, edited, frequency), written, 1)
+        near = fillers[0] if fillers else _nearest(word, self._ranked(word, edited, frequency), written)
         if near is None and len(word) >= TWO_EDITS_FROM:
-            near = _nearest(word, _ranked(word, self._two_edits_away(word), frequency), written, 2)
+            near = _nearest(word, self._ranked(word, self._two_edits_away(word), frequency), written)
         return near
+
+    def _ranked(self, word: str, near: Sequence[str], frequency: Frequency) -> list[str]:
+        """The known terms of words near a word: those with its first letter before others, then the more frequent."""
+        first: dict[str, bool] = {}
+        for one, stem in zip(near, stems(near), strict=True):
+            if stem in self._terms:
+                first[stem] = first.get(stem, False) or one[0] == word[0]
+        found = [(not first[stem], -count, stem) for stem in first if (count := frequency(stem))]
+        return [stem for _, _, stem in sorted(found)[:_TRIED]]
 
     def _two_edits_away(self, word: str) -> list[str]:
         """Inflections of known terms with the same first letter, up to two edits from the word."""
@@ -65,22 +75,16 @@ class Speller:
         return [one for one in found if DamerauLevenshtein.distance(word, one, score_cutoff=2) <= 2]
 
 
-def _ranked(word: str, near: Sequence[str], frequency: Frequency) -> list[str]:
-    """The known terms of some words near a word: those with its first letter before others, then the more frequent."""
-    first: dict[str, bool] = {}
-    for one, stem in zip(near, stems(near), strict=True):
-        first[stem] = first.get(stem, False) or one[0] == word[0]
-    found = [(not first[stem], -count, stem) for stem in first if (count := frequency(stem))]
-    return [stem for _, _, stem in sorted(found)[:_TRIED]]
+def _nearest(word: str, terms: Iterable[str], written: Written) -> str | None:
+    """The word of the pages nearest to a word, of the first term that is written within two edits there.
 
-
-def _nearest(word: str, terms: Iterable[str], written: Written, edits: int) -> str | None:
-    """The word nearest to a word, in which the first term is written that is written within so many edits."""
+    Two for a short word as well: an edit away may be an inflection that no page has (`valiity`, validity, valid).
+    """
     from rapidfuzz.distance import DamerauLevenshtein
 
     for term in terms:
         near = [(DamerauLevenshtein.distance(word, one), one) for one in sorted(set(written(term)))]
-        if near and min(near)[0] <= edits:
+        if near and min(near)[0] <= 2:
             return min(near)[1]
     return None
 

@@ -15,7 +15,7 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -195,7 +195,7 @@ class LexicalIndex:
         saturation = counts / (K1 * ((1 - B) + B * self._lengths[rows] / mean) + counts)
         return rows, (np.float32(idf(len(rows), int(np.count_nonzero(allowed)))) * saturation).astype(np.float32)
 
-    def terms(self) -> Iterable[str]:
+    def terms(self) -> Collection[str]:
         """Every term of the index."""
         return self._vocabulary
 
