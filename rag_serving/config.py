@@ -29,6 +29,7 @@ from rag_serving.settings import (
     RerankService,
     Retrieval,
     Serving,
+    Telemetry,
     Tenant,
     Verification,
 )
@@ -77,6 +78,7 @@ class Config(BaseSettings):
     verification: Verification = Verification()
     indexing: Indexing = Indexing()
     serving: Serving = Serving()
+    telemetry: Telemetry = Telemetry()
     tenants: dict[str, Tenant] = {}
     """The tenants, by name."""
     sources: dict[str, Source] = {}
@@ -171,7 +173,7 @@ def _keys(model: type[BaseModel]) -> set[str]:
 
 _SECTIONS: tuple[type[BaseModel], ...] = (
     Config, Features, Ingestion, Retrieval, Reranker, RerankService, Embedding, Context, Generation, Gates,
-    Verification, Indexing, Serving, ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp, NoAuth, BasicAuth,
-    BearerAuth,
+    Verification, Indexing, Serving, Telemetry, ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp, NoAuth,
+    BasicAuth, BearerAuth,
 )  # fmt: skip
 _KEYS = set().union(*(_keys(section) for section in _SECTIONS))

@@ -59,8 +59,16 @@ class Retrieval(Section):
     """Candidates of the lexical index."""
     spelling: bool = True
     """Read words that stand nowhere, and are no words, as the nearest words that do."""
+    fusion: Literal["zscore", "minmax", "rrf"] = "zscore"
+    """How both indexes become one ranking: by standard scores, by scores between 0 and 1, or by ranks."""
+    dense_weight: float = Field(0.5, ge=0, le=1)
+    """Weight of the dense index in the fusion of scores; the lexical index has the rest."""
     rrf_k: int = Field(60, ge=1)
     """Constant k of reciprocal rank fusion."""
+    page_weight: float = Field(0.3, ge=0)
+    """Worth of the best passage of the same page, in standard deviations of the fused score."""
+    neighbour_weight: float = Field(0, ge=0)
+    """Worth of the passages directly before and after, in standard deviations."""
     mmr_lambda: float = Field(0.5, ge=0, le=1)
     """Relevance against novelty in maximal marginal relevance."""
     cosine_floor: float = Field(0.18, ge=-1, le=1)
@@ -264,6 +272,19 @@ class Serving(Section):
     """Environment variable with a JSON object: token -> {tenant, user, groups}."""
     max_question_chars: int = Field(4000, ge=1)
     """Longer questions are refused."""
+
+
+class Telemetry(Section):
+    """What is recorded of questions and of readers' verdicts."""
+
+    enabled: bool = True
+    """Record questions and feedback."""
+    url: str | None = None
+    """Database, such as postgresql://user@host/name (password by PGPASSWORD); null: `serving.db` in the home folder."""
+    store_questions: bool = False
+    """Keep the text of questions, not only its keyed hash."""
+    retention_days: int = Field(90, ge=1)
+    """Days after which rows are deleted."""
 
 
 class Tenant(Section):

@@ -27,6 +27,7 @@ CAPACITY = 20_000
 BATCH = 500
 _GATHER_S = 0.2  # a batch waits this long for company
 _WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
+_UPKEEP_S = 86_400.0
 _AWAY = (OperationalError, InterfaceError, TelemetryError, OSError)
 
 _log = logging.getLogger(__name__)
@@ -46,9 +47,17 @@ class Counts:
 class Recorder:
     """Writes rows from one thread. `record` never blocks and never raises."""
 
-    def __init__(self, open_engine: Callable[[], Engine], capacity: int = CAPACITY) -> None:
+    def __init__(
+        self,
+        open_engine: Callable[[], Engine],
+        capacity: int = CAPACITY,
+        upkeep: Callable[[Engine], object] | None = None,
+    ) -> None:
+        """`upkeep` is called before the first row is written, and once a day after."""
         self._open = open_engine
         self._capacity = capacity
+        self._upkeep = upkeep
+        self._upkept_at: float | None = None
         self._rows: deque[Row] = deque()
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -164,6 +173,9 @@ class Recorder:
             engine = self._open()
             METADATA.create_all(engine)
             self._engine = engine
+        if self._upkeep and (self._upkept_at is None or time.monotonic() - self._upkept_at > _UPKEEP_S):
+            self._upkeep(self._engine)
+            self._upkept_at = time.monotonic()
         return self._engine
 
 

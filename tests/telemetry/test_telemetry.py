@@ -13,11 +13,13 @@ from sqlalchemy import Engine, func, insert, select
 
 from rag_serving.access import Principal
 from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Verdict
+from rag_serving.settings import Telemetry as Settings
 from rag_serving.telemetry.events import Scribe, Trace, Usage
 from rag_serving.telemetry.kpis import kpis
 from rag_serving.telemetry.log import forget, rows_of_day
 from rag_serving.telemetry.recorder import Recorder
 from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, TelemetryError, open_engine
+from rag_serving.telemetry.telemetry import Telemetry
 
 TODAY = datetime.now(UTC).date()
 ALICE = Principal("acme", "alice", frozenset())
@@ -179,6 +181,19 @@ def test_old_rows_are_forgotten(engine: Engine) -> None:
         connection.execute(insert(QUESTIONS), [{**answered(), "day": day.isoformat()} for day in days])
     assert forget(engine, 90) == 2
     assert count(engine) == 3
+
+
+def test_a_tenants_telemetry_forgets_and_records(url: str | None, engine: Engine, tmp_path: Path) -> None:
+    METADATA.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(QUESTIONS), [{**answered(), "day": "2020-01-01"}])
+    telemetry = Telemetry(Settings(url=url, retention_days=7), tmp_path, tmp_path / "serving.db", "acme")
+    telemetry.answered(ALICE, "Is it so?", Answer("not_found", ""), Trace())
+    telemetry.judged(ALICE, "r1", "missing", None, None)
+    telemetry.close()
+    assert telemetry.counts().recorded == 2
+    assert count(engine) == 1
+    assert len(rows_of_day(engine, FEEDBACK, "acme", TODAY)) == 1
 
 
 def test_the_figures_of_a_day(engine: Engine) -> None:
