@@ -52,7 +52,19 @@ def wanted_inputs(config: Config, store: Store, embedder: Embedder, tenants: Ite
         ModelError: the embedding model's revision is known to a server only, and that does not answer.
     """
     found = {tenant: chunk_digests(config, store, tenant) for tenant in tenants}
-    return {tenant: tenant_inputs(config, chunks, embedder.name) for tenant, chunks in found.items() if chunks}
+    return {
+        tenant: tenant_inputs(config, chunks, embedder.name, shared_pages(store, chunks))
+        for tenant, chunks in found.items()
+        if chunks
+    }
+
+
+def shared_pages(store: Store, sources: Iterable[str]) -> dict[str, str]:
+    """The digest of each source's pages where one of them shows pages that are not its own; else nothing."""
+    states = {key: read_state(store, key).sections for key in sources}
+    if len(states) < 2 or not any(state.missed for state in states.values() if state is not None):
+        return {}
+    return {key: state.pages for key, state in states.items() if state is not None}
 
 
 def published_inputs(store: Store, tenant: str) -> str | None:

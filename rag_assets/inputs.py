@@ -57,17 +57,24 @@ def table_digest(table: pa.Table) -> str:
     return whole.hexdigest()[:32]
 
 
-def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str) -> str:
+def pages_digest(pages: pa.Table) -> str:
+    """A digest of what pages of other sources may take from these."""
+    return table_digest(pages.select(["page_id", "space", "title", "url", "readers", "content_hash"]))
+
+
+def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, pages: Mapping[str, str]) -> str:
     """All that shapes a tenant's generation.
 
     Args:
         config: its settings of selection, context and indexes count.
         chunks: digest of each source's chunk table.
         embedder: name of the embedding model.
+        pages: digest of each source's pages, where sources show pages of each other; else empty.
     """
     ingestion = config.ingestion
     return digest(
         dict(chunks),
+        dict(pages),
         embedder,
         (CONTEXTS.version, GENERATION_CHUNKS.version, contextualize.VERSION, select.VERSION),
         config.context.model_dump(mode="json"),

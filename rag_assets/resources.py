@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from rag_assets.locks import LockedError, exclusive
 from rag_assets.publishing import BuildError, PublishError
+from rag_assets.sources.attachments import hangs_on_a_page
 from rag_assets.sources.base import SourceError
 from rag_assets.steps.select import CollisionError
 from rag_serving.config import Config, ConfigError, load_config
@@ -58,6 +59,13 @@ def previous_sync(folder: Path) -> dict[str, Any]:
     except (StoreError, KeyError, TypeError):
         return {}
     return dict(state) if isinstance(state, dict) else {}
+
+
+def listed_pages(pages: pa.Table, id_prefix: str) -> pa.Table:
+    """The rows of PAGES that lists of pages may show: no files, no comments."""
+    return pages.filter(
+        pa.array([not hangs_on_a_page(each, id_prefix) for each in pages["page_id"].to_pylist()], pa.bool_())
+    )
 
 
 @contextmanager

@@ -45,6 +45,8 @@ class SectionsState(_State):
     failed: dict[str, str]  # page id -> reason
     macros_lost: int
     macros_unresolved: int = 0  # references to pages that were not found
+    missed: list[str] = []  # pages with such references, which other sources of the tenant may answer
+    pages: str = ""  # see `inputs.pages_digest`, of the pages that were read
 
 
 class ChunksState(_State):

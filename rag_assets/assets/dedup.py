@@ -2,23 +2,27 @@
 
 from collections import Counter
 from time import monotonic
+from typing import NamedTuple
 
 import dagster as dg
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets import metadata
-from rag_assets.facts import chunk_digests
-from rag_assets.inputs import tenant_inputs
+from rag_assets.facts import chunk_digests, shared_pages
+from rag_assets.inputs import pages_digest, tenant_inputs
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, writing
+from rag_assets.resources import Installation, listed_pages, writing
 from rag_assets.signature_cache import SignatureCache
-from rag_assets.state import CandidateState, settled_chunks, write_candidate
+from rag_assets.state import CandidateState, SourceAccount, read_state, settled_chunks, write_candidate
+from rag_assets.steps.across import Asking, with_other_sources
 from rag_assets.steps.duplicates import SCOPES, VERSION, effectiveness, find_duplicates, without_duplicates
 from rag_assets.steps.select import join_sources, select_chunks
-from rag_serving.models import open_embedder
-from rag_serving.schema import DEDUP_MAP, SELECTED_CHUNKS
-from rag_serving.store import StoreError, write_table
+from rag_serving.config import Config
+from rag_serving.models import open_embedder, open_tokenizer
+from rag_serving.schema import DEDUP_MAP, PAGES, SELECTED_CHUNKS
+from rag_serving.store import Store, StoreError, read_table, write_table
 
 
 @dg.asset(
@@ -47,7 +51,8 @@ def dedup_map(
         if not sources:
             raise StoreError(f"no source of tenant {tenant!r} has chunks yet; run `citelock build`")
         settled = {key: settled_chunks(store, key) for key in sources}
-        everything = join_sources({key: table for key, (table, _) in settled.items()})
+        across = _across_sources(config, store, settled)
+        everything = join_sources(across.chunks)
         ingestion = config.ingestion
         selection = select_chunks(everything, ingestion.drop_labels, ingestion.drop_boilerplate)
         started, found, computed = monotonic(), DEDUP_MAP.empty(), 0
@@ -62,7 +67,9 @@ def dedup_map(
         accounts = {key: account for key, (_, account) in settled.items()}
         explained = {page: why for account in accounts.values() for page, why in account.explained.items()}
         state = CandidateState(
-            inputs=tenant_inputs(config, {key: account.digest for key, account in accounts.items()}, embedder),
+            inputs=tenant_inputs(
+                config, {k: account.digest for k, account in accounts.items()}, embedder, across.pages
+            ),
             embedder=embedder,
             sources={key: account.fingerprint for key, account in accounts.items()},
             enumerated={key: account.enumerated for key, account in accounts.items()},
@@ -79,6 +86,7 @@ def dedup_map(
         metadata={
             **metadata.of_table(found, store.tenant(tenant) / "dedup_map.parquet", DEDUP_MAP.columns.names),
             "duplicates_dropped": len(found),
+            "includes_across_sources": across.resolved,
             "chunks_kept": len(chunks),
             "scopes": dict(Counter(found["scope"].to_pylist())),
             "identical": pc.sum(pc.equal(found["jaccard"], 1.0)).as_py() or 0,
@@ -93,3 +101,37 @@ def dedup_map(
             "why_explained": dg.MetadataValue.md(metadata.named_reasons(state.explained)),
         }
     )
+
+
+class _Across(NamedTuple):
+    """Each source's chunks with text that its pages show of other sources, and the digests of the pages looked at."""
+
+    chunks: dict[str, pa.Table]
+    pages: dict[str, str]
+    resolved: int = 0
+
+
+def _across_sources(config: Config, store: Store, settled: dict[str, tuple[pa.Table, SourceAccount]]) -> _Across:
+    """Take in what pages show of other sources' pages.
+
+    A source whose pages are newer than its sections is being synced; it is left as it is, and published again when that
+    is done, for its digest differs.
+    """
+    chunks = {key: table for key, (table, _) in settled.items()}
+    if not shared_pages(store, chunks):
+        return _Across(chunks, {})
+    pages = {key: read_table(store.source(key) / "pages.parquet", PAGES) for key in chunks}
+    digests = {key: pages_digest(table) for key, table in pages.items()}
+    ingestion, tokenizer = config.ingestion, open_tokenizer(config.embedding)
+    cut = ingestion.chunk_size_tokens, ingestion.chunk_stride_tokens, ingestion.max_page_bytes
+    found, resolved = dict(chunks), 0
+    for key, table in chunks.items():
+        state, source = read_state(store, key).sections, config.sources[key]
+        if state is None or not state.missed or state.pages != digests[key]:
+            continue
+        listed = listed_pages(pages[key], source.id_prefix) if source.resolve_lists else None
+        others = {other: rows for other, rows in pages.items() if other != key}
+        missed = sorted(set(state.missed) & set(settled[key][1].enumerated))
+        across = with_other_sources(Asking(table, pages[key], missed, listed), others, tokenizer, *cut)
+        found[key], resolved = across.chunks, resolved + across.resolved
+    return _Across(found, digests, resolved)

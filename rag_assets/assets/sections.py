@@ -3,14 +3,12 @@
 from typing import get_args
 
 import dagster as dg
-import pyarrow as pa
 
 from rag_assets import checks, metadata
-from rag_assets.inputs import source_sections_settings
+from rag_assets.inputs import pages_digest, source_sections_settings
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, is_full, previous_table, writing
-from rag_assets.sources.attachments import hangs_on_a_page
+from rag_assets.resources import Installation, is_full, listed_pages, previous_table, writing
 from rag_assets.state import SectionsState, read_state, update_state
 from rag_assets.steps.anchor_validity import anchor_figures
 from rag_assets.steps.incremental import update_sections
@@ -50,7 +48,7 @@ def sections(
             previous_table(folder / "sections.parquet", SECTIONS) if fits else SECTIONS.empty(),
             previous_table(folder / "macro_ledger.parquet", MACRO_LEDGER) if fits else MACRO_LEDGER.empty(),
             config.ingestion.max_page_bytes,
-            _listed(pages, source.id_prefix) if source.resolve_lists else None,
+            listed_pages(pages, source.id_prefix) if source.resolve_lists else None,
         )
         write_table(folder / "macro_ledger.parquet", update.ledger, MACRO_LEDGER)
         write_table(folder / "sections.parquet", update.sections, SECTIONS)
@@ -60,6 +58,8 @@ def sections(
             failed=dict(update.failed),
             macros_lost=macros.get("lost", 0),
             macros_unresolved=macros.get("unresolved", 0),
+            missed=list(update.missed),
+            pages=pages_digest(pages),
         )
         update_state(store, key, sections=state)
     anchors = anchor_figures(update.sections)
@@ -77,11 +77,4 @@ def sections(
             "anchor_rules": dict(anchors.rules),
         },
         check_results=[checks.macros_lost(update, built.macros_lost + built.macros_unresolved if built else 0)],
-    )
-
-
-def _listed(pages: pa.Table, id_prefix: str) -> pa.Table:
-    """The rows that lists of pages may show: no files, no comments."""
-    return pages.filter(
-        pa.array([not hangs_on_a_page(each, id_prefix) for each in pages["page_id"].to_pylist()], pa.bool_())
     )

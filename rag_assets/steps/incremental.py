@@ -26,6 +26,7 @@ class SectionsUpdate:
     ledger: pa.Table
     failed: Mapping[str, str]  # page id -> reason
     read: int  # pages whose body was read
+    missed: tuple[str, ...] = ()  # pages that show one that is not among the source's own
 
     def macros(self, outcome: str) -> dict[str, int]:
         """How often each macro had this outcome, most first."""
@@ -68,12 +69,13 @@ def update_sections(
         listed: see `build_sections`.
     """
     reuse = split_unchanged(pages, previous, content_stamp)
-    made = build_sections(reuse.changed, max_page_bytes, pages, listed)
+    made = build_sections(reuse.changed, max_page_bytes, (pages,), listed)
     return SectionsUpdate(
         sections=merged(renumbered(reuse.kept, pages), made.sections, "order"),
         ledger=merged(renumbered(rows_of(previous_ledger, reuse.kept), pages), made.ledger, "macro", "outcome"),
         failed=dict(made.failures),
         read=len(reuse.changed),
+        missed=tuple(made.missed),
     )
 
 

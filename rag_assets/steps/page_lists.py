@@ -83,7 +83,7 @@ class PageLists:
             return top
         if listing.title == "@home" and len(homes := self._below.get(top, [])) == 1:
             return str(homes[0]["page_id"])
-        target = self._library.find(listing.space or page["space"], listing.title)
+        target = self._library.find(listing.space or page["space"], listing.title, page)
         if target is None:
             raise ValueError(f"there is no page {listing.title!r}")
         return str(target["page_id"])

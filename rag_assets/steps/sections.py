@@ -45,6 +45,7 @@ class PageSections(NamedTuple):
 
     sections: list[dict[str, Any]]
     ledger: list[dict[str, Any]]
+    missed: bool = False  # whether it shows a page that was not found
 
 
 class _Text(NamedTuple):
@@ -61,12 +62,13 @@ class SectionsResult(NamedTuple):
     sections: pa.Table
     ledger: pa.Table
     failures: list[tuple[str, str]]
+    missed: list[str]  # pages that show one that was not found
 
 
 def build_sections(
     pages: pa.Table,
     max_page_bytes: int = 5_000_000,
-    others: pa.Table | None = None,
+    others: Sequence[pa.Table] = (),
     listed: pa.Table | None = None,
 ) -> SectionsResult:
     """Sections and macros of all pages, in their order.
@@ -76,13 +78,15 @@ def build_sections(
     Args:
         pages: rows of PAGES.
         max_page_bytes: a page with a larger body of UTF-8 is recorded as failed.
-        others: where text of other pages is found that they show; None: among the pages themselves.
+        others: rows of PAGES in which text of other pages is found, the source's own first; empty: the pages alone.
         listed: the pages that lists of pages may show; None: lists stay away.
     """
     sections: list[Mapping[str, object]] = []
     ledger: list[Mapping[str, object]] = []
     failures: list[tuple[str, str]] = []
-    library = Library(pages if others is None else others, max_page_bytes)
+    missed: list[str] = []
+    own, *further = others or (pages,)
+    library = Library(own, max_page_bytes, further)
     lists = None if listed is None else PageLists(listed, library)
     for page in pages.to_pylist():
         try:
@@ -95,7 +99,8 @@ def build_sections(
         else:
             sections += found.sections
             ledger += found.ledger
-    return SectionsResult(SECTIONS.table(sections), MACRO_LEDGER.table(ledger), failures)
+            missed += [page["page_id"]] if found.missed else []
+    return SectionsResult(SECTIONS.table(sections), MACRO_LEDGER.table(ledger), failures, missed)
 
 
 def _check_size(body: str | None, limit: int) -> None:
@@ -138,7 +143,7 @@ def sections_of_page(
     rows = _section_rows(page, list(_kept(sections)), included)
     refers = any(section.references or section.listings for section in sections)
     ledger = content.ledger + transclusion.ledger + listings
-    return PageSections(_stamped(rows) if refers else rows, _ledger_rows(page, ledger))
+    return PageSections(_stamped(rows) if refers else rows, _ledger_rows(page, ledger), transclusion.missed)
 
 
 def _with_lists(page: Mapping[str, Any]) -> Content:

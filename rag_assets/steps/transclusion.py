@@ -8,8 +8,9 @@ Does not belong here: reading a body (`storage_elements`), rows (`sections`), du
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -24,7 +25,7 @@ DEPTH_MAX = 5  # pages that include pages that include …
 INCLUDED_MAX = 1_000_000  # characters that one page may pull in; one that asks for more is broken or hostile
 
 _Key = tuple[str, str | None]  # page id and excerpt
-_COLUMNS = ["page_id", "space", "title", "readers", "body", "body_format"]
+_COLUMNS = ["source", "page_id", "space", "title", "url", "readers", "body", "body_format"]
 
 
 class Passage(NamedTuple):
@@ -38,26 +39,48 @@ class Passage(NamedTuple):
 class Library:
     """The pages that references may name, found by space and title; titles are unique in a space, whatever their case.
 
+    Pages of the source that asks come first. Of another source's a page is taken only where it is on the same site and
+    no second one has its name: two sites may have spaces of the same key.
+
     Args:
         pages: rows of PAGES.
         max_page_bytes: a larger page is not read.
+        others: rows of PAGES of the tenant's other sources.
     """
 
-    def __init__(self, pages: pa.Table, max_page_bytes: int = 5_000_000) -> None:
-        self._pages = pages.select(_COLUMNS)
+    def __init__(self, pages: pa.Table, max_page_bytes: int = 5_000_000, others: Sequence[pa.Table] = ()) -> None:
+        self._pages = pa.concat_tables([table.select(_COLUMNS) for table in (pages, *others)])
         self._limit = max_page_bytes
-        self._rows: dict[tuple[str, str], int] = {}
+        self._rows: dict[tuple[str, str], list[int]] = {}
         self._contents: dict[_Key, Content | None] = {}
 
-    def find(self, space: str, title: str) -> Mapping[str, Any] | None:
-        """The row of the page, None where there is none. A title may carry its space: `ENG:Release steps`."""
+    def find(self, space: str, title: str, asking: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The row of the page, None where there is none. A title may carry its space: `ENG:Release steps`.
+
+        Args:
+            space: key of the space.
+            title: of the page.
+            asking: row of the page that names it.
+        """
         if not self._rows:
-            names = zip(self._pages["space"].to_pylist(), self._pages["title"].to_pylist(), strict=True)
-            self._rows = {_name(*each): row for row, each in enumerate(names)}
-        row = self._rows.get(_name(space, title))
-        if row is None and ":" in title:
-            row = self._rows.get(_name(*title.split(":", 1)))
-        return None if row is None else self._pages.slice(row, 1).to_pylist()[0]
+            for row, name in enumerate(
+                zip(*(self._pages[each].to_pylist() for each in ("space", "title")), strict=True)
+            ):
+                self._rows.setdefault(_name(*name), []).append(row)
+        found = self._of_name(_name(space, title), asking)
+        return self._of_name(_name(*title.split(":", 1)), asking) if found is None and ":" in title else found
+
+    def _of_name(self, name: tuple[str, str], asking: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        rows: list[Mapping[str, Any]] = [self._row(row) for row in self._rows.get(name, ())]
+        own = [row for row in rows if row["source"] == asking.get("source", row["source"])]
+        if own:
+            return own[-1]
+        near = [row for row in rows if _site(row) == _site(asking)]
+        return near[0] if len(near) == 1 else None
+
+    def _row(self, row: int) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._pages.slice(row, 1).to_pylist()[0]
+        return found
 
     def content(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
         """What a page, or an excerpt of it, holds; None where there is no such excerpt or the page cannot be read."""
@@ -87,6 +110,7 @@ class Transclusion:
 
     def __init__(self, page: Mapping[str, Any], library: Library) -> None:
         self.ledger: Counter[tuple[str, str]] = Counter()
+        self.missed = False  # whether some page was not found, be it named by a page that is shown
         self._page = page
         self._library = library
         self._taken: set[tuple[_Key, str]] = set()
@@ -97,22 +121,23 @@ class Transclusion:
         found: list[Passage] = []
         start: _Key = (self._page["page_id"], None)
         for reference in section.references:
-            resolved = self._follow(reference, self._page.get("space", ""), section, EVERYONE, (start,), found)
+            resolved = self._follow(reference, self._page, section, EVERYONE, (start,), found)
             self.ledger[reference.macro, "resolved" if resolved else "unresolved"] += 1
         return found
 
     def _follow(
         self,
         reference: Reference,
-        space: str,
+        asking: Mapping[str, Any],
         under: Section,
         readers: str,
         chain: tuple[_Key, ...],
         found: list[Passage],
     ) -> bool:
         """Append what a reference stands for; whether it could be followed. `chain` is the way that led to it."""
-        page = self._library.find(reference.space or space, reference.title)
+        page = self._library.find(reference.space or asking.get("space", ""), reference.title, asking)
         if page is None:
+            self.missed = True
             return False
         key = page["page_id"], reference.excerpt
         content = self._library.content(page, reference.excerpt) if key not in chain else None
@@ -129,8 +154,12 @@ class Transclusion:
             if section.blocks:
                 found.append(Passage(section, narrower, page["page_id"]))
             for nested in section.references:
-                self._follow(nested, page["space"], section, narrower, (*chain, key), found)
+                self._follow(nested, page, section, narrower, (*chain, key), found)
         return True
+
+
+def _site(page: Mapping[str, Any]) -> str:
+    return urlsplit(page.get("url") or "").netloc.casefold()
 
 
 def _name(space: str | None, title: str | None) -> tuple[str, str]:
