@@ -1,0 +1,31 @@
+"""An ASGI app on a real socket of this machine, for tests in which the wire matters."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+
+@contextmanager
+def running(app: Any, port: int = 0) -> Iterator[str]:
+    """The app's address while it runs; it is shut down as by a signal."""
+    server = uvicorn.Server(
+        uvicorn.Config(app, "127.0.0.1", port, log_config=None, log_level="warning", timeout_graceful_shutdown=10)
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until = time.monotonic() + 20
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        assert time.monotonic() < until, "the server did not start in time"
+        time.sleep(0.005)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
