@@ -23,7 +23,7 @@ from rag_serving.indexes.codes import CODES_FILE, Codes, CodesError
 from rag_serving.indexes.dense import DenseIndex, ShardRows
 from rag_serving.indexes.exact import VectorsError, load_vectors
 from rag_serving.indexes.hits import Hit
-from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
+from rag_serving.indexes.lexical import LexicalError, LexicalIndex, best_of, idf
 from rag_serving.indexes.terms import analyze
 from rag_serving.manifest import Manifest, read_manifest
 from rag_serving.names import NAMED, Names, names_of
@@ -171,10 +171,27 @@ class Generation:
         among: NDArray[np.bool_] | None = None,
     ) -> list[Hit]:
         """The same for analyzed terms, or for weights by term."""
+        scores = self.lexical_scores(terms, classes)
+        if among is not None:
+            scores[~among] = 0
+        return best_of(scores, k)
+
+    def lexical_scores(
+        self, terms: Iterable[str] | Mapping[str, float], classes: frozenset[str]
+    ) -> NDArray[np.float32]:
+        """The BM25 score [chunks] of every row, 0 without a term of the query and where the classes may not read."""
         allowed, rows = self._allowed(self._known(classes))
         if not len(rows):
-            return []
-        return self._lexical.search(terms, k, None if len(rows) == len(self) else allowed, among)
+            return np.zeros(len(self), dtype=np.float32)
+        return self._lexical.scores(terms, None if len(rows) == len(self) else allowed)
+
+    def similarities(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Cosine similarity of some rows to `vector` [d]."""
+        return exact.similarities(self._vectors, vector, rows)
+
+    def pages(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of the page of every row: equal numbers are one page."""
+        return self._pages[rows].astype(np.int64)
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
         """Inverse document frequency of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
@@ -227,6 +244,10 @@ class Generation:
     @cached_property
     def _columns(self) -> dict[str, Any]:
         return {name: whole(self.table[name]) for name in _FIELDS}
+
+    @cached_property
+    def _pages(self) -> NDArray[np.int32]:
+        return coded(self.table["page_id"])[1]
 
     @cached_property
     def _rows(self) -> dict[str, int]:

@@ -6,6 +6,7 @@ Does not belong here: who may read what (`access` decides before), hygiene, rera
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,16 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.attempts import Attempt
-from rag_serving.fuse import reciprocal_rank_fusion
+from rag_serving.fuse import reciprocal_rank_fusion, standard, weighted_sum
 from rag_serving.generation import Generation
-from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.lexical import best_of
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.records import Candidate, Query
 from rag_serving.settings import Retrieval
+from rag_serving.surroundings import of_neighbours, of_page
 
 Mode = Literal["hybrid", "dense", "lexical"]
 Vector = NDArray[np.float32]
 Rows = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+Scores = NDArray[np.float64]
+
+_INDEXES = frozenset({"dense", "bm25"})
 
 DENSE_UNAVAILABLE, LEXICAL_UNAVAILABLE = "dense_unavailable", "lexical_unavailable"
 
@@ -66,29 +72,29 @@ def gather(
 ) -> Retrieved:
     """`retrieve` with what was learnt on the way; `among` [chunks] narrows both indexes to some rows.
 
-    Scores of a candidate: `dense` (cosine similarity), `bm25`, `rrf`; an index that did not find it gives none.
+    Scores of a candidate: `dense` (cosine similarity) and `bm25`, each asked of every candidate, whichever index found
+    it; `fused`; and what its surroundings are worth: `page`, `parent`, `neighbours`. One index alone gives its own.
 
     Raises:
         RetrievalError: none of the asked indexes can answer.
     """
     attempt = Attempt()
     vector: Vector | None = None
-    dense: list[Hit] = []
-    lexical: list[Hit] = []
+    asked: dict[str, _Asked] = {}
     if mode != "lexical":
         with attempt.part("embed", DENSE_UNAVAILABLE):
             vector = query_vector(generation, embedder, query.text)
     if vector is not None:
         with attempt.part("dense", DENSE_UNAVAILABLE):
-            found = generation.dense(vector, settings.dense_k, classes, among)
-            dense = [hit for hit in found if hit.score >= settings.cosine_floor]
+            asked["dense"] = _dense(generation, vector, classes, settings, among)
     if mode != "dense":
         with attempt.part("lexical", LEXICAL_UNAVAILABLE):
-            lexical = generation.lexical_terms(query.terms, settings.lexical_k, classes, among)
-    if len(attempt.flags) == (2 if mode == "hybrid" else 1):
+            asked["bm25"] = _lexical(generation, query, classes, settings, among)
+    if not asked:
         raise RetrievalError("neither index can answer" if mode == "hybrid" else f"the {mode} index cannot answer")
     with attempt.part("fuse"):
-        candidates = _fused(generation, dense, lexical, classes, settings.rrf_k, k)
+        rows, scores = _scored(generation, asked, settings, mode)
+        candidates = _best(generation, rows, scores, classes, k)
     return Retrieved(candidates, vector, tuple(attempt.flags), attempt.timings_ms)
 
 
@@ -109,18 +115,73 @@ def query_vector(generation: Generation, embedder: Embedder, query: str) -> Vect
     return vector
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What one index found, best first, and what it says of any rows."""
+
+    found: Sequence[int]
+    scores: Callable[[Numbers], NDArray[np.float32]]
+
+
+def _dense(
+    generation: Generation, vector: Vector, classes: frozenset[str], settings: Retrieval, among: Rows | None
+) -> _Asked:
+    hits = generation.dense(vector, settings.dense_k, classes, among)
+    near = [hit.row for hit in hits if hit.score >= settings.cosine_floor]
+    return _Asked(near, lambda rows: generation.similarities(vector, rows))
+
+
+def _lexical(
+    generation: Generation, query: Query, classes: frozenset[str], settings: Retrieval, among: Rows | None
+) -> _Asked:
+    scores = generation.lexical_scores(query.terms, classes)
+    hits = best_of(scores if among is None else np.where(among, scores, np.float32(0)), settings.lexical_k)
+    return _Asked([hit.row for hit in hits], lambda rows: scores[rows])
+
+
+def _scored(
+    generation: Generation, asked: Mapping[str, _Asked], settings: Retrieval, mode: Mode
+) -> tuple[Numbers, dict[str, Scores]]:
+    """The rows that any index found, ascending, and their scores by stage: those of the last stages add up."""
+    rows = np.unique(np.array([row for index in asked.values() for row in index.found], dtype=np.int64))
+    scores = {name: index.scores(rows).astype(np.float64) for name, index in asked.items()}
+    if mode != "hybrid":
+        return rows, scores
+    fused = standard(_fused(rows, scores, [index.found for index in asked.values()], settings))
+    return rows, {**scores, "fused": fused, **_surroundings(generation, rows, fused, settings)}
+
+
 def _fused(
-    generation: Generation, dense: list[Hit], lexical: list[Hit], classes: frozenset[str], rrf_k: int, k: int
+    rows: Numbers, scores: Mapping[str, Scores], rankings: Sequence[Sequence[int]], settings: Retrieval
+) -> Scores:
+    """One score [n] for each row."""
+    if settings.fusion == "rrf":
+        by_row = dict(reciprocal_rank_fusion(rankings, settings.rrf_k))
+        return np.array([by_row[row] for row in rows.tolist()], dtype=np.float64)
+    weights = {"dense": settings.dense_weight, "bm25": 1 - settings.dense_weight}
+    return weighted_sum(scores, weights, settings.fusion)
+
+
+def _surroundings(generation: Generation, rows: Numbers, fused: Scores, settings: Retrieval) -> dict[str, Scores]:
+    """What is added to the fused score [n] of each row, by stage; a stage of no weight is left out."""
+    worth: dict[str, Scores] = {}
+    pages = generation.pages(rows)
+    if settings.page_weight:
+        worth["page"] = settings.page_weight * of_page(fused, pages)
+    if settings.neighbour_weight:
+        worth["neighbours"] = settings.neighbour_weight * of_neighbours(fused, pages, rows)
+    return worth
+
+
+def _best(
+    generation: Generation, rows: Numbers, scores: Mapping[str, Scores], classes: frozenset[str], k: int
 ) -> tuple[Candidate, ...]:
-    """The k best rows of both rankings as candidates; the same as one ranking where the other is empty."""
-    rankings = [[hit.row for hit in hits] for hits in (dense, lexical)]
-    scores: dict[int, dict[str, float]] = {}
-    for stage, hits in (("dense", dense), ("bm25", lexical)):
-        for hit in hits:
-            scores.setdefault(hit.row, {})[stage] = hit.score
-    fused = reciprocal_rank_fusion(rankings, rrf_k)[:k]
-    chunks = generation.chunks([row for row, _ in fused], classes)
+    """The k best rows as candidates; equal scores stand in row order."""
+    final = np.sum([values for stage, values in scores.items() if stage not in _INDEXES or len(scores) == 1], axis=0)
+    order = np.argsort(-final, kind="stable")[:k]
+    told = {stage: values[order].tolist() for stage, values in scores.items()}
+    chunks = generation.chunks(rows[order].tolist(), classes)
     return tuple(
-        Candidate(chunk, score, {**scores[row], "rrf": score})
-        for chunk, (row, score) in zip(chunks, fused, strict=True)
+        Candidate(chunk, score, {stage: values[place] for stage, values in told.items()})
+        for place, (chunk, score) in enumerate(zip(chunks, final[order].tolist(), strict=True))
     )

@@ -61,7 +61,7 @@ class Retrieval(Section):
     """Read words that stand nowhere, and are no words, as the nearest words that do."""
     fusion: Literal["zscore", "minmax", "rrf"] = "zscore"
     """How both indexes become one ranking: by standard scores, by scores between 0 and 1, or by ranks."""
-    dense_weight: float = Field(0.5, ge=0, le=1)
+    dense_weight: float = Field(0.5, gt=0, lt=1)
     """Weight of the dense index in the fusion of scores; the lexical index has the rest."""
     rrf_k: int = Field(60, ge=1)
     """Constant k of reciprocal rank fusion."""
@@ -270,6 +270,9 @@ class Serving(Section):
     """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env`."""
     tokens_env: str = "CITELOCK_TOKENS"
     """Environment variable with a JSON object: token -> {tenant, user, groups}."""
+    groups: Literal["claims", "synced"] = "claims"
+    """Groups of a caller: claims (those that come with the token), or synced (also those that the last sync of sources
+    with `groups: true` found the user in). With synced, users must have the names or ids that Confluence gives them."""
     max_question_chars: int = Field(4000, ge=1)
     """Longer questions are refused."""
 

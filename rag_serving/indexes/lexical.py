@@ -161,16 +161,22 @@ class LexicalIndex:
         that no score tells of them.
         `among` [chunks] only narrows what may come back.
         """
+        scores = self.scores(terms, allowed)
+        if among is not None:
+            scores[~among] = 0
+        return best_of(scores, k)
+
+    def scores(
+        self, terms: Iterable[str] | Mapping[str, float], allowed: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.float32]:
+        """The BM25 score [chunks] of every row, 0 without a term of the query and outside `allowed`."""
         scores = np.zeros(self.chunks, dtype=np.float32)
         weights = terms if isinstance(terms, Mapping) else Counter(terms)
         mean = 0.0 if allowed is None else self._mean_length(allowed)
         for term in sorted(weights):
             rows, column = self._column(term) if allowed is None else self._column_among(term, allowed, mean)
             scores[rows] += np.float32(weights[term]) * column
-        if among is not None:
-            scores[~among] = 0
-        found = np.flatnonzero(scores > 0)
-        return best(found, scores[found], k)
+        return scores
 
     def _part(self, term: str) -> slice:
         number = self._vocabulary.get(term)
@@ -213,6 +219,12 @@ class LexicalIndex:
         """How many of the `allowed` chunks hold an analyzed term."""
         rows = self._rows[self._part(term)]
         return len(rows) if allowed is None else int(np.count_nonzero(allowed[rows]))
+
+
+def best_of(scores: NDArray[np.float32], k: int) -> list[Hit]:
+    """The k best rows of `scores` [chunks], only those above zero, best first."""
+    found = np.flatnonzero(scores > 0)
+    return best(found, scores[found], k)
 
 
 def idf(frequency: int, population: int) -> float:

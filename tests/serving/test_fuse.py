@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from rag_serving.fuse import reciprocal_rank_fusion
+from rag_serving.fuse import Method, min_max, reciprocal_rank_fusion, standard, weighted_sum
 
 RANKINGS = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=20), max_size=4)
 
@@ -44,3 +48,31 @@ def test_an_item_that_is_nowhere_worse_is_not_ranked_lower(rankings: list[list[i
         for two in scores:
             if all(a <= b for a, b in zip(ranks[one], ranks[two], strict=True)):
                 assert scores[one] >= scores[two] - 1e-12
+
+
+SCORES = st.lists(st.floats(-100, 100), min_size=1, max_size=20).map(np.array)
+
+
+@given(SCORES, st.sampled_from(["zscore", "minmax"]))
+def test_one_index_keeps_its_order(scores: NDArray[np.float64], method: Method) -> None:
+    fused = weighted_sum({"dense": scores}, {"dense": 0.3, "bm25": 0.7}, method)
+    for better, worse in pairwise(np.argsort(-scores)):
+        assert fused[better] >= fused[worse]
+
+
+def test_what_one_index_finds_far_better_outweighs_many_places_in_the_other() -> None:
+    """Ranks cannot tell; scores can."""
+    dense, bm25 = np.array([0.52, 0.51, 0.50]), np.array([1.0, 0.9, 9.0])
+    assert int(np.argmax(weighted_sum({"dense": dense, "bm25": bm25}, {"dense": 0.4, "bm25": 0.6}))) == 2
+
+
+def test_scores_without_any_difference_say_nothing() -> None:
+    for normalize in (standard, min_max):
+        assert normalize(np.array([0.3, 0.3])).tolist() == [0, 0]
+        assert normalize(np.zeros(0)).tolist() == []
+
+
+def test_normalized_scores_have_one_scale() -> None:
+    values = standard(np.array([1.0, 2.0, 6.0]))
+    assert (values.mean(), values.std()) == (pytest.approx(0), pytest.approx(1))
+    assert min_max(np.array([1.0, 2.0, 6.0])).tolist() == [0, 0.2, 1]

@@ -63,7 +63,7 @@ def test_an_answer_has_verified_citations_and_a_receipt(pipeline: Pipeline) -> N
     assert answer.receipt_id
     assert answer.passages
     assert answer.passages[0]["why"].startswith("exact: verbatim")
-    assert {"dense", "bm25", "rrf"} <= set(answer.passages[0]["scores"])
+    assert {"dense", "bm25", "fused", "page"} <= set(answer.passages[0]["scores"])
     assert {"embed", "dense", "lexical", "generate", "verify", "total"} <= set(answer.timings_ms)
 
 
@@ -85,7 +85,7 @@ def test_search_results_carry_the_scores_of_every_stage(pipeline: Pipeline) -> N
     found = pipeline.search(EVERYONE, "consumer lag", k=1)
     (best,) = found.payload()["results"]
     assert best["page_id"] == "13"
-    assert best["score"] == best["scores"]["rrf"]
+    assert best["score"] == pytest.approx(best["scores"]["fused"] + best["scores"]["page"])
     assert found.generation == Store(pipeline.config.home).current("acme")
 
 
@@ -133,8 +133,8 @@ def test_modes_give_only_their_own_scores(pipeline: Pipeline) -> None:
     with pipeline.published.lease() as generation:
         dense = gather(generation, embedder(), lag, classes, settings, "dense").candidates
         lexical = gather(generation, embedder(), lag, classes, settings, "lexical", k=1).candidates
-    assert all(set(candidate.scores) == {"dense", "rrf"} for candidate in dense)
-    assert [set(candidate.scores) for candidate in lexical] == [{"bm25", "rrf"}]
+    assert all(set(candidate.scores) == {"dense"} for candidate in dense)
+    assert [set(candidate.scores) for candidate in lexical] == [{"bm25"}]
     assert all(candidate.scores["dense"] >= settings.cosine_floor for candidate in dense)
 
 
