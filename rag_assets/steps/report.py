@@ -1,0 +1,115 @@
+"""A report for people: figures, tables, plots and single cases, before it is Markdown or HTML.
+
+Belongs here: what a report is made of, and its Markdown for an asset's page. Does not belong here: the file that is
+opened in a browser (`report_html`), and computing what is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Cell = str | int | float | bool | None
+Tone = Literal["good", "bad", "neutral"]
+
+MARKDOWN_ROWS = 20
+MARKDOWN_CASES = 10
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number with its name; `note` tells what it is compared with."""
+
+    name: str
+    value: str
+    tone: Tone = "neutral"
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under named columns; a row may lack a column."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Mapping[str, Cell]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A picture of numbers: a PNG as base64."""
+
+    title: str
+    png: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question, page or pair that can be opened; `parts` are (name, text) in order, shown as they are."""
+
+    title: str
+    status: str
+    tone: Tone
+    parts: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything one report tells; the worst cases first."""
+
+    title: str
+    about: str  # one line: what was measured, of what, when
+    figures: Sequence[Figure] = ()
+    tables: Sequence[Table] = ()
+    plots: Sequence[Plot] = ()
+    cases: Sequence[Case] = ()
+    cases_title: str = "Cases"
+    facts: Mapping[str, str] = field(default_factory=dict)  # settings, versions, command
+
+
+def text_of(value: Cell) -> str:
+    """A cell as people read it: no more digits than mean something."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def markdown(report: Report) -> str:
+    """The report as Markdown; the first rows of long tables and the first cases."""
+    parts = [report.about, *_figures(report.figures)]
+    parts += [f"![{plot.title}](data:image/png;base64,{plot.png})" for plot in report.plots]
+    for table in report.tables:
+        parts += [f"**{table.title}**", markdown_table(table), *([table.note] if table.note else [])]
+    if report.cases:
+        shown = report.cases[:MARKDOWN_CASES]
+        more = len(report.cases) - len(shown)
+        parts += [f"**{report.cases_title}**", "\n".join(f"- {case.status}: {_flat(case.title)}" for case in shown)]
+        parts += [f"… and {more} more in the HTML report"] if more else []
+    if report.facts:
+        parts.append(" · ".join(f"{name}: {_flat(value)}" for name, value in report.facts.items()))
+    return "\n\n".join(parts)
+
+
+def markdown_table(table: Table) -> str:
+    lines = [f"| {' | '.join(table.columns)} |", f"|{'---|' * len(table.columns)}"]
+    for row in table.rows[:MARKDOWN_ROWS]:
+        lines.append(f"| {' | '.join(_flat(text_of(row.get(name))) for name in table.columns)} |")
+    more = len(table.rows) - MARKDOWN_ROWS
+    return "\n".join(lines) + (f"\n\n… and {more} more rows in the HTML report" if more > 0 else "")
+
+
+def _figures(figures: Sequence[Figure]) -> list[str]:
+    if not figures:
+        return []
+    rows = [{"": figure.name, "value": figure.value, "note": figure.note} for figure in figures]
+    return [markdown_table(Table("", ["", "value", "note"], rows))]
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,126 @@
+"""A report as one HTML file that needs nothing else: no network, no other file.
+
+Belongs here: its markup, style and the little script that sorts and filters.
+Does not belong here: what is told (`report`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from rag_assets.steps.report import Case, Cell, Figure, Plot, Report, Table, text_of
+
+_STYLE = """\
+:root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --line: #d9dee5; --back: #ffffff; --card: #f5f7fa;
+  --good: #1a7f4b; --bad: #b3261e; --accent: #2f5d8c; }
+@media (prefers-color-scheme: dark) { :root { --text: #e6e9ee; --soft: #9aa6b5; --line: #333c48; --back: #14181e;
+  --card: #1d232b; --good: #5cc98f; --bad: #ff8a80; --accent: #8ab8e6; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1100px; padding: 2rem 1.25rem 4rem; background: var(--back); color: var(--text);
+  font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif; }
+h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
+.about, .note, .facts { color: var(--soft); } .about { margin: .3rem 0 1.4rem; } .facts { margin-top: 3rem; }
+.figures { display: flex; flex-wrap: wrap; gap: .75rem; }
+.figure { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
+  padding: .7rem 1rem; min-width: 9rem; }
+.figure b { display: block; font-size: 1.45rem; line-height: 1.3; }
+.figure span { color: var(--soft); font-size: .85rem; }
+.good { color: var(--good); } .bad { color: var(--bad); }
+.scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+th, td { padding: .4rem .7rem; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top; }
+tr:last-child td { border-bottom: 0; } th { background: var(--card); white-space: nowrap; position: sticky; top: 0; }
+th button { all: unset; cursor: pointer; font-weight: 600; }
+th button:focus-visible { outline: 2px solid var(--accent); }
+th button::after { content: " ↕"; color: var(--soft); } th[aria-sort=ascending] button::after { content: " ↑"; }
+th[aria-sort=descending] button::after { content: " ↓"; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; }
+input { font: inherit; padding: .35rem .6rem; margin-bottom: .6rem; width: min(24rem, 100%); color: inherit;
+  background: var(--back); border: 1px solid var(--line); border-radius: 6px; }
+img { max-width: 100%; background: #fff; border-radius: 8px; border: 1px solid var(--line); }
+details { border: 1px solid var(--line); border-radius: 8px; margin-bottom: .5rem; padding: .5rem .9rem; }
+summary { cursor: pointer; } summary em { font-style: normal; font-weight: 600; margin-right: .6rem; }
+dt { color: var(--soft); margin-top: .7rem; font-size: .85rem; }
+dd { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
+"""
+
+_SCRIPT = """\
+for (const button of document.querySelectorAll('th button')) button.onclick = () => {
+  const head = button.parentNode, body = head.closest('table').tBodies[0], at = head.cellIndex;
+  const down = head.getAttribute('aria-sort') === 'ascending';
+  for (const other of head.parentNode.cells) other.removeAttribute('aria-sort');
+  head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+  const key = row => row.cells[at].dataset.value ?? row.cells[at].textContent;
+  const rows = [...body.rows].sort((a, b) => {
+    const x = key(a), y = key(b);
+    return (x !== '' && y !== '' && !isNaN(x) && !isNaN(y)) ? x - y : x.localeCompare(y);
+  });
+  body.append(...(down ? rows.reverse() : rows));
+};
+for (const input of document.querySelectorAll('input')) input.oninput = () => {
+  const wanted = input.value.toLowerCase();
+  for (const one of document.querySelectorAll(input.dataset.of))
+    one.hidden = !one.textContent.toLowerCase().includes(wanted);
+};
+"""
+
+
+def html(report: Report) -> str:
+    """The whole file. Every text is escaped: a page's content cannot become markup here."""
+    return "".join(_parts(report))
+
+
+def _parts(report: Report) -> Iterator[str]:
+    yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<title>{escape(report.title)}</title><style>{_STYLE}</style></head><body>"
+    yield f'<h1>{escape(report.title)}</h1><p class="about">{escape(report.about)}</p>'
+    if report.figures:
+        yield '<div class="figures">' + "".join(map(_figure, report.figures)) + "</div>"
+    yield from map(_plot, report.plots)
+    for number, table in enumerate(report.tables):
+        yield _table(table, f"t{number}")
+    if report.cases:
+        yield f"<h2>{escape(report.cases_title)}</h2>{_filter('details.case', 'Filter the cases')}"
+        yield from map(_case, report.cases)
+    if report.facts:
+        facts = " · ".join(f"{escape(name)}: {escape(value)}" for name, value in report.facts.items())
+        yield f'<p class="facts">{facts}</p>'
+    yield f"<script>{_SCRIPT}</script></body></html>\n"
+
+
+def _figure(figure: Figure) -> str:
+    note = f"<span>{escape(figure.note)}</span>" if figure.note else ""
+    value = f'<b class="{figure.tone}">{escape(figure.value)}</b>'
+    return f'<div class="figure"><span>{escape(figure.name)}</span>{value}{note}</div>'
+
+
+def _plot(plot: Plot) -> str:
+    return f'<h2>{escape(plot.title)}</h2><img alt="{escape(plot.title)}" src="data:image/png;base64,{plot.png}">'
+
+
+def _table(table: Table, name: str) -> str:
+    heads = "".join(f'<th scope="col"><button>{escape(column)}</button></th>' for column in table.columns)
+    rows = "".join(f"<tr>{''.join(_cell(row.get(c)) for c in table.columns)}</tr>" for row in table.rows)
+    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    return (
+        f"<h2>{escape(table.title)}</h2>{note}{_filter(f'#{name} tbody tr', 'Filter the rows')}"
+        f'<div class="scroll"><table id="{name}"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def _cell(value: Cell) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f'<td class="number" data-value="{value}">{escape(text_of(value))}</td>'
+    return f"<td>{escape(text_of(value))}</td>"
+
+
+def _case(case: Case) -> str:
+    parts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in case.parts)
+    head = f'<em class="{case.tone}">{escape(case.status)}</em>{escape(case.title)}'
+    return f'<details class="case"><summary>{head}</summary><dl>{parts}</dl></details>'
+
+
+def _filter(of: str, label: str) -> str:
+    return f'<input type="search" placeholder="{label}" aria-label="{label}" data-of="{of}">'
