@@ -67,7 +67,7 @@ def attachment_text(name: str, content: bytes) -> AttachmentText:
         case "table":
             return AttachmentText(_table(_decoded(content)), "markdown")
         case "html":
-            return AttachmentText(_html(_decoded(content)), "storage")
+            return AttachmentText(_html(_decoded(content, _declared(content))), "storage")
         case "pdf":
             return AttachmentText("\f".join(_pdf_pages(content)), "text")
         case _:
@@ -80,8 +80,18 @@ def _extension(name: str) -> str:
     return extension if dot and stem else name.lower()
 
 
-def _decoded(content: bytes) -> str:
-    """The text of bytes: UTF-8, UTF-16 where it says so, else Windows-1252 (what is left of older files)."""
+def _declared(content: bytes) -> str | None:
+    """The encoding that an HTML page names in its head."""
+    from bs4.dammit import EncodingDetector
+
+    return EncodingDetector.find_declared_encoding(content, is_html=True)
+
+
+def _decoded(content: bytes, declared: str | None = None) -> str:
+    """The text of bytes: UTF-8, UTF-16 where it says so, else as declared or Windows-1252 (what older files are in).
+
+    UTF-8 comes before what is declared: text in another encoding is hardly ever valid UTF-8, and pages lie.
+    """
     if content.startswith(_UTF16):
         return content.decode("utf-16", "replace")
     if b"\x00" in content:
@@ -89,6 +99,10 @@ def _decoded(content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
+        pass
+    try:
+        return content.decode(declared or "cp1252", "replace")
+    except (LookupError, UnicodeError):
         return content.decode("cp1252", "replace")
 
 

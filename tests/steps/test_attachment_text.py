@@ -94,3 +94,19 @@ def test_kinds_go_by_name_whatever_its_case() -> None:
 def test_any_bytes_give_text_or_a_reason(name: str, file: bytes) -> None:
     with contextlib.suppress(AttachmentError):
         content(name, file)
+
+
+@pytest.mark.parametrize(
+    ("declared", "written"),
+    [("windows-1251", "windows-1251"), ("Shift_JIS", "shift_jis"), ("utf-16", "utf-8"), ("x-unknown", "utf-8")],
+)
+def test_an_html_page_is_read_in_the_encoding_that_it_names_unless_it_is_utf_8(declared: str, written: str) -> None:
+    words = {"windows-1251": "Настройка", "shift_jis": "設定"}.get(written, "Überblick")
+    page = f'<html><head><meta charset="{declared}"></head><body><p>{words}</p></body></html>'
+    assert words in attachment_text("page.html", page.encode(written)).body
+
+
+@pytest.mark.parametrize("declared", ["x-unknown", "hex", "idna", "undefined", ""])
+def test_an_encoding_that_nobody_knows_is_read_as_windows_1252(declared: str) -> None:
+    page = f'<meta charset="{declared}"><p>caf\u00e9</p>'.encode("latin-1")
+    assert "café" in attachment_text("page.html", page).body
