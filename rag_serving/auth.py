@@ -18,6 +18,7 @@ from typing import Any
 
 from rag_serving.access import Principal
 from rag_serving.config import Config, ConfigError
+from rag_serving.membership import Memberships
 from rag_serving.settings import Serving
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
@@ -51,6 +52,7 @@ class Authenticator:
             ConfigError: mode `tokens` without usable tokens.
         """
         self._tenants = sorted(config.tenants)
+        self._memberships = Memberships(config)
         self._principals = _read_tokens(config) if config.serving.auth == "tokens" else None
 
     def principal(self, request: Request) -> Principal:
@@ -70,7 +72,7 @@ class Authenticator:
             raise AuthError(401, "UNAUTHENTICATED", "the bearer token is not known")
         if request.tenant not in (None, principal.tenant):
             raise AuthError(403, "FORBIDDEN", "the token belongs to another tenant")
-        return principal
+        return self._memberships.with_groups(principal)
 
     def _only_tenant(self, asked: str | None) -> str:
         try:

@@ -99,7 +99,7 @@ def ask(
     --explain says how the question was read.
     """
     with _pipeline(config, tenant) as pipeline:
-        principal, filters = _principal(pipeline.tenant, user, group), _filters(space, label, title)
+        principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
         answer = pipeline.ask(principal, _not_empty("question", question, pipeline.config), filters, explain)
     if as_json:
         typer.echo(json.dumps(answer.payload(), ensure_ascii=False))
@@ -134,7 +134,7 @@ def search(
     phrase" is looked for to the letter. --json says how the query was read.
     """
     with _pipeline(config, tenant) as pipeline:
-        principal, filters = _principal(pipeline.tenant, user, group), _filters(space, label, title)
+        principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
         found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=as_json)
     if as_json:
         typer.echo(json.dumps(found.payload(), ensure_ascii=False))
@@ -248,10 +248,12 @@ def _pipeline(path: Path | None, tenant: str | None) -> Iterator[Pipeline]:
         pipeline.close()
 
 
-def _principal(tenant: str, user: str | None, groups: list[str] | None) -> Principal:
+def _principal(pipeline: Pipeline, user: str | None, groups: list[str] | None) -> Principal:
     from rag_serving.access import Principal
+    from rag_serving.membership import Memberships
 
-    return Principal(tenant, user, frozenset(groups or ()))
+    principal = Principal(pipeline.tenant, user, frozenset(groups or ()))
+    return Memberships(pipeline.config).with_groups(principal)
 
 
 def _filters(space: list[str] | None, labels: list[str] | None, title: str | None) -> Filters | None:

@@ -115,6 +115,18 @@ SECTIONS = TableSchema(
     ),
 )
 
+GROUP_MEMBERS = TableSchema(
+    "group_members",
+    1,
+    "citelock build",
+    pa.schema(
+        [
+            ("group", pa.string()),
+            ("user", pa.string()),  # user name, account id or key: a row for each; null: the group was asked for
+        ]
+    ),
+)
+
 MACRO_LEDGER = TableSchema(
     "macro_ledger",
     1,
@@ -154,11 +166,12 @@ _CHUNK_COLUMNS = [
     ("is_boilerplate", pa.bool_()),
     ("updated_at", pa.timestamp("ms", tz="UTC")),
     ("text_hash", pa.string()),
+    ("parent_id", pa.string()),  # page above the chunk's own in the tree; empty at its top
 ]
 
 CHUNKS = TableSchema(
     "chunks",
-    3,
+    4,
     "citelock build",
     pa.schema(
         [
@@ -172,7 +185,7 @@ CHUNKS = TableSchema(
 
 SELECTED_CHUNKS = TableSchema(
     "selected_chunks",
-    1,
+    2,
     "citelock build",
     pa.schema(
         [
@@ -199,12 +212,13 @@ DEDUP_MAP = TableSchema(
 
 CONTEXTS = TableSchema(
     "contexts",
-    1,
+    2,
     "citelock build",
     pa.schema(
         [
             ("chunk_id", pa.string()),
-            ("prefix", pa.string()),  # prepended for both indexes; never shown, never quotable
+            ("prefix", pa.string()),  # prepended to what is embedded; never shown, never quotable
+            ("lexical_prefix", pa.string()),  # the same for the lexical index: title, headings, definitions, weighted
             ("level", pa.string()),  # llm | metadata | none | skipped
         ]
     ),
@@ -212,7 +226,7 @@ CONTEXTS = TableSchema(
 
 GENERATION_CHUNKS = TableSchema(
     "generation_chunks",
-    2,
+    3,
     "citelock build",
     pa.schema(
         [
@@ -220,6 +234,7 @@ GENERATION_CHUNKS = TableSchema(
             ("source", pa.string()),
             ("places", _PLACES),  # where the text stands as well: chunks dropped as duplicates of this one
             ("prefix", pa.string()),
+            ("lexical_prefix", pa.string()),
             ("vector_key", pa.string()),  # content address of the embedded text
             ("shard", pa.string()),  # name of the dense shard that holds it
         ]
@@ -229,6 +244,16 @@ GENERATION_CHUNKS = TableSchema(
 TABLES: Mapping[str, TableSchema] = MappingProxyType(
     {
         t.name: t
-        for t in (PAGES, SECTIONS, MACRO_LEDGER, CHUNKS, DEDUP_MAP, SELECTED_CHUNKS, CONTEXTS, GENERATION_CHUNKS)
+        for t in (
+            PAGES,
+            GROUP_MEMBERS,
+            SECTIONS,
+            MACRO_LEDGER,
+            CHUNKS,
+            DEDUP_MAP,
+            SELECTED_CHUNKS,
+            CONTEXTS,
+            GENERATION_CHUNKS,
+        )
     }
 )

@@ -143,6 +143,9 @@ class Confluence(AttachmentSource):
     comments: bool = False
     """Index the comments on each page, as a text beside it. Search lists those of the space, 200 a request; only pages
     whose comments changed are asked. Attachments, too, cost a request for 200 of them and one for each changed file."""
+    groups: bool = False
+    """Read the members of the groups that may read pages, for `serving.groups: synced`; a group whose members the user
+    may not see has none. Members of groups inside of groups count as far as the site lists them."""
     max_deleted_share: float = Field(0.2, gt=0, le=1)
     """A larger share of pages gone at once stops the sync and asks a person."""
 

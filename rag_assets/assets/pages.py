@@ -11,7 +11,8 @@ from rag_assets.resources import Installation, is_full, previous_sync, previous_
 from rag_assets.sources.base import READING_VERSION
 from rag_assets.sources.registry import open_source
 from rag_assets.state import PagesState, update_state
-from rag_serving.schema import PAGES
+from rag_serving import membership
+from rag_serving.schema import GROUP_MEMBERS, PAGES
 from rag_serving.store import write_json, write_table
 
 
@@ -46,6 +47,9 @@ def pages(
         known = previous_sync(folder) if len(before) and not is_full(context) else {}
         result = source.sync(before, known, reporter.track("pages", context.log.info))
         write_table(folder / "pages.parquet", result.pages, PAGES)
+        if result.groups is not None:
+            members = [{"group": group, "user": user} for group, user in result.groups]
+            write_table(folder / membership.FILE, GROUP_MEMBERS.table([*members]), GROUP_MEMBERS)
         write_json(
             folder / "sync_state.json",
             {

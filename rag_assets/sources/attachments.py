@@ -82,9 +82,9 @@ def attachment_rows(
         if reason := _unwanted(one, settings):
             result.excluded[row_id] = f"{one.name} of page {one.page_id}: {reason}"
             continue
-        known = textless.get(row_id, [None])
-        if known[:-1] == [one.version, one.name]:
-            result.textless[row_id] = list(known)
+        known = textless.get(row_id)
+        if known and known[:-1] == [one.version, one.name]:
+            result.textless[row_id] = known
             result.excluded[row_id] = f"{one.name} of page {one.page_id}: {known[-1]}"
             continue
         try:

@@ -277,8 +277,9 @@ def _results(answer: Mapping[str, Any], path: str) -> list[Envelope]:
 
 
 def _identity(entry: Envelope) -> str:
-    """What tells entries apart: an id, and a name where labels have none."""
-    return f"{entry.get('id')}:{entry.get('prefix')}:{entry.get('name')}"
+    """What tells entries apart: an id, and names where labels and users have none."""
+    names = (entry.get(name) for name in ("id", "prefix", "name", "accountId", "userKey", "username"))
+    return ":".join(map(str, names))
 
 
 def _next(answer: Mapping[str, Any]) -> str | None:

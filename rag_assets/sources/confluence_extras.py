@@ -1,4 +1,4 @@
-"""A live space with what hangs on its pages: files and comments.
+"""A live space with what hangs on its pages, files and comments, and the members of the groups that may read them.
 
 Belongs here: listing them for each page, fetching the files that changed, and putting the rows beside the pages.
 Does not belong here: the pages (`confluence`), which files are read (`attachments`), what a row of comments is
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, fini
 from rag_assets.sources.comments import Comment, comments_id, comments_row, moment_of, unchanged_comments
 from rag_assets.sources.confluence import Confluence, cut_short, open_client
 from rag_assets.sources.confluence_client import FAILING_PAGES_IN_A_ROW, ConfluenceClient, Envelope, in_path
+from rag_assets.sources.confluence_groups import group_members, groups_named
 from rag_assets.sources.confluence_hanging import NOTHING_HANGS, Hanging, Kind, list_hanging, state_of
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.envelope import EnvelopeError
@@ -142,9 +144,9 @@ class ConfluenceExtras:
             inner = Confluence(self.key, self._settings, self._folder, client)
             result = inner.sync(PAGES.table(pages) if previous is not None else None, state, progress)
             asked = self._settings.attachments != "none" or self._settings.comments
-            if not asked and len(pages) == len(known):
-                return result
-            return self._with_extras(client, known, state, result)
+            if asked or len(pages) != len(known):
+                result = self._with_extras(client, known, state, result)
+            return _with_groups(client, result) if self._settings.groups else result
 
     def _with_extras(
         self, client: ConfluenceClient, known: Mapping[str, Row], state: Mapping[str, Any], result: SyncResult
@@ -202,6 +204,11 @@ class ConfluenceExtras:
             if state is not None:
                 states[page["page_id"]] = state
         return rows, states
+
+
+def _with_groups(client: ConfluenceClient, result: SyncResult) -> SyncResult:
+    members, notes = group_members(client, groups_named(result.pages))
+    return replace(result, groups=tuple(members), notes=(*result.notes, *notes))
 
 
 def _comments_in(entries: Iterable[Envelope]) -> Iterator[Comment]:

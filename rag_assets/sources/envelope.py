@@ -200,8 +200,9 @@ def _position(envelope: Mapping[str, Any]) -> int | None:
     """Where the page stands among its siblings; the site says "none" where nobody arranged them."""
     extensions = envelope.get("extensions")
     position = extensions.get("position") if isinstance(extensions, dict) else None
-    is_number = isinstance(position, int) and not isinstance(position, bool)
-    return position if is_number and abs(position) <= _MAX_VERSION else None
+    if not isinstance(position, int) or isinstance(position, bool) or abs(position) > _MAX_VERSION:
+        return None
+    return position
 
 
 def _moment(when: object) -> datetime | None:

@@ -8,7 +8,7 @@ An empty list of restrictions is "no restriction at this level", not "nobody". W
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -159,7 +159,7 @@ def _lists_readers(lists: Mapping[str, object]) -> str:
         if _UNDERSTOOD - entries.keys():
             raise GrantError("its restrictions were not given for both users and groups")
         return EVERYONE
-    return reader_class([[name for kind in _UNDERSTOOD for name in _names(entries.get(kind, []), kind)]])
+    return reader_class([[name for kind in _UNDERSTOOD for name in names_in(entries.get(kind, []), kind)]])
 
 
 def _entries(collection: object, kind: str) -> list[object]:
@@ -169,7 +169,7 @@ def _entries(collection: object, kind: str) -> list[object]:
     return results
 
 
-def _names(entries: list[object], kind: str) -> Iterator[str]:
+def names_in(entries: Sequence[object], kind: str) -> Iterator[str]:
     """The principals of a list; an entry that cannot be read lets in no one, it does not open the level."""
     for entry in entries:
         if isinstance(entry, dict) and _is_of(entry, kind):
@@ -197,7 +197,7 @@ def _permission_readers(permissions: list[object]) -> str:
         for kind, collection in subjects.items() if isinstance(subjects, dict) else ():
             results = collection.get("results") if isinstance(collection, dict) else None
             if kind in _UNDERSTOOD and isinstance(results, list):
-                names.update(_names(results, kind))
+                names.update(names_in(results, kind))
     return reader_class([names])
 
 

@@ -121,6 +121,8 @@ class StandIn:
                 return self._download(page_id, name)
             case ["rest", "api", "space", key]:
                 return self._space(request, key)
+            case ["rest", "api", "group", *rest]:
+                return self._group(request, rest)
             case ["rest", "api", "user", "current"]:
                 return Answer.of({"type": "known", "username": USER, "timeZone": self.site.zone_told})
         return _missing(request.path)
@@ -143,6 +145,23 @@ class StandIn:
             return _missing(f"space {key}")
         permissions = {"permissions": self.site.permissions[key]} if key in self.site.permissions else {}
         return Answer.of({"key": key, **(permissions if "permissions" in request.params.get("expand", "") else {})})
+
+    def _group(self, request: Request, parts: list[str]) -> Answer:
+        """Data Center knows groups by name, Cloud by id."""
+        on_cloud = self.flavor == "cloud"
+        names = {f"id-of-{name}" if on_cloud else name: name for name in self.site.groups}
+        match parts:
+            case ["by-name"] if on_cloud and request.params["name"] in self.site.groups:
+                name = request.params["name"]
+                return Answer.of({"type": "group", "name": name, "id": f"id-of-{name}"})
+            case [group, "membersByGroupId" | "member" as how] if group in names and (how != "member") == on_cloud:
+                users = self.site.groups[names[group]]
+                return self.page(request, [{"user": user} for user in users], lambda one: self._user(one["user"]))
+        return _missing(request.path)
+
+    def _user(self, name: str) -> Envelope:
+        told = {"accountId": f"id-{name}"} if self.flavor == "cloud" else {"username": name, "userKey": f"key-{name}"}
+        return {"type": "known", **told, "displayName": name.title()}
 
     def _refused(self, page_id: str, statuses: Sequence[str]) -> Answer | None:
         """Why a page is not shown by its id: Cloud does not tell a forbidden one from one that is not there."""
