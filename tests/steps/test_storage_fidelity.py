@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +77,31 @@ def test_nearly_every_word_of_the_publishers_markdown_is_in_our_text_and_hardly_
     assert len(PAGES) == 36
     assert both / their_words >= 0.995
     assert both / our_words >= 0.99
+
+
+def contents(value: Any) -> Iterator[str]:
+    """The texts in another converter's blocks (JSON of Notion)."""
+    if isinstance(value, dict):
+        yield from [value["content"]] if isinstance(value.get("content"), str) else []
+        value = list(value.values())
+    for each in value if isinstance(value, list) else ():
+        yield from contents(each)
+
+
+def test_another_converters_blocks_have_the_same_words() -> None:
+    """Measured: recall 0.986, precision 0.986.
+
+    Of the rest, they glued a status to its colour, kept the parameters of unknown macros, and named no attached code.
+    """
+    both = our_words = their_words = 0
+    files = sorted((FIXTURES / "confluence-to-notion").rglob("*.expected.json"))
+    for file in files:
+        we = words(ours(file.with_name(file.name.replace(".expected.json", ".xhtml")).read_text()))
+        they = words(" ".join(contents(json.loads(file.read_text()))))
+        both, our_words, their_words = both + (we & they).total(), our_words + we.total(), their_words + they.total()
+    assert len(files) == 30
+    assert both / their_words >= 0.98
+    assert both / our_words >= 0.98
 
 
 def test_no_macro_of_the_fixtures_that_has_text_is_lost() -> None:
