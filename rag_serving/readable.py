@@ -18,7 +18,7 @@ from rag_serving.names import Names
 from rag_serving.typography import caseless, holds
 
 # Passages that are read to see how a term is written.
-_SHOWING = 20
+_SHOWING = 10
 # Passages with all words of a phrase that are read to see whether they hold it to the letter.
 _READ_AT_MOST = 1000
 
@@ -47,7 +47,7 @@ class Readable:
     def _written(self, stem: str) -> Iterator[str]:
         """The words in lower case that have this stem in the first passages that hold it."""
         for row in self._generation.rows_with([stem], self._classes)[:_SHOWING]:
-            words = re.findall(r"[a-z]+", self._generation.wording(int(row)).lower())
+            words = re.findall(rf"\b{stem[0]}[a-z]*", self._generation.wording(int(row)).lower())
             yield from (word for word, its in zip(words, stems(words), strict=True) if its == stem)
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brute_force import Judge, Texts, pages_told
-from restricted_wiki import marker_of, sentence, some_principal
+from restricted_wiki import marker_of, name_of, sentence, some_principal
 
 from rag_serving.access import Principal, satisfied_classes
 from rag_serving.models.protocols import Embedder
@@ -67,7 +67,7 @@ class Asker:
             kind = self.dice.choices(list(_SHARES), list(_SHARES.values()))[0]
             self.asked[kind] += 1
             self.asked["about a page that may not be read"] += not self.judge.may_read(who, target)
-            payload = self.payload(kind, who, query, target)
+            payload = without_echo(self.payload(kind, who, query, target), query)
             self.asked["results"] += len(payload.get("results") or payload.get("citations") or ())
             for fault in self.faults(who, payload):
                 yield f"{kind} {query!r} by {who} tells of {fault}"
@@ -79,6 +79,8 @@ class Asker:
         at = self.dice.randrange(max(1, len(body) - 12))
         verbatim = " ".join(body[at : at + 12])
         kinds = [page["title"], verbatim, f"What is the {marker_or_title(page)} rule?", target, sentence(self.dice, 4)]
+        if self.dice.random() < 0.4:
+            kinds = asked_precisely(self.dice, page, verbatim)
         return str(self.dice.choice(kinds)) or target
 
     def payload(self, kind: str, who: Principal, query: str, target: str) -> Payload:
@@ -92,7 +94,7 @@ class Asker:
         if kind == "receipt":
             return self._receipt(who, query)
         filters = self._filters(target) if kind == "filtered" else None
-        return self.pipeline.search(who, query, self.dice.choice([1, 5, 10, 10, 30]), filters).payload()
+        return self.pipeline.search(who, query, self.dice.choice([1, 5, 10, 10, 30]), filters, explain=True).payload()
 
     def _in_one_mode(self, mode: Any, who: Principal, query: str) -> Payload:
         settings = self.pipeline.config.retrieval
@@ -124,6 +126,39 @@ class Asker:
             return {}
         self.asked["receipts shown"] += 1
         return {name: value for name, value in receipt.items() if name not in ("question", "filters")}
+
+
+def asked_precisely(dice: random.Random, page: Payload, verbatim: str) -> list[str]:
+    """Questions with operators, quoted phrases, scopes in words and misspelt words, all about one page."""
+    labels = [one["name"] for one in page["metadata"]["labels"]["results"]] or ["howto"]
+    title, space = page["title"], page["space"]["key"]
+    return [
+        f'title:"{title}" {sentence(dice, 2)}',
+        f"{sentence(dice, 3)} space:{space.lower()} label:{labels[0]}",
+        f"{sentence(dice, 3)} in space {space}",
+        f"{sentence(dice, 3)} labelled {labels[0]}",
+        f"{sentence(dice, 3)} in the {title}",
+        f'"{" ".join(verbatim.split()[:4])}"',
+        *(f"{misspelt(dice, name_of(page['id']))} {sentence(dice, 1)}" for _ in range(3)),
+        misspelt(dice, title),
+    ]
+
+
+def misspelt(dice: random.Random, text: str) -> str:
+    """With one letter of the first word lost, another, or at its neighbour's place."""
+    at = dice.randrange(1, 4)
+    before, here, after = text[:at], text[at : at + 1], text[at + 1 :]
+    return dice.choice([before + after, before + "e" + after, before + after[:1] + here + after[1:]])
+
+
+def without_echo(payload: Payload, query: str) -> Payload:
+    """The payload without what its notes only repeat of the query."""
+    asked = set(re.findall(r"\w+", query.lower()))
+    notes = [
+        re.sub(r"\w+", lambda word: "" if word[0].lower() in asked else word[0], note)
+        for note in payload.get("notes") or ()
+    ]
+    return {**payload, "notes": notes} if notes else payload
 
 
 def marker_or_title(page: Payload) -> str:

@@ -1,7 +1,8 @@
 """A made-up wiki of nested restrictions: REST envelopes in four sources, the same for the same seed.
 
-Every page carries a marker, a word that stands nowhere else, in its title, its labels and most of its text: where a
-marker or a page id comes out, that page came out. Some texts stand on two pages, so that they are near-duplicates.
+Every page carries a marker, a word that stands nowhere else, in its title, its labels and most of its text, and a name
+of letters alone in its text, which can be misspelt: where a marker, a name or a page id comes out, that page came out.
+Some texts stand on two pages, so that they are near-duplicates.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ rollback rota salary schedule seal secret shard signal staging tariff tide token
 wharf yard
 """
 WORDS = _VOCABULARY.split()
-MARKER = re.compile(r"\bmk[0-9a-z]+x\b")
+MARKER = re.compile(r"\bmk[0-9a-z]+x\b|\bqx[a-j]+xq\b")
+_LETTERS, _DIGITS = str.maketrans("0123456789", "abcdefghij"), str.maketrans("abcdefghij", "0123456789")
 PAGE_ID = re.compile(r"(?<![\d.])8800\d{6}(?!\d)")
 
 
@@ -82,9 +84,15 @@ def marker_of(page_id: str) -> str:
     return f"mk{int(page_id) - 8_800_000_000}x"
 
 
+def name_of(page_id: str) -> str:
+    """The word of letters alone that stands on this page alone."""
+    return f"qx{str(int(page_id) - 8_800_000_000).translate(_LETTERS)}xq"
+
+
 def page_of(marker: str) -> str:
-    """The page of a marker."""
-    return str(8_800_000_000 + int(marker[2:-1]))
+    """The page of a marker or name."""
+    number = marker[2:-1] if marker.startswith("mk") else marker[2:-2].translate(_DIGITS)
+    return str(8_800_000_000 + int(number))
 
 
 def some_principal(dice: random.Random) -> Principal:
@@ -127,7 +135,7 @@ def _envelope(number: int, source: str, before: Sequence[Envelope], texts: list[
         "ancestors": ancestors,
         "metadata": {"labels": {"results": [{"name": dice.choice(["howto", "adr", f"only-{marker}"])}]}},
         "restrictions": _restrictions(dice),
-        "body": {"storage": {"value": _body(marker, texts, dice), "representation": "storage"}},
+        "body": {"storage": {"value": _body(page_id, texts, dice), "representation": "storage"}},
         "_links": {"webui": f"/display/{source.upper()}/{page_id}", "base": "https://wiki.example"},
     }
     if dice.random() < 0.01:
@@ -135,8 +143,9 @@ def _envelope(number: int, source: str, before: Sequence[Envelope], texts: list[
     return envelope
 
 
-def _body(marker: str, texts: list[str], dice: random.Random) -> str:
-    parts = [f"<p>{sentence(dice)} The {marker} rule: {sentence(dice)}</p>"]
+def _body(page_id: str, texts: list[str], dice: random.Random) -> str:
+    marker = marker_of(page_id)
+    parts = [f"<p>{sentence(dice)} The {marker} rule of {name_of(page_id)}: {sentence(dice)}</p>"]
     twin = texts and dice.random() < 0.1
     long = dice.choice(texts[-200:]) if twin else " ".join(sentence(dice, 12) for _ in range(9))
     if not twin:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import asked_precisely
 from brute_force import Judge
 from built_wiki import WordEmbedder, publish_wiki
 from restricted_wiki import TENANT, Wiki, restricted_wiki, sentence, some_principal
@@ -56,13 +57,15 @@ def some_query(dice: random.Random, judge: Judge) -> str:
         return sentence(dice, dice.randint(1, 6))
     page = judge.envelope(dice.choice(judge.page_ids))
     words = re.sub(r"<[^>]*>", " ", page["body"]["storage"]["value"]).split()
+    if dice.random() < 0.5:
+        return dice.choice(asked_precisely(dice, page, " ".join(words)))
     return str(page["title"]) if dice.random() < 0.5 else " ".join(words[:8])
 
 
 def answers(pipeline: Pipeline, who: Principal, query: str, filters: Filters | None) -> list[str]:
     """Everything that one question brings, as JSON text."""
     payloads = [
-        pipeline.search(who, query, 50, filters).payload(),
+        pipeline.search(who, query, 50, filters, explain=True).payload(),
         pipeline.ask(who, query, filters, explain=True).payload(),
     ]
     return [json.dumps(_of_the_pages(payload), sort_keys=True) for payload in payloads]

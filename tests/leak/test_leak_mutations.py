@@ -20,6 +20,7 @@ from rag_serving.generation import Generation
 from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.pipeline import Pipeline
 from rag_serving.places import Places
+from rag_serving.readable import Readable
 
 PAIRS = 1500
 
@@ -69,12 +70,18 @@ def all_places(places: Places, row: int, classes: frozenset[str]) -> Any:  # noq
     return OF(places, row, places.classes)
 
 
+def everything_may_be_told(readable: Readable, generation: Generation, classes: Any, *more: Any) -> None:  # noqa: ARG001
+    INIT(readable, generation, generation.known_classes, *more)
+
+
 OF = Places.of
+INIT = Readable.__init__
 SERVING_FAULTS: dict[str, tuple[object, str, object]] = {
     "one clause is enough": (access, "_satisfied", one_clause_is_enough),
     "the dense index is not filtered": (Generation, "dense", dense_without_filter),
     "the lexical index is not filtered": (LexicalIndex, "search", lexical_without_filter(LexicalIndex.search)),
     "many classes open all": (Generation, "_compute_allowed", open_to_whoever_has_many_classes),
+    "misspelt words are read as words of any page": (Readable, "__init__", everything_may_be_told),
     "also_at is told to everybody": (Places, "of", all_places),
     "everybody may see every receipt": (Pipeline, "receipt", lambda self, _, i: self.receipts.get(i, self.tenant)),
 }
