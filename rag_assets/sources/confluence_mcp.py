@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, finish, rows_by_id
+from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, finish, rows_by_id, settings_digest
 from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, exclusion_of, row_of
 from rag_assets.sources.mcp_answers import Envelope, Listed, listed_of, page_of, restrictions_of, results_of
 from rag_assets.sources.mcp_tools import McpTools, ToolError, open_tools
-from rag_assets.steps.readers import Grants, effective_readers, grants_of, space_readers
+from rag_assets.steps.readers import UNNAMED, Grants, effective_readers, grants_of, space_readers
 from rag_serving.access import EVERYONE, NOBODY
 from rag_serving.source_kinds import ConfluenceMcp as Settings
 
@@ -36,7 +36,11 @@ class _Reading:
 
 
 class ConfluenceMcp:
-    """One space, as a server tells of it; each sync asks for every page."""
+    """One space, as a server tells of it.
+
+    Where the list of pages tells their versions, only pages of another version are asked for. Who may read a page is
+    asked each time; labels, which make no version, come with the page's next one.
+    """
 
     def __init__(self, key: str, settings: Settings) -> None:
         self.key = key
@@ -47,7 +51,7 @@ class ConfluenceMcp:
         """Only a sync can tell whether the space changed."""
         return
 
-    def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:  # noqa: ARG002
+    def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
         """List the space, then ask for each page; one that the server does not give keeps its last version.
 
         Raises:
@@ -57,12 +61,15 @@ class ConfluenceMcp:
         known = rows_by_id(previous)
         prefix = self._settings.id_prefix
         before = {page_id.removeprefix(prefix): row for page_id, row in known.items()}
+        identity = settings_digest(self.key, self._settings)
+        reusable = before if state.get("identity") == identity else {}
         reading = _Reading()
         with open_tools(self._settings) as tools:
             listed = self._list(tools)
             self._check_gone(before, listed)
             for done, page in enumerate(listed.values(), start=1):
-                self._read(tools, page, listed, reading)
+                if not self._reuse(tools, page, listed, reusable.get(page.id), reading):
+                    self._read(tools, page, listed, reading)
                 if progress is not None:
                     progress(done, len(listed))
             notes = self._notes(tools)
@@ -78,7 +85,7 @@ class ConfluenceMcp:
             failures=[(f"{prefix}{one}", why) for one, why in reading.failures.items()],
             hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in reading.rows],
             notes=notes,
-            state={"fingerprint": None},
+            state={"fingerprint": None, "identity": identity},
         )
 
     def _list(self, tools: McpTools) -> dict[str, Listed]:
@@ -152,6 +159,29 @@ class ConfluenceMcp:
             return
         digest = content_hash(row["title"], row["body"], body_format, row["anchor_flavor"])
         reading.rows[page.id] = {**row, "body_format": body_format, "content_hash": digest}
+
+    def _reuse(
+        self, tools: McpTools, page: Listed, listed: Mapping[str, Listed], row: Row | None, reading: _Reading
+    ) -> bool:
+        """Take a page as it was, where the list says that it is the same and its readers can be known besides."""
+        if row is None or page.version != row["version"] or page.told.get("title", row["title"]) != row["title"]:
+            return False
+        if page.told.get("status", "current") != "current":
+            return False
+        envelope = {name: page.told[name] for name in ("ancestors", "restrictions") if name in page.told}
+        if self._settings.tree_tool in tools.names:
+            envelope.setdefault("ancestors", _ancestors(page, listed))
+        try:
+            self._restrict(tools, page.id, envelope)
+        except ToolError:
+            return False
+        grants = grants_of(envelope, self._settings.id_prefix)
+        if grants.ancestors is None or UNNAMED in grants.ancestors or "restrictions" not in envelope:
+            return False
+        reading.grants[page.id] = grants_of(envelope)
+        titles = [str(one.get("title") or "") for one in envelope["ancestors"]]
+        reading.rows[page.id] = {**row, "ancestors": list(grants.ancestors), "ancestor_titles": titles}
+        return True
 
     def _restrict(self, tools: McpTools, page_id: str, envelope: Envelope) -> None:
         """Who may read the page, where the server has a tool that says so."""

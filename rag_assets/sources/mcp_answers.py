@@ -30,6 +30,13 @@ class Listed:
     told: Mapping[str, Any] = field(default_factory=dict)
     parent: str | None = None
 
+    @property
+    def version(self) -> int | None:
+        """The page's version; None where the list does not tell it."""
+        version = self.told.get("version")
+        number = version.get("number") if isinstance(version, dict) else version
+        return number if isinstance(number, int) else None
+
 
 def results_of(answer: Any) -> list[Mapping[str, Any]] | None:
     """The entries of a list or of an object that holds one; None where the answer is neither."""

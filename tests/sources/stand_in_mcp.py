@@ -73,6 +73,8 @@ def make_server(folder: Path, style: str = "atlassian", without: tuple[str, ...]
             {"id": one["id"], "title": one["title"], "parent_id": ([None] + [a["id"] for a in one["ancestors"]])[-1]}
             for one in found[:limit]
         ]
+        if (folder / "versions").exists():
+            pages = [{**told, "version": one["version"]} for told, one in zip(pages, found, strict=False)]
         many = (folder / "has_more").exists()
         return json.dumps({"space_key": space_key, "total_pages": len(pages), "has_more": many, "pages": pages})
 
@@ -82,6 +84,8 @@ def make_server(folder: Path, style: str = "atlassian", without: tuple[str, ...]
             time.sleep(5)
         if (folder / "die").exists():
             os._exit(3)
+        with (folder / "read.log").open("a") as log:
+            log.write(f"{page_id} ")
         if (folder / f"{page_id}.broken").exists():
             return json.dumps({"error": f"Failed to retrieve page by ID '{page_id}': 500"})
         one = wiki.pages()[page_id]

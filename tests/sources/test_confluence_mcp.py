@@ -121,6 +121,31 @@ def test_a_page_that_the_server_does_not_give_keeps_its_last_version_and_readers
     assert column(alone, "readers")["3"] == NOBODY
 
 
+def test_where_the_list_tells_versions_only_changed_pages_are_asked_for(tmp_path: Path) -> None:
+    folder = write(tmp_path / "wiki", *PAGES)
+    (folder / "versions").touch()
+    log = folder / "read.log"
+    with over_http(make_server(folder)) as url:
+        first = sync(url=url)
+        write(
+            folder,
+            page(2, "Harbour", groups=["hq"]),
+            page(3, "Cranes", parents=[2], version={"number": 2, "when": None}),
+        )
+        log.unlink()
+        second = sync(first, url=url)
+        assert log.read_text() == "3 "
+        assert column(second, "readers") == {"1": EVERYONE, "2": "group:hq", "3": "group:hq", "4": EVERYONE}
+        assert second.pages.equals(sync(url=url).pages)
+        log.unlink()
+        sync(second, url=url, base_url=SITE)
+        assert log.read_text() == "1 2 3 4 "
+    with over_http(make_server(folder, without=(RESTRICTIONS,))) as url:
+        log.unlink()
+        sync(sync(url=url), url=url)
+        assert log.read_text() == "1 2 3 4 1 2 3 4 "
+
+
 def test_deletions_are_believed_up_to_a_share(tmp_path: Path) -> None:
     folder = write(tmp_path / "wiki", *(page(number) for number in range(1, 21)))
     with over_http(make_server(folder)) as url:
