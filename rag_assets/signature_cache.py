@@ -13,18 +13,19 @@ import logging
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from rag_assets.steps.minhash import FINGERPRINT, VERSION, Fingerprints, fingerprints
+from rag_serving.cache_file import CacheFile
 
 FILE = "signatures.sqlite"
-_BUSY_S = 60.0
-_LOOKUP_KEYS = 500
+_VERSION = 1
+_ROWS = "SELECT key, record FROM fingerprints WHERE key IN ({marks})"
 _COMMIT_TEXTS = 2_000  # what a killed run loses at most
-_TABLE = "CREATE TABLE IF NOT EXISTS fingerprints (key TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID"
+_TABLE = "CREATE TABLE fingerprints (key TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID"
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class SignatureCache:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
+        self._file = CacheFile(self.path, _TABLE, _VERSION)
 
     def fingerprints(self, texts: Sequence[str], hashes: Sequence[str]) -> tuple[Fingerprints, int]:
         """The fingerprint of each text [texts], and how many had to be computed.
@@ -52,40 +54,24 @@ class SignatureCache:
         return np.frombuffer(records, FINGERPRINT), len(missing)
 
     def _lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        with self._forgiving(), self._open() as database:
-            for start in range(0, len(keys), _LOOKUP_KEYS):
-                part = keys[start : start + _LOOKUP_KEYS]
-                marks = ",".join("?" * len(part))
-                rows = database.execute(f"SELECT key, record FROM fingerprints WHERE key IN ({marks})", part)
-                found.update((key, record[:-4]) for key, record in rows if _is_sound(record))
-        return found
+        with self._forgiving(), self._file.open() as database:
+            rows = self._file.lookup(database, _ROWS, keys)
+            return {key: record[:-4] for key, record in rows if _is_sound(record)}
+        return {}
 
     def _remember(self, made: dict[str, bytes]) -> None:
         rows = [(key, record + _check(record)) for key, record in made.items()]
-        with self._forgiving(), self._open() as database, database:
+        with self._forgiving(), self._file.open() as database, database:
             database.executemany("INSERT OR REPLACE INTO fingerprints VALUES (?, ?)", rows)
 
     @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self.path, timeout=_BUSY_S)) as database:
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = NORMAL")
-            database.execute(_TABLE)
-            yield database
-
-    @contextmanager
     def _forgiving(self) -> Iterator[None]:
-        """Go on without the file; a damaged one is deleted, so that the next use begins a new one."""
+        """Go on without the file; a damaged one is put aside, so that the next use begins a new one."""
         try:
             yield
-        except sqlite3.OperationalError as error:
-            logger.warning("signature cache %s cannot be used (%s); fingerprints are computed", self.path, error)
         except sqlite3.DatabaseError as error:
-            logger.warning("signature cache %s is damaged (%s): deleted and begun anew", self.path, error)
-            for suffix in ("-wal", "-shm", ""):
-                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+            if not self._file.put_aside(error):
+                logger.warning("signature cache %s cannot be used (%s); fingerprints are computed", self.path, error)
 
 
 def _is_sound(record: object) -> bool:

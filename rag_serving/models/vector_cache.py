@@ -10,31 +10,25 @@ are computed again. Several processes may use it at once.
 from __future__ import annotations
 
 import hashlib
-import logging
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.cache_file import LOOKUP_KEYS, CacheFile
 from rag_serving.models.protocols import Embedder, ModelError, Progress
 
 FILE = "vectors.sqlite"
 COMMIT_TEXTS = 64  # what a killed run loses at most
 _VERSION = 1
-_BUSY_S = 60.0
-_LOOKUP_KEYS = 500
 _SCHEMA = """
 CREATE TABLE models (model TEXT PRIMARY KEY, dimension INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL);
 """
-# SQLITE_ERROR is what a missing table gives.
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
-
-logger = logging.getLogger(__name__)
+_ROWS = "SELECT key, vector FROM vectors WHERE key IN ({marks})"
 
 
 @dataclass(frozen=True)
@@ -57,6 +51,7 @@ class VectorCache:
     def __init__(self, folder: Path, model: str) -> None:
         self.path = folder / FILE
         self.model = model
+        self._file = CacheFile(self.path, _SCHEMA, _VERSION)
 
     def embed(self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None) -> EmbeddedTexts:
         """The texts' vectors, each different text computed at most once and remembered within 64 texts.
@@ -85,11 +80,13 @@ class VectorCache:
     def _lookup(self, keys: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         """The sound vectors among those of the keys."""
         try:
-            with self._open() as database:
+            with self._file.open() as database:
                 dimension = self._dimension(database)
                 found: dict[str, NDArray[np.float32]] = {}
-                for start in range(0, len(keys) if dimension else 0, _LOOKUP_KEYS):
-                    found.update(_sound(_rows(database, keys[start : start + _LOOKUP_KEYS]), dimension or 0))
+                for start in range(0, len(keys) if dimension else 0, LOOKUP_KEYS):
+                    part = [bytes.fromhex(key) for key in keys[start : start + LOOKUP_KEYS]]
+                    rows = [(key.hex(), blob) for key, blob in self._file.lookup(database, _ROWS, part)]
+                    found.update(_sound(rows, dimension or 0))
                 return found
         except sqlite3.DatabaseError as error:
             self._recover(error)
@@ -99,7 +96,7 @@ class VectorCache:
         blobs = [vector.astype("<f4").tobytes() for vector in vectors]
         rows = zip(map(bytes.fromhex, keys), blobs, strict=True)
         try:
-            with self._open() as database, database:
+            with self._file.open() as database, database:
                 self._claim(database, vectors.shape[1])
                 database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
         except sqlite3.DatabaseError as error:
@@ -119,41 +116,10 @@ class VectorCache:
                 f"its name; name it otherwise or delete {self.path}"
             )
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self.path, timeout=_BUSY_S)) as database:
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = NORMAL")
-            self._prepare(database)
-            yield database
-
-    def _prepare(self, database: sqlite3.Connection) -> None:
-        if database.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
-            return
-        with database:
-            database.execute("BEGIN IMMEDIATE")
-            version = database.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
-            if version == 0:
-                for statement in filter(str.strip, _SCHEMA.split(";")):
-                    database.execute(statement)
-                database.execute(f"PRAGMA user_version = {_VERSION}")
-        if version not in (0, _VERSION):
-            raise _OtherVersionError(f"it has version {version}, this program uses {_VERSION}")
-
     def _recover(self, error: sqlite3.DatabaseError) -> None:
-        """Put a damaged file aside, so that the next use begins a new one; other troubles are told."""
-        damaged = isinstance(error, _OtherVersionError) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
-        if not damaged:
+        """Begin a new file where this one is damaged; other troubles are told."""
+        if not self._file.put_aside(error):
             raise ModelError(f"the vector cache {self.path} cannot be used ({error}); free space or mend its rights")
-        aside = _put_aside(self.path)
-        logger.warning("vector cache %s is damaged (%s): moved to %s and rebuilt", self.path, error, aside.name)
-
-
-def _rows(database: sqlite3.Connection, keys: Sequence[str]) -> list[tuple[str, bytes]]:
-    marks = ",".join("?" * len(keys))
-    query = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
-    return [(key.hex(), vector) for key, vector in database.execute(query, [bytes.fromhex(key) for key in keys])]
 
 
 def _sound(rows: Sequence[tuple[str, bytes]], dimension: int) -> dict[str, NDArray[np.float32]]:
@@ -162,18 +128,3 @@ def _sound(rows: Sequence[tuple[str, bytes]], dimension: int) -> dict[str, NDArr
     vectors = np.frombuffer(b"".join(vector for _, vector in kept), "<f4").reshape(-1, dimension)
     lengths = np.linalg.norm(vectors, axis=1)
     return {kept[row][0]: vectors[row] for row in np.flatnonzero(np.abs(lengths - 1) < 1e-3)}
-
-
-class _OtherVersionError(sqlite3.DatabaseError):
-    """The file is of another program version."""
-
-
-def _put_aside(path: Path) -> Path:
-    number = 1
-    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
-    for suffix in ("-wal", "-shm", ""):
-        part = path.with_name(path.name + suffix)
-        if part.exists():
-            part.replace(aside.with_name(aside.name + suffix))
-    return aside

@@ -1,0 +1,87 @@
+"""A SQLite file of what can be computed again: safe to delete, safe to kill at any moment, safe to share.
+
+Belongs here: opening it, its version, what happens when it is damaged. Does not belong here: what it remembers.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+LOOKUP_KEYS = 500
+"""Keys that are looked up at once: SQLite limits the number of parameters."""
+
+_BUSY_S = 60.0
+# SQLITE_ERROR is what a missing table gives.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+
+_log = logging.getLogger(__name__)
+
+
+class CacheFile:
+    """The file at a path, with the tables of one schema version."""
+
+    def __init__(self, path: Path, schema: str, version: int) -> None:
+        self.path = path
+        self._schema = schema
+        self._version = version
+
+    @contextmanager
+    def open(self) -> Iterator[sqlite3.Connection]:
+        """A connection to the file, made where it does not exist.
+
+        Raises:
+            sqlite3.DatabaseError: it cannot be used; `put_aside` decides whether it is damaged.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(self.path, timeout=_BUSY_S)) as database:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            self._prepare(database)
+            yield database
+
+    def lookup(self, database: sqlite3.Connection, query: str, keys: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query that ends in `IN ({marks})`, for any number of keys."""
+        for start in range(0, len(keys), LOOKUP_KEYS):
+            part = keys[start : start + LOOKUP_KEYS]
+            yield from database.execute(query.format(marks=",".join("?" * len(part))), part)
+
+    def put_aside(self, error: sqlite3.DatabaseError) -> bool:
+        """Move a damaged file, or one of another version, out of the way; False where the trouble is another one."""
+        damaged = isinstance(error, _OtherVersionError) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
+        if damaged:
+            aside = _moved(self.path)
+            _log.warning("cache %s is damaged (%s): moved to %s and rebuilt", self.path, error, aside.name)
+        return damaged
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        if database.execute("PRAGMA user_version").fetchone()[0] == self._version:
+            return
+        with database:
+            database.execute("BEGIN IMMEDIATE")
+            version = database.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
+            if version == 0:
+                for statement in filter(str.strip, self._schema.split(";")):
+                    database.execute(statement)
+                database.execute(f"PRAGMA user_version = {self._version}")
+        if version not in (0, self._version):
+            raise _OtherVersionError(f"it has version {version}, this program uses {self._version}")
+
+
+class _OtherVersionError(sqlite3.DatabaseError):
+    """The file is of another program version."""
+
+
+def _moved(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    for suffix in ("-wal", "-shm", ""):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.replace(aside.with_name(aside.name + suffix))
+    return aside
