@@ -9,11 +9,11 @@ Does not belong here: retrieval, and belief in what was written (`verify`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rag_serving.claims import negations
+from rag_serving.indexes.terms import identifiers
 from rag_serving.records import Chunk, Claim, Draft, Lock
 from rag_serving.sentences import Unit, units, words
 from rag_serving.settings import Gates
@@ -23,8 +23,6 @@ Similarity = Callable[[Sequence[str]], Sequence[float]]
 """Cosine similarity of each text to the question."""
 
 MODEL = "extractive"
-
-_IDENTIFIER = re.compile(r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b|\b[A-Z]{2,}-\d+\b")
 
 # Sentences whose vectors are computed while somebody waits: about 5 ms each on one core.
 _EMBEDDED = 10
@@ -114,7 +112,7 @@ def named(question: str, analyze: Analyze) -> frozenset[str]:
 
     Who asks for one by name means no other, so a passage without it answers nothing, however alike its words are.
     """
-    return frozenset(analyze(name)[0] for name in _IDENTIFIER.findall(question))
+    return frozenset(analyze(name)[0] for name in identifiers(question) if analyze(name))
 
 
 def _statements(chunk: Chunk) -> list[Unit]:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from rag_serving.indexes.terms import analyze, identifiers
+from rag_serving.indexes.terms import analyze, identifiers, versions
 from rag_serving.names import Names
 from rag_serving.operators import read_signs
 from rag_serving.records import Filters, Query
@@ -45,7 +45,7 @@ def read_query(text: str, corpus: Corpus | None = None, spelling: bool = True) -
     """
     signs = read_signs(text)
     filters, scope, corrections = signs.filters, Scope(signs.text), dict[str, str]()
-    names = [name for name in identifiers(signs.text) if analyze(name)]
+    names = [name for name in (*identifiers(signs.text), *versions(signs.text)) if analyze(name)]
     if corpus:
         filters = _as_written(filters, corpus.names) if filters else filters
         scope = read_scope(signs.text, corpus.names) if may_name(signs.text) else scope

@@ -34,8 +34,8 @@ _IDENTIFIER = re.compile(
     r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b"  # dotted or snake-cased
     r"|\b[A-Z]{2,}-\d+\b"  # error codes, issue keys
     r"|\b[a-z]{2,}(?:[A-Z][a-z0-9]+)+\b|\b(?:[A-Z][a-z0-9]+){3,}\b"  # camel-cased
-    r"|\bv?\d+(?:\.\d+){2,}\b|\bv\d+(?:\.\d+)*\b"  # versions
 )
+_RELEASE = re.compile(r"\bv?\d+(?:\.\d+){2,}\b|\bv\d+(?:\.\d+)*\b")
 _NUMBER = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 
 # Words that carry no topic. Negations stay: "not supported" is what people look for.
@@ -61,11 +61,16 @@ def analyze(text: str) -> list[str]:
 
 
 def identifiers(text: str) -> list[str]:
-    """The names in a text that stand for one thing, each once: `max.poll.records`, `DB_POOL`, `ERR-4012`, `v3.9.1`.
+    """The names in a text that stand for one thing, each once: `max.poll.records`, `DB_POOL`, `ERR-4012`.
 
-    Nobody writes their shape by accident; `GitHub` and `0.5` could be anything.
+    Nobody writes their shape by accident; `GitHub` could be anything.
     """
     return list(dict.fromkeys(_IDENTIFIER.findall(text)))
+
+
+def versions(text: str) -> list[str]:
+    """The versions in a text, each once: `v3`, `3.9.1`; `0.5` could be any number."""
+    return list(dict.fromkeys(_RELEASE.findall(text)))
 
 
 def stems(words: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_serving.indexes.terms import STOP_WORDS, analyze
+from rag_serving.indexes.terms import STOP_WORDS, analyze, identifiers, stems, versions
 
 WORD = st.from_regex(r"[a-z]{2,9}", fullmatch=True).filter(lambda word: word not in STOP_WORDS)
 
@@ -96,3 +96,22 @@ def test_hostile_text_takes_time_in_proportion_to_its_length() -> None:
     for text in ("a." * 200_000, "x" * 1_000_000, "-" * 1_000_000, "A" * 500_000, "a_" * 300_000, "'" * 500_000):
         analyze(text)
     assert time.perf_counter() - start < 3
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "numbers"),
+    [
+        ("Set max.poll.records and DB_POOL_SIZE.", ["max.poll.records", "DB_POOL_SIZE"], []),
+        ("ERR-4012, ERR-4012 or KIP-500?", ["ERR-4012", "KIP-500"], []),
+        ("maxPollRecords in HeadOperatorCoordinator", ["maxPollRecords", "HeadOperatorCoordinator"], []),
+        ("from v3 and 3.9.1 to v4.0.0", [], ["v3", "3.9.1", "v4.0.0"]),
+        ("GitHub, iPhone, JavaScript: 0.5 of e.g. 24-hour pages", [], []),
+    ],
+)
+def test_names_and_versions_are_told_from_words_by_their_shape(text: str, names: list[str], numbers: list[str]) -> None:
+    assert (identifiers(text), versions(text)) == (names, numbers)
+
+
+def test_stems_are_those_of_the_analyzer() -> None:
+    words = ["retention", "replicated", "partitions"]
+    assert stems(words) == [term for word in words for term in analyze(word)]
