@@ -66,6 +66,8 @@ def dedup_map(
         embedder = open_embedder(config.embedding).name
         accounts = {key: account for key, (_, account) in settled.items()}
         explained = {page: why for account in accounts.values() for page, why in account.explained.items()}
+        for page in everything["page_id"].to_pylist():  # one may have no text but that of another source
+            explained.pop(page, None)
         state = CandidateState(
             inputs=tenant_inputs(
                 config, {k: account.digest for k, account in accounts.items()}, embedder, across.pages
