@@ -240,8 +240,15 @@ def _attached(client: ConfluenceClient, page_id: str, entry: Envelope) -> Attach
         version=number if isinstance(number, int) else None,
         updated_at=moment_of(version.get("when")),
         size=size if isinstance(size, int) else None,
-        url=f"{client.base_url}{urlsplit(link).path}",
+        url=f"{_site(links, client)}{urlsplit(link).path}",
     )
+
+
+def _site(links: Mapping[str, Any], client: ConfluenceClient) -> str:
+    """Where people find the site: scoped tokens ask by another address (api.atlassian.com/ex/confluence/…)."""
+    base = links.get("base")
+    told = isinstance(base, str) and base.startswith(("https://", "http://"))
+    return str(base).rstrip("/") if told else client.base_url
 
 
 def _object(entry: Envelope, name: str) -> dict[str, Any]:

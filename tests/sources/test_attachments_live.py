@@ -92,6 +92,26 @@ def test_files_of_a_space_are_listed_at_once(wiki: StandIn, tmp_path: Path) -> N
     assert second.pages.equals(sync(wiki, tmp_path).pages)
 
 
+@pytest.mark.parametrize("searches", [True, False])
+def test_lists_of_files_are_read_to_their_end(wiki: StandIn, tmp_path: Path, searches: bool) -> None:
+    wiki.caps = (1, 1, 1)
+    for number in range(5):
+        wiki.site.attach("1", f"file {number}.txt", b"Text.")
+    if not searches:
+        wiki.faults.append(broken(None, 410, "search"))
+    assert len(files(sync(wiki, tmp_path))) == 7
+
+
+def test_links_lead_to_the_site_that_people_see(wiki: StandIn, tmp_path: Path) -> None:
+    """Scoped tokens ask by way of api.atlassian.com."""
+    site = b'"base": "https://acme.atlassian.net/wiki"'
+    told = f'"base": "{wiki.url}"'.encode()
+    wiki.faults.append(Fault(lambda _, answer: Answer(200, answer.content.replace(told, site), answer.headers), None))
+    urls = sync(wiki, tmp_path).pages["url"].to_pylist()
+    assert len(urls) == 5
+    assert all(url.startswith("https://acme.atlassian.net/wiki/") for url in urls)
+
+
 def test_a_file_that_search_does_not_know_is_not_gone(wiki: StandIn, tmp_path: Path) -> None:
     first = sync(wiki, tmp_path)
     wiki.site.unsearchable.add("2")

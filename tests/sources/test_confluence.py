@@ -178,6 +178,27 @@ def test_deleted_and_archived_pages_go(wiki: StandIn, sync: Syncs) -> None:
     assert (second.deleted, set(column(second, "title"))) == (2, ALL - ids(4, 5))
 
 
+def test_what_lies_in_the_trash_is_gone_without_being_asked_for(wiki: StandIn, sync: Syncs) -> None:
+    sync()
+    wiki.site.delete("4")
+    wiki.site.purge("5")
+    assert sync().deleted == 2
+    assert len(wiki.asked("content/5")) == 1
+    assert wiki.asked("content/4") == []
+    assert any(request.params.get("status") == "trashed" for request in wiki.requests)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_page_that_may_not_be_seen_is_not_deleted_while_it_is_listed(wiki: StandIn, sync: Syncs, status: int) -> None:
+    first = sync()
+    wiki.faults.append(Fault(lambda *_: Answer.of({}, status), None, lambda request: "6" in request.path.split("/")))
+    wiki.faults.append(broken(None, 404, "search"))
+    wiki.site.edit("6", body="<p>New.</p>")
+    second = sync()
+    assert (second.deleted, dict(second.failures).keys()) == (0, {"6"})
+    assert column(second, "body")["6"] == column(first, "body")["6"]
+
+
 def test_too_many_gone_at_once_stops_and_says_how_to_go_on(wiki: StandIn, sync: Syncs) -> None:
     first = sync()
     wiki.site.delete(*ids(*range(1, 8)))
