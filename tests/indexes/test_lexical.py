@@ -143,3 +143,10 @@ def test_an_index_of_another_analyzer_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lexical.json").write_text(json.dumps({**facts, "analyzer": 0}))
     with pytest.raises(LexicalError, match="another version"):
         LexicalIndex.open(tmp_path)
+
+
+def test_rows_with_all_of_some_terms_are_found_once_each(tmp_path: Path) -> None:
+    index = index_of(tmp_path, TEXTS)
+    assert index.rows_with(["crane", "berth"]).tolist() == [0]
+    assert index.rows_with(["berth", "berth"]).tolist() == [0, 1]
+    assert index.rows_with(["berth", "unheard"]).tolist() == index.rows_with([]).tolist() == []

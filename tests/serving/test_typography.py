@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.typography import fold, is_border
+from rag_serving.typography import caseless, fold, holds, is_border
 
 TEXT = st.text(alphabet=st.sampled_from(list("abz 09.,-–“”’…ﬁ\u00a0\u200be\u0301\n\té不")), max_size=60)
 
@@ -65,3 +65,19 @@ def test_a_quote_may_not_end_inside_a_number(text: str, quote: str) -> None:
 def test_words_begin_at_borders(text: str, quote: str) -> None:
     assert is_border(text, text.index(quote))
     assert is_border(text, text.index(quote) + len(quote))
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase", "found"),
+    [
+        ("The consumer  LAG\nis", "consumer lag", True),
+        ("consumer lags", "consumer lag", False),
+        ("lags and lag", "lag", True),
+        ("at 5.4%", "5.4%", True),
+        ("(lag)", "lag", True),
+        ("", "lag", False),
+        ("lag", "", False),
+    ],
+)
+def test_a_phrase_is_held_as_whole_words_whatever_case_and_white_space(text: str, phrase: str, found: bool) -> None:
+    assert holds(caseless(text), caseless(phrase)) is found
