@@ -23,9 +23,8 @@ _WORD = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 _SIGN = re.compile(r"[<>≤≥≠=±!]")
 _FENCED = re.compile(r"^(`{3,})[^`\n]*\n(.*?)(^\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
-_NAME = re.compile(  # log.dirs, MAX_HEAP, acksAll
-    r"(?<![\w.])(?:[^\W_]+(?:[._-]+[^\W_]+)*[._][^\W_]+(?:[._-]+[^\W_]+)*|[^\W\d_]*[a-z][A-Z][^\W_]*)(?!\w)"
-)
+_JOINED = re.compile(r"[\w.-]+")
+_HUMP = re.compile(r"[a-z][A-Z]")
 _TRIM = "\"'`*_()[]{}|.,;:!?"
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)  # odd, of xxHash64
 
@@ -91,7 +90,15 @@ def literals_of(text: str) -> str:
         if not piece.isalpha():
             pieces += [piece.strip(_TRIM)] if _DIGIT.search(piece) else _SIGN.findall(piece)
     turns = (f"{word} {count}" for word, count in sorted(turns_of_folded(folded).items()))
-    return "\n".join([*pieces, "", *_NAME.findall(text), "", *turns, "", *codes_of(text)])
+    return "\n".join([*pieces, "", *_names(text), "", *turns, "", *codes_of(text)])
+
+
+def _names(text: str) -> Iterator[str]:
+    """What names a thing in a program, with its case: `log.dirs`, `MAX_HEAP`, `acksAll`."""
+    for piece in _JOINED.findall(text):
+        name = piece.strip(".-")
+        if "." in name or "_" in name or _HUMP.search(name):
+            yield name
 
 
 def codes_of(text: str) -> list[str]:

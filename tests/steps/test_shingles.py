@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,3 +63,10 @@ def test_white_space_at_the_ends_of_lines_of_code_and_its_language_are_no_litera
 )
 def test_a_changed_number_sign_or_turning_word_changes_the_literals(one: str, other: str) -> None:
     assert literals_of(one) != literals_of(other)
+
+
+@pytest.mark.parametrize("text", ["a-" * 100_000, "a" * 200_000, "`" * 200_000, "```\n" * 50_000, "a.B_" * 50_000])
+def test_literals_of_a_long_text_are_found_in_time(text: str) -> None:
+    started = time.process_time()
+    literals_of(text)
+    assert time.process_time() - started < 2
