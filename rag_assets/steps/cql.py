@@ -16,6 +16,7 @@ from typing import Any
 Row = Mapping[str, Any]
 Predicate = Callable[[Row], bool]
 
+CHARS_MAX = 4_000
 TOKENS_MAX = 100  # each opens at most a few calls
 
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|(!=|[=(),])|([^\s"'=!<>~(),]+))""")
@@ -37,6 +38,8 @@ def page_filter(cql: str, here: Row, known: Container[str]) -> Predicate:
     Raises:
         CqlError: it is more than this module reads.
     """
+    if len(cql) > CHARS_MAX:
+        raise CqlError(f"it is longer than {CHARS_MAX} characters")
     parser = _Parser(_tokens(_ORDER.sub("", cql)), here, known)
     predicate = parser.either()
     if parser.peek():

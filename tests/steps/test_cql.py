@@ -59,6 +59,7 @@ def test_a_query_means_its_pages(cql: str, pages: str) -> None:
         "label = x label = y",
         'label = "x',
         "(" * 500,
+        "order by " * 100_000 + '"',
     ],
 )
 def test_what_is_not_read_is_said_and_never_guessed(cql: str) -> None:
