@@ -91,7 +91,7 @@ class Generator:
 
     def _usage(self, reply: Reply) -> Usage:
         price = self._settings.prices.get(self._settings.model or "")
-        cost = (price.input * reply.prompt_tokens + price.output * reply.completion_tokens) / 1e6 if price else 0.0
+        cost = price.of(reply.prompt_tokens, reply.completion_tokens) if price else 0.0
         return Usage(reply.prompt_tokens, reply.completion_tokens, round(cost, 6))
 
     def _opened(self) -> RemoteChat:

@@ -67,6 +67,8 @@ class Retrieval(Section):
     """Constant k of reciprocal rank fusion."""
     page_weight: float = Field(0.3, ge=0)
     """Worth of the best passage of the same page, in standard deviations of the fused score."""
+    parent_weight: float = Field(0.3, ge=0)
+    """Share of the score of the page above that the passages of a page are given."""
     neighbour_weight: float = Field(0, ge=0)
     """Worth of the passages directly before and after, in standard deviations."""
     mmr_lambda: float = Field(0.5, ge=0, le=1)
@@ -160,13 +162,6 @@ class Embedding(Section):
     """Tries after the first, with exponential backoff."""
 
 
-class Context(Section):
-    """The prefix that tells a chunk where it comes from."""
-
-    provider: Literal["metadata", "none"] = "metadata"
-    """metadata: title and heading path; none: the bare text."""
-
-
 class Price(Section):
     """What a model costs."""
 
@@ -174,6 +169,10 @@ class Price(Section):
     """For a million tokens read."""
     output: float = Field(0, ge=0)
     """For a million tokens written."""
+
+    def of(self, tokens_in: int, tokens_out: int) -> float:
+        """What so many tokens cost."""
+        return (self.input * tokens_in + self.output * tokens_out) / 1e6
 
 
 class ChatModel(Section):
@@ -199,6 +198,31 @@ class ChatModel(Section):
     """Tokens the model may write; more is cut off."""
     temperature: float = Field(0, ge=0, le=2)
     """Sampling temperature."""
+    prices: dict[str, Price] = Field({})
+    """Prices by model name, in any currency; a model that is not named costs nothing."""
+
+
+class Context(ChatModel):
+    """The prefix that tells a chunk where it comes from."""
+
+    provider: Literal["metadata", "none", "ollama", "openai"] = "metadata"
+    """metadata: title and heading path; none: the bare text; ollama and openai: a language model writes it."""
+    timeout_s: float = Field(60, gt=0)
+    """Seconds one call may take, retries of the transport included."""
+    max_retries: int = Field(3, ge=0, le=20)
+    """Tries of the transport after the first, with exponential backoff from one second."""
+    max_output_tokens: int = Field(200, ge=16)
+    """Tokens the model may write for each passage; after a time-out it is asked for fewer."""
+    temperature: float = Field(0.3, ge=0, le=2)
+    """Sampling temperature."""
+    max_workers: int = Field(10, ge=1, le=500)
+    """Calls in flight at once."""
+    attempts: int = Field(3, ge=1, le=10)
+    """Times a passage is asked about until its context is good enough; the best is kept."""
+    chunks_per_call: int = Field(1, ge=1, le=20)
+    """Passages of one page asked about together: fewer calls, and answers that are harder to read."""
+    refresh: bool = False
+    """Ask again for contexts that were made by an older prompt of the program."""
 
 
 class Generation(ChatModel):
@@ -207,8 +231,6 @@ class Generation(ChatModel):
     provider: Literal["extractive", "ollama", "openai"] = "extractive"
     """extractive answers with verbatim sentences and needs no model; openai is any OpenAI-compatible server (LM Studio,
     vLLM). When a model is down, extractive answers."""
-    prices: dict[str, Price] = Field({})
-    """Prices by model name, in any currency; a model that is not named costs nothing."""
     breaker_failures: int = Field(3, ge=1)
     """Failures in a row after which the model is left alone."""
     breaker_reset_s: float = Field(30, gt=0)

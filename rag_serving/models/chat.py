@@ -55,6 +55,7 @@ class Piece:
     finish: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cached_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,15 @@ class Reply:
     prompt_tokens: int
     completion_tokens: int
     cut: bool = False
+    cached_tokens: int = 0  # of the prompt: read from the server's cache
 
 
 class ContextTooLongError(ModelError):
     """The messages have more tokens than the model reads."""
+
+
+class TooLateError(ModelError):
+    """The model did not answer in time."""
 
 
 @dataclass
@@ -80,11 +86,13 @@ class _Writing:
     finish: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cached_tokens: int | None = None
     cut: bool = False
 
     def begin(self) -> None:
         """Forget what an earlier try wrote."""
-        self.text, self.finish, self.prompt_tokens, self.completion_tokens, self.cut = "", None, None, None, False
+        self.text, self.finish, self.cut = "", None, False
+        self.prompt_tokens = self.completion_tokens = self.cached_tokens = None
 
     def add(self, piece: Piece) -> None:
         """Take a piece in; what goes beyond the limit, or repeats for ever, is cut."""
@@ -95,6 +103,7 @@ class _Writing:
         self.completion_tokens = (
             piece.completion_tokens if piece.completion_tokens is not None else self.completion_tokens
         )
+        self.cached_tokens = piece.cached_tokens if piece.cached_tokens is not None else self.cached_tokens
         if len(self.text) > self.limit:
             self.text, self.cut = self.text[: self.limit], True
         elif before // _LOOP_PART != len(self.text) // _LOOP_PART:
@@ -108,6 +117,7 @@ class _Writing:
             self.prompt_tokens if self.prompt_tokens is not None else sent // 4,
             self.completion_tokens if self.completion_tokens is not None else len(self.text) // 4,
             self.cut or self.finish == "length",
+            self.cached_tokens or 0,
         )
 
 
@@ -260,7 +270,7 @@ class RemoteChat(ABC):
         raise ModelError(f"the chat server at {self.base_url} failed: {what}; see the server's log") from error
 
     def _too_late(self) -> NoReturn:
-        raise ModelError(
+        raise TooLateError(
             f"{self.name} at {self.base_url} did not answer in time; "
             f"raise {self.section}.first_token_timeout_s or choose a smaller model"
         )

@@ -110,6 +110,7 @@ class OpenAIChat(RemoteChat):
                 choice.get("finish_reason"),
                 usage.get("prompt_tokens"),
                 usage.get("completion_tokens"),
+                (usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
             )
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
             raise BadAnswerError(f"no chat message in the answer ({type(error).__name__})") from error
