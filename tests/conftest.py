@@ -1,8 +1,23 @@
-"""What every test shares: helpers that stand beside this file can be imported, and no test is timed by hypothesis."""
+"""What every test shares.
+
+Helpers that stand beside this file can be imported, no test is timed by hypothesis, and none leaves clients open.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+@pytest.fixture(autouse=True)
+def closed_clients() -> Iterator[None]:
+    """A test's home is its own, and so is the Chroma client that it opened: thousands would hold gigabytes."""
+    yield
+    if chroma := sys.modules.get("rag_serving.indexes.chroma"):
+        chroma.close_clients()
