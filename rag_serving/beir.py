@@ -25,13 +25,18 @@ class BeirError(Exception):
 
 @dataclass(frozen=True)
 class Document:
-    """A document of the corpus; `page` and `position` place it among the parts of one file."""
+    """A document of the corpus; `page` and `position` place it among the parts of one file.
+
+    Of a wiki also `headings`, those above it, and `parent`, the page above its own.
+    """
 
     id: str
     title: str
     text: str
     page: str
     position: int
+    headings: tuple[str, ...] = ()
+    parent: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ def read_collection(folder: Path, split: str = "test") -> Collection:
     Raises:
         BeirError: a file is missing or cannot be read, or the judgements name what the other files lack.
     """
-    documents = tuple(_documents(folder / "corpus.jsonl"))
+    documents = tuple(read_documents(folder / "corpus.jsonl"))
     if not documents:
         raise BeirError(f"{folder / 'corpus.jsonl'} has no document")
     queries = dict(_queries(folder / "queries.jsonl"))
@@ -97,7 +102,12 @@ def write_run(path: Path, rankings: Mapping[str, Ranking]) -> None:
         raise BeirError(f"the run file {path} cannot be written ({error.strerror})") from error
 
 
-def _documents(path: Path) -> Iterator[Document]:
+def read_documents(path: Path) -> Iterator[Document]:
+    """The documents of a `corpus.jsonl`.
+
+    Raises:
+        BeirError: it cannot be read, or a document stands twice.
+    """
     seen: set[str] = set()
     for number, row in _rows(path):
         document = str(row["_id"])
@@ -112,6 +122,8 @@ def _documents(path: Path) -> Iterator[Document]:
             text=str(row["text"] or ""),
             page=str(place.get("doc_id") or document),
             position=position if isinstance(position, int) else 0,
+            headings=tuple(map(str, place.get("headings") or ())),
+            parent=str(place.get("parent") or ""),
         )
 
 

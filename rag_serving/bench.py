@@ -21,17 +21,17 @@ from rag_serving.access import EVERYONE
 from rag_serving.beir import Collection, Document, Ranking
 from rag_serving.config import Config
 from rag_serving.generation import Generation
-from rag_serving.indexes.arrange import indexed_texts
 from rag_serving.indexes.build import build_generation
 from rag_serving.metrics import mrr_at_k, ndcg_at_k, recall_at_k
 from rag_serving.models import Embedder, Tokenizer, open_embedder, open_tokenizer
 from rag_serving.models.vector_cache import VectorCache
 from rag_serving.models.words import Words
-from rag_serving.prefix import metadata_prefix
+from rag_serving.prefix import embedded_texts, metadata_prefix
 from rag_serving.retrieve import Mode
 from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.search import find
 from rag_serving.store import Store
+from rag_serving.structure import lexical_prefixes
 
 TENANT = "bench"
 RECALL_AT = (5, 10, 20, 100)
@@ -105,7 +105,7 @@ def run_bench(
     chunks, ids = chunk_table(collection.documents, open_tokenizer(config.embedding), config.context.provider != "none")
     started = time.perf_counter()
     cache = VectorCache(store.cache(TENANT), embedder.name)
-    embedded = cache.embed(embedder, indexed_texts(chunks), _part(report, "texts embedded"))
+    embedded = cache.embed(embedder, embedded_texts(chunks), _part(report, "texts embedded"))
     chunks = _with(chunks, "vector_key", embedded.keys)
     embed_seconds = time.perf_counter() - started
     started = time.perf_counter()
@@ -139,11 +139,12 @@ def chunk_table(
         row = _row(document, index, tokens, contexts)
         ids[str(row["chunk_id"])] = document.id
         rows.append(row)
-    return GENERATION_CHUNKS.table(rows), ids
+    table = GENERATION_CHUNKS.table(rows)
+    return (_with(table, "lexical_prefix", lexical_prefixes(table)) if contexts else table), ids
 
 
 def _row(document: Document, index: int, tokens: int, contexts: bool) -> dict[str, object]:
-    path = [document.title] if document.title else []
+    path = [*([document.title] if document.title else []), *document.headings]
     return {
         "chunk_id": f"{document.page}:1:{index}",
         "page_id": document.page,
@@ -167,9 +168,11 @@ def _row(document: Document, index: int, tokens: int, contexts: bool) -> dict[st
         "is_boilerplate": False,
         "updated_at": _NEVER,
         "text_hash": "",
+        "parent_id": document.parent,
         "source": TENANT,
         "places": [],
         "prefix": metadata_prefix(document.title, path) if contexts else "",
+        "lexical_prefix": "",
         "vector_key": "",
         "shard": "",
     }

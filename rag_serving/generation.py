@@ -191,7 +191,11 @@ class Generation:
 
     def pages(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The number of the page of every row: equal numbers are one page."""
-        return self._pages[rows].astype(np.int64)
+        return self._tree[0][rows].astype(np.int64)
+
+    def parents(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of the page above that of every row, -1 where it has none here."""
+        return self._tree[1][rows].astype(np.int64)
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
         """Inverse document frequency of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
@@ -246,8 +250,12 @@ class Generation:
         return {name: whole(self.table[name]) for name in _FIELDS}
 
     @cached_property
-    def _pages(self) -> NDArray[np.int32]:
-        return coded(self.table["page_id"])[1]
+    def _tree(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The number of every row's page, and of the page above it."""
+        names, pages = coded(self.table["page_id"])
+        above, codes = coded(self.table["parent_id"])
+        numbers = {name: number for number, name in enumerate(names)}
+        return pages, np.array([numbers.get(name, -1) for name in above], dtype=np.int32)[codes]
 
     @cached_property
     def _rows(self) -> dict[str, int]:

@@ -7,8 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 MAX_PREFIX_CHARS = 160
 """A longer path loses its middle: an embedding model reads some 250 tokens, and the text must have them."""
+
+
+def under_prefixes(prefixes: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Each text below its prefix: what an index sees."""
+    return [f"{prefix}\n{text}" if prefix else text for prefix, text in zip(prefixes, texts, strict=True)]
+
+
+def embedded_texts(chunks: pa.Table) -> list[str]:
+    """What is embedded for each row of GENERATION_CHUNKS: its prefix above its text."""
+    return under_prefixes(chunks["prefix"].to_pylist(), chunks["text"].to_pylist())
 
 
 def metadata_prefix(title: str, heading_path: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from rag_serving.indexes.lexical import best_of
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.records import Candidate, Query
 from rag_serving.settings import Retrieval
-from rag_serving.surroundings import of_neighbours, of_page
+from rag_serving.surroundings import of_neighbours, of_page, of_parent
 
 Mode = Literal["hybrid", "dense", "lexical"]
 Vector = NDArray[np.float32]
@@ -168,6 +168,9 @@ def _surroundings(generation: Generation, rows: Numbers, fused: Scores, settings
     pages = generation.pages(rows)
     if settings.page_weight:
         worth["page"] = settings.page_weight * of_page(fused, pages)
+    if settings.parent_weight:
+        above = generation.parents(rows)
+        worth["parent"] = settings.parent_weight * of_parent(fused + worth.get("page", 0.0), pages, above)
     if settings.neighbour_weight:
         worth["neighbours"] = settings.neighbour_weight * of_neighbours(fused, pages, rows)
     return worth

@@ -63,6 +63,8 @@ def chunk_row(page: str, index: int, text: str, **fields: Any) -> dict[str, Any]
         "source": "eng",
         "places": [],
         "prefix": f"Page {page}",
+        "lexical_prefix": f"Page {page}",
+        "parent_id": "",
         "vector_key": f"{MODEL}:{digest}",
         "shard": "",
     } | fields

@@ -113,6 +113,7 @@ def _section_chunks(
             "updated_at": page["updated_at"],
             "text_hash": hashlib.sha256(text[start:end].encode()).hexdigest()[:32],
             "content_hash": section["content_hash"],
+            "parent_id": (page["ancestors"] or [""])[-1],
         }
 
 

@@ -1,6 +1,6 @@
 """The prefix that tells a chunk where it comes from.
 
-Belongs here: what stands above a chunk's text for both indexes, and at which level it was made.
+Belongs here: what stands above a chunk's text for each index, and at which level it was made.
 Does not belong here: embedding, and anything a reader sees: a prefix is never shown and never quotable.
 """
 
@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from rag_serving.prefix import metadata_prefix
 from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS
+from rag_serving.structure import lexical_prefixes
 
-VERSION = 1
+VERSION = 2
 """Raised when the same chunk would get another prefix."""
 
 Level = Literal["metadata", "none"]
@@ -23,12 +24,12 @@ Level = Literal["metadata", "none"]
 def build_contexts(chunks: pa.Table, level: Level) -> pa.Table:
     """Rows of CONTEXTS, one for each chunk, in the same order."""
     ids = chunks["chunk_id"].to_pylist()
-    if level == "none":
-        prefixes = [""] * len(ids)
-    else:
+    prefixes = lexical = [""] * len(ids)
+    if level == "metadata":
         places = zip(chunks["title"].to_pylist(), chunks["heading_path"].to_pylist(), strict=True)
-        prefixes = [metadata_prefix(title, path or ()) for title, path in places]
-    return pa.table({"chunk_id": ids, "prefix": prefixes, "level": [level] * len(ids)}, schema=CONTEXTS.arrow)
+        prefixes, lexical = [metadata_prefix(title, path or ()) for title, path in places], lexical_prefixes(chunks)
+    columns = {"chunk_id": ids, "prefix": prefixes, "lexical_prefix": lexical, "level": [level] * len(ids)}
+    return pa.table(columns, schema=CONTEXTS.arrow)
 
 
 def contextualized(chunks: pa.Table, contexts: pa.Table) -> pa.Table:
@@ -41,16 +42,11 @@ def contextualized(chunks: pa.Table, contexts: pa.Table) -> pa.Table:
     nothing = pa.array([""] * len(chunks), pa.string())
     whole = (
         chunks.append_column("prefix", contexts["prefix"])
+        .append_column("lexical_prefix", contexts["lexical_prefix"])
         .append_column("vector_key", nothing)
         .append_column("shard", nothing)
     )
     return whole.select(GENERATION_CHUNKS.columns.names).cast(GENERATION_CHUNKS.arrow)
-
-
-def embedded_texts(chunks: pa.Table) -> list[str]:
-    """What is embedded for each row of GENERATION_CHUNKS, the same that the lexical index sees: prefix above text."""
-    pairs = zip(chunks["prefix"].to_pylist(), chunks["text"].to_pylist(), strict=True)
-    return [f"{prefix}\n{text}" if prefix else text for prefix, text in pairs]
 
 
 def with_vector_keys(chunks: pa.Table, keys: Sequence[str]) -> pa.Table:

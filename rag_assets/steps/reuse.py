@@ -41,10 +41,14 @@ def page_stamp(row: Row) -> tuple[Any, ...]:
         tuple(row["labels"] or ()),
         row["page_readers"] if "page_readers" in row else row["readers"],
         row["updated_at"],
+        row["parent_id"] if "parent_id" in row else (row["ancestors"] or [""])[-1],
     )
 
 
-STAMPED = ["page_id", "content_hash", "version", "space", "url", "labels", "readers", "page_readers", "updated_at"]
+STAMPED = [
+    *("page_id", "content_hash", "version", "space", "url", "labels", "readers", "page_readers", "updated_at"),
+    *("ancestors", "parent_id"),
+]
 
 
 def split_unchanged(pages: pa.Table, previous: pa.Table, stamp: Stamp) -> Reuse:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.shards import shard_count, shard_name
+from rag_serving.prefix import under_prefixes
 from rag_serving.schema import GENERATION_CHUNKS
 
 ORDER = [("source", "ascending"), ("page_id", "ascending"), ("chunk_idx", "ascending"), ("chunk_id", "ascending")]
@@ -60,10 +61,9 @@ def with_shards(table: pa.Table, max_chunks: int) -> pa.Table:
     return complete.select(GENERATION_CHUNKS.columns.names).cast(GENERATION_CHUNKS.arrow)
 
 
-def indexed_texts(table: pa.Table) -> list[str]:
-    """What the lexical index sees of each chunk: the context prefix above its text."""
-    pairs = zip(*values(table, "prefix", "text"), strict=True)
-    return [f"{prefix}\n{text}" if prefix else text for prefix, text in pairs]
+def lexical_texts(table: pa.Table) -> list[str]:
+    """What the lexical index sees of each chunk: its place above its text."""
+    return under_prefixes(*values(table, "lexical_prefix", "text"))
 
 
 def table_digest(table: pa.Table) -> str:

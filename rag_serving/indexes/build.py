@@ -21,7 +21,7 @@ import pyarrow as pa
 from rag_serving.config import Config
 from rag_serving.generation import Generation, place_of
 from rag_serving.indexes import lexical, shard_collections, terms
-from rag_serving.indexes.arrange import ORDER, arranged, indexed_texts, table_digest, values, with_shards
+from rag_serving.indexes.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
 from rag_serving.indexes.candidate import Candidate, folder_facts
 from rag_serving.indexes.chroma import DenseError, Place, one_line
 from rag_serving.indexes.exact import Vectors
@@ -112,13 +112,13 @@ def build_dense(
 
 
 def build_lexical_index(store: Store, tenant: str, chunks: pa.Table) -> LexicalBuild:
-    """Build the BM25 index over prefix and text of every chunk.
+    """Build the BM25 index over place and text of every chunk.
 
-    `chunks` needs the columns source, page_id, chunk_idx, chunk_id, prefix, text; any order.
+    `chunks` needs the columns source, page_id, chunk_idx, chunk_id, lexical_prefix, text; any order.
     """
-    table = chunks.select(["source", "page_id", "chunk_idx", "chunk_id", "prefix", "text"]).sort_by(ORDER)
+    table = chunks.select(["source", "page_id", "chunk_idx", "chunk_id", "lexical_prefix", "text"]).sort_by(ORDER)
     with store.lock(tenant), Candidate.of(store, tenant).lexical() as folder:
-        size = build_lexical(folder, table["chunk_id"].to_pylist(), indexed_texts(table))
+        size = build_lexical(folder, table["chunk_id"].to_pylist(), lexical_texts(table))
     return LexicalBuild(len(table), size)
 
 
@@ -136,7 +136,7 @@ def commit_generation(
     with store.lock(tenant):
         candidate = Candidate.of(store, tenant)
         table, facts = candidate.table(), candidate.facts()
-        if candidate.lexical_content() != documents_digest(table["chunk_id"].to_pylist(), indexed_texts(table)):
+        if candidate.lexical_content() != documents_digest(table["chunk_id"].to_pylist(), lexical_texts(table)):
             raise StoreError(
                 f"the indexes under {candidate.folder} are of different chunks (two builds at the same time?); "
                 "run `citelock build`"

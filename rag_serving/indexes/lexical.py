@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.terms import ANALYZER_VERSION, analyze
 
-FORMAT = 3
-K1, B, METHOD = 1.5, 0.75, "lucene"
+FORMAT = 4
+K1, B, METHOD = 1.2, 0.75, "lucene"
 _FACTS = "lexical.json"
 _IDS = "chunk_ids.json"
 _VOCABULARY = "vocab.index.json"

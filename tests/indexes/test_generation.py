@@ -46,7 +46,7 @@ def test_a_chunk_comes_back_as_it_was_put_in(tmp_path: Path) -> None:
 
 def test_both_indexes_find_a_chunk_and_the_prefix_counts(tmp_path: Path) -> None:
     rows = [
-        chunk_row(str(n), 0, text, prefix=f"Harbour {n}")
+        chunk_row(str(n), 0, text, lexical_prefix=f"Harbour {n}")
         for n, text in enumerate(["crane", "berth", "max.poll.records"])
     ]
     vectors = np.eye(3, 8, dtype=np.float32)
@@ -85,7 +85,9 @@ def test_the_same_inputs_in_any_order_give_the_same_generation_in_another_home(
         assert first.dense(vector, 10, EVERYONE) == second.dense(vector, 10, EVERYONE)
 
 
-@pytest.mark.parametrize("change", ["text", "readers", "version", "title", "labels", "vector_key", "prefix"])
+@pytest.mark.parametrize(
+    "change", ["text", "readers", "version", "title", "labels", "vector_key", "prefix", "parent_id"]
+)
 def test_any_change_of_a_chunk_is_another_generation(tmp_path: Path, change: str) -> None:
     values = {"text": "new words", "readers": "group:ops", "version": 2, "title": "New", "labels": ["x"]}
     rows = chunk_table(4).to_pylist()

@@ -19,7 +19,7 @@ from restricted_wiki import TENANT, Wiki
 
 from rag_assets.sources.registry import open_source
 from rag_assets.steps.chunking import build_chunks
-from rag_assets.steps.contextualize import build_contexts, contextualized, embedded_texts
+from rag_assets.steps.contextualize import build_contexts, contextualized
 from rag_assets.steps.duplicates import find_duplicates, without_duplicates
 from rag_assets.steps.minhash import fingerprints
 from rag_assets.steps.sections import build_sections
@@ -29,6 +29,7 @@ from rag_serving.indexes.build import build_generation
 from rag_serving.models.embedders import open_tokenizer
 from rag_serving.models.protocols import Embedder, Progress, Tokenizer
 from rag_serving.pipeline import Pipeline
+from rag_serving.prefix import embedded_texts
 from rag_serving.store import Store
 
 _DIMENSION = 48

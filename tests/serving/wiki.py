@@ -15,6 +15,7 @@ from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import Embedder
 from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.store import Store
+from rag_serving.structure import lexical_prefix
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ def _row(passage: Passage) -> dict[str, object]:
         "source": "ops",
         "places": [_place(passage, *place) for place in passage.places],
         "prefix": " → ".join(path),
+        "lexical_prefix": lexical_prefix(passage.title, path),
+        "parent_id": "",
         "vector_key": f"{passage.page_id}-{passage.version}",
         "shard": "",
     }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rag_assets.steps.contextualize import build_contexts, contextualized, embedded_texts, with_vector_keys
-from rag_serving.prefix import MAX_PREFIX_CHARS, metadata_prefix
+from rag_assets.steps.contextualize import build_contexts, contextualized, with_vector_keys
+from rag_serving.prefix import MAX_PREFIX_CHARS, embedded_texts, metadata_prefix
 from rag_serving.schema import GENERATION_CHUNKS, SELECTED_CHUNKS
+from rag_serving.structure import lexical_prefix
 
 
 def chunk(chunk_id: str, title: str = "Deploy guide", path: tuple[str, ...] = ("Deploy guide", "Rolling back")) -> Any:
@@ -38,9 +39,16 @@ def test_a_prefix_is_never_longer_than_its_bound() -> None:
 def test_the_level_is_recorded() -> None:
     chunks = SELECTED_CHUNKS.table([chunk("1:1:0")])
     assert build_contexts(chunks, "metadata").to_pylist() == [
-        {"chunk_id": "1:1:0", "prefix": "Deploy guide › Rolling back", "level": "metadata"}
+        {
+            "chunk_id": "1:1:0",
+            "prefix": "Deploy guide › Rolling back",
+            "lexical_prefix": lexical_prefix("Deploy guide", ["Rolling back"]),
+            "level": "metadata",
+        }
     ]
-    assert build_contexts(chunks, "none").to_pylist() == [{"chunk_id": "1:1:0", "prefix": "", "level": "none"}]
+    assert build_contexts(chunks, "none").to_pylist() == [
+        {"chunk_id": "1:1:0", "prefix": "", "lexical_prefix": "", "level": "none"}
+    ]
 
 
 def test_what_is_embedded_is_the_prefix_above_the_text() -> None:
