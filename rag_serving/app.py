@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
@@ -23,6 +23,8 @@ from rag_serving.access import Principal
 from rag_serving.auth import Authenticator, AuthError, Request
 from rag_serving.config import Config
 from rag_serving.filters import FilterError, parse_filters
+from rag_serving.models.reranker import open_reranker
+from rag_serving.monitoring import BreakerStates, exposition
 from rag_serving.pipeline import RETRIEVAL_DOWN, Pipeline, open_guarded
 from rag_serving.published import UnpublishedError
 from rag_serving.receipts import ReceiptError
@@ -128,6 +130,13 @@ def receipt(identifier: str, caller: Caller, service: Shared) -> JSONResponse:
     return JSONResponse(service.pipelines[caller.tenant].receipt(caller, identifier))
 
 
+@router.get("/metrics")
+def metrics(_: Caller, service: Shared) -> Response:
+    reranker = next((pipeline.reranker for pipeline in service.pipelines.values()), None)
+    breakers = {"reranker": reranker.breaker} if reranker else {}
+    return Response(exposition(BreakerStates(breakers)), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
 @router.get("/healthz")
 def healthz() -> dict[str, str]:
     return {"status": "ok"}
@@ -146,7 +155,8 @@ def create_app(config: Config) -> FastAPI:
         ConfigError: tokens are asked for and not usable.
     """
     embedder = open_guarded(config)
-    pipelines = {tenant: Pipeline.open(config, tenant, embedder) for tenant in config.tenants}
+    reranker = open_reranker(config.features, config.reranker)
+    pipelines = {tenant: Pipeline.open(config, tenant, embedder, reranker) for tenant in config.tenants}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

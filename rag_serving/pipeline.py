@@ -6,9 +6,10 @@ Does not belong here: what a stage does; HTTP and terminals (`app`, `cli`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from rag_serving.access import Principal, satisfied_classes
@@ -23,11 +24,13 @@ from rag_serving.indexes.terms import analyze
 from rag_serving.lock import freeze, lock_selection
 from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.models.reranker import RemoteReranker, open_reranker
 from rag_serving.models.words import Words
 from rag_serving.published import Published, UnpublishedError
 from rag_serving.receipts import ReceiptError, ReceiptStore, faults, is_open_to, make_receipt
 from rag_serving.records import Answer, Candidate, Draft, Filters, Lock, SearchResults, Verdict
 from rag_serving.render import answer_text, citations_of, explained
+from rag_serving.rerank import Reranked, rerank
 from rag_serving.retrieve import RetrievalError, Vector
 from rag_serving.search import Found, find
 from rag_serving.store import Store, StoreError
@@ -65,26 +68,39 @@ class Pipeline:
     """
 
     def __init__(
-        self, config: Config, tenant: str, published: Published, embedder: Embedder, receipts: ReceiptStore
+        self,
+        config: Config,
+        tenant: str,
+        published: Published,
+        embedder: Embedder,
+        receipts: ReceiptStore,
+        reranker: RemoteReranker | None = None,
     ) -> None:
         self.config = config
         self.tenant = tenant
         self.published = published
         self.receipts = receipts
+        self.reranker = reranker
         self._embedder = embedder
         self._generator = Generator(config.generation)
         self._is_word = Words(config.embedding)
 
     @classmethod
-    def open(cls, config: Config, tenant: str, embedder: Embedder | None = None) -> Pipeline:
+    def open(
+        cls, config: Config, tenant: str, embedder: Embedder | None = None, reranker: RemoteReranker | None = None
+    ) -> Pipeline:
         """A pipeline that opens model and generation with the first question that needs them; it never fails here."""
         store = Store(config.home)
         receipts = ReceiptStore(store.serving_db())
-        return cls(config, tenant, Published(store, tenant, config), embedder or open_guarded(config), receipts)
+        published = Published(store, tenant, config)
+        reranker = reranker or open_reranker(config.features, config.reranker)
+        return cls(config, tenant, published, embedder or open_guarded(config), receipts, reranker)
 
     def close(self) -> None:
         self.published.close()
         self.receipts.close()
+        if self.reranker:
+            self.reranker.close()
 
     def search(
         self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None, explain: bool = False
@@ -98,10 +114,12 @@ class Pipeline:
         attempt = Attempt()
         with attempt.part("total"), self.published.lease() as generation:
             classes = _classes(principal, generation)
-            found = self._find(attempt, generation, query, classes, filters, 2 * k)
-            results = self._clean(found.retrieved.candidates)[:k]
+            depth = max(2 * k, self.config.reranker.candidates) if self.reranker else 2 * k
+            found = self._find(attempt, generation, query, classes, filters, depth)
+            ranked = self._reranked(attempt, found.query.text, self._clean(found.retrieved.candidates), k)
+            results = islice(ranked.candidates, k)
         notes = found.query.notes if explain else None
-        return SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms, notes)
+        return SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms, notes, ranked.by)
 
     def ask(
         self,
@@ -199,10 +217,13 @@ class Pipeline:
         with attempt.part("hygiene"):
             clean = self._clean(retrieved.candidates)
             gated = keyword_gate(clean, query.text, analyze, self.config.retrieval.min_keyword_overlap)
-            lock = freeze(gated, self.config.retrieval.final_passages)
             weights = generation.term_weights(query.terms, classes)
+        count = self.config.retrieval.final_passages
+        ranked = self._reranked(attempt, query.text, gated, count)
+        lock = freeze(ranked.candidates, count)
         written = self._written(attempt, generation.id, query.text, lock, weights, retrieved.vector, explain)
-        return replace(written, answer=replace(written.answer, notes=query.notes)) if explain else written
+        notes = query.notes if explain else None
+        return replace(written, answer=replace(written.answer, notes=notes, reranker=ranked.by))
 
     def _find(
         self,
@@ -225,6 +246,16 @@ class Pipeline:
         if self.published.problem:
             attempt.raise_flag(STALE)
         return found
+
+    def _reranked(self, attempt: Attempt, query: str, candidates: Iterable[Candidate], count: int) -> Reranked:
+        """The best of the candidates, with what is wrong noted in the attempt."""
+        settings = self.config.reranker
+        with attempt.part("rerank"):
+            top_n = max(count, settings.top_n)
+            ranked = rerank(query, candidates, top_n, settings.candidates, self.reranker, None)
+        for flag in ranked.flags:
+            attempt.raise_flag(flag)
+        return ranked
 
     def _clean(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         labels = self.config.ingestion.drop_labels

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
 Verification = Literal["exact", "fuzzy", "swapped"]
+Ranker = Literal["sidecar", "heuristic", "none"]
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,7 @@ class Verdict:
     index: int | None = None
     start: int | None = None  # offsets of the quote in the passage's text
     end: int | None = None
+    told: str = ""  # the claim's sentence, with what it quotes only nearly as the passages have it
 
 
 @dataclass(frozen=True)
@@ -213,11 +215,13 @@ class SearchResults:
     degraded: tuple[str, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] | None = None  # how the query was read, where that was asked for
+    reranker: Ranker = "none"  # who ranked them after fusion
 
     def payload(self) -> dict[str, Any]:
         shape: dict[str, Any] = {
             "results": [candidate.result() for candidate in self.results],
             "generation": self.generation,
+            "reranker": self.reranker,
             "degraded": list(self.degraded),
             "timings_ms": dict(self.timings_ms),
         }
@@ -239,6 +243,7 @@ class Answer:
     generation: str = ""
     generator: str = ""  # who wrote it: extractive, or provider/model
     usage: Usage | None = None  # what the model took
+    reranker: Ranker = "none"  # who ranked the passages after fusion
     receipt_id: str | None = None
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
@@ -252,6 +257,7 @@ class Answer:
             "generation": self.generation,
             "generator": self.generator,
             "usage": self.usage.payload() if self.usage else None,
+            "reranker": self.reranker,
             "receipt_id": self.receipt_id,
             "timings_ms": dict(self.timings_ms),
             "flags": list(self.flags),

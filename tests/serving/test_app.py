@@ -44,8 +44,8 @@ def test_an_answer_has_the_documented_shape(client: TestClient) -> None:
     answer = response.json()
     assert response.status_code == 200
     assert answer.keys() == {
-        "status", "answer", "citations", "clarification", "generation", "generator", "usage", "receipt_id", "timings_ms",
-        "flags",
+        "status", "answer", "citations", "clarification", "generation", "generator", "usage", "reranker", "receipt_id",
+        "timings_ms", "flags",
     }  # fmt: skip
     (citation,) = answer["citations"]
     assert citation.keys() == {
@@ -62,7 +62,7 @@ def test_explained_answers_show_their_passages(client: TestClient) -> None:
 
 def test_a_search_has_the_documented_shape(client: TestClient) -> None:
     found = client.post("/v1/search", json={"query": "consumer lag", "k": 2, "filters": {"space": ["SRE"]}}).json()
-    assert found.keys() == {"results", "generation", "degraded", "timings_ms"}
+    assert found.keys() == {"results", "generation", "reranker", "degraded", "timings_ms"}
     assert found["results"][0].keys() == {
         "chunk_id", "page_id", "page_version", "space", "title", "heading_path", "anchor", "url", "text", "score",
         "scores", "also_at",

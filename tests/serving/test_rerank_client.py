@@ -1,0 +1,207 @@
+"""The sidecar's client against a sidecar that misbehaves: every query is answered in time, and told by whom."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from stand_in_sidecar import FAULTS, StandInSidecar, sidecar
+
+from rag_serving.breaker import Breaker
+from rag_serving.models.protocols import ModelError
+from rag_serving.models.reranker import RemoteReranker, open_reranker
+from rag_serving.records import Candidate, Chunk
+from rag_serving.rerank import RERANKER_DOWN, rerank
+from rag_serving.settings import Features, Reranker
+
+TIMEOUT_S, RESET_S = 0.25, 0.4
+PASSAGES = [("1:1:0", "coffee machine"), ("1:1:1", "roll back a release"), ("1:1:2", "release notes")]
+
+
+@pytest.fixture
+def server() -> Iterator[StandInSidecar]:
+    with sidecar() as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def client(server: StandInSidecar) -> Iterator[RemoteReranker]:
+    opened = RemoteReranker(settings(server))
+    yield opened
+    opened.close()
+
+
+def settings(server: StandInSidecar, **more: object) -> Reranker:
+    return Reranker.model_validate(
+        {"url": server.url, "timeout_s": TIMEOUT_S, "breaker_reset_s": RESET_S, "max_seq_len": 256} | more
+    )
+
+
+def candidates(count: int = 3) -> list[Candidate]:
+    return [Candidate(chunk(identifier, text), 1 - at / 10) for at, (identifier, text) in enumerate(PASSAGES[:count])]
+
+
+def chunk(identifier: str, text: str) -> Chunk:
+    return Chunk(identifier, "1", 1, 0, "OPS", "Guide", ("Guide", "Part"), "a", "u#a", text, 0, len(text), "paragraph")
+
+
+def fail_until_open(client: RemoteReranker) -> int:
+    for failures in range(1, 10):
+        with pytest.raises(ModelError):
+            client.rank("release", PASSAGES, 3)
+        if client.breaker.state == "open":
+            return failures
+    raise AssertionError("the breaker did not open")
+
+
+def test_what_is_sent_and_what_comes_back(server: StandInSidecar, client: RemoteReranker) -> None:
+    assert client.rank("roll back", PASSAGES, 2) == [("1:1:1", 2.0), ("1:1:0", 0.0)]
+    assert server.last == {
+        "query": "roll back",
+        "candidates": [{"id": identifier, "text": text} for identifier, text in PASSAGES],
+        "top_n": 2,
+        "max_seq_len": 256,
+    }
+
+
+def test_connections_are_used_again(server: StandInSidecar, client: RemoteReranker) -> None:
+    for _ in range(50):
+        client.rank("release", PASSAGES, 3)
+    assert (server.requests, server.connections) == (50, 1)
+
+
+def test_the_token_is_sent(server: StandInSidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RERANK_TOKEN", "secret")
+    client = RemoteReranker(settings(server, token_env="RERANK_TOKEN"))
+    client.rank("release", PASSAGES, 3)
+    client.close()
+    assert server.headers["Authorization"] == "Bearer secret"
+
+
+def test_a_token_that_is_not_set_is_told_and_nothing_is_sent(server: StandInSidecar) -> None:
+    client = RemoteReranker(settings(server, token_env="NO_SUCH_TOKEN"))
+    with pytest.raises(ModelError, match="NO_SUCH_TOKEN"):
+        client.rank("release", PASSAGES, 3)
+    assert server.requests == 0
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_told_in_one_line_within_the_timeout(
+    server: StandInSidecar, client: RemoteReranker, fault: str
+) -> None:
+    client.rank("release", PASSAGES, 3)
+    server.break_down(fault)
+    started = time.monotonic()
+    with pytest.raises(ModelError, match="rerank") as told:
+        client.rank("release", PASSAGES, 3)
+    assert time.monotonic() - started < TIMEOUT_S + 0.5
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_breaker_opens_after_five_failures_and_closes_after_recovery(
+    server: StandInSidecar, client: RemoteReranker, fault: str
+) -> None:
+    server.break_down(fault)
+    assert fail_until_open(client) == 5
+    asked = server.requests
+    started = time.monotonic()
+    for _ in range(20):
+        with pytest.raises(ModelError, match="left alone"):
+            client.rank("release", PASSAGES, 3)
+    assert time.monotonic() - started < RESET_S
+    assert server.requests == asked
+    server.recover()
+    time.sleep(RESET_S)
+    assert client.rank("roll back", PASSAGES, 1) == [("1:1:1", 2.0)]
+    assert client.breaker.state == "closed"
+
+
+def test_a_busy_sidecar_is_alive(server: StandInSidecar, client: RemoteReranker) -> None:
+    server.break_down("busy")
+    for _ in range(10):
+        with pytest.raises(ModelError, match="is busy"):
+            client.rank("release", PASSAGES, 3)
+    assert client.breaker.state == "closed"
+
+
+@pytest.mark.parametrize("fault", ["killed", "hung", "NaN"])
+def test_a_thousand_queries_are_answered_while_the_sidecar_breaks_down_and_recovers(
+    server: StandInSidecar, client: RemoteReranker, fault: str
+) -> None:
+    seconds: list[float] = []
+    by: Counter[tuple[str, bool]] = Counter()
+    counting = threading.Lock()
+
+    def ask(_: int) -> None:
+        started = time.monotonic()
+        ranked = rerank("roll back", candidates(), 3, 100, client, lambda found: list(found)[::-1])
+        best = next(candidate.chunk.chunk_id for candidate in ranked.candidates)
+        assert best == {"sidecar": "1:1:1", "heuristic": "1:1:2"}[ranked.by]
+        with counting:
+            seconds.append(time.monotonic() - started)
+            by[ranked.by, RERANKER_DOWN in ranked.flags] += 1
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(ask, range(300)))
+        server.break_down(fault)
+        list(pool.map(ask, range(400)))
+        assert client.breaker.state != "closed"
+        server.recover()
+        time.sleep(RESET_S)
+        ask(0)
+        list(pool.map(ask, range(299)))
+    assert by == {("sidecar", False): 600, ("heuristic", True): 400}
+    assert max(seconds) < TIMEOUT_S + 0.75
+    assert client.breaker.state == "closed"
+
+
+def test_without_a_fallback_the_order_stays_and_says_so(server: StandInSidecar, client: RemoteReranker) -> None:
+    server.break_down("failing")
+    ranked = rerank("roll back", candidates(), 3, 100, client, None)
+    assert (ranked.by, ranked.flags) == ("none", (RERANKER_DOWN,))
+    assert list(ranked.candidates) == candidates()
+
+
+def test_the_sidecar_reads_headings_and_its_scores_are_kept(server: StandInSidecar, client: RemoteReranker) -> None:
+    best = next(iter(rerank("roll back", candidates(), 3, 100, client, None).candidates))
+    assert (best.score, dict(best.scores)) == (2.0, {"rerank": 2.0})
+    assert server.last["candidates"][1]["text"] == "Guide > Part\nroll back a release"
+
+
+def test_no_more_candidates_are_sent_than_the_pool(server: StandInSidecar, client: RemoteReranker) -> None:
+    rerank("release", candidates(), 3, 2, client, None)
+    assert len(server.last["candidates"]) == 2
+
+
+def test_nothing_is_asked_where_there_is_nothing_to_rank(server: StandInSidecar, client: RemoteReranker) -> None:
+    assert rerank("release", [], 3, 100, client, None).by == "none"
+    assert server.requests == 0
+
+
+def test_a_probe_that_is_under_way_does_not_hold_up_others(server: StandInSidecar) -> None:
+    moments = iter([0.0, 31.0])
+    breaker = Breaker(failures=1, reset_s=30, clock=lambda: next(moments, 32.0))
+    client = RemoteReranker(settings(server, timeout_s=1), breaker)
+    breaker.fail()
+    server.break_down("hung")
+    with ThreadPoolExecutor(1) as pool:
+        probe = pool.submit(client.rank, "release", PASSAGES, 3)
+        while not server.requests:
+            time.sleep(0.01)
+        started = time.monotonic()
+        with pytest.raises(ModelError, match="left alone"):
+            client.rank("release", PASSAGES, 3)
+        assert time.monotonic() - started < 0.5
+        with pytest.raises(ModelError, match="within 1 s"):
+            probe.result()
+    client.close()
+
+
+@pytest.mark.parametrize(("switched_on", "url"), [(False, "http://127.0.0.1:9/rerank"), (True, None)])
+def test_without_address_or_feature_there_is_no_client(switched_on: bool, url: str | None) -> None:
+    assert open_reranker(Features(FEATURE_RERANKER=switched_on), Reranker(url=url)) is None
