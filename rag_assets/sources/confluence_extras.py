@@ -136,16 +136,14 @@ class ConfluenceExtras:
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
         """Sync the pages, then what hangs on them; see `Confluence.sync`."""
-        known = rows_by_id(previous)
-        pages: list[Mapping[str, object]] = [
-            row for one, row in known.items() if not hangs_on_a_page(one, self._settings.id_prefix)
-        ]
+        before = PAGES.empty() if previous is None else previous
+        of_pages = [not hangs_on_a_page(one, self._settings.id_prefix) for one in before["page_id"].to_pylist()]
         with nullcontext(self._client) if self._client else open_client(self._settings) as client:
             inner = Confluence(self.key, self._settings, self._folder, client)
-            result = inner.sync(PAGES.table(pages) if previous is not None else None, state, progress)
+            result = inner.sync(before.filter(pa.array(of_pages, pa.bool_())), state, progress)
             asked = self._settings.attachments != "none" or self._settings.comments
-            if asked or len(pages) != len(known):
-                result = self._with_extras(client, known, state, result)
+            if asked or not all(of_pages):
+                result = self._with_extras(client, rows_by_id(before), state, result)
             return _with_groups(client, result) if self._settings.groups else result
 
     def _with_extras(
