@@ -20,6 +20,7 @@ CHARS_MAX = 4_000
 TOKENS_MAX = 100  # each opens at most a few calls
 
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|(!=|[=(),])|([^\s"'=!<>~(),]+))""")
+_BLOG = re.compile(r"/spaces/[^/]+/blog/|/display/[^/]+/\d{4}/\d\d/\d\d/")
 _ORDER = re.compile(r"\border\s+by\b[^\"']*\Z", re.IGNORECASE)
 
 
@@ -45,6 +46,11 @@ def page_filter(cql: str, here: Row, known: Container[str]) -> Predicate:
     if parser.peek():
         raise CqlError(f"{parser.peek()!r} is not read")
     return predicate
+
+
+def is_blog_post(row: Row) -> bool:
+    """Whether a row of PAGES is a blog post, as its address tells."""
+    return _BLOG.search(row["url"] or "") is not None
 
 
 def _tokens(cql: str) -> list[str]:
@@ -157,7 +163,7 @@ _FIELDS: Mapping[str, Callable[[Row], set[str]]] = MappingProxyType(
         "space": lambda row: _folded(row["space"]),
         "space.key": lambda row: _folded(row["space"]),
         "title": lambda row: _folded(row["title"]),
-        "type": lambda _row: {"page"},
+        "type": lambda row: {"blogpost" if is_blog_post(row) else "page"},
         "id": lambda row: _folded(row["page_id"]),
         "parent": lambda row: _folded(*(row["ancestors"] or ())[-1:]),
         "ancestor": lambda row: _folded(*(row["ancestors"] or ())),

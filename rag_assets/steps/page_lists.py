@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.steps.blocks import Block, Listing, clean, flat
-from rag_assets.steps.cql import CqlError, Predicate, page_filter
+from rag_assets.steps.cql import CqlError, Predicate, is_blog_post, page_filter
 from rag_assets.steps.outline import Section
 from rag_assets.steps.page_properties import Properties, page_properties
 from rag_assets.steps.storage_format import PageError
@@ -34,7 +34,7 @@ _ALL_LEVELS = 1_000
 
 Row = Mapping[str, Any]
 
-_FACTS = ["page_id", "space", "title", "status", "labels", "ancestors", "position", "updated_at", "readers"]
+_FACTS = ["page_id", "space", "title", "url", "status", "labels", "ancestors", "position", "updated_at", "readers"]
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -52,6 +52,8 @@ class PageLists:
         self._current = {row["page_id"]: (n, row) for n, row in enumerate(facts) if row["status"] == "current"}
         self._below: dict[str, list[Row]] = {}
         for _, row in self._current.values():
+            if is_blog_post(row):
+                continue
             above = row["ancestors"][-1] if row["ancestors"] else _top_of(row["space"])
             self._below.setdefault(above, []).append(row)
         self._properties: dict[str, list[Properties]] = {}

@@ -12,9 +12,23 @@ from hypothesis import strategies as st
 from rag_assets.steps.cql import CqlError, page_filter
 
 PAGES: dict[str, dict[str, Any]] = {
-    "1": {"page_id": "1", "space": "ENG", "title": "Home", "labels": [], "ancestors": []},
-    "2": {"page_id": "2", "space": "ENG", "title": "Plan", "labels": ["Accepted", "x"], "ancestors": ["1"]},
-    "3": {"page_id": "3", "space": "OPS", "title": "R&D", "labels": ["rejected"], "ancestors": ["1", "2"]},
+    "1": {"page_id": "1", "space": "ENG", "title": "Home", "labels": [], "ancestors": [], "url": ""},
+    "2": {
+        "page_id": "2",
+        "space": "ENG",
+        "title": "Plan",
+        "labels": ["Accepted", "x"],
+        "ancestors": ["1"],
+        "url": "/spaces/ENG/pages/2",
+    },
+    "3": {
+        "page_id": "3",
+        "space": "OPS",
+        "title": "R&D",
+        "labels": ["rejected"],
+        "ancestors": ["1", "2"],
+        "url": "/spaces/OPS/blog/3",
+    },
 }
 
 
@@ -36,6 +50,7 @@ def meant(cql: str) -> str:
         ("(space = OPS or label = x) and not label = rejected", "2"),
         ("ancestor = currentContent()", "3"),
         ("parent = 1 and type = page", "2"),
+        ("type in (blogpost)", "3"),
         ('id in (1, 2) order by title desc', "12"),
         ('title = "a \\"quoted\\" one"', ""),
     ],

@@ -80,6 +80,11 @@ def test_children_stand_as_someone_arranged_them_and_archived_ones_are_left_out(
     assert shown(build(children(sort="modified"), *newest)) == ["- B\n- A"]
 
 
+def test_blog_posts_are_no_pages_at_the_top_of_a_space() -> None:
+    post = below("News", url="https://w.example/display/ENG/2026/01/02/News")
+    assert shown(build(children(page="/"), post)) == ["- Outer"]
+
+
 def test_a_list_without_pages_is_resolved_and_says_nothing() -> None:
     result = build(children())
     assert shown(result) == []
