@@ -92,3 +92,19 @@ def test_cost_follows_change_and_not_size(wiki: StandIn, tmp_path: Path) -> None
         assert some.other <= 0.03 * full.other
         assert light_some.requests <= 0.03 * full.requests
         assert light_some.seconds <= 0.05 * full.seconds
+
+
+def test_files_and_comments_cost_a_list_each_and_not_a_request_a_page(wiki: StandIn, tmp_path: Path) -> None:
+    hanging = 300
+    for number in range(1, hanging + 1):
+        wiki.site.attach(str(number), "notes.txt", b"Notes.")
+        wiki.site.say(str(number), "<p>Noted.</p>")
+    sync = Syncs(wiki, tmp_path, batch_size=50, attachments="text", comments=True)
+    measured(sync, "full, files and comments")
+    nothing = measured(sync, "nothing changed, files and comments")
+    wiki.site.say("7", "<p>Noted again.</p>")
+    wiki.site.attach("8", "more.txt", b"More.")
+    some = measured(sync, "a comment and a file more")
+    lists = 2 * (-(-hanging // 200) + 1)  # where a list ends without a cursor, an empty page tells
+    assert nothing.other <= lists + 5
+    assert some.other <= lists + 5 + 3
