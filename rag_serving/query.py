@@ -17,7 +17,7 @@ from rag_serving.operators import read_signs
 from rag_serving.records import Filters, Query
 from rag_serving.scope import Scope, may_name, read_scope
 
-_IDENTIFIER_WEIGHT, _PART_WEIGHT, _CORRECTED_WEIGHT = 3.0, 0.5, 0.8
+_IDENTIFIER_WEIGHT, _PART_WEIGHT, _CORRECTED_WEIGHT = 2.0, 0.5, 0.8
 
 # Words of prose: neither parts of names, paths or numbers, nor acronyms.
 _WORD = re.compile(r"(?<![\w.\-/@:\\$&'’#])[A-Za-z]?[a-z]{3,}(?![\w\-/@\\$&'’#+]|[.:]\w)")
@@ -44,13 +44,13 @@ def read_query(text: str, corpus: Corpus | None = None, spelling: bool = True) -
     Without a corpus nothing is known to exist: no spelling is corrected, no scope believed, no identifier weighted.
     """
     signs = read_signs(text)
-    filters, scope, corrections = signs.filters, Scope(signs.text), dict[str, str]()
-    names = [name for name in (*identifiers(signs.text), *versions(signs.text)) if analyze(name)]
+    filters, scope, names, corrections = signs.filters, Scope(signs.text), list[str](), dict[str, str]()
     if corpus:
         filters = _as_written(filters, corpus.names) if filters else filters
         scope = read_scope(signs.text, corpus.names) if may_name(signs.text) else scope
         corrections = _corrections(scope.text, signs.phrases, corpus) if spelling else corrections
-        names = [name for name in names if corpus.frequency(analyze(name)[0])]
+        names = [*identifiers(signs.text), *versions(signs.text)]
+        names = [name for name in names if (terms := analyze(name)) and corpus.frequency(terms[0])]
     corrected = _WORD.sub(lambda word: corrections.get(word[0], word[0]), scope.text)
     query = Query(
         original=text,
