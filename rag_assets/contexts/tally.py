@@ -1,0 +1,69 @@
+"""How far the writing of contexts is, and what it has taken.
+
+Belongs here: counts, rate, remaining time, cost. Does not belong here: who is told.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from rag_serving.settings import Price
+
+
+@dataclass
+class Tally:
+    """Counts of one run; `total` are the passages that have to be asked about."""
+
+    total: int
+    price: Price | None = None
+    done: int = 0
+    failed: int = 0
+    retries: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def handled(self) -> int:
+        return self.done + self.failed
+
+    @property
+    def rate(self) -> float:
+        """Passages a second."""
+        return self.handled / max(time.monotonic() - self.started, 1e-9)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that the rest will take, None before anything is done."""
+        return (self.total - self.handled) / self.rate if self.handled else None
+
+    @property
+    def cost(self) -> float:
+        """In the currency of the price table; 0 where the model has no price."""
+        return self.price.of(self.tokens_in, self.tokens_out) if self.price else 0.0
+
+    def line(self) -> str:
+        """All of it on one line of a log."""
+        left = f", {self.left_s:.0f} s left" if self.left_s is not None and self.handled < self.total else ""
+        cached = f" ({self.tokens_cached:,} from the prompt cache)" if self.tokens_cached else ""
+        return (
+            f"contexts {self.handled}/{self.total}, {self.failed} failed, {self.rate:.1f}/s{left}; "
+            f"{self.tokens_in:,} tokens in{cached}, {self.tokens_out:,} out, cost {self.cost:.4f}"
+        )
+
+    def facts(self) -> dict[str, int | float]:
+        """The same for a machine."""
+        return {
+            "contexts_wanted": self.total,
+            "contexts_generated": self.done,
+            "contexts_failed": self.failed,
+            "retries": self.retries,
+            "rate_per_second": round(self.rate, 2),
+            "seconds_left": round(self.left_s or 0.0, 1),
+            "tokens_in": self.tokens_in,
+            "tokens_cached": self.tokens_cached,
+            "tokens_out": self.tokens_out,
+            "cost": round(self.cost, 6),
+        }
