@@ -26,9 +26,10 @@ from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.models.reranker import RemoteReranker, open_reranker
 from rag_serving.models.words import Words
+from rag_serving.prefer import prefer
 from rag_serving.published import Published, UnpublishedError
 from rag_serving.receipts import ReceiptError, ReceiptStore, faults, is_open_to, make_receipt
-from rag_serving.records import Answer, Candidate, Draft, Filters, Lock, SearchResults, Verdict
+from rag_serving.records import Answer, Candidate, Draft, Filters, Lock, Query, SearchResults, Verdict
 from rag_serving.render import answer_text, citations_of, explained
 from rag_serving.rerank import Reranked, rerank
 from rag_serving.retrieve import RetrievalError, Vector
@@ -116,7 +117,7 @@ class Pipeline:
             classes = _classes(principal, generation)
             depth = max(2 * k, self.config.reranker.candidates) if self.reranker else 2 * k
             found = self._find(attempt, generation, query, classes, filters, depth)
-            ranked = self._reranked(attempt, found.query.text, self._clean(found.retrieved.candidates), k)
+            ranked = self._reranked(attempt, found.query, self._clean(found.retrieved.candidates), k)
             results = islice(ranked.candidates, k)
         notes = found.query.notes if explain else None
         return SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms, notes, ranked.by)
@@ -219,7 +220,7 @@ class Pipeline:
             gated = keyword_gate(clean, query.text, analyze, self.config.retrieval.min_keyword_overlap)
             weights = generation.term_weights(query.terms, classes)
         count = self.config.retrieval.final_passages
-        ranked = self._reranked(attempt, query.text, gated, count)
+        ranked = self._reranked(attempt, query, gated, count)
         lock = freeze(ranked.candidates, count)
         written = self._written(attempt, generation.id, query.text, lock, weights, retrieved.vector, explain)
         notes = query.notes if explain else None
@@ -247,12 +248,14 @@ class Pipeline:
             attempt.raise_flag(STALE)
         return found
 
-    def _reranked(self, attempt: Attempt, query: str, candidates: Iterable[Candidate], count: int) -> Reranked:
-        """The best of the candidates, with what is wrong noted in the attempt."""
+    def _reranked(self, attempt: Attempt, query: Query, candidates: Iterable[Candidate], count: int) -> Reranked:
+        """The best of the candidates, with what is wrong noted in the attempt; no model ranks quoted words down."""
         settings = self.config.reranker
         with attempt.part("rerank"):
             top_n = max(count, settings.top_n)
-            ranked = rerank(query, candidates, top_n, settings.candidates, self.reranker, None)
+            ranked = rerank(query.text, candidates, top_n, settings.candidates, self.reranker, None)
+            if ranked.by != "none":
+                ranked = replace(ranked, candidates=prefer(ranked.candidates, query))
         for flag in ranked.flags:
             attempt.raise_flag(flag)
         return ranked

@@ -12,7 +12,7 @@ from rag_serving.typography import caseless, holds
 
 # In spans between the best and the last score: each phrase outweighs whatever ranked the candidates; words that name a
 # page may be meant otherwise.
-_PHRASE, _PAGE = 1.0, 0.5
+_PHRASE, _PAGE = 1.1, 0.5
 
 
 def prefer(candidates: Iterable[Candidate], query: Query) -> tuple[Candidate, ...]:

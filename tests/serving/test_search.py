@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 from wiki import configuration, embedder
 
 from rag_serving.access import Principal
+from rag_serving.models.reranker import RemoteReranker
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Filters
 
@@ -103,3 +106,22 @@ def test_how_it_was_read_is_told_only_where_it_is_asked_for(pipeline: Pipeline) 
     assert "notes" not in pipeline.search(EVERYONE, "space:SRE lag").payload()
     assert "notes" not in pipeline.ask(EVERYONE, "space:SRE lag").payload()
     assert pipeline.ask(EVERYONE, "space:SRE lag", explain=True).payload()["notes"] == ["only pages of the space SRE"]
+
+
+class LeastLikely:
+    """A reranker that has it the wrong way round."""
+
+    def rank(self, query: str, passages: Sequence[tuple[str, str]], top_n: int) -> list[tuple[str, float]]:
+        assert '"' not in query
+        return [(identifier, float(-rank)) for rank, (identifier, _) in enumerate(reversed(passages))][:top_n]
+
+    def close(self) -> None:
+        pass
+
+
+def test_no_reranker_ranks_quoted_words_down(wiki_home: Path) -> None:
+    reranker = cast(RemoteReranker, LeastLikely())
+    pipeline = Pipeline.open(configuration(wiki_home), "acme", embedder(), reranker)
+    assert asked(pipeline, "consumer lag")[0][0] != "13"
+    assert asked(pipeline, '"consumer lag"')[0][0] == "13"
+    pipeline.close()
