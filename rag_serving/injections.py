@@ -50,6 +50,11 @@ def neutralized(text: str) -> tuple[str, int]:
     return text, count
 
 
+def orders(text: str) -> int:
+    """How many sentences of the text order the model about."""
+    return len(_ORDER.findall(text))
+
+
 def _broken(mark: re.Match[str]) -> str:
     """The mark with an invisible character behind its first one, or before what follows."""
     return mark[0][:1] + _WORD_JOINER + mark[0][1:]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from rag_serving.marks import CITATION, CITATIONS, CODE, MARK, QUOTE, Marks
 from rag_serving.records import Claim
-from rag_serving.sentences import units, words
+from rag_serving.sentences import Kind, units, words
 from rag_serving.untrusted import visible, without_html
 
 _DECLINED = re.compile(
@@ -27,6 +27,8 @@ _DECLINED = re.compile(
 )
 
 _EVIDENCE = re.compile(rf"(?:(?:{QUOTE}|{CODE})?[\s(,;.:–—-]*(?:{CITATION}[\s,;.)]*)+)+")
+_BEHIND_CITATION = re.compile(rf"(?<={CITATION})[\s.,;:)]+(?=[A-ZÀ-ÖØ-Þ])|(?<={CITATION})(?=[A-ZÀ-ÖØ-Þ])")
+_FULL_STOP_AND_LINE = re.compile(r"(?<=[.!?…])[ \t]*\n(?=[ \t]*[^\s>|*+-])")
 _MOST_CLAIMS = 60
 _UNCITED_QUOTE_WORDS = 4
 _SHORTEST_CODE = 8
@@ -76,7 +78,7 @@ def parse(reply: str, cut: bool = False) -> Parsed:
     """
     text, removed = without_html(visible(reply))
     marks = Marks()
-    parts = list(_parts(marks.replaced(text)))[:_MOST_CLAIMS]
+    parts = list(_parts(_FULL_STOP_AND_LINE.sub("\n\n", marks.replaced(text))))[:_MOST_CLAIMS]
     if cut and parts and not _is_finished(parts[-1]):
         parts.pop()
     claims = [claim for part in parts for claim in _claims(part, marks)]
@@ -86,25 +88,37 @@ def parse(reply: str, cut: bool = False) -> Parsed:
 def _parts(text: str) -> Iterator[_Part]:
     """The sentences of a marked text, each with the evidence that stands behind it."""
     last: _Part | None = None
-    end = 0
-    for unit in units(text):
-        said, between, end = unit.of(text), text[end : unit.start], unit.end
-        joined = last is not None and not between.strip() and not re.search(r"\n\s*\n", between)
+    for said, joined, kind in _said(text):
+        joined = joined and last is not None
         bare = not words(MARK.sub(" ", said))
-        leading = _EVIDENCE.match(said)
         if last and bare and MARK.search(said) and (joined or last.awaits_evidence):
             last.add(said)
             continue
+        leading = _EVIDENCE.match(said)
         if last and joined and leading and _belongs_before(said, leading, last):
             last.evidence += leading[0]
             said = said[leading.end() :]
-        if unit.kind == "heading" and not re.search(CITATION, said):
+        if kind == "heading" and not re.search(CITATION, said):
             continue
         if last:
             yield last
         last = _Part(said.strip())
     if last:
         yield last
+
+
+def _said(text: str) -> Iterator[tuple[str, bool, Kind]]:
+    """The sentences of a marked text, whether each follows on the one before, and its kind.
+
+    Whatever begins with a capital behind a citation is a sentence of its own, full stop or not.
+    """
+    end = 0
+    for unit in units(text):
+        between, end = text[end : unit.start], unit.end
+        joined = not between.strip() and not re.search(r"\n\s*\n", between)
+        for sentence in _BEHIND_CITATION.split(unit.of(text)):
+            yield sentence, joined, unit.kind
+            joined = True
 
 
 def _belongs_before(said: str, leading: re.Match[str], last: _Part) -> bool:

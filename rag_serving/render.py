@@ -36,7 +36,7 @@ def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool =
     Claims that do not stand are left out, or marked.
     """
     paragraphs = []
-    for text, group in groupby(verdicts, lambda verdict: verdict.claim.text):
+    for text, group in groupby(verdicts, lambda verdict: verdict.told or verdict.claim.text):
         members = list(group)
         indexes = list(dict.fromkeys(cast(int, v.index) for v in members if v.outcome != "dropped"))
         if indexes:

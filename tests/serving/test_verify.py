@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from passages import lock_of
 
+from rag_serving.quotes import find_quote
 from rag_serving.records import Claim, Draft, Lock, Verdict
 from rag_serving.render import citations_of, fragment_url
-from rag_serving.verify import find_quote, verify
+from rag_serving.verify import verify
 
 RESTART = "You must not restart the broker while partitions are under-replicated. Wait 1.5 hours after an upgrade."
 DISK = "Each broker keeps at most 15 GB of logs on disk.\nOlder segments — “closed” ones — are deleted ﬁrst…"
@@ -15,8 +16,8 @@ CONFIG = "Set `log.retention.ms` to 5000 unless compaction is enabled on Linux h
 LOCK = lock_of([RESTART, DISK, CONFIG])
 
 
-def judge(quote: str, index: int = 1, lock: Lock = LOCK, text: str = "A claim that is not negated less") -> Verdict:
-    return verify(Draft((Claim(text, index, quote),), "test"), lock)[0]
+def judge(quote: str, index: int = 1, lock: Lock = LOCK, text: str | None = None) -> Verdict:
+    return verify(Draft((Claim(quote if text is None else text, index, quote),), "test"), lock)[0]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def judge(quote: str, index: int = 1, lock: Lock = LOCK, text: str = "A claim th
     ],
 )
 def test_a_verbatim_quote_is_exact_whatever_its_typography(quote: str, index: int) -> None:
-    verdict = judge(quote, index)
+    verdict = judge(quote, index, text=f"Unless {quote}")
     assert (verdict.outcome, verdict.index) == ("exact", index)
 
 
@@ -78,7 +79,7 @@ def test_a_quote_that_begins_behind_the_negation_is_dropped() -> None:
 
 @pytest.mark.parametrize("index", [0, -1, 2, 4, 99])
 def test_a_quote_of_another_passage_is_swapped_to_it(index: int) -> None:
-    verdict = judge("compaction is enabled on Linux hosts", index)
+    verdict = judge("compaction is enabled on Linux hosts", index, text="It is so unless compaction is enabled.")
     assert (verdict.outcome, verdict.index) == ("swapped", 3)
     assert CONFIG[verdict.start : verdict.end] == "compaction is enabled on Linux hosts"
 
@@ -109,7 +110,7 @@ def test_no_more_citations_than_allowed() -> None:
 
 
 def test_a_place_that_is_cited_again_is_no_further_citation() -> None:
-    claims = [Claim(text, 2, "at most 15 GB of logs") for text in ("First.", "First.", "Second.", "Third.", "Fourth.")]
+    claims = [Claim(text, 2, "at most 15 GB of logs") for text in ("Disk.", "Disk.", "Logs.", "The logs.", "Brokers.")]
     verdicts = verify(Draft(tuple(claims), "test"), LOCK, max_citations=1)
     assert [verdict.outcome for verdict in verdicts] == ["exact", "dropped", "exact", "exact", "exact"]
     assert verdicts[1].reason == "the same citation again"
