@@ -83,7 +83,9 @@ def ask(
     space: Spaces = None,
     label: Labels = None,
     title: Title = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the passages and what became of them.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show how the question was read and what was found.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Answer a question with verified citations.
