@@ -58,10 +58,13 @@ bench: $(VENV)/.installed  ## Measure retrieval on the sets in ../shared/data (B
 	@for set in $(or $(BENCH),../shared/data/contextual-retrieval ../shared/data/scifact); do \
 	  echo "== $$set"; citelock bench "$$set" || exit 1; done
 
+bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries on this machine's GPU (JSON on standard output).
+	@python -m rag_serving.reranking.gpu_bench
+
 docs: $(VENV)/.installed-test  ## Write the generated parts of the docs.
 	@python scripts/generate_docs.py
 
 clean:  ## Remove artifacts (.citelock) and the environment.
 	rm -rf $(VENV) .citelock
 
-.PHONY: help install demo up lint test bench docs clean
+.PHONY: help install demo up lint test bench bench-gpu docs clean
