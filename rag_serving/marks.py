@@ -50,7 +50,7 @@ CITATIONS = re.compile(rf"\s*(?:\(\s*{CITATION}(?:[\s,;]*{CITATION})*\s*\)|{CITA
 _OPENED = re.compile(rf"(?:(?<!\w)\"(?=\w)|[“„«])([^\n{CITATION[1:-1]}]{{2,}})")
 _LINE_OF_ITS_OWN = re.compile(rf"(?m)(?<=\n)(?=[ \t]*{CITATION}[^\n]*\w)")
 
-_LONGEST_RANGE = 5
+_LONGEST_RANGE, _LONGEST_NAME = 5, 80
 
 
 class Marks:
@@ -118,5 +118,5 @@ class Marks:
 
 def _is_index(marker: re.Match[str]) -> bool:
     """Whether brackets belong to the code before them: `args[0]`, `log_dirs[1]`, `$path[2]`."""
-    before = re.split(r"[^\w.$]", marker.string[: marker.start()])[-1]
+    before = re.split(r"[^\w.$]", marker.string[max(0, marker.start() - _LONGEST_NAME) : marker.start()])[-1]
     return bool(before) and (marker[1] == "0" or re.search(r"[_$]|\w\.\w", before) is not None)

@@ -29,6 +29,7 @@ _DECLINED = re.compile(
 _EVIDENCE = re.compile(rf"(?:(?:{QUOTE}|{CODE})?[\s(,;.:–—-]*(?:{CITATION}[\s,;.)]*)+)+")
 _BEHIND_CITATION = re.compile(rf"(?<={CITATION})[\s.,;:)]+(?=[A-ZÀ-ÖØ-Þ])|(?<={CITATION})(?=[A-ZÀ-ÖØ-Þ])")
 _FULL_STOP_AND_LINE = re.compile(r"(?<=[.!?…])[ \t]*\n(?=[ \t]*[^\s>|*+-])")
+_MOST_CHARS = 20_000
 _MOST_CLAIMS = 60
 _UNCITED_QUOTE_WORDS = 4
 _SHORTEST_CODE = 8
@@ -61,7 +62,7 @@ class _Part:
     @property
     def awaits_evidence(self) -> bool:
         """Whether a quote, or code, in the next paragraph may belong to it."""
-        return not self.is_cited or self.shown.rstrip().endswith(":")
+        return not self.is_cited or not re.search(QUOTE, self.marks) or self.shown.rstrip().endswith(":")
 
     def add(self, evidence: str) -> None:
         """Take in the quote and the citation behind it; only what a colon announces is shown."""
@@ -76,7 +77,7 @@ def parse(reply: str, cut: bool = False) -> Parsed:
 
     Of a reply that was cut, an unfinished last sentence is left out.
     """
-    text, removed = without_html(visible(reply))
+    text, removed = without_html(visible(reply[:_MOST_CHARS]))
     marks = Marks()
     parts = list(_parts(_FULL_STOP_AND_LINE.sub("\n\n", marks.replaced(text))))[:_MOST_CLAIMS]
     if cut and parts and not _is_finished(parts[-1]):
@@ -90,7 +91,7 @@ def _parts(text: str) -> Iterator[_Part]:
     last: _Part | None = None
     for said, joined, kind in _said(text):
         joined = joined and last is not None
-        bare = not words(MARK.sub(" ", said))
+        bare = re.search(r"\w", MARK.sub("", said)) is None
         if last and bare and MARK.search(said) and (joined or last.awaits_evidence):
             last.add(said)
             continue
@@ -116,9 +117,13 @@ def _said(text: str) -> Iterator[tuple[str, bool, Kind]]:
     for unit in units(text):
         between, end = text[end : unit.start], unit.end
         joined = not between.strip() and not re.search(r"\n\s*\n", between)
-        for sentence in _BEHIND_CITATION.split(unit.of(text)):
-            yield sentence, joined, unit.kind
-            joined = True
+        said = unit.of(text)
+        ahead = re.match(rf"(?:{CITATION}[\s,;:]*)*", said)
+        start = ahead.end() if ahead else 0
+        first, *others = _BEHIND_CITATION.split(said[start:])
+        yield said[:start] + first, joined, unit.kind
+        for sentence in others:
+            yield sentence, True, unit.kind
 
 
 def _belongs_before(said: str, leading: re.Match[str], last: _Part) -> bool:

@@ -37,7 +37,7 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _QUOTED = re.compile(r"[\"“„«»‘「『][^\n]*?(?:[\"”“»«’」』]|$)|(?<!\w)'[^'\n]*'(?!\w)", re.MULTILINE)
 
 _NAME = re.compile(r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b|\b[A-Z]{2,}-\d+\b")
-_STEM = 4
+_STEM, _FEW = 4, 3
 _COMMON_WORDS = """
 that this these those with have from they them will must should would could when where which there their what your
 into then than also each every does been only about answer page pages docs document passage according says said yes
@@ -104,14 +104,14 @@ def counterpart(sentence: str, unit: str) -> str:
 
 
 def shares_nothing(sentence: str, known: str) -> bool:
-    """Whether a sentence has words of its own, and no passage any of them, by their first letters.
+    """Whether a sentence has some words of its own, and no passage any of them, by their first letters.
 
     Not asked of sentences with letters beyond ASCII, whose words may be split or inflected otherwise.
     """
     if not sentence.isascii():
         return False
     words = {word[:_STEM] for word in _LETTERS.findall(sentence.lower()) if len(word) >= _STEM} - _COMMON
-    return bool(words) and words.isdisjoint(word[:_STEM] for word in _LETTERS.findall(known))
+    return len(words) >= _FEW and words.isdisjoint(word[:_STEM] for word in _LETTERS.findall(known))
 
 
 def _negations(text: str) -> int:
