@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rag_assets.contexts.tenant import has_failures
 from rag_assets.facts import published_inputs, source_facts, wanted_inputs
 from rag_assets.locks import LockedError, exclusive
 from rag_assets.plan import sources_to_ingest, tenants_to_publish
@@ -40,6 +41,9 @@ def command(
     config: Annotated[Path | None, typer.Option("--config", help="Configuration file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Make everything again, changed or not.")] = False,
+    retry_contexts: Annotated[
+        bool, typer.Option("--retry-contexts", help="Ask the model again for contexts that it failed to write.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show Dagster's log.")] = False,
 ) -> None:
     """Sync the sources that changed and publish the tenants they belong to."""
@@ -51,7 +55,7 @@ def command(
         raise typer.Exit(2) from None
     with reporting(as_json, verbose) as reporter:
         try:
-            summary = Build(settings, config, reporter, verbose).run(sources or [], full)
+            summary = Build(settings, config, reporter, verbose).run(sources or [], full, retry_contexts)
         except (LockedError, StoreError) as error:
             print(error, file=sys.stderr)
             raise typer.Exit(1) from None
@@ -76,8 +80,8 @@ class Build:
         self._verbose = verbose
         self._runner: Runner | None = None
 
-    def run(self, only: Collection[str], full: bool = False) -> Summary:
-        """Ingest, then publish.
+    def run(self, only: Collection[str], full: bool = False, retry_contexts: bool = False) -> Summary:
+        """Ingest, then publish; with `retry_contexts` also tenants whose chunks lack contexts of the model.
 
         Raises:
             LockedError: another build is at it.
@@ -89,7 +93,7 @@ class Build:
         try:
             summary.sources = self._ingest(keys, full, summary)
             tenants = sorted({self._config.sources[key].tenant for key in keys})
-            summary.tenants = self._publish(tenants, full, summary)
+            summary.tenants = self._publish(tenants, full, retry_contexts, summary)
         finally:
             if self._runner is not None:
                 self._runner.close()
@@ -116,13 +120,16 @@ class Build:
                 facts.append(source_facts(self._config, self._store, key, fingerprint))
         return sources_to_ingest(facts, full=full)
 
-    def _publish(self, tenants: Collection[str], full: bool, summary: Summary) -> dict[str, dict[str, object]]:
+    def _publish(
+        self, tenants: Collection[str], full: bool, retry_contexts: bool, summary: Summary
+    ) -> dict[str, dict[str, object]]:
         try:
             wanted = wanted_inputs(self._config, self._store, open_embedder(self._config.embedding), tenants)
         except ModelError as error:
             summary.errors["embedding"] = str(error)
             wanted = {}
-        published = {tenant: None if full else published_inputs(self._store, tenant) for tenant in wanted}
+        again = {tenant for tenant in wanted if full or (retry_contexts and has_failures(self._store, tenant))}
+        published = {tenant: None if tenant in again else published_inputs(self._store, tenant) for tenant in wanted}
         outcomes: dict[str, Outcome] = {}
         for tenant in tenants_to_publish(wanted, published):
             with exclusive(self._store.tenant(tenant)):

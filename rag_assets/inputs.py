@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from rag_assets.sources.base import settings_digest
-from rag_assets.steps import chunking, contextualize, duplicates, minhash, sections, select
+from rag_assets.steps import chunking, context_prompt, contextualize, duplicates, minhash, sections, select
 from rag_serving.config import Config
 from rag_serving.indexes import lexical, shard_collections, terms
 from rag_serving.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
@@ -77,7 +77,7 @@ def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, page
         dict(pages),
         embedder,
         (CONTEXTS.version, GENERATION_CHUNKS.version, contextualize.VERSION, select.VERSION),
-        config.context.model_dump(mode="json"),
+        (config.context.provider, config.context.model, config.context.refresh and context_prompt.VERSION),
         (sorted(ingestion.drop_labels), ingestion.drop_boilerplate),
         (DEDUP_MAP.version, minhash.VERSION, duplicates.VERSION),
         (ingestion.dedup_enabled, ingestion.dedup_method, ingestion.dedup_threshold),

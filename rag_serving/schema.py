@@ -212,14 +212,19 @@ DEDUP_MAP = TableSchema(
 
 CONTEXTS = TableSchema(
     "contexts",
-    2,
+    3,
     "citelock build",
     pa.schema(
         [
             ("chunk_id", pa.string()),
             ("prefix", pa.string()),  # prepended to what is embedded; never shown, never quotable
             ("lexical_prefix", pa.string()),  # the same for the lexical index: title, headings, definitions, weighted
+            ("contextualized", pa.string()),  # prefix above text: what is embedded
             ("level", pa.string()),  # llm | metadata | none | skipped
+            ("quality", pa.float32()),  # of what a model wrote, 0 to 1; null where none did
+            ("issues", pa.list_(pa.string())),  # what its quality suffers from, or why no model wrote it
+            ("tokens_in", pa.int32()),
+            ("tokens_out", pa.int32()),
         ]
     ),
 )

@@ -5,6 +5,7 @@ from collections import Counter
 import dagster as dg
 
 from rag_assets import metadata
+from rag_assets.contexts.tenant import Telling, note_failures, write_contexts
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, writing
@@ -19,26 +20,53 @@ from rag_serving.store import read_table, write_table
     group_name="publish",
     kinds={"parquet"},
     owners=["team:data-engineering"],
+    pool="context",
     code_version=str(VERSION),
 )
 def contexts(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """The prefix of every chunk that is indexed, which both indexes see above its text."""
+    """The prefix of every chunk that is indexed, which both indexes see above its text.
+
+    What a model wrote is kept as it comes: a run that is killed goes on where it was, and one that is started again
+    asks only about the chunks that have no context yet.
+    """
     tenant = context.partition_key
     config, store = installation.config(), installation.store()
     folder = store.candidate(tenant)
     reporter.begin(tenant, "contexts")
+    watch = Telling(
+        reporter.track("contexts", context.log.info),
+        context.log.info,
+        lambda facts: context.log_event(
+            dg.AssetObservation(context.asset_key, partition=tenant, metadata={"progress": facts})
+        ),
+    )
     with writing(store.tenant(tenant)):
         selected = read_table(folder / "selected.parquet", SELECTED_CHUNKS)
-        prefixes = build_contexts(selected, config.context.provider)
+        found = write_contexts(selected, config.context, store.cache(tenant), watch)
+        prefixes = build_contexts(
+            selected, "none" if config.context.provider == "none" else "metadata", found.written, found.failures
+        )
         chunks = contextualized(selected, prefixes)
         write_table(folder / "contexts.parquet", prefixes, CONTEXTS)
         write_table(folder / "chunks.parquet", chunks, GENERATION_CHUNKS)
+        note_failures(store, tenant, len(found.failures))
+    if found.tally.total:
+        context.log.info(found.tally.line())
     return dg.MaterializeResult(
         metadata={
             **metadata.of_table(chunks, folder / "chunks.parquet", ["chunk_id", "source", "prefix", "text"]),
             "levels": dict(Counter(prefixes["level"].to_pylist())),
-            "contexts_generated": 0 if config.context.provider in ("metadata", "none") else len(chunks),
+            **found.tally.facts(),
+            "failures": dg.MetadataValue.md(metadata.named_reasons(found.failures, "chunk")),
+            **_quality(prefixes["quality"].drop_null().to_pylist()),
         }
     )
+
+
+def _quality(scores: list[float]) -> dict[str, dg.MetadataValue]:
+    """A plot of the scores of what a model wrote, where it wrote anything."""
+    if not scores:
+        return {}
+    return {"quality": dg.MetadataValue.md(metadata.histogram(scores, "Quality of contexts", "score"))}

@@ -10,9 +10,9 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from rag_assets.steps.contextualize import WrittenContext
 from rag_serving.cache_file import CacheFile
 from rag_serving.models.protocols import ModelError
 
@@ -27,19 +27,6 @@ _ROWS = """
 SELECT key, prompt_version, context, quality, issues, tokens_in, tokens_out, tokens_cached
 FROM contexts WHERE key IN ({marks})
 """
-
-
-@dataclass(frozen=True)
-class WrittenContext:
-    """What a model wrote about a passage, and what that took."""
-
-    text: str
-    quality: float  # 0 to 1
-    issues: tuple[str, ...] = ()
-    prompt_version: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    tokens_cached: int = 0  # of those in: read from the server's prompt cache
 
 
 class ContextCache:

@@ -15,10 +15,11 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rag_assets.contexts.cache import ContextCache, WrittenContext
+from rag_assets.contexts.cache import ContextCache
 from rag_assets.contexts.tally import Tally
 from rag_assets.steps.context_prompt import VERSION, Document, Passage, prompt, read_answer
 from rag_assets.steps.context_quality import QualityScore, score_contexts
+from rag_assets.steps.contextualize import NOT_ASKED, WrittenContext
 from rag_serving.models.chat import Message, RemoteChat, Reply, TooLateError
 from rag_serving.models.protocols import ModelError
 from rag_serving.settings import Context
@@ -170,7 +171,7 @@ class _Run:
                 await self._ask(call)
             except Exception as error:  # one passage must not end the others, whatever is wrong with it
                 _log.warning("contexts: %s: %s", type(error).__name__, error)
-                self._fail(call.passages, f"{type(error).__name__}: {error}")
+                self._fail(call.passages, f"{NOT_ASKED}{type(error).__name__}: {error}")
 
     async def _ask(self, call: _Call) -> None:
         """Ask until all passages of a call have good contexts, or there are no attempts left."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rag_assets.steps.contextualize import build_contexts, contextualized, with_vector_keys
+from rag_assets.steps.contextualize import WrittenContext, build_contexts, contextualized, with_vector_keys
 from rag_serving.prefix import MAX_PREFIX_CHARS, embedded_texts, metadata_prefix
 from rag_serving.schema import GENERATION_CHUNKS, SELECTED_CHUNKS
 from rag_serving.structure import lexical_prefix
@@ -43,12 +43,32 @@ def test_the_level_is_recorded() -> None:
             "chunk_id": "1:1:0",
             "prefix": "Deploy guide › Rolling back",
             "lexical_prefix": lexical_prefix("Deploy guide", ["Rolling back"]),
+            "contextualized": "Deploy guide › Rolling back\nRun it.",
             "level": "metadata",
+            "quality": None,
+            "issues": [],
+            "tokens_in": 0,
+            "tokens_out": 0,
         }
     ]
-    assert build_contexts(chunks, "none").to_pylist() == [
-        {"chunk_id": "1:1:0", "prefix": "", "lexical_prefix": "", "level": "none"}
-    ]
+    (bare,) = build_contexts(chunks, "none").to_pylist()
+    assert (bare["prefix"], bare["lexical_prefix"], bare["contextualized"], bare["level"]) == (
+        "",
+        "",
+        "Run it.",
+        "none",
+    )
+
+
+def test_what_a_model_wrote_stands_under_the_place_for_both_indexes() -> None:
+    chunks = SELECTED_CHUNKS.table([chunk(f"1:1:{index}") for index in range(3)])
+    written = {"1:1:0": WrittenContext("It tells how.", 0.75, ("too short: 3 words",), 1, 40, 4)}
+    rows = build_contexts(chunks, "metadata", written, {"1:1:1": "down", "1:1:2": "skipped: odd"}).to_pylist()
+    assert [row["level"] for row in rows] == ["llm", "metadata", "skipped"]
+    assert rows[0]["contextualized"] == "Deploy guide › Rolling back\nIt tells how.\nRun it."
+    assert rows[0]["lexical_prefix"].endswith("\nIt tells how.")
+    assert [row["issues"] for row in rows] == [["too short: 3 words"], ["down"], ["skipped: odd"]]
+    assert (rows[0]["quality"], rows[0]["tokens_in"], rows[1]["quality"]) == (0.75, 40, None)
 
 
 def test_what_is_embedded_is_the_prefix_above_the_text() -> None:
