@@ -24,6 +24,12 @@ _KEYWORDS = (
     r"(?:class|struct|enum|union|trait|impl|interface|mod|module|namespace|def|fn|func|fun|function|object|record|type"
     r"|protocol|extension|macro_rules!)"
 )
+_NO_TYPES = (
+    r"(?:if|for|while|switch|return|else|do|catch|case|new|throw|delete|using|typedef|goto|sizeof|await|assert|print"
+    r"|not|and|or|in|with|match|let|var|val|use|import|from|elif|yield|raise|except)"
+)
+# `static Pool *open(int size)`: types, a name, an opened parenthesis, and no end of a statement.
+_SIGNATURE = re.compile(rf"\s*(?!{_NO_TYPES}\b)(?:[\w:<>,&*\[\]~@?]+[ \t]+)+[*&]?[\w:~]+\([^;.]*$")
 _DEFINITION = re.compile(rf"\s*{_MODIFIERS}{_KEYWORDS}\b.*[\w(){{}}\[\]<>:;,=]\s*$")
 
 
@@ -46,7 +52,7 @@ class Enclosing:
     def _read(self, line: str) -> None:
         if _FENCE.match(line):
             self._open.clear()
-        elif _DEFINITION.match(line):
+        elif _DEFINITION.match(line) or _SIGNATURE.match(line):
             indentation = _indentation(line)
             while self._open and self._open[-1][0] >= indentation:
                 self._open.pop()

@@ -23,7 +23,7 @@ from rag_serving.indexes.codes import CODES_FILE, Codes, CodesError
 from rag_serving.indexes.dense import DenseIndex, ShardRows
 from rag_serving.indexes.exact import VectorsError, load_vectors
 from rag_serving.indexes.hits import Hit
-from rag_serving.indexes.lexical import LexicalError, LexicalIndex, best_of, idf
+from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
 from rag_serving.indexes.terms import analyze
 from rag_serving.manifest import Manifest, read_manifest
 from rag_serving.names import NAMED, Names, names_of
@@ -171,10 +171,10 @@ class Generation:
         among: NDArray[np.bool_] | None = None,
     ) -> list[Hit]:
         """The same for analyzed terms, or for weights by term."""
-        scores = self.lexical_scores(terms, classes)
-        if among is not None:
-            scores[~among] = 0
-        return best_of(scores, k)
+        allowed, rows = self._allowed(self._known(classes))
+        if not len(rows):
+            return []
+        return self._lexical.search(terms, k, None if len(rows) == len(self) else allowed, among)
 
     def lexical_scores(
         self, terms: Iterable[str] | Mapping[str, float], classes: frozenset[str]

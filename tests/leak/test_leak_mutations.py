@@ -55,8 +55,8 @@ def dense_without_filter(generation: Generation, vector: Any, k: int, *_: object
     return generation.exact(vector, k, frozenset(generation.reader_classes))
 
 
-def lexical_without_filter(search: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda index, terms, k, allowed=None, among=None: search(index, terms, k, None, among)  # noqa: ARG005
+def lexical_without_filter(scores: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda index, terms, allowed=None: scores(index, terms)  # noqa: ARG005
 
 
 def open_to_whoever_has_many_classes(generation: Generation, classes: frozenset[str]) -> Any:
@@ -79,7 +79,7 @@ INIT = Readable.__init__
 SERVING_FAULTS: dict[str, tuple[object, str, object]] = {
     "one clause is enough": (access, "_satisfied", one_clause_is_enough),
     "the dense index is not filtered": (Generation, "dense", dense_without_filter),
-    "the lexical index is not filtered": (LexicalIndex, "search", lexical_without_filter(LexicalIndex.search)),
+    "the lexical index is not filtered": (LexicalIndex, "scores", lexical_without_filter(LexicalIndex.scores)),
     "many classes open all": (Generation, "_compute_allowed", open_to_whoever_has_many_classes),
     "misspelt words are read as words of any page": (Readable, "__init__", everything_may_be_told),
     "also_at is told to everybody": (Places, "of", all_places),

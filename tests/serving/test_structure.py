@@ -37,6 +37,13 @@ def enclosing(before: str, text: str) -> tuple[str, ...]:
         (PYTHON, "    def restart(self):", ("class Broker:",)),
         (RUST, "        input: I,", ("impl<T: Read> Executor for DiffExecutor<T> {", "pub(crate) fn run_target(")),
         (JAVA, "\t\tint load;", ("public final class Crane {", "private static class Hook extends Part {")),
+        (
+            "  private static Hash hash(CharSequence text)\n  {\n",
+            "    return text;",
+            ("private static Hash hash(CharSequence text)",),
+        ),
+        ("void test() {\n    run(one);\n    int two = of(\n", "        three", ("void test() {",)),
+        ("We restart a broker (see above\nand below", "  indented", ()),
         ("namespace AVFormat {\n", "Expect<int64_t> start(\n", ("namespace AVFormat {",)),
         ("The class of service\nis low.\n", "    indented", ()),
         ("", "def first():", ()),
