@@ -32,7 +32,7 @@ from rag_serving.schema import MACRO_LEDGER, PAGES, SECTIONS
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
 
-VERSION = 4
+VERSION = 5
 """Raised when the same page would give other sections: unchanged pages are then read again."""
 
 _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
@@ -210,7 +210,8 @@ def _stamped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     It never equals the page's, so that such a page is never taken for unchanged.
     """
-    content = [(row["content_hash"], row["text"], row["heading_path"], row["also_readers"]) for row in rows]
+    said = ("content_hash", "text", "heading_path", "also_readers", "included_from")
+    content = [[row[name] for name in said] for row in rows]
     digest = hashlib.sha256(json.dumps(content).encode(errors="surrogatepass")).hexdigest()[:32]
     return [row | {"content_hash": digest} for row in rows]
 

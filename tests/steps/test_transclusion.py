@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -194,6 +195,17 @@ def test_pages_that_all_include_each_other_end_quickly() -> None:
     result = build(*(page(f"P{n}", f"<p>{n}</p>{every}") for n in range(30)))
     assert len(result.failures) == 0
     assert len(said(result, "p0")) == 30
+
+
+def test_the_same_text_from_another_page_is_cited_there() -> None:
+    tables: tuple[pa.Table, ...] = (SECTIONS.empty(), MACRO_LEDGER.empty(), CHUNKS.empty())
+    for named in ("one", "two"):
+        inner = [page(title, "<p>the same</p>", page_id=name) for title, name in (("Inner", named), ("Other", "three"))]
+        tables = update(PAGES.table([page("Outer", OUTER), *inner]), *tables)
+        assert set(tables[2].filter(pc.equal(tables[2]["page_id"], "outer"))["included_from"].to_pylist()) == {
+            None,
+            named,
+        }
 
 
 def test_an_include_in_a_table_cell_stands_after_the_table() -> None:
