@@ -9,8 +9,11 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import httpx
 
 _CONNECT_S, _ANSWER_S = 3.0, 60.0
 
@@ -49,7 +52,7 @@ def open_client(place: Place) -> Any:
                 return known[1]
             if known:
                 del _clients[place]
-                known[1].close()
+                _close(known[1])
             client = _connect_server(place) if place.url else _open_folder(place)
             _clients[place] = _stamp(place), client
         except Exception as error:  # Chroma raises plain ValueError, its own and its transport's errors
@@ -64,7 +67,7 @@ def close_clients() -> None:
     """
     with _lock:
         for _, client in _clients.values():
-            client.close()
+            _close(client)
         _clients.clear()
 
 
@@ -112,6 +115,7 @@ def _connect_server(place: Place) -> Any:
         if "exist" not in str(error):
             raise
     client = chromadb.HttpClient(**server, settings=_settings(), database=database)
+    _close(default)
     _limit_waiting(client)
     return client
 
@@ -120,9 +124,25 @@ def _limit_waiting(client: Any) -> None:
     """Chroma's client waits for ever by default; a hung server must not hang questions."""
     import httpx
 
-    session = getattr(client._server, "_session", None)
-    if isinstance(session, httpx.Client):
+    for session in _sessions(client):
         session.timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
+
+
+def _close(client: Any) -> None:
+    """Close a client and, which Chroma leaves open, its connections."""
+    sessions = _sessions(client)
+    client.close()
+    for session in sessions:
+        session.close()
+
+
+def _sessions(client: Any) -> list[httpx.Client]:
+    """A server's client has connections, and the second one that it makes to administer; a folder's has none."""
+    import httpx
+
+    servers = [getattr(part, "_server", None) for part in (client, getattr(client, "_admin_client", None))]
+    sessions = (getattr(server, "_session", None) for server in servers)
+    return [session for session in sessions if isinstance(session, httpx.Client)]
 
 
 def one_line(error: BaseException) -> str:
