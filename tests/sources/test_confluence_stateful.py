@@ -10,28 +10,22 @@ import os
 import tempfile
 from collections.abc import Callable
 from datetime import timedelta, timezone
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from sources.following import Index, unlike
 from sources.stand_in_confluence import StandIn
 from sources.stand_in_faults import Answer, Fault, Request, broken, cut, emptied, hidden, poisoned, throttled
 from sources.stand_in_site import page
 from sources.syncs import Syncs
 
 from rag_assets.sources import SourceError, SyncResult
-from rag_assets.steps.incremental import update_chunks, update_sections
 from rag_serving.access import Principal, satisfies
-from rag_serving.config import Config
-from rag_serving.models.embedders import open_tokenizer
-from rag_serving.models.protocols import Tokenizer
-from rag_serving.schema import CHUNKS, MACRO_LEDGER, SECTIONS
 
 USERS, GROUPS = ["ann", "bob"], ["hq", "ops", "staff"]
 PRINCIPALS = [
@@ -278,7 +272,7 @@ class LivingWiki(RuleBasedStateMachine):
         """Chunks that were brought up to date are those made anew, and show no page's text to others."""
         self.index.follow(result.pages)
         anew = Index().follow(result.pages)
-        assert _unlike(self.index.chunks, anew.chunks) == []
+        assert unlike(self.index.chunks, anew.chunks) == []
         pages = {row["page_id"]: _page_of(row) for row in result.pages.to_pylist()}
         for chunk in self.index.chunks.select(["page_id", "included_from", "readers"]).to_pylist():
             shown = {pages[one] for one in (chunk["page_id"], chunk["included_from"]) if one}
@@ -316,35 +310,6 @@ class LivingWiki(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.wiki.__exit__()
         self._folder.cleanup()
-
-
-class Index:
-    """Sections and chunks that follow the pages."""
-
-    def __init__(self) -> None:
-        self.sections, self.ledger, self.chunks = SECTIONS.empty(), MACRO_LEDGER.empty(), CHUNKS.empty()
-
-    def follow(self, pages: pa.Table) -> Index:
-        update = update_sections(pages, self.sections, self.ledger, 1_000_000)
-        assert not update.failed
-        self.sections, self.ledger = update.sections, update.ledger
-        self.chunks = update_chunks(self.sections, pages, self.chunks, tokenizer(), 64, 16).chunks
-        return self
-
-
-@cache
-def tokenizer() -> Tokenizer:
-    return open_tokenizer(Config().embedding)
-
-
-def _unlike(table: pa.Table, other: pa.Table) -> list[tuple[Any, ...]]:
-    """Where two tables differ: chunk, column, and both values; an empty list where they are the same."""
-    if len(table) != len(other):
-        return [("rows", len(table), len(other))]
-    pairs = zip(table.to_pylist(), other.to_pylist(), strict=True)
-    return [
-        (one["chunk_id"], name, one[name], two[name]) for one, two in pairs for name in one if one[name] != two[name]
-    ]
 
 
 def _told(result: SyncResult) -> dict[str, dict[str, Any]]:
