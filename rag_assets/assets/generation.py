@@ -1,5 +1,6 @@
 """The assets `generation` and `published_generation`: a checked candidate, and the pointer that readers follow."""
 
+from collections import Counter
 from datetime import timedelta
 
 import dagster as dg
@@ -11,6 +12,8 @@ from rag_assets.resources import Installation, writing
 from rag_assets.state import PublishState, read_candidate, read_checked, write_checked, write_publish_state
 from rag_serving.manifest import FORMAT
 from rag_serving.models import open_embedder
+from rag_serving.schema import CONTEXTS
+from rag_serving.store import read_table
 
 
 @dg.asset(
@@ -34,7 +37,10 @@ def generation(
     reporter.begin(tenant, "generation")
     with writing(store.tenant(tenant)):
         candidate = read_candidate(store, tenant)
-        manifest = publishing.generation(store, tenant, config, candidate.sources)
+        levels = Counter(
+            read_table(store.candidate(tenant) / "contexts.parquet", CONTEXTS, ["level"])["level"].to_pylist()
+        )
+        manifest = publishing.generation(store, tenant, config, candidate.sources, levels)
         coverage = publishing.Coverage(candidate.enumerated, candidate.explained)
         reporter.begin(tenant, "checks")
         embedder = open_embedder(config.embedding).name

@@ -123,12 +123,16 @@ def build_lexical_index(store: Store, tenant: str, chunks: pa.Table) -> LexicalB
 
 
 def commit_generation(
-    store: Store, tenant: str, config: Config, sources: Mapping[str, str | None] | None = None
+    store: Store,
+    tenant: str,
+    config: Config,
+    sources: Mapping[str, str | None] | None = None,
+    context_levels: Mapping[str, int] | None = None,
 ) -> Manifest:
     """Put the steps' results together as an immutable generation; returns its manifest.
 
     One that already stands there whole under the same id is left as it is. `sources`: sync fingerprint of each source,
-    told in the manifest.
+    `context_levels`: chunks by how their prefix was made; both are told in the manifest.
 
     Raises:
         StoreError: a step did not run, or its result is of other chunks.
@@ -146,7 +150,16 @@ def commit_generation(
             **_content_facts(tenant, table, facts),
             created_at=datetime.now(UTC),
             sources=dict(sources or {}),
-            settings={"ingestion": config.ingestion.model_dump(mode="json"), "lexical": _bm25(), "dense": _hnsw()},
+            settings={
+                "ingestion": config.ingestion.model_dump(mode="json"),
+                "context": {
+                    "provider": config.context.provider,
+                    "model": config.context.model,
+                    "levels": dict(context_levels or {}),
+                },
+                "lexical": _bm25(),
+                "dense": _hnsw(),
+            },
             files=folder_facts(working),
             versions={library: version(library) for library in ("chromadb", "numpy", "pyarrow")},
         )

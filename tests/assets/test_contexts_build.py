@@ -1,0 +1,95 @@
+"""Contexts of a language model through the whole publish job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+from envelopes import DEPLOY, Wiki, envelope
+from model_of_contexts import good_context
+from stand_in_chat import MODEL, StandInChat, served
+from test_build_command import build_json
+
+from rag_serving.config import load_config
+from rag_serving.generation import Generation
+from rag_serving.models.chat import RemoteChat
+from rag_serving.schema import CONTEXTS
+from rag_serving.store import Store, read_table
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInChat]:
+    monkeypatch.setattr(RemoteChat, "backoff_s", 0.01)
+    with served(StandInChat(good_context)) as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def modelled(wiki: Wiki, server: StandInChat) -> Wiki:
+    """The tiny wiki with a model for its contexts."""
+    wiki.configure(context={"provider": "ollama", "model": MODEL, "base_url": server.url, "timeout_s": 5})
+    return wiki
+
+
+def published(wiki: Wiki) -> Generation:
+    store = Store(wiki.home)
+    return Generation.open(store, "demo", store.current("demo") or "", load_config(wiki.config_path))
+
+
+def levels(wiki: Wiki) -> dict[str, int]:
+    table = read_table(Store(wiki.home).candidate("demo") / "contexts.parquet", CONTEXTS)
+    return {row["values"]: row["counts"] for row in pc.value_counts(table["level"]).to_pylist()}
+
+
+def test_what_the_model_wrote_is_searched_and_never_quoted(modelled: Wiki, server: StandInChat) -> None:
+    summary = build_json(modelled)["tenants"]["demo"]
+    assert summary["contexts_generated"] == summary["chunks"] == 4
+    assert levels(modelled) == {"llm": 4}
+    generation = published(modelled)
+    try:
+        row = generation.table.to_pylist()[0]
+        assert "It tells of" in row["prefix"]
+        assert "It tells of" in row["lexical_prefix"]
+        assert "It tells of" not in row["text"]
+        assert generation.manifest.settings["context"]["levels"] == {"llm": 4}
+    finally:
+        generation.close()
+    assert len(server.requests) == 4
+
+
+def test_a_changed_page_asks_only_about_its_changed_chunks(modelled: Wiki, server: StandInChat) -> None:
+    build_json(modelled)
+    asked = len(server.requests)
+    modelled.write("eng", envelope("101", "Deploy guide", DEPLOY.replace("ten minutes", "an hour"), version=2))
+    assert build_json(modelled)["tenants"]["demo"]["contexts_generated"] == 1
+    assert len(server.requests) == asked + 1
+    assert build_json(modelled)["tenants"]["demo"]["published"] is False
+
+
+def test_a_model_that_fails_costs_no_page_and_is_asked_again_on_request(modelled: Wiki, server: StandInChat) -> None:
+    server.script = lambda _: [""]
+    broken = build_json(modelled)["tenants"]["demo"]
+    assert broken["published"]
+    assert levels(modelled) == {"metadata": 4}
+    server.script = good_context
+    assert build_json(modelled)["tenants"]["demo"]["published"] is False
+    again = build_json(modelled, "--retry-contexts")["tenants"]["demo"]
+    assert (again["contexts_generated"], again["published"]) == (4, True)
+    assert levels(modelled) == {"llm": 4}
+    assert build_json(modelled, "--retry-contexts")["tenants"]["demo"]["published"] is False
+
+
+def test_contexts_can_be_switched_off(modelled: Wiki, server: StandInChat) -> None:
+    modelled.configure(context={"provider": "none"})
+    build_json(modelled)
+    assert levels(modelled) == {"none": 4}
+    assert not server.requests
+
+
+def test_no_model_named_is_an_error_that_says_how_to_mend_it(wiki: Wiki) -> None:
+    wiki.configure(context={"provider": "ollama"})
+    summary: dict[str, Any] = build_json(wiki, code=1)
+    assert "context.model" in json.dumps(summary)
