@@ -6,7 +6,6 @@ Belongs here: the command. Does not belong here: what it measures (`bench`).
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 import time
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_serving.config import DEFAULT_CONFIG, Config, ConfigError, load_config, parse_config
+from rag_serving.config import ConfigError, load_or_default
 from rag_serving.retrieve import Mode
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def command(
     from rag_serving.bench import run_bench
 
     with _errors(), _home(index) as home:
-        settings = _config(config)
+        settings = load_or_default(config)
         if run_file:
             check_run_path(run_file)
         bench = run_bench(read_collection(directory, split), home, settings, mode, Progress())
@@ -83,13 +82,6 @@ def _table(bench: Bench) -> str:
     lines.append(f"indexed in {found['index_seconds']:.1f} s")
     lines.append(f"embedded {found['texts_embedded']} texts in {found['embed_seconds']:.1f} s")
     return "\n".join(lines)
-
-
-def _config(path: Path | None) -> Config:
-    """The given configuration, else the default one where there is one, else the built-in defaults."""
-    if path is None and "CITELOCK_CONFIG" not in os.environ and not DEFAULT_CONFIG.exists():
-        return parse_config({})
-    return load_config(path)
 
 
 @contextmanager

@@ -100,9 +100,11 @@ def ask(
     is looked for to the letter, a name such as max.poll.records whole; "in the Release notes" puts that page first.
     --explain says how the question was read.
     """
-    with _pipeline(config, tenant) as pipeline:
+    from rag_serving.progress import shown
+
+    with _pipeline(config, tenant) as pipeline, shown() as listen:
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
-        answer = pipeline.ask(principal, _not_empty("question", question, pipeline.config), filters, explain)
+        answer = pipeline.ask(principal, _not_empty("question", question, pipeline.config), filters, explain, listen)
     if as_json:
         typer.echo(json.dumps(answer.payload(), ensure_ascii=False))
     elif answer.status != "unavailable":
@@ -276,6 +278,8 @@ def _not_empty(name: str, text: str, config: Config) -> str:
 
 def _answer_lines(answer: Answer) -> Iterator[str]:
     yield answer.answer
+    if answer.clarification:
+        yield _dim(answer.clarification)
     for citation in answer.citations:
         where = f"{citation.space}, version {citation.page_version}" if citation.space else ""
         yield ""

@@ -136,6 +136,17 @@ def load_config(path: Path | None = None) -> Config:
     return parse_config(content, origin=str(path))
 
 
+def load_or_default(path: Path | None = None) -> Config:
+    """The given configuration, else the default file where there is one, else the built-in defaults.
+
+    Raises:
+        ConfigError: as `load_config` does.
+    """
+    if path is None and "CITELOCK_CONFIG" not in os.environ and not DEFAULT_CONFIG.exists():
+        return parse_config({})
+    return load_config(path)
+
+
 def parse_config(content: dict[str, Any], origin: str = "configuration") -> Config:
     """A mapping as a configuration.
 

@@ -6,30 +6,48 @@ Belongs here: the command. Does not belong here: what it measures (`evaluate`), 
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rag_serving.commands import UsageError
-from rag_serving.config import ConfigError, load_config
+from rag_serving.config import Config, ConfigError, load_config, load_or_default
 
 if TYPE_CHECKING:
+    from rag_serving.calibrate import Calibration
     from rag_serving.evaluate import Evaluation
     from rag_serving.gold import GoldSet
+    from rag_serving.pipeline import Pipeline
 
 GOLD_FOLDER = Path("evals/gold")
 
 
 def command(
     gold: Annotated[
-        Path | None, typer.Argument(metavar="[GOLD]", help="Gold set; default: those of the tenant in evals/gold.")
+        Path | None,
+        typer.Argument(
+            metavar="[GOLD]",
+            help="Gold set, SQuAD 2.0 file, or SciFact folder; default: the tenant's sets in evals/gold.",
+        ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
     ] = None,
     tenant: Annotated[
         str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")
+    ] = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Choose the gates on half of the questions, measure on the other.")
+    ] = False,
+    write: Annotated[
+        Path | None, typer.Option("--write", help="With --calibrate: put the gates into this configuration file.")
+    ] = None,
+    index: Annotated[
+        Path | None, typer.Option("--index", help="Keep a collection's index in this folder, and use what it has.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -38,19 +56,47 @@ def command(
     \b
     citelock evaluate
     citelock evaluate evals/gold/sample.yaml --json | jq .failed
+    citelock evaluate squad2/dev.json --calibrate --write config/app.yaml
     """
     from rag_serving.bench_cli import Progress
+    from rag_serving.calibrate import calibrate as calibrated
+    from rag_serving.calibrate import open_gates
     from rag_serving.evaluate import evaluate
+    from rag_serving.gates_file import write_gates
+
+    if write and not calibrate:
+        raise UsageError("--write needs --calibrate")
+    with _asked(gold, config, tenant, index, open_gates if calibrate else lambda same: same) as (pipeline, questions):
+        measured = evaluate(pipeline, questions, Progress())
+    if not calibrate:
+        typer.echo(json.dumps(measured.payload(), ensure_ascii=False) if as_json else _told(measured))
+        return
+    found = calibrated(questions, measured)
+    if write:
+        write_gates(write, found.gates)
+    typer.echo(json.dumps(found.payload(), ensure_ascii=False) if as_json else _calibration(found))
+
+
+@contextmanager
+def _asked(
+    path: Path | None, config: Path | None, tenant: str | None, index: Path | None, change: Callable[[Config], Config]
+) -> Iterator[tuple[Pipeline, GoldSet]]:
+    """The questions, and the pipeline that they are asked of: a tenant's, or a collection's own."""
+    from rag_serving.gold_collections import is_collection, published, read_gold_collection
     from rag_serving.pipeline import Pipeline
 
+    if path and is_collection(path):
+        collection = read_gold_collection(path)
+        with _home(index) as home, published(collection, home, change(load_or_default(config))) as pipeline:
+            yield pipeline, collection.gold
+        return
     settings = load_config(config)
-    questions, name = _gold(gold, tenant, sorted(settings.tenants))
-    pipeline = Pipeline.open(settings, name)
+    questions, name = _gold(path, tenant, sorted(settings.tenants))
+    pipeline = Pipeline.open(change(settings), name)
     try:
-        measured = evaluate(pipeline, questions, Progress())
+        yield pipeline, questions
     finally:
         pipeline.close()
-    typer.echo(json.dumps(measured.payload(), ensure_ascii=False) if as_json else _told(measured))
 
 
 def _gold(path: Path | None, tenant: str | None, tenants: list[str]) -> tuple[GoldSet, str]:
@@ -68,10 +114,29 @@ def _gold(path: Path | None, tenant: str | None, tenants: list[str]) -> tuple[Go
     return found or find_gold(GOLD_FOLDER, name), name
 
 
+@contextmanager
+def _home(index: Path | None) -> Iterator[Path]:
+    if index is not None:
+        yield index
+        return
+    with tempfile.TemporaryDirectory(prefix="citelock-evaluate-") as folder:
+        yield Path(folder)
+
+
 def _told(measured: Evaluation) -> str:
+    failed = measured.payload()["failed"]
+    lines = [f"  {each['id']}: {each['fault']}: {each['question']}" for each in failed]
+    return "\n".join([*_figures(measured), *lines])
+
+
+def _calibration(found: Calibration) -> str:
+    gates = [f"  {name}: {value}" for name, value in found.gates.items()]
+    return "\n".join(["gates:", *gates, "On the questions that they were not chosen by:", *_figures(found.measured)])
+
+
+def _figures(measured: Evaluation) -> list[str]:
     found = measured.payload()
     ability: dict[str, Any] = found["answerability"]
-    lines = [f"{found['questions']} questions, {found['answered']} answered"]
     figures = {
         "citation precision": found["citation_precision"],
         "sentence precision": found["sentence_precision"],
@@ -80,9 +145,8 @@ def _told(measured: Evaluation) -> str:
         "“not found” recall": ability["recall"],
         "anchors that exist": found["anchor_validity"],
     }
+    lines = [f"{found['questions']} questions, {found['answered']} answered"]
     lines += [f"{name:<24}{'-' if value is None else f'{value:.4f}'}" for name, value in figures.items()]
-    total = found["latency_ms"].get("total")
-    if total:
+    if total := found["latency_ms"].get("total"):
         lines.append(f"{'latency':<24}p50 {total['p50']:.1f} ms, p95 {total['p95']:.1f} ms")
-    lines += [f"  {each['id']}: {each['fault']}: {each['question']}" for each in found["failed"]]
-    return "\n".join(lines)
+    return lines

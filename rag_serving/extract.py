@@ -1,63 +1,49 @@
 """The extractive generator: it answers with whole verbatim sentences of the locked passages and needs no model.
 
-A sentence is scored by how much of the question's weight (inverse document frequency of its stemmed terms) it covers,
-half as much for what only its headings cover, and by the similarity of its vector to the question's where there is one.
+The sentences that words and passage rank put in front are ordered by what speaks for each (`evidence`); the best is the
+answer, with how confident it is. Who states a claim or lists keywords gets what else is as good; who asks a question
+gets one answer, unless another sentence is as good to a hair.
 
-Belongs here: choosing sentences and the words to quote, and saying nothing where nothing supports an answer.
-Does not belong here: retrieval, and belief in what was written (`verify`).
+Belongs here: which sentences there are, which of them answer, as claims.
+Does not belong here: retrieval, the weight of evidence (`evidence`), what is quoted (`quoting`), when an answer is
+withheld (`gates`), and belief in what was written (`verify`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from rag_serving.claims import negations
-from rag_serving.indexes.terms import identifiers
-from rag_serving.records import Chunk, Claim, Draft, Lock
+from rag_serving.evidence import Analyze, Asked, Statement, Weights, features, learnt
+from rag_serving.quoting import best_window
+from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock
 from rag_serving.sentences import Unit, units, words
-from rag_serving.settings import Gates
 
-Analyze = Callable[[str], Sequence[str]]
 Similarity = Callable[[Sequence[str]], Sequence[float]]
 """Cosine similarity of each text to the question."""
 
 MODEL = "extractive"
 
+_IDENTIFIER = re.compile(r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b|\b[A-Z]{2,}-\d+\b")
+
 # Sentences whose vectors are computed while somebody waits: about 5 ms each on one core.
-_EMBEDDED = 10
+_FRONT = 12
 _FEWEST_WORDS = {"sentence": 4, "list": 3, "table": 2, "code": 2, "heading": 0}
-_HEADING_SHARE = 0.5
-_NEAR_BEST = 0.9
+# How much worse than the best, by the rank model, a further sentence may be: claims and keywords, questions.
+_BEHIND_STATEMENT, _BEHIND_QUESTION = 2.0, 0.1
+# The sets that the weights were learnt from have no code; a question for a command is answered by one.
+_CODE_FOR_COMMANDS = 1.0
 _REPETITION = 0.7
 
 
 @dataclass(frozen=True)
-class Sentence:
-    """A unit of a locked passage with what speaks for it."""
+class Ranked:
+    """A sentence with what speaks for it."""
 
-    index: int  # of the passage in the lock, from 1
-    unit: Unit
-    text: str
-    terms: frozenset[str]
-    coverage: float  # share of the question's weight that the sentence itself covers, 0 to 1
-    context: float  # share that only its headings cover, 0 to 1
-    similarity: float | None = field(default=None)
-
-    @property
-    def support(self) -> float:
-        """How well the words match, headings at half weight: 0 to 1."""
-        return self.coverage + _HEADING_SHARE * self.context
-
-    @property
-    def likeness(self) -> float:
-        """The mean of what words and vectors say, or what words say alone."""
-        return self.support if self.similarity is None else (self.support + self.similarity) / 2
-
-    @property
-    def score(self) -> float:
-        """What sentences are ranked by; a later passage of the lock is worth a little less."""
-        return self.likeness + 0.05 / self.index
+    statement: Statement
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    score: float = 0.0
 
 
 def extract(
@@ -65,46 +51,51 @@ def extract(
     lock: Lock,
     weights: Mapping[str, float],
     analyze: Analyze,
-    gates: Gates,
     similarity: Similarity | None = None,
     max_citations: int = 3,
     quote_max_words: int = 12,
 ) -> Draft:
-    """The best sentences of the lock as claims, best first; none where nothing passes the gates.
+    """The best sentences of the lock as claims, best first, with the confidence of the best; none without a sentence.
 
-    `weights` are those of the question's analyzed terms. Without `similarity` terms alone decide.
+    `weights` are those of the question's analyzed terms. Without `similarity` words alone decide.
     """
-    ranked = _ranked(_sentences(question, lock, weights, analyze), similarity)
-    chosen = _chosen([sentence for sentence in ranked if _supports(sentence, gates)], max_citations)
-    return Draft(tuple(_claim(sentence, weights, analyze, quote_max_words) for sentence in chosen), MODEL)
+    asked, table = Asked.of(question, weights, analyze), learnt(similarity is not None)
+    ranked = rank(asked, lock, analyze, similarity, table)
+    chosen = _chosen(asked, ranked, max_citations)
+    claims = tuple(_claim(each.statement, weights, analyze, quote_max_words) for each in chosen)
+    confidence = table.confident(ranked[0].evidence) if ranked else None
+    return Draft(claims, MODEL, confidence=confidence)
 
 
-def _supports(sentence: Sentence, gates: Gates) -> bool:
-    """Whether the sentence says enough of what was asked."""
-    if sentence.similarity is None:
-        return sentence.support >= gates.min_coverage
-    return sentence.likeness >= gates.min_support
+def rank(asked: Asked, lock: Lock, analyze: Analyze, similarity: Similarity | None, weights: Weights) -> list[Ranked]:
+    """The sentences in front with their evidence, best first."""
+    front = _front(asked, list(statements(asked, lock, analyze)))
+    near = similarity([statement.text for statement in front]) if similarity and front else [None] * len(front)
+    ranked = []
+    for statement, value in zip(front, near, strict=True):
+        found = features(asked, statement, _passage(lock, statement), None if value is None else float(value))
+        ranked.append(Ranked(statement, found, weights.score(found) + _code_bonus(asked, statement)))
+    return sorted(ranked, key=lambda each: -each.score)
 
 
-def _sentences(question: str, lock: Lock, weights: Mapping[str, float], analyze: Analyze) -> list[Sentence]:
-    asked = set(analyze(question))
-    total = sum(weights.get(term, 0.0) for term in asked) or 1.0
-
-    def share(terms: set[str] | frozenset[str]) -> float:
-        return sum(weights.get(term, 0.0) for term in sorted(terms)) / total
-
-    names = named(question, analyze)
-    found = []
+def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement]:
+    """What can answer: no headings, no questions, no fragments of a few words, nothing about another identifier."""
+    names = named(asked.text, analyze)
     for index, candidate in enumerate(lock.passages, start=1):
-        path = " ".join(candidate.chunk.heading_path)
-        if names and not names.issubset(analyze(f"{path}\n{candidate.chunk.text}")):
+        chunk = candidate.chunk
+        headings = frozenset(analyze(" ".join(chunk.heading_path)))
+        passage = headings.union(analyze(chunk.text))
+        if names and not names <= passage:
             continue
-        headings = asked.intersection(analyze(path))
-        for unit in _statements(candidate.chunk):
-            text = unit.of(candidate.chunk.text)
+        before: frozenset[str] = frozenset()
+        for place, unit in enumerate(units(chunk.text)):
+            text = unit.of(chunk.text)
             terms = frozenset(analyze(text))
-            found.append(Sentence(index, unit, text, terms, share(asked & terms), share(headings - terms)))
-    return found
+            if _is_introduced(asked, unit):
+                terms |= before
+            if _can_answer(chunk, unit):
+                yield Statement(index, unit, text, terms, headings, before, passage, place == 0)
+            before = terms
 
 
 def named(question: str, analyze: Analyze) -> frozenset[str]:
@@ -112,39 +103,49 @@ def named(question: str, analyze: Analyze) -> frozenset[str]:
 
     Who asks for one by name means no other, so a passage without it answers nothing, however alike its words are.
     """
-    return frozenset(analyze(name)[0] for name in identifiers(question) if analyze(name))
+    return frozenset(analyze(name)[0] for name in _IDENTIFIER.findall(question))
 
 
-def _statements(chunk: Chunk) -> list[Unit]:
-    """The units that can answer: no headings, no questions, no fragments of a few words."""
-    text = chunk.text
-    return [
-        unit
-        for unit in units(text)
-        if unit.kind != "heading"
-        and text[unit.end - 1] not in "?？:"
-        and len(words(text, unit.start, unit.end)) >= _FEWEST_WORDS[unit.kind]
-    ]
+def _is_introduced(asked: Asked, unit: Unit) -> bool:
+    """Whether the unit is code that a question for a command is answered by: what it does stands before it."""
+    return unit.kind == "code" and asked.kind in ("command", "steps")
 
 
-def _ranked(sentences: Sequence[Sentence], similarity: Similarity | None) -> list[Sentence]:
-    """Sentences best first; with vectors only those that words and passage rank put in front."""
-    if similarity is None:
-        return sorted(sentences, key=lambda sentence: -sentence.score)
-    front = sorted(sentences, key=lambda sentence: -(sentence.support + 0.5 / sentence.index))[:_EMBEDDED]
-    near = similarity([sentence.text for sentence in front])
-    scored = [replace(sentence, similarity=float(value)) for sentence, value in zip(front, near, strict=True)]
-    return sorted(scored, key=lambda sentence: -sentence.score)
+def _can_answer(chunk: Chunk, unit: Unit) -> bool:
+    return (
+        unit.kind != "heading"
+        and chunk.text[unit.end - 1] not in "?？:"
+        and len(words(chunk.text, unit.start, unit.end)) >= _FEWEST_WORDS[unit.kind]
+    )
 
 
-def _chosen(ranked: Sequence[Sentence], count: int) -> list[Sentence]:
+def _front(asked: Asked, found: Sequence[Statement]) -> list[Statement]:
+    """The sentences that words and passage rank put in front."""
+
+    def promise(statement: Statement) -> float:
+        around = (statement.headings | statement.previous) - statement.terms
+        return asked.share(statement.terms) + asked.share(around) / 2 + 0.5 / statement.index
+
+    return sorted(found, key=promise, reverse=True)[:_FRONT]
+
+
+def _passage(lock: Lock, statement: Statement) -> Candidate:
+    return lock.passages[statement.index - 1]
+
+
+def _code_bonus(asked: Asked, statement: Statement) -> float:
+    return _CODE_FOR_COMMANDS * _is_introduced(asked, statement.unit)
+
+
+def _chosen(asked: Asked, ranked: Sequence[Ranked], count: int) -> list[Ranked]:
     """The best sentence and those nearly as good that do not repeat a chosen one."""
-    chosen: list[Sentence] = []
-    for sentence in ranked:
-        if len(chosen) == count or sentence.score < _NEAR_BEST * ranked[0].score:
+    behind = _BEHIND_STATEMENT if asked.kind == "statement" else _BEHIND_QUESTION
+    chosen: list[Ranked] = []
+    for each in ranked:
+        if len(chosen) == count or each.score < ranked[0].score - behind:
             break
-        if all(_overlap(sentence.terms, other.terms) < _REPETITION for other in chosen):
-            chosen.append(sentence)
+        if all(_overlap(each.statement.terms, other.statement.terms) < _REPETITION for other in chosen):
+            chosen.append(each)
     return chosen
 
 
@@ -153,23 +154,6 @@ def _overlap(one: frozenset[str], two: frozenset[str]) -> float:
     return len(one & two) / (len(one | two) or 1)
 
 
-def _claim(sentence: Sentence, weights: Mapping[str, float], analyze: Analyze, quote_max_words: int) -> Claim:
-    start, end = best_window(sentence.text, weights, analyze, quote_max_words)
-    return Claim(sentence.text, sentence.index, sentence.text[start:end])
-
-
-def best_window(sentence: str, weights: Mapping[str, float], analyze: Analyze, count: int) -> tuple[int, int]:
-    """The range of up to `count` words that holds most of the question's weight; the first among equals.
-
-    A window that keeps all of the sentence's negations is preferred to one that loses one.
-    """
-    spans = words(sentence)
-    if len(spans) <= count:
-        return 0, len(sentence)
-    value = [sum(weights.get(term, 0.0) for term in set(analyze(sentence[start:end]))) for start, end in spans]
-    negates = [negations(sentence[start:end]) for start, end in spans]
-    first = max(
-        range(len(spans) - count + 1),
-        key=lambda at: (sum(negates[at : at + count]), sum(value[at : at + count]), -at),
-    )
-    return spans[first][0], spans[first + count - 1][1]
+def _claim(statement: Statement, weights: Mapping[str, float], analyze: Analyze, quote_max_words: int) -> Claim:
+    start, end = best_window(statement.text, weights, analyze, quote_max_words)
+    return Claim(statement.text, statement.index, statement.text[start:end])

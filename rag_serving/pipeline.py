@@ -15,7 +15,8 @@ from typing import Any
 from rag_serving.access import Principal, satisfied_classes
 from rag_serving.attempts import Attempt, Listen
 from rag_serving.config import Config
-from rag_serving.extract import Similarity, extract
+from rag_serving.extract import MODEL, Similarity, extract
+from rag_serving.gates import NOT_FOUND, closest, gate_confidence, gate_passages, gate_question, likeness
 from rag_serving.generate import Generator
 from rag_serving.generation import Generation
 from rag_serving.guard import GuardedEmbedder
@@ -37,7 +38,6 @@ from rag_serving.search import Found, find
 from rag_serving.store import Store, StoreError
 from rag_serving.verify import verify
 
-NOT_FOUND = "Not found in docs."
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 
@@ -141,9 +141,11 @@ class Pipeline:
             return Answer("unavailable", RETRIEVAL_DOWN, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
         return self._with_receipt(attempt, written, question, filters)
 
-    def ask_selection(self, question: str, selection: str, explain: bool = False) -> Answer:
+    def ask_selection(
+        self, question: str, selection: str, explain: bool = False, listen: Listen | None = None
+    ) -> Answer:
         """An answer from the given text alone: nothing is retrieved, and citations are offsets into that text."""
-        attempt = Attempt()
+        attempt = Attempt(listen)
         with attempt.part("total"):
             vector = None
             with attempt.part("embed", NO_VECTORS):
@@ -275,7 +277,13 @@ class Pipeline:
         explain: bool,
     ) -> Written:
         """From the lock to the answer: nothing is retrieved any more."""
-        settings = self.config.generation
+        settings, gates = self.config.generation, self.config.gates
+        found = likeness(lock, set(weights), weights, analyze)
+        chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
+        stop = gate_question(question, weights) or (None if chosen else gate_passages(lock, found, gates))
+        if stop:
+            answer = replace(stop.answer(generation), gates=found)
+            return Written(answer, Draft((), MODEL), lock, [])
         with attempt.part("generate"):
             draft = self._generator.write(
                 question,
@@ -290,6 +298,10 @@ class Pipeline:
             verdicts = verify(draft, lock, fuzzy_min, settings.max_citations, settings.require_quotes)
         with attempt.part("render"):
             answer = _composed(draft, verdicts, lock, generation, settings.unverified == "mark")
+            if answer.status == "answered" and (stop := gate_confidence(question, draft.confidence, gates)):
+                answer, verdicts = stop.answer(generation, lock), []
+            told = {} if draft.confidence is None else {"confidence": draft.confidence}
+            answer = replace(answer, generator=draft.model, gates={**found, **told})
             if explain:
                 answer = replace(answer, passages=explained(lock, verdicts))
         return Written(answer, draft, lock, verdicts)
@@ -300,8 +312,8 @@ class Pipeline:
         settings = self.config.generation
 
         def extracted(similarity: Similarity | None) -> Draft:
-            gates, citations, words = self.config.gates, settings.max_citations, settings.quote_max_words
-            return extract(question, lock, weights, analyze, gates, similarity, citations, words)
+            citations, words = settings.max_citations, settings.quote_max_words
+            return extract(question, lock, weights, analyze, similarity, citations, words)
 
         if vector is not None:
             with attempt.part("sentences", NO_VECTORS):
@@ -332,9 +344,22 @@ def open_guarded(config: Config) -> GuardedEmbedder:
 def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, mark: bool) -> Answer:
     """The answer of the claims that stand; without one it is withheld."""
     citations = citations_of(verdicts, lock)
-    made = Answer("not_found", NOT_FOUND, generation=generation, generator=draft.model, usage=draft.usage)
+    made = Answer(
+        "not_found",
+        NOT_FOUND,
+        clarification=closest(lock),
+        generation=generation,
+        generator=draft.model,
+        usage=draft.usage,
+    )
     if citations:
-        return replace(made, status="answered", answer=answer_text(verdicts, lock, mark), citations=citations)
+        return replace(
+            made,
+            status="answered",
+            answer=answer_text(verdicts, lock, mark),
+            citations=citations,
+            clarification=None,
+        )
     if draft.claims and not draft.declined:
         return replace(made, status="needs_more_context", answer=NEEDS_MORE_CONTEXT)
     return made

@@ -168,6 +168,7 @@ class Draft:
     flags: tuple[str, ...] = ()  # what is not as it should be
     notes: tuple[str, ...] = ()  # what was done on the way, a line each
     usage: Usage | None = None
+    confidence: float | None = None  # how likely the best claim answers, 0 to 1; None: the writer does not say
 
 
 @dataclass(frozen=True)
@@ -245,6 +246,7 @@ class Answer:
     usage: Usage | None = None  # what the model took
     reranker: Ranker = "none"  # who ranked the passages after fusion
     receipt_id: str | None = None
+    gates: Mapping[str, float] = field(default_factory=dict)  # what the gates decided by
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
 
@@ -264,6 +266,7 @@ class Answer:
         }
         if self.passages is not None:
             shape["passages"] = [dict(passage) for passage in self.passages]
+            shape["gates"] = dict(self.gates)
         if self.notes is not None:
             shape["notes"] = list(self.notes)
         return shape

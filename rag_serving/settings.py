@@ -67,6 +67,8 @@ class Retrieval(Section):
     """Constant k of reciprocal rank fusion."""
     page_weight: float = Field(0.3, ge=0)
     """Worth of the best passage of the same page, in standard deviations of the fused score."""
+    document_weight: float = Field(0.2, ge=0)
+    """Worth of the mean BM25 score of all passages of the page, in standard deviations."""
     parent_weight: float = Field(0.3, ge=0)
     """Share of the score of the page above that the passages of a page are given."""
     neighbour_weight: float = Field(0, ge=0)
@@ -252,12 +254,16 @@ class Generation(ChatModel):
 
 
 class Gates(Section):
-    """When a sentence supports an answer; below, nothing is answered."""
+    """When a question is answered; `citelock evaluate --calibrate` chooses these on data."""
 
-    min_support: float = Field(0.45, ge=0, le=1)
-    """Mean of cosine similarity to the question and of the share of its weight (IDF of its terms) that is covered."""
-    min_coverage: float = Field(0.45, ge=0, le=1)
-    """Share of the question's weight that must be covered where there are no vectors."""
+    min_similarity: float = Field(0.35, ge=-1, le=1)
+    """Cosine similarity to the question that one passage needs, unless `min_coverage` is reached."""
+    min_coverage: float = Field(0.2, ge=0, le=1)
+    """Share of the question's weight (IDF of its terms) that one passage needs, unless `min_similarity` is reached."""
+    min_confidence: float = Field(0.25, ge=0, le=1)
+    """How likely the extractive generator's best sentence must be the answer, by its own estimate."""
+    min_confidence_statement: float = Field(0.15, ge=0, le=1)
+    """The same where nothing is asked: claims and keywords get what bears on them."""
 
 
 class Verification(Section):

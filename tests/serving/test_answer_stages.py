@@ -1,4 +1,4 @@
-"""Stages between retrieval and verification: filters, hygiene, the lock, the extractive generator, rendering."""
+"""Stages between retrieval and verification: filters, hygiene, the lock, rendering."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ import pyarrow as pa
 import pytest
 from passages import candidate_of, chunk_of, lock_of
 
-from rag_serving.extract import best_window, extract, named
 from rag_serving.filters import FilterError, matching_rows, parse_filters
 from rag_serving.hygiene import is_clean, keyword_gate
 from rag_serving.indexes.terms import analyze
 from rag_serving.lock import freeze, has_anchor
-from rag_serving.records import Answer, Claim, Draft, Filters, Lock, Verdict
+from rag_serving.records import Answer, Claim, Filters, Verdict
 from rag_serving.render import MAX_QUOTE_WORDS, answer_text, citations_of, markdown, plain, shown_quote
-from rag_serving.sentences import words
-from rag_serving.settings import Gates
-from rag_serving.verify import verify
-
-GATES = Gates()
-
 
 # Filters
 
@@ -92,83 +85,6 @@ def test_the_lock_holds_each_chunk_once_and_no_link_without_anchor() -> None:
     last, late = candidate_of("d", "4:1:0"), candidate_of("e", "5:1:0")
     assert freeze([first, again, bare, empty, last, late], 2).chunk_ids == ("1:1:0", "4:1:0")
     assert not has_anchor("https://wiki.example/3#")
-
-
-# Extractive generator
-
-TEXT = (
-    "The broker writes logs. Logs are kept for 168 hours unless retention is changed. "
-    "How long are logs kept? Set log.retention.hours to keep logs longer."
-)
-
-
-def write(question: str, lock: Lock, **options: object) -> Draft:
-    weights = dict.fromkeys(analyze(question), 1.0)
-    return extract(question, lock, weights, analyze, GATES, **options)  # type: ignore[arg-type]
-
-
-def test_the_best_sentence_is_quoted_whole_and_verbatim() -> None:
-    draft = write("how many hours are logs kept", lock_of(["Nothing of the kind stands here.", TEXT]))
-    assert draft.claims[0].text == "Logs are kept for 168 hours unless retention is changed."
-    assert draft.claims[0].index == 2
-    assert draft.claims[0].quote in draft.claims[0].text
-    assert all(verdict.outcome == "exact" for verdict in verify(draft, lock_of(["", TEXT])))
-
-
-def test_questions_and_headings_are_no_answers() -> None:
-    draft = write("how long are logs kept", lock_of(["## How long are logs kept\n" + TEXT]))
-    assert all(not claim.text.endswith("?") and "##" not in claim.text for claim in draft.claims)
-
-
-def test_nothing_is_written_when_nothing_supports_it() -> None:
-    assert write("who won the football match", lock_of([TEXT])).claims == ()
-    assert write("how long are logs kept", Lock(())).claims == ()
-
-
-def test_a_sentence_far_from_the_question_in_meaning_does_not_support_it() -> None:
-    far = write("how many hours are logs kept", lock_of([TEXT]), similarity=lambda texts: [-0.5] * len(texts))
-    assert far.claims == ()
-
-
-@pytest.mark.parametrize(
-    ("question", "names"),
-    [
-        ("default of max.poll.records?", {"max.poll.records"}),
-        ("what does HBL-4012 mean", {"hbl-4012"}),
-        ("raise DB_POOL_SIZE, e.g. to 5.3.4 of a roll-back", {"db_pool_size"}),
-    ],
-)
-def test_identifiers_of_a_question_are_names(question: str, names: set[str]) -> None:
-    assert named(question, analyze) == names
-
-
-def test_a_passage_about_another_identifier_answers_nothing() -> None:
-    lock = lock_of(["The default of berth.scheduler.max_parallel is 6 threads."])
-    assert write("default of berth.scheduler.max_parallel", lock).claims
-    assert write("default of berth.scheduler.min_parallel", lock).claims == ()
-
-
-def test_headings_count_half() -> None:
-    lock = Lock((candidate_of("Run pacman with the install flag.", heading_path=("Kafka", "Arch Linux")),))
-    assert write("install kafka on arch linux", lock).claims[0].text == "Run pacman with the install flag."
-
-
-def test_no_more_claims_than_allowed_and_none_twice() -> None:
-    lock = lock_of([TEXT, TEXT, "Logs are kept for 168 hours. Hours of logs are kept in the archive tier, too."])
-    claims = write("how many hours are logs kept", lock, max_citations=2).claims
-    assert len(claims) == 2
-    assert claims[0].text != claims[1].text
-
-
-def test_a_long_sentence_is_quoted_where_it_answers_and_with_its_negation() -> None:
-    sentence = (
-        "Although many people at several sites have asked for it again and again since the last release "
-        "you must not delete the offsets topic of a running cluster by hand."
-    )
-    weights = dict.fromkeys(analyze("delete offsets topic"), 1.0)
-    start, end = best_window(sentence, weights, analyze, 12)
-    assert len(words(sentence[start:end])) == 12
-    assert "must not delete the offsets topic" in sentence[start:end]
 
 
 # Rendering

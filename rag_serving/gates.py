@@ -1,0 +1,85 @@
+"""Gates: whether a question is one, whether the passages can hold its answer, whether the best sentence gives it.
+
+Belongs here: what is asked before something is written and after, statuses and messages of what is withheld.
+Does not belong here: thresholds (`settings`), choosing them (`calibrate`), whether quotes are true (`verify`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from rag_serving.injections import orders
+from rag_serving.question_kinds import kind_of
+from rag_serving.records import Answer, Lock, Status
+from rag_serving.settings import Gates
+
+NOT_FOUND = "Not found in docs."
+REFUSED_ORDER = "This asks to answer by other rules than the pages'. Ask what the pages tell."
+REFUSED_EMPTY = "This has no words to look for. Ask a question in words."
+CLARIFY_POINTER = "It is not clear what is meant. Name the page, product or setting that you ask about."
+
+_QUOTED = re.compile(r"[\"“«„][^\"”»“\n]*[\"”»“]")
+_LETTER = re.compile(r"[^\W_]")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a question is not answered."""
+
+    status: Status
+    message: str
+
+    def answer(self, generation: str = "", lock: Lock | None = None) -> Answer:
+        """The answer that says so, with the closest page where something was found."""
+        return Answer(self.status, self.message, clarification=closest(lock) if lock else None, generation=generation)
+
+
+def gate_question(question: str, terms: Collection[str]) -> Stop | None:
+    """Stop what orders instead of asking, has no words, or only points at something (`How does it work?`)."""
+    if not _LETTER.search(question):
+        return Stop("refused", REFUSED_EMPTY)
+    if orders(_QUOTED.sub(" ", question)):
+        return Stop("refused", REFUSED_ORDER)
+    return None if terms else Stop("clarify", CLARIFY_POINTER)
+
+
+def likeness(
+    lock: Lock, terms: Set[str], weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]]
+) -> dict[str, float]:
+    """How near the locked passages come: the best cosine similarity, and the best share of the question's weight.
+
+    Without a dense score (the model is down) there is no `similarity`.
+    """
+    total = sum(weights.get(term, 0.0) for term in sorted(terms)) or 1.0
+    covered = 0.0
+    for candidate in lock.passages:
+        have = terms & set(analyze(" ".join((*candidate.chunk.heading_path, candidate.chunk.text))))
+        covered = max(covered, sum(weights.get(term, 0.0) for term in sorted(have)) / total)
+    near = [candidate.scores["dense"] for candidate in lock.passages if "dense" in candidate.scores]
+    return {"coverage": covered, **({"similarity": max(near)} if near else {})}
+
+
+def gate_passages(lock: Lock, found: Mapping[str, float], gates: Gates) -> Stop | None:
+    """Stop where no passage was found, or none is near by meaning or by words."""
+    if not lock.passages:
+        return Stop("not_found", NOT_FOUND)
+    near = found.get("similarity", 0.0) >= gates.min_similarity
+    return None if near or found["coverage"] >= gates.min_coverage else Stop("not_found", NOT_FOUND)
+
+
+def gate_confidence(question: str, confidence: float | None, gates: Gates) -> Stop | None:
+    """Stop an answer that its writer is not confident of; a writer that does not say is believed."""
+    least = gates.min_confidence_statement if kind_of(question) == "statement" else gates.min_confidence
+    if confidence is None or confidence >= least:
+        return None
+    return Stop("not_found", NOT_FOUND)
+
+
+def closest(lock: Lock) -> str | None:
+    """The page nearest to the question, which the asker may read because it was locked for him."""
+    if not lock.passages:
+        return None
+    chunk = lock.passages[0].chunk
+    return f"Closest: {' → '.join(chunk.heading_path) or chunk.title}, {chunk.url}"

@@ -1,0 +1,35 @@
+"""Calibrated gates in a configuration file, whose other lines and comments stay as they are.
+
+Belongs here: replacing the section `gates`. Does not belong here: reading configurations (`config`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from rag_serving.config import ConfigError, load_config
+from rag_serving.store import write_text
+
+_SECTION = re.compile(r"^gates:.*\n?(?:(?:[ \t]+.*)?\n)*(?=\S|\Z)", re.MULTILINE)
+
+
+def write_gates(path: Path, gates: Mapping[str, float]) -> None:
+    """Set these gates in the file; other gates that it sets are kept.
+
+    Raises:
+        ConfigError: the file is no configuration, or cannot be written.
+    """
+    load_config(path)
+    text = path.read_text(encoding="utf-8")
+    merged = {**(yaml.safe_load(text) or {}).get("gates", {}), **gates}
+    section = yaml.safe_dump({"gates": merged}, sort_keys=False)
+    before = text if text.endswith("\n") or not text else f"{text}\n"
+    changed, count = _SECTION.subn(lambda _: f"{section}\n", before, count=1)
+    try:
+        write_text(path, (changed if count else f"{before}\n{section}").rstrip("\n") + "\n")
+    except OSError as error:
+        raise ConfigError(f"configuration {path} cannot be written ({error.strerror})") from error

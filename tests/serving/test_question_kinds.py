@@ -1,0 +1,51 @@
+"""Kinds of questions, and signs of an answer of that kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from rag_serving.question_kinds import Kind, asked_words, holds, kind_of, names_of
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("Who signs a release?", "person"),
+        ("When are there no releases?", "time"),
+        ("In what year was the port founded?", "time"),
+        ("How many pins can a port set?", "quantity"),
+        ("how long is a token valid", "quantity"),
+        ("Where is the envelope?", "place"),
+        ("Why do we not use etcd?", "reason"),
+        ("How do I roll back a release?", "steps"),
+        ("Which command restarts a broker?", "command"),
+        ("Can I reopen a cancelled call?", "yes_no"),
+        ("What does gate.no_show_limit mean?", "thing"),
+        ("Cancelled calls are kept for ten years.", "statement"),
+        ("night stacking hours", "statement"),
+    ],
+)
+def test_a_question_tells_what_kind_of_answer_it_asks_for(question: str, kind: Kind) -> None:
+    assert kind_of(question) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "question", "yes", "no"),
+    [
+        ("quantity", "How many cranes?", "It has 12 cranes.", "It has cranes."),
+        ("quantity", "How many of the 12 cranes?", "Seven of the 12 cranes.", "The 12 cranes."),
+        ("time", "When is it tested?", "It is tested on Monday.", "It is tested by hand."),
+        ("person", "Who holds a token?", "It is held by Ann.", "It is held."),
+        ("person", "Who holds a token?", "It is held by the release manager.", "It is a token."),
+        ("reason", "Why is it slow?", "It is slow because the pool is full.", "It is slow."),
+        ("place", "Where is Ann?", "Ann works in Bergen.", "Ann works."),
+    ],
+)
+def test_a_sentence_holds_an_answer_beside_the_words_asked(kind: Kind, question: str, yes: str, no: str) -> None:
+    asked = asked_words(question)
+    assert holds(kind, yes, asked)
+    assert not holds(kind, no, asked)
+
+
+def test_names_are_capitalized_words_behind_the_first() -> None:
+    assert names_of("Who moved Ann to Port Skalvik?") == ["Ann", "Port", "Skalvik"]
