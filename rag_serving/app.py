@@ -15,11 +15,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from rag_serving.access import Principal
+from rag_serving.attempts import Listen
 from rag_serving.auth import Authenticator, AuthError, Request
 from rag_serving.config import Config
 from rag_serving.filters import FilterError, parse_filters
@@ -30,6 +31,7 @@ from rag_serving.published import UnpublishedError
 from rag_serving.receipts import ReceiptError
 from rag_serving.records import Answer
 from rag_serving.retrieve import RetrievalError
+from rag_serving.streams import HEADERS, INTERNAL, MEDIA_TYPE, events_of
 from rag_serving.wire import BodyLimit, error_body
 
 MAX_BODY_BYTES = 1_000_000
@@ -56,6 +58,7 @@ class AskBody(Body):
     filters: dict[str, Any] | None = None
     history: list[dict[str, Any]] | None = Field(None, max_length=100)
     explain: bool = False
+    stream: bool = False
 
 
 class SearchBody(Body):
@@ -103,18 +106,25 @@ router = APIRouter()
 
 
 @router.post("/v1/ask")
-def ask(body: AskBody, caller: Caller, service: Shared) -> JSONResponse:
+def ask(body: AskBody, caller: Caller, service: Shared) -> Response:
     pipeline = service.pipelines[caller.tenant]
     question = _text("question", body.question, service.config)
-    if body.mode == "selected_text":
-        if not (body.context and body.context.strip()):
-            raise RequestError(400, "BAD_REQUEST", "mode 'selected_text' needs the selected text in 'context'")
-        answer = pipeline.ask_selection(question, body.context, body.explain)
-    elif body.context is not None:
+    filters = parse_filters(body.filters)
+    if body.mode == "selected_text" and not (body.context and body.context.strip()):
+        raise RequestError(400, "BAD_REQUEST", "mode 'selected_text' needs the selected text in 'context'")
+    if body.mode == "corpus" and body.context is not None:
         raise RequestError(400, "BAD_REQUEST", "'context' is only read in mode 'selected_text'")
-    else:
-        answer = pipeline.ask(caller, question, parse_filters(body.filters), body.explain)
-    return _answer(replace(answer, flags=(*answer.flags, HISTORY_UNUSED)) if body.history else answer)
+
+    def answer(listen: Listen | None = None) -> Answer:
+        if body.mode == "selected_text":
+            made = pipeline.ask_selection(question, body.context or "", body.explain, listen)
+        else:
+            made = pipeline.ask(caller, question, filters, body.explain, listen)
+        return replace(made, flags=(*made.flags, HISTORY_UNUSED)) if body.history else made
+
+    if body.stream:
+        return StreamingResponse(events_of(answer, _content), media_type=MEDIA_TYPE, headers=HEADERS)
+    return _answer(answer())
 
 
 @router.post("/v1/search")
@@ -187,9 +197,15 @@ def _text(name: str, value: str, config: Config) -> str:
 
 def _answer(answer: Answer) -> JSONResponse:
     if answer.status == "unavailable":
-        error = error_body("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)
-        return JSONResponse({**answer.payload(), **error}, 503, {"Retry-After": str(RETRY_AFTER_S)})
-    return JSONResponse(answer.payload())
+        return JSONResponse(_content(answer), 503, {"Retry-After": str(RETRY_AFTER_S)})
+    return JSONResponse(_content(answer))
+
+
+def _content(answer: Answer) -> dict[str, Any]:
+    """The JSON of an answer; one that is not available is an error as well."""
+    if answer.status == "unavailable":
+        return {**answer.payload(), **error_body("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)}
+    return answer.payload()
 
 
 def _readiness(problems: Mapping[str, str | None], show: bool) -> JSONResponse:
@@ -253,4 +269,4 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     def unexpected(_: HttpRequest, error: Exception) -> JSONResponse:
         _log.error("request failed", exc_info=error)
-        return respond(500, "INTERNAL", "something went wrong; the server's log says what")
+        return respond(500, "INTERNAL", INTERNAL)

@@ -18,6 +18,7 @@ from typing import Literal
 
 from rag_serving.auth import Authenticator, check_address
 from rag_serving.config import DEFAULT_CONFIG, Config, ConfigError, load_config
+from rag_serving.generate import open_generator
 from rag_serving.generation import Generation
 from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import ModelError
@@ -57,6 +58,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
         yield Finding("tenants", "fail", "none is configured", f"add `tenants: {{NAME: {{}}}}` to {where}")
     yield _weights(config)
     yield _embedder(config)
+    yield _generator(config)
     yield _chroma()
     yield _dagster()
     yield _serving(config)
@@ -136,6 +138,15 @@ def _embedder(config: Config) -> Finding:
         return Finding("embedder", "ok", open_embedder(config.embedding).check())
     except ModelError as error:
         return Finding("embedder", "fail", str(error), "until then questions are answered by the lexical index alone")
+
+
+def _generator(config: Config) -> Finding:
+    if config.generation.provider == "extractive":
+        return Finding("generator", "ok", "extractive: verbatim sentences, no model needed")
+    try:
+        return Finding("generator", "ok", open_generator(config.generation).check())
+    except ModelError as error:
+        return Finding("generator", "fail", str(error), "until then extraction answers, and answers say so")
 
 
 def _chroma() -> Finding:

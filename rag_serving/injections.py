@@ -16,7 +16,7 @@ REPLACED = "[instruction removed]"
 _MARKS = re.compile(
     r"<\s*/?\s*(?=passage\b|context\b|source\b|question\b|system\b|assistant\b|user\b|think\b|s>|start_of_turn|end_of_turn)"
     r"|<(?=[|｜])|<<(?=/?SYS>>)|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\])"
-    r"|(?m:^[ \t>*#-]*)(?=(?:system|assistant|user|human)\s*:\s*$)",
+    r"|(?m:^[ \t>*#-]*(?=(?:system|assistant|user|human)[ \t]*:[ \t]*$))",
     re.IGNORECASE,
 )
 _WORD_JOINER = "\u2060"

@@ -27,7 +27,9 @@ _DECLINED = re.compile(
 )
 
 _EVIDENCE = re.compile(rf"(?:(?:{QUOTE}|{CODE})?[\s(,;.:–—-]*(?:{CITATION}[\s,;.)]*)+)+")
-_BEHIND_CITATION = re.compile(rf"(?<={CITATION})[\s.,;:)]+(?=[A-ZÀ-ÖØ-Þ])|(?<={CITATION})(?=[A-ZÀ-ÖØ-Þ])")
+_BEHIND_CITATION = re.compile(
+    rf"(?<={CITATION})(?:[\s.,;:)]*(?=[A-ZÀ-ÖØ-Þ])|[\s)]*[.!?][\s)]+(?=[^\s{QUOTE[1:-1]}{CODE[1:-1]}{CITATION[1:-1]}]))"
+)
 _FULL_STOP_AND_LINE = re.compile(r"(?<=[.!?…])[ \t]*\n(?=[ \t]*[^\s>|*+-])")
 _MOST_CHARS = 20_000
 _MOST_CLAIMS = 60
@@ -111,7 +113,7 @@ def _parts(text: str) -> Iterator[_Part]:
 def _said(text: str) -> Iterator[tuple[str, bool, Kind]]:
     """The sentences of a marked text, whether each follows on the one before, and its kind.
 
-    Whatever begins with a capital behind a citation is a sentence of its own, full stop or not.
+    What follows on a citation and a full stop, or begins with a capital behind a citation, is a sentence of its own.
     """
     end = 0
     for unit in units(text):

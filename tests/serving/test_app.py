@@ -76,6 +76,39 @@ def test_selected_text_is_answered_without_retrieval(client: TestClient) -> None
     assert (answer["status"], answer["citations"][0]["chunk_id"]) == ("answered", "selection:0:0")
 
 
+def events_in(text: str) -> list[tuple[str, dict[str, Any]]]:
+    lines = [block.split("\n") for block in text.strip().split("\n\n") if not block.startswith(":")]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in lines]
+
+
+def test_a_streamed_answer_tells_stages_then_verified_sentences_then_all_of_it(client: TestClient) -> None:
+    response = client.post("/v1/ask", json={**QUESTION, "stream": True})
+    events = events_in(response.text)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert [name for name, _ in events] == ["progress"] * (len(events) - 2) + ["sentence", "answer"]
+    assert {"total", "search", "generate", "verify"} <= {data["stage"] for name, data in events if name == "progress"}
+    whole = client.post("/v1/ask", json=QUESTION).json()
+    assert events[-2][1] == {"text": whole["answer"]}
+    assert {key: events[-1][1][key] for key in ("status", "citations")} == {
+        key: whole[key] for key in ("status", "citations")
+    }
+    selected = {"question": "Whom do I call?", "mode": "selected_text", "context": "In the evening you call the guard."}
+    assert events_in(client.post("/v1/ask", json={**selected, "stream": True}).text)[-1][1]["status"] == "answered"
+
+
+def test_a_stream_that_fails_says_so_without_telling_why(wiki_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = client_of(wiki_home)
+    monkeypatch.setattr("rag_serving.pipeline.freeze", None)
+    name, data = events_in(client.post("/v1/ask", json={**QUESTION, "stream": True}).text)[-1]
+    assert (name, data["code"]) == ("error", "INTERNAL")
+    assert client.post("/v1/ask", json={"question": " ", "stream": True}).status_code == 400
+
+
+def test_a_stream_of_nothing_published_is_an_error_in_the_answer(tmp_path: Path) -> None:
+    events = events_in(client_of(tmp_path).post("/v1/ask", json={**QUESTION, "stream": True}).text)
+    assert [events[-1][0], events[-1][1]["code"]] == ["answer", "UNAVAILABLE"]
+
+
 def test_history_that_is_not_used_is_flagged(client: TestClient) -> None:
     body = {**QUESTION, "history": [{"role": "user", "content": "hello"}]}
     assert "history_not_used" in client.post("/v1/ask", json=body).json()["flags"]

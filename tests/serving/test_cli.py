@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from stand_in_chat import Fault, StandInChat, served
 from typer.testing import CliRunner
 from wiki import publish
 
@@ -136,6 +137,29 @@ def test_doctor_fails_on_what_is_broken_and_says_how_to_mend_it(tmp_path: Path) 
     assert "is missing" in findings["tenant acme"]["detail"]
     assert "rollback" in findings["tenant acme"]["mend"]
     assert findings["weights"]["state"] == findings["embedder"]["state"] == "fail"
+
+
+def test_doctor_asks_for_the_generator(tmp_path: Path, wiki_home: Path) -> None:
+    with served(StandInChat()) as server:
+        more = f"generation: {{provider: ollama, model: llama3.2, base_url: '{server.url}', connect_timeout_s: 1}}"
+        config = write_config(tmp_path, wiki_home, more)
+        assert f"ok    generator      ollama/llama3.2 at {server.url}" in run("doctor", "--config", config)[1]
+    out = run("doctor", "--config", config)[1]
+    assert f"fail  generator      no chat server answers at {server.url}" in out
+    assert "extraction answers" in out
+
+
+def test_ask_says_that_extraction_answered_for_a_model(tmp_path: Path, wiki_home: Path) -> None:
+    with served(StandInChat(lambda _: ['Never do so. "must not restart a broker" [1]'])) as server:
+        more = f"generation: {{provider: openai, model: llama3.2, base_url: '{server.url}/v1', max_retries: 0}}"
+        config = write_config(tmp_path, wiki_home, more)
+        made = json.loads(run("ask", QUESTION, "--config", config, "--json")[1])
+        assert (made["status"], made["answer"]) == ("answered", "Never do so. [1]")
+        assert (made["generator"], made["usage"]["completion_tokens"]) == ("openai/llama3.2", 1)
+        server.faults.append(Fault(500))
+        code, out, err = run("ask", QUESTION, "--config", config)
+    assert (code, "generator_unavailable" in err) == (0, True)
+    assert out.startswith("You must not restart a broker")
 
 
 def test_doctor_without_a_configuration_says_only_that(tmp_path: Path) -> None:

@@ -75,6 +75,11 @@ def test_what_follows_a_citation_is_a_sentence_of_its_own() -> None:
     assert [(claim.text, claim.index) for claim in claims][1] == ("The moon is made of cheese", 0)
 
 
+def test_a_full_stop_behind_a_citation_ends_the_sentence_whatever_follows() -> None:
+    claims = parse('Everybody knows it (see [1]). older ones go first "older ones go" [2].').claims
+    assert [(claim.index, claim.quote) for claim in claims] == [(1, claims[0].text), (2, "older ones go")]
+
+
 def test_a_long_quote_without_a_number_is_looked_for_everywhere() -> None:
     assert read('It says "keeps logs for 168 hours".')[0][1:] == (0, "keeps logs for 168 hours")
 
