@@ -41,11 +41,15 @@ class Document:
 
 @dataclass(frozen=True)
 class Collection:
-    """Documents in the order of the file, and the judged queries: text and grades by query id."""
+    """Documents in the order of the file, and the judged queries: text and grades by query id.
+
+    Either documents are judged, or the pages that they are parts of.
+    """
 
     documents: tuple[Document, ...]
     queries: Mapping[str, str]
     judgements: Mapping[str, Mapping[str, int]]
+    of_pages: bool = False
 
 
 def read_collection(folder: Path, split: str = "test") -> Collection:
@@ -62,11 +66,13 @@ def read_collection(folder: Path, split: str = "test") -> Collection:
     judged = _judgements(path)
     _compare(path, "query", judged, queries)
     grades = {document: grade for each in judged.values() for document, grade in each.items()}
-    _compare(path, "document", grades, {document.id for document in documents})
+    pages = {document.page for document in documents}
+    of_pages = pages.issuperset(grades) and pages.isdisjoint(document.id for document in documents)
+    _compare(path, "document", grades, pages if of_pages else {document.id for document in documents})
     kept = {query: each for query, each in judged.items() if max(each.values()) > 0}
     if not kept:
         raise BeirError(f"{path} judges no document relevant")
-    return Collection(documents, {query: queries[query] for query in kept}, kept)
+    return Collection(documents, {query: queries[query] for query in kept}, kept, of_pages)
 
 
 def check_run_path(path: Path) -> None:

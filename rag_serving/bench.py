@@ -27,6 +27,7 @@ from rag_serving.models import Embedder, Tokenizer, open_embedder, open_tokenize
 from rag_serving.models.vector_cache import VectorCache
 from rag_serving.models.words import Words
 from rag_serving.prefix import embedded_texts, metadata_prefix
+from rag_serving.records import Candidate
 from rag_serving.retrieve import Mode
 from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.search import find
@@ -133,24 +134,26 @@ def chunk_table(
     rows: list[Mapping[str, object]] = []
     ids: dict[str, str] = {}
     page, index = None, 0
+    section: tuple[tuple[str, ...], int] = ((), 0)  # headings, and where they begin
     for document, tokens in zip(ordered, counts, strict=True):
         index = index + 1 if document.page == page else 0
+        section = section if index and document.headings == section[0] else (document.headings, index)
         page = document.page
-        row = _row(document, index, tokens, contexts)
+        row = _row(document, index, section[1], tokens, contexts)
         ids[str(row["chunk_id"])] = document.id
         rows.append(row)
     table = GENERATION_CHUNKS.table(rows)
     return (_with(table, "lexical_prefix", lexical_prefixes(table)) if contexts else table), ids
 
 
-def _row(document: Document, index: int, tokens: int, contexts: bool) -> dict[str, object]:
+def _row(document: Document, index: int, section: int, tokens: int, contexts: bool) -> dict[str, object]:
     path = [*([document.title] if document.title else []), *document.headings]
     return {
         "chunk_id": f"{document.page}:1:{index}",
         "page_id": document.page,
         "version": 1,
         "chunk_idx": index,
-        "section_id": f"{document.page}:1:s0",
+        "section_id": f"{document.page}:1:s{section}",
         "space": TENANT,
         "title": document.title,
         "heading_path": path,
@@ -208,12 +211,22 @@ def _run(
         elapsed = (time.perf_counter() - started) * 1000
         if found.degraded:
             raise BenchError(f"query {query!r} was answered without an index ({', '.join(found.degraded)})")
-        rankings[query] = [(ids[candidate.chunk.chunk_id], candidate.score) for candidate in found.candidates]
+        rankings[query] = _ranking(found.candidates, ids, collection.of_pages)
         total_ms.append(elapsed)
         search_ms.append(elapsed - found.timings_ms.get("embed", 0.0))
         if progress:
             progress(done, len(collection.queries))
     return Run(rankings, total_ms, search_ms)
+
+
+def _ranking(candidates: Sequence[Candidate], ids: Mapping[str, str], of_pages: bool) -> Ranking:
+    """Ids with scores, best first; of pages each at the place of its best passage."""
+    if not of_pages:
+        return [(ids[candidate.chunk.chunk_id], candidate.score) for candidate in candidates]
+    best: dict[str, float] = {}
+    for candidate in candidates:
+        best.setdefault(candidate.chunk.page_id, candidate.score)
+    return list(best.items())
 
 
 def _measured(bench: Bench) -> Bench:

@@ -27,6 +27,7 @@ from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
 from rag_serving.indexes.terms import analyze
 from rag_serving.manifest import Manifest, read_manifest
 from rag_serving.names import NAMED, Names, names_of
+from rag_serving.page_tree import PageTree
 from rag_serving.places import Places
 from rag_serving.records import Chunk
 from rag_serving.schema import GENERATION_CHUNKS
@@ -189,13 +190,11 @@ class Generation:
         """Cosine similarity of some rows to `vector` [d]."""
         return exact.similarities(self._vectors, vector, rows)
 
-    def pages(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of the page of every row: equal numbers are one page."""
-        return self._tree[0][rows].astype(np.int64)
-
-    def parents(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of the page above that of every row, -1 where it has none here."""
-        return self._tree[1][rows].astype(np.int64)
+    def page_means(
+        self, scores: NDArray[np.float32], rows: NDArray[np.int64], classes: frozenset[str]
+    ) -> NDArray[np.float64]:
+        """The mean of the scores [chunks], 0 where the classes may not read, over what they may of each row's page."""
+        return self.tree.means(scores, rows, self._allowed(self._known(classes))[1])
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
         """Inverse document frequency of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
@@ -224,6 +223,11 @@ class Generation:
         return f"{' '.join(self._columns['heading_path'][row].as_py() or ())}\n{self._columns['text'][row].as_py()}"
 
     @cached_property
+    def tree(self) -> PageTree:
+        """The pages of the chunks."""
+        return PageTree(self.table)
+
+    @cached_property
     def speller(self) -> Speller:
         """The words of all chunks: who asks it says which of them may be told."""
         return Speller(self._lexical.terms())
@@ -248,14 +252,6 @@ class Generation:
     @cached_property
     def _columns(self) -> dict[str, Any]:
         return {name: whole(self.table[name]) for name in _FIELDS}
-
-    @cached_property
-    def _tree(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The number of every row's page, and of the page above it."""
-        names, pages = coded(self.table["page_id"])
-        above, codes = coded(self.table["parent_id"])
-        numbers = {name: number for number, name in enumerate(names)}
-        return pages, np.array([numbers.get(name, -1) for name in above], dtype=np.int32)[codes]
 
     @cached_property
     def _rows(self) -> dict[str, int]:

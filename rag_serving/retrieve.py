@@ -18,6 +18,7 @@ from rag_serving.fuse import reciprocal_rank_fusion, standard, weighted_sum
 from rag_serving.generation import Generation
 from rag_serving.indexes.lexical import best_of
 from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.page_tree import PageTree
 from rag_serving.records import Candidate, Query
 from rag_serving.settings import Retrieval
 from rag_serving.surroundings import of_neighbours, of_page, of_parent
@@ -73,7 +74,8 @@ def gather(
     """`retrieve` with what was learnt on the way; `among` [chunks] narrows both indexes to some rows.
 
     Scores of a candidate: `dense` (cosine similarity) and `bm25`, each asked of every candidate, whichever index found
-    it; `fused`; and what its surroundings are worth: `page`, `parent`, `neighbours`. One index alone gives its own.
+    it; `fused`; and what its surroundings are worth: `page`, `parent`, `neighbours`, `document`. One index alone gives
+    its own.
 
     Raises:
         RetrievalError: none of the asked indexes can answer.
@@ -93,7 +95,7 @@ def gather(
     if not asked:
         raise RetrievalError("neither index can answer" if mode == "hybrid" else f"the {mode} index cannot answer")
     with attempt.part("fuse"):
-        rows, scores = _scored(generation, asked, settings, mode)
+        rows, scores = _scored(generation, asked, classes, settings, mode)
         candidates = _best(generation, rows, scores, classes, k)
     return Retrieved(candidates, vector, tuple(attempt.flags), attempt.timings_ms)
 
@@ -121,6 +123,7 @@ class _Asked:
 
     found: Sequence[int]
     scores: Callable[[Numbers], NDArray[np.float32]]
+    everywhere: NDArray[np.float32] | None = None  # [chunks], where they were computed anyway
 
 
 def _dense(
@@ -136,11 +139,15 @@ def _lexical(
 ) -> _Asked:
     scores = generation.lexical_scores(query.terms, classes)
     hits = best_of(scores if among is None else np.where(among, scores, np.float32(0)), settings.lexical_k)
-    return _Asked([hit.row for hit in hits], lambda rows: scores[rows])
+    return _Asked([hit.row for hit in hits], lambda rows: scores[rows], scores)
 
 
 def _scored(
-    generation: Generation, asked: Mapping[str, _Asked], settings: Retrieval, mode: Mode
+    generation: Generation,
+    asked: Mapping[str, _Asked],
+    classes: frozenset[str],
+    settings: Retrieval,
+    mode: Mode,
 ) -> tuple[Numbers, dict[str, Scores]]:
     """The rows that any index found, ascending, and their scores by stage: those of the last stages add up."""
     rows = np.unique(np.array([row for index in asked.values() for row in index.found], dtype=np.int64))
@@ -148,7 +155,9 @@ def _scored(
     if mode != "hybrid":
         return rows, scores
     fused = standard(_fused(rows, scores, [index.found for index in asked.values()], settings))
-    return rows, {**scores, "fused": fused, **_surroundings(generation, rows, fused, settings)}
+    lexical = asked["bm25"].everywhere if "bm25" in asked else None
+    means = None if lexical is None else generation.page_means(lexical, rows, classes)
+    return rows, {**scores, "fused": fused, **_surroundings(generation.tree, rows, fused, means, settings)}
 
 
 def _fused(
@@ -162,15 +171,19 @@ def _fused(
     return weighted_sum(scores, weights, settings.fusion)
 
 
-def _surroundings(generation: Generation, rows: Numbers, fused: Scores, settings: Retrieval) -> dict[str, Scores]:
+def _surroundings(
+    tree: PageTree, rows: Numbers, fused: Scores, page_means: Scores | None, settings: Retrieval
+) -> dict[str, Scores]:
     """What is added to the fused score [n] of each row, by stage; a stage of no weight is left out."""
     worth: dict[str, Scores] = {}
-    pages = generation.pages(rows)
+    pages = tree.pages(rows)
     if settings.page_weight:
         worth["page"] = settings.page_weight * of_page(fused, pages)
+    if settings.document_weight and page_means is not None:
+        worth["document"] = settings.document_weight * standard(page_means)
     if settings.parent_weight:
-        above = generation.parents(rows)
-        worth["parent"] = settings.parent_weight * of_parent(fused + worth.get("page", 0.0), pages, above)
+        so_far = fused + worth.get("page", 0.0)
+        worth["parent"] = settings.parent_weight * of_parent(so_far, pages, tree.parents(rows))
     if settings.neighbour_weight:
         worth["neighbours"] = settings.neighbour_weight * of_neighbours(fused, pages, rows)
     return worth

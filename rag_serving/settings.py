@@ -69,7 +69,7 @@ class Retrieval(Section):
     """Worth of the best passage of the same page, in standard deviations of the fused score."""
     document_weight: float = Field(0.2, ge=0)
     """Worth of the mean BM25 score of all passages of the page, in standard deviations."""
-    parent_weight: float = Field(0.3, ge=0)
+    parent_weight: float = Field(0.4, ge=0)
     """Share of the score of the page above that the passages of a page are given."""
     neighbour_weight: float = Field(0, ge=0)
     """Worth of the passages directly before and after, in standard deviations."""

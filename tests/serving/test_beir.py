@@ -43,6 +43,23 @@ def test_titles_and_places_are_optional(folder: Path) -> None:
     assert (second.title, second.page, second.position) == ("", "d2", 0)
 
 
+def test_headings_and_the_page_above_are_optional_too(folder: Path) -> None:
+    place = {"doc_id": "p1", "headings": ["Setup", "Ports"], "parent": "p0"}
+    write(folder, "corpus.jsonl", json.dumps({"_id": "d1", "text": "one", "metadata": place}) + "\n")
+    write(folder, "qrels/test.tsv", "q0\td1\t1\n")
+    (document,) = read_collection(folder).documents
+    assert (document.headings, document.parent) == (("Setup", "Ports"), "p0")
+
+
+def test_pages_may_be_judged_instead_of_their_parts(folder: Path) -> None:
+    rows = [{"_id": f"d{n}", "text": "words", "metadata": {"doc_id": f"p{n // 2}"}} for n in range(4)]
+    write(folder, "corpus.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    write(folder, "qrels/test.tsv", "q0\tp1\t1\n")
+    assert read_collection(folder).of_pages
+    write(folder, "qrels/test.tsv", "q0\td1\t1\n")
+    assert not read_collection(folder).of_pages
+
+
 def test_another_split_is_read_with_or_without_a_header(folder: Path) -> None:
     assert list(read_collection(folder, "train").queries) == ["q3"]
 

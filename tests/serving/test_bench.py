@@ -111,6 +111,21 @@ def test_documents_of_a_file_are_chunks_of_a_page_in_order(folder: Path) -> None
     assert min(table["token_count"].to_pylist()) > 10
 
 
+def test_a_page_is_found_where_its_best_passage_is(tmp_path: Path, folder: Path) -> None:
+    corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
+    for number, row in enumerate(corpus):
+        row["metadata"] = {"doc_id": f"p{number // 2}", "position": number}
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in corpus))
+    (tmp_path / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": QUESTIONS["kafka"]}) + "\n")
+    (tmp_path / "qrels" / "test.tsv").write_text("q\tp1\t1\n")
+    run = tmp_path / "run.txt"
+    assert bench(tmp_path, "--run-file", run).exit_code == 0
+    found = [line.split()[2] for line in run.read_text().splitlines()]
+    assert found[0] == "p1"
+    assert sorted(found) == ["p0", "p1", "p2"]
+
+
 def test_without_contexts_no_prefix_is_indexed(folder: Path) -> None:
     documents = read_collection(folder).documents
     table, _ = chunk_table(documents, open_tokenizer(parse_config({}).embedding), contexts=False)

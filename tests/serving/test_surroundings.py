@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rag_serving.page_tree import PageTree
 from rag_serving.surroundings import of_neighbours, of_page, of_parent
 
 SCORES = np.array([2.0, -1.0, 0.5, 0.0])
@@ -43,3 +47,29 @@ def test_nothing_has_no_surroundings() -> None:
         0,
         0,
     ]
+
+
+def test_a_page_is_worth_the_mean_of_what_may_be_read_of_it() -> None:
+    table = pa.table({"page_id": ["a", "a", "b", "b"], "parent_id": ["", "", "a", "x"]})
+    tree, scores = PageTree(table), np.array([1.0, 3.0, 0.0, 4.0], np.float32)
+    rows = np.arange(4)
+    assert tree.means(scores, rows, rows).tolist() == [2, 2, 2, 2]
+    without_third = np.array([0, 1, 3])
+    assert tree.means(scores, without_third, without_third).tolist() == [2, 2, 4]
+    assert (tree.pages(rows) == tree.pages(rows)[[0, 0, 2, 2]]).all()
+    assert [int(above) for above in tree.parents(rows)] == [-1, -1, int(tree.pages(rows)[0]), -1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.floats(0, 9, width=32)), min_size=1, max_size=20))
+def test_what_a_reader_may_not_see_does_not_move_the_mean_of_a_page(rows: list[tuple[int, bool, float]]) -> None:
+    rows.sort(key=lambda row: row[0])
+    seen = np.flatnonzero([visible for _, visible, _ in rows])
+    scores = np.array([score if visible else 0 for _, visible, score in rows], np.float32)
+    beside = tree_of([page for page, _, _ in rows]).means(scores, seen, seen)
+    alone = tree_of([rows[row][0] for row in seen]).means(scores[seen], np.arange(len(seen)), np.arange(len(seen)))
+    assert beside.tolist() == alone.tolist()
+
+
+def tree_of(pages: list[int]) -> PageTree:
+    names = pa.array([f"p{page}" for page in pages], pa.string())
+    return PageTree(pa.table({"page_id": names, "parent_id": pa.array([""] * len(pages), pa.string())}))

@@ -1,0 +1,77 @@
+"""Links of a wiki as a test collection: the words around a link ask for the page that it points to.
+
+`python scripts/link_collection.py WIKI OUT` reads REST envelopes (`WIKI/*/*.json`) and `WIKI/link_known_item.jsonl`
+(rows of target_id, target_title, anchor, context), and writes OUT in BEIR layout: the pages' passages as they are
+indexed, and judgements of pages. Markup, the link's own words and the title of its target are masked, or the task were
+trivial. `citelock bench OUT` measures it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rag_assets.sources.envelope import Origin, load_envelope, row_of
+from rag_assets.steps.chunking import build_chunks
+from rag_assets.steps.sections import build_sections
+from rag_assets.steps.select import select_chunks
+from rag_serving.access import EVERYONE
+from rag_serving.models import open_tokenizer
+from rag_serving.schema import PAGES
+from rag_serving.settings import Embedding, Ingestion
+
+_MARKUP = re.compile(r"<!\[CDATA\[|\]\]>?|<[^<>]*>?|^[^<>]*>")
+
+
+def main(wiki: Path, out: Path) -> None:
+    """Write corpus.jsonl, queries.jsonl and qrels/test.tsv."""
+    chunks = passages(wiki)
+    pages = set(chunks["page_id"].to_pylist())
+    links = [json.loads(line) for line in (wiki / "link_known_item.jsonl").read_text(encoding="utf-8").splitlines()]
+    asked = [(f"l{number}", link) for number, link in enumerate(links) if link["target_id"] in pages]
+    (out / "qrels").mkdir(parents=True, exist_ok=True)
+    _write(out / "corpus.jsonl", (json.dumps(row, ensure_ascii=False) for row in documents(chunks)))
+    _write(out / "queries.jsonl", (json.dumps({"_id": name, "text": masked(link)}) for name, link in asked))
+    judged = (f"{name}\t{link['target_id']}\t1" for name, link in asked)
+    _write(out / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *judged])
+
+
+def passages(wiki: Path) -> pa.Table:
+    """The chunks of all pages that are indexed, everyone's; near-duplicates too."""
+    origin = Origin("wiki", "wiki")
+    envelopes = [load_envelope(file.read_bytes()) for file in sorted(wiki.glob("*/*.json"))]
+    pages = PAGES.table([row_of(envelope, origin) | {"readers": EVERYONE} for envelope in envelopes])
+    chunks = build_chunks(build_sections(pages).sections, pages, open_tokenizer(Embedding()))
+    return select_chunks(chunks, Ingestion().drop_labels, Ingestion().drop_boilerplate).chunks
+
+
+def documents(chunks: pa.Table) -> Iterator[dict[str, Any]]:
+    """A row of corpus.jsonl for each chunk."""
+    for chunk in chunks.to_pylist():
+        place = {"doc_id": chunk["page_id"], "position": chunk["chunk_idx"], "parent": chunk["parent_id"]}
+        headings = [heading for heading in chunk["heading_path"] if heading != chunk["title"]]
+        metadata = {**place, "headings": headings}
+        yield {"_id": chunk["chunk_id"], "title": chunk["title"], "text": chunk["text"], "metadata": metadata}
+
+
+def masked(link: Mapping[str, str]) -> str:
+    """The words around a link, without markup, the link's own words and its target's title."""
+    text = _MARKUP.sub(" ", link["context"])
+    for words in (link["anchor"], link["target_title"]):
+        if words.strip():
+            text = re.sub(re.escape(words), " ", text, flags=re.IGNORECASE)
+    return " ".join(text.split())
+
+
+def _write(path: Path, lines: Any) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
