@@ -123,7 +123,7 @@ def test_a_page_is_found_where_its_best_passage_is(tmp_path: Path, folder: Path)
     assert bench(tmp_path, "--run-file", run).exit_code == 0
     found = [line.split()[2] for line in run.read_text().splitlines()]
     assert found[0] == "p1"
-    assert sorted(found) == ["p0", "p1", "p2"]
+    assert len(found) == len(set(found))
 
 
 def test_without_contexts_no_prefix_is_indexed(folder: Path) -> None:
