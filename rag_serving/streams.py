@@ -11,6 +11,7 @@ import json
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +26,8 @@ INTERNAL = "something went wrong; the server's log says what"
 
 _log = logging.getLogger(__name__)
 _KEEP_ALIVE_S = 15.0
+# Details of one stage come as fast as a model writes.
+_LEAST_PAUSE_S = 0.2
 _KEEP_ALIVE = ": waiting\n\n"
 
 
@@ -42,6 +45,7 @@ def events_of(answer: Callable[[Listen], Answer], payload: Callable[[Answer], di
             heard.put(error)
 
     threading.Thread(target=work, name="stream", daemon=True).start()
+    told_at = float("-inf")
     while True:
         try:
             item = heard.get(timeout=_KEEP_ALIVE_S)
@@ -55,6 +59,9 @@ def events_of(answer: Callable[[Listen], Answer], payload: Callable[[Answer], di
             _log.error("request failed", exc_info=item)
             yield event("error", error_body("INTERNAL", INTERNAL))
             return
+        if item[1]["detail"] and time.monotonic() - told_at < _LEAST_PAUSE_S:
+            continue
+        told_at = time.monotonic()
         yield event(*item)
 
 

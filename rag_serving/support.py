@@ -97,6 +97,8 @@ def counterpart(sentence: str, unit: str) -> str:
     if match is None:
         return ""
     start, end = match.dest_start, match.dest_end
+    if clause := re.match(r".*[,;:.!?()]\s", unit[start : start + (end - start) // 3], re.DOTALL):
+        start += clause.end()
     before = re.split(r"[,;:.!?()]\s", unit[:start])[-1].split(" ")
     while end < len(unit) and not unit[end].isspace():
         end += 1

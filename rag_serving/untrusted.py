@@ -45,7 +45,7 @@ _MARKDOWN_LINK = re.compile(r"!?\[((?:[^\[\]\n]|\[[^\[\]\n]*\])*)\]\((?:[^()\n]|
 _REFERENCE = re.compile(r"(?m)^\s{0,3}\[[^\]\n]+\]:\s*\S.*$|(?<=\])\[[^\]\n\d][^\]\n]*\]")
 _AUTOLINK = re.compile(r"<[^<>\s]*(?:[:.@/][^<>\s]*)+>")
 _SPELLED = re.compile(
-    r"\S*\w\s*[\[({]\s*(?:dot|punkt|point|\.)\s*[\])}]\s*\w\S*|\w+\s+dot\s+(?:com|net|org|io)\b\S*", re.I
+    r"\S*\w\s*[\[({]\s*(?:dot|punkt|point|\.)\s*[\])}]\s*\w\S*|\S+\s+dot\s+(?:com|net|org|io)\b\S*", re.I
 )
 _SCHEME = re.compile(
     r"(?:h[tx]{2}ps?|ftps?|file|wss?|ssh|git|ldap|gopher|irc|magnet|blob|view-source)\W{0,3}(?:/|\\){2}"
@@ -83,18 +83,16 @@ def without_html(text: str) -> tuple[str, int]:
 
     `<placeholder>` and `List<String>` stay: names without attributes that are not those of elements.
     """
-    count = 0
-    while "<" in text:
-        found = 0
-        for pattern in (_COMMENT, _ACTIVE):
-            text, times = pattern.subn(" ", text)
-            found += times
-        tags = [tag for tag in _TAG.finditer(text) if _is_element(tag)]
-        for tag in reversed(tags):
-            text = text[: tag.start()] + text[tag.end() :]
-        found += len(tags)
+    count, found = 0, 1
+    while found and "<" in text:
+        text, comments = _COMMENT.subn("", text)
+        text, active = _ACTIVE.subn("", text)
+        found = comments + active
         if not found:
-            break
+            tags = [tag for tag in _TAG.finditer(text) if _is_element(tag)]
+            for tag in reversed(tags):
+                text = text[: tag.start()] + text[tag.end() :]
+            found = len(tags)
         count += found
     return text, count
 
