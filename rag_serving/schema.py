@@ -29,6 +29,9 @@ _PLACES = pa.list_(
         ]
     )
 )
+_LINKS = pa.list_(
+    pa.struct([(name, pa.string()) for name in ("text", "kind", "target", "space", "anchor")])  # kind: page, file, …
+)
 _BLOCKS = pa.list_(pa.struct([("kind", pa.string()), ("start", pa.int32()), ("end", pa.int32())]))
 
 
@@ -91,7 +94,7 @@ PAGES = TableSchema(
 
 SECTIONS = TableSchema(
     "sections",
-    2,
+    3,
     "citelock build",
     pa.schema(
         [
@@ -111,6 +114,7 @@ SECTIONS = TableSchema(
             ("content_hash", pa.string()),  # of the page it was made from, and of what that shows of other pages
             ("also_readers", pa.string()),  # who must be able to read it beside the page; everyone: the page's own text
             ("included_from", pa.string()),  # page id of the text where it is another's
+            ("links", _LINKS),  # where the links of the page's own text lead
         ]
     ),
 )

@@ -42,6 +42,16 @@ class Listing(NamedTuple):
     space: str = ""
 
 
+class Link(NamedTuple):
+    """Where a link leads: a page, a file, a space, an address, or only an anchor of the page itself."""
+
+    text: str
+    kind: Literal["page", "file", "space", "url", "anchor"]
+    target: str = ""  # title, file name, key of the space, or address
+    space: str = ""  # of a page; empty: the space of the page it stands on
+    anchor: str = ""
+
+
 class Block(NamedTuple):
     """One atom: a paragraph, a fenced code block, a table row, a list item, a heading; a reference has no text."""
 
@@ -55,6 +65,7 @@ class Block(NamedTuple):
     linked: int = 0  # characters of the text that are links
     reference: Reference | None = None
     listing: Listing | None = None
+    links: tuple[Link, ...] = ()  # of a reference: those of the blocks before it, up to the heading
 
 
 class Atom(NamedTuple):

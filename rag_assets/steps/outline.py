@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rag_assets.steps.anchors import Anchor, Anchors, OneAnchor
-from rag_assets.steps.blocks import Block, Listing, Reference
+from rag_assets.steps.blocks import Block, Link, Listing, Reference
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Section:
     blocks: list[Block] = field(default_factory=list)
     references: list[Reference] = field(default_factory=list)
     listings: list[Listing] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
 
 
 def split_at_headings(
@@ -44,6 +45,8 @@ def split_at_headings(
             section.references.append(block.reference)
         elif block.listing is not None:
             section.listings.append(block.listing)
+        elif block.links:
+            section.links.extend(block.links)
         elif block.kind != "heading":
             section.blocks.append(block)
         else:

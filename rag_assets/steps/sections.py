@@ -32,7 +32,7 @@ from rag_serving.schema import MACRO_LEDGER, PAGES, SECTIONS
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
 
-VERSION = 5
+VERSION = 6
 """Raised when the same page would give other sections: unchanged pages are then read again."""
 
 _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
@@ -202,6 +202,7 @@ def _section_row(page: Mapping[str, Any], order: int, found: _Text, has_text: bo
         "content_hash": page["content_hash"],
         "also_readers": passage.readers if passage else EVERYONE,
         "included_from": passage.page_id if passage else None,
+        "links": [] if passage else [link._asdict() for link in section.links],
     }
 
 

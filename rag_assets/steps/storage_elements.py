@@ -38,6 +38,7 @@ def storage_content(body: str, lists: bool = False) -> Content:
     walk = Walk(_RULES, _BLOCK_TAGS, lists)
     tree = parse_storage(body)
     walk.container(tree)
+    walk.mark_links()
     return Content(walk.blocks, walk.ledger + _not_met(tree, walk.met))
 
 
@@ -80,6 +81,8 @@ def _is_hidden(node: Element) -> bool:
 
 def _heading(walk: Walk, node: Element) -> None:
     walk.flush()
+    if not walk.place.line:
+        walk.mark_links()
     outer, walk.anchors, walk.in_heading = walk.anchors, [], True
     text, lifted = walk.line(node)
     names, walk.anchors, walk.in_heading = tuple(filter(None, walk.anchors)), outer, False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from rag_assets.steps.blocks import Block, clean
+from rag_assets.steps.blocks import Block, Link, clean
 from rag_assets.steps.storage_format import AC, RI, Element
 from rag_assets.steps.storage_walk import Walk
 
@@ -28,7 +28,28 @@ def link(walk: Walk, node: Element) -> None:
         text = _target(node) or node.get(f"{AC}anchor", "")
     walk.write(text)
     walk.linked += len(text)
+    if (found := _link_of(node, clean(text))) is not None:
+        walk.links.append(found)
     walk.lift(lifted)
+
+
+def _link_of(node: Element, text: str) -> Link | None:
+    """Where the link leads; None for an account, and for what says nothing of it."""
+    anchor = node.get(f"{AC}anchor", "")
+    for child in node:
+        space = child.get(f"{RI}space-key", "")
+        if child.tag in (f"{RI}page", f"{RI}blog-post", f"{RI}content-entity"):
+            title = child.get(f"{RI}content-title") or child.get(f"{RI}content-id", "")
+            return Link(text, "page", title, "" if space.startswith("~") else space, anchor)
+        if child.tag == f"{RI}attachment":
+            return Link(text, "file", child.get(f"{RI}filename", ""))
+        if child.tag == f"{RI}url":
+            return Link(text, "url", child.get(f"{RI}value", ""))
+        if child.tag == f"{RI}space" and not space.startswith("~"):
+            return Link(text, "space", space)
+        if child.tag == f"{RI}user":
+            return None
+    return Link(text, "anchor", anchor=anchor) if anchor else None
 
 
 def _spaced(element: Element, line: str) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from rag_assets.steps.blocks import Block, Listing, Reference, code_block, flat, paragraphs
+from rag_assets.steps.blocks import Block, Link, Listing, Reference, clean, code_block, flat, paragraphs
 from rag_assets.steps.storage_format import Element, PageError
 
 DEPTH_MAX = 60  # lists in cells in panels …; a page nests a handful
@@ -45,6 +45,7 @@ class Walk:
     in_heading: bool = False
     place: Place = field(default_factory=Place)
     linked: int = 0  # characters of the gathered text that are links
+    links: list[Link] = field(default_factory=list)  # of the section
     _buffer: list[str] = field(default_factory=list)
     _page: list[Block] = field(default_factory=list)
     _groups: int = 0
@@ -78,6 +79,12 @@ class Walk:
         """Mark the place of a list of pages."""
         self.flush()
         self.blocks.append(Block("reference", "", listing=listing))
+
+    def mark_links(self) -> None:
+        """Leave the links of a section at its end."""
+        if self.links:
+            self._page.append(Block("reference", "", links=tuple(self.links)))
+            self.links.clear()
 
     def container(self, element: Element) -> None:
         """What stands inside an element, in blocks of its own."""
@@ -139,7 +146,10 @@ class Walk:
         if node.tag in self.block_tags:
             self.flush()
         elif node.tag == "a" and links:
-            self.linked += sum(map(len, self._buffer[links.pop() :]))
+            text = "".join(self._buffer[links.pop() :])
+            self.linked += len(text)
+            if target := node.get("href", "").strip():
+                self.links.append(Link(clean(text), "url", target))
         if node.tail:
             self._buffer.append(node.tail)
 
