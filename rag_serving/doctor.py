@@ -21,6 +21,7 @@ from rag_serving.config import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.generate import open_generator
 from rag_serving.generation import Generation
 from rag_serving.models.embedders import open_embedder
+from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ModelError
 from rag_serving.store import Store, StoreError
 
@@ -59,6 +60,7 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield _weights(config)
     yield _embedder(config)
     yield _generator(config)
+    yield _contexts(config)
     yield _chroma()
     yield _dagster()
     yield _serving(config)
@@ -147,6 +149,16 @@ def _generator(config: Config) -> Finding:
         return Finding("generator", "ok", open_generator(config.generation).check())
     except ModelError as error:
         return Finding("generator", "fail", str(error), "until then extraction answers, and answers say so")
+
+
+def _contexts(config: Config) -> Finding:
+    provider = config.context.provider
+    if provider in ("metadata", "none"):
+        return Finding("contexts", "ok", f"{provider}: no model needed")
+    try:
+        return Finding("contexts", "ok", open_chat(provider, config.context, "context").check())
+    except ModelError as error:
+        return Finding("contexts", "fail", str(error), "until then chunks get the metadata template")
 
 
 def _chroma() -> Finding:
