@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import json
 import os
 import re
@@ -20,8 +19,7 @@ from rag_serving.access import Principal
 from rag_serving.config import Config, ConfigError
 from rag_serving.membership import Memberships
 from rag_serving.settings import Serving
-
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+from rag_serving.wire import is_loopback
 
 
 class AuthError(Exception):
@@ -106,14 +104,6 @@ def check_address(serving: Serving) -> None:
             f"serving.auth 'loopback' asks nobody who they are and listens on 127.0.0.1 only, not on {serving.host}; "
             "set serving.auth: tokens to listen elsewhere"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address or name is this machine's own."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() in _LOOPBACK_NAMES
 
 
 def _require_loopback(request: Request) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -20,6 +21,7 @@ from rag_serving.gates import NOT_FOUND, closest, gate_confidence, gate_passages
 from rag_serving.generate import Generator
 from rag_serving.generation import Generation
 from rag_serving.guard import GuardedEmbedder
+from rag_serving.heuristic import POOL, rerank_by_words
 from rag_serving.hygiene import is_clean, keyword_gate
 from rag_serving.indexes.terms import analyze
 from rag_serving.lock import freeze, lock_selection
@@ -115,9 +117,10 @@ class Pipeline:
         attempt = Attempt()
         with attempt.part("total"), self.published.lease() as generation:
             classes = _classes(principal, generation)
-            depth = max(2 * k, self.config.reranker.candidates) if self.reranker else 2 * k
+            depth = max(2 * k, self.config.reranker.candidates if self.reranker else POOL)
             found = self._find(attempt, generation, query, classes, filters, depth)
-            ranked = self._reranked(attempt, found.query, self._clean(found.retrieved.candidates), k)
+            weights = generation.term_weights(found.query.terms, classes)
+            ranked = self._reranked(attempt, found.query, self._clean(found.retrieved.candidates), weights, k)
             results = islice(ranked.candidates, k)
         notes = found.query.notes if explain else None
         return SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms, notes, ranked.by)
@@ -222,7 +225,7 @@ class Pipeline:
             gated = keyword_gate(clean, query.text, analyze, self.config.retrieval.min_keyword_overlap)
             weights = generation.term_weights(query.terms, classes)
         count = self.config.retrieval.final_passages
-        ranked = self._reranked(attempt, query, gated, count)
+        ranked = self._reranked(attempt, query, gated, weights, count)
         lock = freeze(ranked.candidates, count)
         written = self._written(attempt, generation.id, query.text, lock, weights, retrieved.vector, explain)
         notes = query.notes if explain else None
@@ -250,13 +253,16 @@ class Pipeline:
             attempt.raise_flag(STALE)
         return found
 
-    def _reranked(self, attempt: Attempt, query: Query, candidates: Iterable[Candidate], count: int) -> Reranked:
+    def _reranked(
+        self, attempt: Attempt, query: Query, candidates: Iterable[Candidate], weights: Mapping[str, float], count: int
+    ) -> Reranked:
         """The best of the candidates, with what is wrong noted in the attempt; no model ranks quoted words down."""
-        settings = self.config.reranker
+        settings, switched_on = self.config.reranker, self.config.features.FEATURE_HEURISTIC_FALLBACK
+        heuristic = partial(rerank_by_words, weights=weights, analyze=analyze) if switched_on else None
         with attempt.part("rerank"):
             top_n = max(count, settings.top_n)
-            ranked = rerank(query.text, candidates, top_n, settings.candidates, self.reranker, None)
-            if ranked.by != "none":
+            ranked = rerank(query.text, candidates, top_n, settings.candidates, self.reranker, heuristic)
+            if ranked.by == "sidecar":
                 ranked = replace(ranked, candidates=prefer(ranked.candidates, query))
         for flag in ranked.flags:
             attempt.raise_flag(flag)

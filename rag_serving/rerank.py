@@ -16,7 +16,7 @@ from rag_serving.records import Candidate, Ranker
 
 RERANKER_DOWN = "reranker_unavailable"
 
-Heuristic = Callable[[Sequence[Candidate]], Sequence[Candidate]]
+Heuristic = Callable[[Iterable[Candidate]], Iterable[Candidate]]
 
 
 class Sidecar(Protocol):
@@ -42,22 +42,20 @@ def rerank(
     sidecar: Sidecar | None,
     heuristic: Heuristic | None,
 ) -> Reranked:
-    """Of the first `pool` candidates the `top_n` best by the sidecar; all of them, where it fails, by the heuristic.
+    """Of the first `pool` candidates the `top_n` best by the sidecar; without one, or where it fails, by the heuristic.
 
-    A query never fails here: with neither the order stays, and no candidate is looked at.
+    A query never fails here: with neither the order stays. Without a sidecar no candidate is looked at too early.
     """
-    if sidecar is None and heuristic is None:
-        return Reranked(candidates, "none")
-    first = tuple(islice(candidates, pool))
     flags: tuple[str, ...] = ()
-    if sidecar and first:
+    if sidecar:
+        candidates = tuple(islice(candidates, pool))
         try:
-            return Reranked(_by_sidecar(query, first, top_n, sidecar), "sidecar")
+            return Reranked(_by_sidecar(query, candidates, top_n, sidecar) if candidates else (), "sidecar")
         except ModelError:
             flags = (RERANKER_DOWN,)
-    if heuristic and first:
-        return Reranked(tuple(heuristic(first)), "heuristic", flags)
-    return Reranked(first, "none", flags)
+    if heuristic:
+        return Reranked(heuristic(candidates), "heuristic", flags)
+    return Reranked(candidates, "none", flags)
 
 
 def passage_text(candidate: Candidate) -> str:

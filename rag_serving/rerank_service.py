@@ -81,8 +81,8 @@ def service_token(service: RerankService, variable: str | None) -> str | None:
     Raises:
         ConfigError: the variable is not set, or other machines could ask without a token.
     """
-    from rag_serving.auth import is_loopback
     from rag_serving.config import ConfigError
+    from rag_serving.wire import is_loopback
 
     if variable is None:
         if not is_loopback(service.host):

@@ -24,7 +24,7 @@ class Features(Section):
     FEATURE_RM3: bool = False
     """Expand the lexical query by relevance feedback (RM3)."""
     FEATURE_HEURISTIC_FALLBACK: bool = True
-    """Rank by term overlap and proximity when the reranker is down."""
+    """Correct the order of the first candidates by their words where no reranker ranks them, or it is down."""
 
 
 class Ingestion(Section):
@@ -272,6 +272,18 @@ class Verification(Section):
     fuzzy_partial_ratio_min: float = Field(90, ge=0, le=100)
     """RapidFuzz partial ratio that a quote needs when it is not found exactly; numbers and negations must be equal
     anyway."""
+
+
+class Evaluation(Section):
+    """Questions with known answers, which a candidate generation is asked before it is published."""
+
+    gold: Path = Path("evals/gold")
+    """Folder of gold sets (*.yaml); without one for a tenant its candidates are published unasked."""
+    gates: Path = Path("evals/gates.toml")
+    """Floors, and drops allowed against the published generation."""
+    models: Literal["embedded", "configured"] = "embedded"
+    """embedded: candidates are asked without reranker and language model, so that it costs nothing and gives the same
+    figures each time; configured: as readers ask."""
 
 
 class Indexing(Section):

@@ -1,14 +1,26 @@
 """What the HTTP servers of this package have in common.
 
-Belongs here: the shape of an error, the limit of a body. Does not belong here: routes (`app`, `reranking.api`).
+Belongs here: the shape of an error, the limit of a body, which addresses are this machine's own.
+Does not belong here: routes (`app`, `reranking.api`).
 """
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name is this machine's own."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() in _LOOPBACK_NAMES
 
 
 def error_body(code: str, message: str, **more: Any) -> dict[str, Any]:

@@ -179,7 +179,7 @@ def test_no_more_candidates_are_sent_than_the_pool(server: StandInSidecar, clien
 
 
 def test_nothing_is_asked_where_there_is_nothing_to_rank(server: StandInSidecar, client: RemoteReranker) -> None:
-    assert rerank("release", [], 3, 100, client, None).by == "none"
+    assert list(rerank("release", [], 3, 100, client, None).candidates) == []
     assert server.requests == 0
 
 
