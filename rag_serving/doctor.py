@@ -153,7 +153,7 @@ def _generator(config: Config) -> Finding:
 
 def _contexts(config: Config) -> Finding:
     provider = config.context.provider
-    if provider in ("metadata", "none"):
+    if provider == "metadata" or provider == "none":
         return Finding("contexts", "ok", f"{provider}: no model needed")
     try:
         return Finding("contexts", "ok", open_chat(provider, config.context, "context").check())
