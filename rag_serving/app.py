@@ -9,19 +9,19 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from rag_serving.access import Principal
 from rag_serving.attempts import Listen
-from rag_serving.auth import Authenticator, AuthError, Request
+from rag_serving.auth import Authenticator, AuthError
+from rag_serving.completions import router as completions
 from rag_serving.config import Config
 from rag_serving.filters import FilterError, parse_filters
 from rag_serving.models.reranker import open_reranker
@@ -31,6 +31,7 @@ from rag_serving.published import UnpublishedError
 from rag_serving.receipts import ReceiptError
 from rag_serving.records import Answer
 from rag_serving.retrieve import RetrievalError
+from rag_serving.service import Caller, RequestError, Service, Shared, checked_text
 from rag_serving.streams import HEADERS, INTERNAL, MEDIA_TYPE, events_of
 from rag_serving.wire import BodyLimit, error_body
 
@@ -70,45 +71,13 @@ class SearchBody(Body):
     explain: bool = False
 
 
-class RequestError(Exception):
-    """A request that cannot be served as it stands."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
-
-
-@dataclass(frozen=True)
-class Service:
-    """What requests share."""
-
-    config: Config
-    authenticator: Authenticator
-    pipelines: Mapping[str, Pipeline]
-
-
-def service_of(request: HttpRequest) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-def caller_of(request: HttpRequest, tenant: str | None = None) -> Principal:
-    client = request.client.host if request.client else None
-    headers = request.headers
-    seen = Request(client, headers.get("host"), headers.get("authorization"), tenant)
-    return service_of(request).authenticator.principal(seen)
-
-
-Caller = Annotated[Principal, Depends(caller_of)]
-Shared = Annotated[Service, Depends(service_of)]
-
 router = APIRouter()
 
 
 @router.post("/v1/ask")
 def ask(body: AskBody, caller: Caller, service: Shared) -> Response:
     pipeline = service.pipelines[caller.tenant]
-    question = _text("question", body.question, service.config)
+    question = checked_text("question", body.question, service.config)
     filters = parse_filters(body.filters)
     if body.mode == "selected_text" and not (body.context and body.context.strip()):
         raise RequestError(400, "BAD_REQUEST", "mode 'selected_text' needs the selected text in 'context'")
@@ -129,7 +98,7 @@ def ask(body: AskBody, caller: Caller, service: Shared) -> Response:
 
 @router.post("/v1/search")
 def search(body: SearchBody, caller: Caller, service: Shared) -> JSONResponse:
-    query = _text("query", body.query, service.config)
+    query = checked_text("query", body.query, service.config)
     pipeline = service.pipelines[caller.tenant]
     results = pipeline.search(caller, query, body.k, parse_filters(body.filters), body.explain)
     return JSONResponse(results.payload())
@@ -180,19 +149,9 @@ def create_app(config: Config) -> FastAPI:
     app.state.service = Service(config, Authenticator(config), pipelines)
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     app.include_router(router)
+    app.include_router(completions)
     _add_error_handlers(app)
     return app
-
-
-def _text(name: str, value: str, config: Config) -> str:
-    """A question without outer white space, neither empty nor too long."""
-    text = value.strip()
-    limit = config.serving.max_question_chars
-    if not text:
-        raise RequestError(400, "BAD_REQUEST", f"'{name}' is empty")
-    if len(text) > limit:
-        raise RequestError(400, "TOO_LONG", f"'{name}' has {len(text)} characters, at most {limit} are read")
-    return text
 
 
 def _answer(answer: Answer) -> JSONResponse:
