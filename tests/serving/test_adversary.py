@@ -22,7 +22,7 @@ from rag_serving.generate import GENERATOR_DOWN, Generator
 from rag_serving.models.chat import RemoteChat
 from rag_serving.parse import parse
 from rag_serving.records import Answer, Claim, Draft, Lock, Verdict
-from rag_serving.render import answer_text, citations_of, markdown
+from rag_serving.render import UNVERIFIED, answer_text, citations_of, markdown
 from rag_serving.settings import Generation
 from rag_serving.verify import verify
 
@@ -137,6 +137,23 @@ def test_no_lie_reaches_the_reader(server: StandInChat) -> None:
         outcomes["told" if any(verdict.outcome != "dropped" for verdict in verdicts) else "withheld"] += 1
     assert outcomes["told"] > ANSWERS / 5, "honest sentences must come through"
     assert outcomes["dropped"] > outcomes["exact"] / 4
+
+
+def test_sentences_that_were_not_verified_can_be_marked_instead_of_removed() -> None:
+    marked = 0
+    for seed in range(100):
+        lock = lock_for(seed)
+        reply = write(seed, [candidate.chunk.text for candidate in lock.passages])
+        verdicts = verify(Draft(parse(reply.text).claims, "test"), lock)
+        answer = answer_text(verdicts, lock, mark_unverified=True)
+        told = answer_text(verdicts, lock)
+        assert HOST not in answer.lower()
+        assert not ELEMENT.search(answer)
+        for paragraph in answer.split("\n\n"):
+            assert paragraph in told or paragraph.endswith(UNVERIFIED) or UNVERIFIED in answer
+            marked += paragraph.endswith(UNVERIFIED)
+        assert told.count("[") <= answer.count("[")
+    assert marked > 50
 
 
 def test_parsing_and_verifying_an_answer_takes_under_five_milliseconds_at_the_median() -> None:
