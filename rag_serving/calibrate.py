@@ -15,9 +15,11 @@ import numpy as np
 from rag_serving.config import Config
 from rag_serving.evaluate import Evaluation, Judged
 from rag_serving.gold import GoldSet
+from rag_serving.question_kinds import kind_of
 
-# Citation precision that a threshold must keep, where one does.
-PRECISION_FLOOR = 0.9
+ASKED, STATED = "min_confidence", "min_confidence_statement"
+# Citation precision that a threshold should keep; what it falls short by counts double.
+FLOOR, _SHORT = 0.9, 2.0
 # Right answers that the gate before writing may cost.
 _LOST = 0.005
 _STEPS = 200
@@ -54,7 +56,7 @@ class Calibration:
 
 def open_gates(config: Config) -> Config:
     """The configuration with every gate open, so that each answer tells how confident it is."""
-    gates = config.gates.model_copy(update={"min_confidence": 0.0, "min_similarity": -1.0, "min_coverage": 0.0})
+    gates = config.gates.model_copy(update={ASKED: 0.0, STATED: 0.0, "min_similarity": -1.0, "min_coverage": 0.0})
     return config.model_copy(update={"gates": gates})
 
 
@@ -72,14 +74,15 @@ def calibrate(gold: GoldSet, measured: Evaluation) -> Calibration:
     learning = {question.id for question in halves(gold)[0].questions}
     learnt = [each for each in measured.judged if each.gold.id in learning]
     kept = [each for each in measured.judged if each.gold.id not in learning]
-    best = choose(curve(learnt))
     right = [each for each in learnt if each.cited_right]
     gates = {
-        "min_confidence": round(best.min_confidence, 4),
         "min_similarity": _low([each.answer.gates.get("similarity", 1.0) for each in right]),
         "min_coverage": _low([each.answer.gates.get("coverage", 1.0) for each in right]),
     }
-    closed = tuple(closed_at(each, best.min_confidence) for each in kept)
+    for name in (ASKED, STATED):
+        if some := [each for each in learnt if _threshold_of(each) == name]:
+            gates[name] = round(choose(curve(some)).min_confidence, 4)
+    closed = tuple(closed_at(each, gates.get(_threshold_of(each), 0.0)) for each in kept)
     return Calibration(gates, tuple(curve(kept)), Evaluation(closed))
 
 
@@ -90,11 +93,12 @@ def curve(judged: Sequence[Judged]) -> list[Point]:
 
 
 def choose(points: Sequence[Point]) -> Point:
-    """The point of the best answerability among those that keep the precision of citations, else the most precise."""
-    precise = [point for point in points if (point.citation_precision or 0.0) >= PRECISION_FLOOR]
-    if not precise:
-        return max(points, key=lambda point: point.citation_precision or 0.0)
-    return max(precise, key=lambda point: point.answerability)
+    """The point of the best answerability, less what the precision of citations falls short of its floor by, twice."""
+
+    def worth(point: Point) -> float:
+        return point.answerability - _SHORT * max(0.0, FLOOR - (point.citation_precision or 0.0))
+
+    return max(points, key=worth)
 
 
 def closed_at(judged: Judged, min_confidence: float) -> Judged:
@@ -108,6 +112,10 @@ def closed_at(judged: Judged, min_confidence: float) -> Judged:
 def confidence_of(judged: Judged) -> float:
     """The confidence of an answer; of one that was not given, less than any."""
     return judged.answer.gates.get("confidence", 1.0) if judged.answered else -1.0
+
+
+def _threshold_of(judged: Judged) -> str:
+    return STATED if kind_of(judged.gold.question) == "statement" else ASKED
 
 
 def _point(judged: Sequence[Judged], level: float) -> Point:

@@ -6,6 +6,7 @@ Does not belong here: reading gold sets (`gold`), choosing thresholds (`calibrat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,8 @@ from rag_serving.gold import GoldQuestion, GoldSet
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer, Citation
 from rag_serving.typography import fold
+
+_MARKER = re.compile(r"\s*\[\d+\]$")
 
 Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 Anchors = Mapping[str, frozenset[str]]  # the anchors of a page, by page id
@@ -53,9 +56,8 @@ class Judged:
         """Whether the answer holds a gold quote, or a shown quote is part of one, on a right page."""
         if not self.cited_right:
             return False
-        said = _plain(self.answer.answer)
-        shown = [_plain(citation.quote) for citation in self.answer.citations if page_of(citation) in self.gold.pages]
-        return any(quote in said or any(part in quote for part in shown) for quote in map(_plain, self.gold.quotes))
+        shown = [citation.quote for citation in self.answer.citations if page_of(citation) in self.gold.pages]
+        return any(says(part, self.gold.quotes) for part in (*self.answer.answer.split("\n\n"), *shown))
 
     @property
     def fault(self) -> str | None:
@@ -134,8 +136,8 @@ class Evaluation:
         }
 
 
-def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None) -> Evaluation:
-    """Ask every question of the set as the one it names, and judge the answers.
+def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None, explain: bool = False) -> Evaluation:
+    """Ask every question of the set as the one it names, and judge the answers; `explain` keeps their passages.
 
     Raises:
         EvaluationError: a question could not be answered because a part of the product is down.
@@ -144,7 +146,7 @@ def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None) ->
     anchors = _anchors(pipeline)
     judged = []
     for done, question in enumerate(gold.questions, start=1):
-        answer = pipeline.ask(question.asker(pipeline.tenant), question.question)
+        answer = pipeline.ask(question.asker(pipeline.tenant), question.question, explain=explain)
         if answer.status == "unavailable" or answer.flags:
             why = ", ".join(answer.flags) or answer.answer
             raise EvaluationError(f"question {question.id!r} was not answered as built ({why}); see `citelock doctor`")
@@ -160,6 +162,12 @@ def judge(question: GoldQuestion, answer: Answer, anchors: Anchors) -> Judged:
         citation.url.partition("#")[2] in anchors.get(page_of(citation), frozenset()) for citation in answer.citations
     )
     return Judged(question, answer, anchored)
+
+
+def says(text: str, quotes: Iterable[str]) -> bool:
+    """Whether the text holds one of the quotes or is part of one, white space, case and typography aside."""
+    said = _plain(_MARKER.sub("", text))
+    return bool(said) and any(quote in said or said in quote for quote in map(_plain, quotes))
 
 
 def page_of(citation: Citation) -> str:

@@ -1,0 +1,210 @@
+"""Learn the weights by which the extractive generator orders sentences and says how confident it is.
+
+`python scripts/train_answers.py --squad FILE --scifact DIR --index DIR` writes rag_serving/answer_weights.json. It
+learns from half of SQuAD's articles, the training claims of SciFact (order alone) and the gold sets in evals/gold,
+whose tenant must be published; `citelock evaluate FILE --calibrate` measures on the other articles.
+
+Questions that annotators wrote to look answerable are one kind of unanswerable ones; people rather ask for what no page
+tells. Each answerable question is therefore seen a second time, without the pages that answer it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import rag_serving
+from rag_serving.attempts import Attempt
+from rag_serving.calibrate import halves, open_gates
+from rag_serving.config import load_config, parse_config
+from rag_serving.evaluate import says
+from rag_serving.evidence import FOR, RANK_ONLY, WEIGHTS, Asked, learnt
+from rag_serving.extract import MODEL, Ranked, rank
+from rag_serving.gold import GoldQuestion, GoldSet, find_gold
+from rag_serving.gold_collections import published, read_gold_collection
+from rag_serving.indexes.terms import analyze
+from rag_serving.pipeline import Pipeline
+from rag_serving.records import Draft, Lock
+
+Matrix = NDArray[np.float64]
+
+GOLD = Path("evals/gold")
+OF_VECTORS = ("similarity", "passage_similarity")
+RIDGE = 3.0
+# How often the questions of our own gold sets count: they are few, and the most like what people ask.
+OWN_IN_RANK, OWN_IN_CONFIDENCE = 3, 10
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of the front with what is known of it."""
+
+    evidence: Mapping[str, float]
+    page: str
+    answers: bool
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A question with the sentences that the generator had to choose from."""
+
+    gold: GoldQuestion
+    sentences: tuple[Sentence, ...]
+
+    def without_answer(self) -> Seen:
+        """The same question where the pages that answer it do not exist."""
+        kept = [sentence for sentence in self.sentences if sentence.page not in self.gold.pages]
+        ranks = sorted({sentence.evidence["passage_rank"] for sentence in kept}, reverse=True)
+        moved = {old: 1 / place for place, old in enumerate(ranks, start=1)}
+        sentences = [
+            replace(each, evidence={**each.evidence, "passage_rank": moved[each.evidence["passage_rank"]]})
+            for each in kept
+        ]
+        return Seen(self.gold, tuple(sentences))
+
+
+class Watching(Pipeline):
+    """A pipeline that keeps the sentences that the extractive generator had to choose from."""
+
+    front: tuple[Lock, list[Ranked]] | None = None
+
+    def _extracted(self, _: Attempt, question: str, lock: Lock, weights: Mapping[str, float], vector: Any) -> Draft:
+        asked = Asked.of(question, weights, analyze)
+
+        def similarity(texts: Sequence[str]) -> Sequence[float]:
+            found: list[float] = (self._embedder.embed_documents(texts) @ vector).tolist()
+            return found
+
+        self.front = lock, rank(asked, lock, analyze, similarity, learnt(True))
+        return Draft((), MODEL)
+
+    def see(self, gold: GoldQuestion) -> Seen:
+        self.front = None
+        self.ask(gold.asker(self.tenant), gold.question)
+        if self.front is None:
+            return Seen(gold, ())
+        lock, ranked = self.front
+        return Seen(gold, tuple(_sentence(gold, lock, each) for each in ranked))
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--squad", type=Path, required=True)
+    arguments.add_argument("--scifact", type=Path, required=True)
+    arguments.add_argument("--index", type=Path, required=True, help="folder that keeps the indexes")
+    given = arguments.parse_args()
+    squad = read_gold_collection(given.squad)
+    with published(squad, given.index / "squad", open_gates(parse_config({})), Watching) as pipeline:
+        adversarial = _see(pipeline, halves(squad.gold)[0])
+    claims = read_gold_collection(given.scifact)
+    with published(claims, given.index / "scifact", open_gates(parse_config({})), Watching) as pipeline:
+        stated = _see(pipeline, claims.gold)
+    own = [seen for tenant in load_config().tenants for seen in _own(tenant)]
+    tables = {
+        "with_vectors": table(adversarial, stated, own, ()),
+        "words_alone": table(adversarial, stated, own, OF_VECTORS),
+    }
+    target = Path(rag_serving.__file__).parent / WEIGHTS
+    target.write_text(json.dumps(tables, indent=2) + "\n", encoding="utf-8")
+    print(f"{target}: learnt from {len(adversarial) + len(stated) + len(own)} questions")
+
+
+def _own(tenant: str) -> list[Seen]:
+    pipeline = Watching.open(open_gates(load_config()), tenant)
+    try:
+        return _see(pipeline, find_gold(GOLD, tenant))
+    finally:
+        pipeline.close()
+
+
+def _see(pipeline: Any, gold: GoldSet) -> list[Seen]:
+    seen = [pipeline.see(question) for question in gold.questions]
+    return [each for each in seen if each.sentences]
+
+
+def _sentence(gold: GoldQuestion, lock: Lock, ranked: Ranked) -> Sentence:
+    page = lock.passages[ranked.statement.index - 1].chunk.page_id
+    answers = gold.answerable and page in gold.pages and says(ranked.statement.text, gold.quotes)
+    return Sentence(ranked.evidence, page, answers)
+
+
+def table(
+    adversarial: Sequence[Seen], stated: Sequence[Seen], own: Sequence[Seen], without: Sequence[str]
+) -> dict[str, Any]:
+    """The weights of one table of the file."""
+    names = [name for name in adversarial[0].sentences[0].evidence if name not in without]
+    order = _rank_weights([*adversarial, *stated, *(list(own) * OWN_IN_RANK)], names)
+    asked = [*adversarial, *(list(own) * OWN_IN_CONFIDENCE)]
+    asked += [lacking for each in asked if each.gold.answerable and (lacking := each.without_answer()).sentences]
+    best = [max(each.sentences, key=lambda one: _score(one, names, order)) for each in asked]
+    kept = [name for name in names if name not in RANK_ONLY]
+    x = np.array([[*_vector(one, kept), _score(one, names, order), 1.0] for one in best])
+    weights = _signed(x, np.array([one.answers for one in best], float), [*kept, "score"])
+    return {
+        "rank": _rounded(names, order),
+        "confidence": _rounded([*kept, "score"], weights[:-1]),
+        "bias": round(float(weights[-1]), 4),
+    }
+
+
+def _rank_weights(seen: Iterable[Seen], names: Sequence[str]) -> Matrix:
+    """Pairwise logistic regression: each sentence that answers against each other one of the question."""
+    differences = []
+    for each in seen:
+        right = [_vector(one, names) for one in each.sentences if one.answers]
+        wrong = [_vector(one, names) for one in each.sentences if not one.answers]
+        differences += [a - b for a in right for b in wrong]
+    x = np.array(differences)
+    return _logistic(x, np.ones(len(x)))
+
+
+def _signed(x: Matrix, y: Matrix, names: Sequence[str]) -> Matrix:
+    """Logistic regression without the features whose weight would be of the wrong sign; the last column is the bias."""
+    kept = list(range(x.shape[1]))
+    while True:
+        found = _logistic(x[:, kept], y)
+        wrong = [k for k, w in zip(kept, found, strict=True) if k < len(names) and w * _sign(names[k]) < 0]
+        if not wrong:
+            break
+        kept = [k for k in kept if k not in wrong]
+    weights = np.zeros(x.shape[1])
+    weights[kept] = found
+    return weights
+
+
+def _sign(name: str) -> int:
+    return 1 if name in FOR else -1
+
+
+def _logistic(x: Matrix, y: Matrix) -> Matrix:
+    """Logistic regression by Newton's method (iteratively reweighted least squares) with an L2 penalty."""
+    w = np.zeros(x.shape[1])
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-np.clip(x @ w, -30, 30)))
+        gradient = x.T @ (p - y) + RIDGE * w
+        hessian = (x * (p * (1 - p))[:, None]).T @ x + RIDGE * np.eye(len(w))
+        w -= np.linalg.solve(hessian, gradient)
+    return w
+
+
+def _vector(one: Sentence, names: Sequence[str]) -> Matrix:
+    return np.array([one.evidence[name] for name in names])
+
+
+def _score(one: Sentence, names: Sequence[str], order: Matrix) -> float:
+    return float(_vector(one, names) @ order)
+
+
+def _rounded(names: Sequence[str], weights: Matrix) -> dict[str, float]:
+    return {name: round(float(weight), 4) + 0.0 for name, weight in zip(names, weights, strict=True)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""How good answers are on real data: parts of SQuAD 2.0 and SciFact, and the sample wiki, with the embedded defaults.
+
+Bounds are a little looser than what was measured on all of the data (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rag_serving.calibrate import calibrate, open_gates
+from rag_serving.config import parse_config
+from rag_serving.evaluate import evaluate
+from rag_serving.gold import GoldSet
+from rag_serving.gold_collections import Collection, published, read_gold_collection
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+SQUAD, SCIFACT = DATA / "squad2" / "dev-8-articles.json", DATA / "scifact"
+
+
+def part_of(collection: Collection, questions: int, others: int) -> Collection:
+    """Every n-th question with its page, and some pages that no question is about."""
+    asked = collection.gold.questions[:: max(1, len(collection.gold.questions) // questions)]
+    needed = {page for question in asked for page in question.pages}
+    kept = [document for document in collection.documents if document.page in needed]
+    rest = [document for document in collection.documents if document.page not in needed]
+    return replace(collection, documents=(*kept, *rest[:others]), gold=GoldSet(tuple(asked)))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SQUAD.exists(), reason=f"{SQUAD} is not here")
+def test_answers_to_squad_cite_the_right_paragraph_and_sentence(tmp_path: Path) -> None:
+    collection = part_of(read_gold_collection(SQUAD), 80, 0)
+    with published(collection, tmp_path, open_gates(parse_config({}))) as pipeline:
+        found = calibrate(collection.gold, evaluate(pipeline, collection.gold)).measured
+    assert found.citation_precision is not None
+    assert found.citation_precision >= 0.85
+    assert found.sentence_precision is not None
+    assert found.sentence_precision >= 0.75
+    assert found.answerability["accuracy"] is not None
+    assert found.answerability["accuracy"] >= 0.5
+    assert found.anchor_validity == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SCIFACT.exists(), reason=f"{SCIFACT} is not here")
+def test_claims_of_scifact_are_answered_with_their_evidence(tmp_path: Path) -> None:
+    collection = part_of(read_gold_collection(SCIFACT), 30, 40)
+    with published(collection, tmp_path, parse_config({})) as pipeline:
+        found = evaluate(pipeline, collection.gold)
+    assert sum(each.says_it for each in found.judged) / len(found.judged) >= 0.5

@@ -1,0 +1,169 @@
+"""Thresholds are chosen on half of the answers and measured on the other; the file that holds them stays readable."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from rag_serving.calibrate import calibrate, choose, closed_at, curve, halves, open_gates
+from rag_serving.cli import app
+from rag_serving.config import ConfigError, load_config, parse_config
+from rag_serving.evaluate import Evaluation, Judged, judge
+from rag_serving.gates_file import write_gates
+from rag_serving.gold import GoldQuestion, GoldSet
+from rag_serving.records import Answer, Citation
+
+
+def asked(name: str, answerable: bool, text: str = "How long are logs kept?") -> GoldQuestion:
+    return GoldQuestion(name, text, answerable, frozenset({"1"}), ("for 7 days",), part=name)
+
+
+def given(question: GoldQuestion, confidence: float, page: str = "1") -> Judged:
+    url = f"https://wiki.example/{page}#Top"
+    cited = Citation(1, f"{page}:3:0", "T", ("T",), url, url, "kept for 7 days", "ENG", 3, "exact", 0, 15)
+    gates = {"confidence": confidence, "similarity": 0.5, "coverage": 0.4}
+    return judge(question, Answer("answered", "Kept for 7 days. [1]", (cited,), gates=gates), {"1": frozenset({"Top"})})
+
+
+def answers(count: int = 40, text: str = "How long are logs kept?") -> list[Judged]:
+    """Answers that are right from a confidence of 0.5 upwards."""
+    return [
+        given(asked(f"q{number:02}", number >= count // 2, text), number / count, "1" if number >= count // 2 else "2")
+        for number in range(count)
+    ]
+
+
+def test_no_part_is_in_both_halves() -> None:
+    questions = [GoldQuestion(f"q{n}", "x", True, part=f"article {n % 5}") for n in range(20)]
+    first, second = halves(GoldSet(tuple(questions)))
+    assert len(first.questions) + len(second.questions) == 20
+    assert not {q.part for q in first.questions} & {q.part for q in second.questions}
+
+
+def test_the_threshold_that_parts_right_from_wrong_is_found() -> None:
+    best = choose(curve(answers()))
+    assert best.min_confidence == pytest.approx(0.5, abs=0.03)
+    assert (best.answerability, best.citation_precision, best.not_found_recall) == (1.0, 1.0, 1.0)
+
+
+def test_precision_is_worth_refusing_for() -> None:
+    judged = [given(asked(f"q{n:02}", True), n / 10, "1" if n > 7 else "2") for n in range(10)]
+    assert choose(curve(judged)).min_confidence >= 0.7
+
+
+def test_an_answer_below_the_threshold_is_not_given() -> None:
+    answer = given(asked("q", True), 0.4)
+    assert closed_at(answer, 0.4).answered
+    closed = closed_at(answer, 0.41)
+    assert (closed.answer.status, closed.answer.citations, closed.anchored) == ("not_found", (), 0)
+
+
+def test_the_curve_runs_from_all_answered_to_few() -> None:
+    points = curve(answers())
+    assert points[0].answered == 1.0
+    assert [point.answered for point in points] == sorted((point.answered for point in points), reverse=True)
+
+
+def test_what_is_measured_was_not_learnt_from() -> None:
+    judged = answers()
+    found = calibrate(GoldSet(tuple(each.gold for each in judged)), Evaluation(tuple(judged)))
+    assert found.gates["min_confidence"] == pytest.approx(0.5, abs=0.06)
+    assert (found.gates["min_similarity"], found.gates["min_coverage"]) == (0.5, 0.4)
+    assert "min_confidence_statement" not in found.gates
+    assert len(found.measured.judged) == 20
+    assert found.payload()["measured"]["answerability"]["accuracy"] >= 0.9
+
+
+def test_claims_have_a_threshold_of_their_own() -> None:
+    judged = answers(text="Logs are kept for a week")
+    found = calibrate(GoldSet(tuple(each.gold for each in judged)), Evaluation(tuple(judged)))
+    assert found.gates.keys() == {"min_similarity", "min_coverage", "min_confidence_statement"}
+
+
+def test_open_gates_let_everything_pass() -> None:
+    gates = open_gates(parse_config({"gates": {"min_confidence": 0.9}})).gates
+    assert (gates.min_confidence, gates.min_confidence_statement, gates.min_coverage) == (0.0, 0.0, 0.0)
+
+
+# The file
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "# ours\ntenants: {acme: {}}  # one\n",
+        "gates: {min_coverage: 0.3, min_confidence: 0.9}\n# ours\ntenants: {acme: {}}  # one\n",
+        "# ours\ntenants: {acme: {}}  # one\ngates:\n  min_confidence: 0.9  # guessed\n\n  min_coverage: 0.3\n",
+        "# ours\ntenants: {acme: {}}  # one",
+    ],
+)
+def test_gates_are_written_and_the_rest_stays(tmp_path: Path, before: str) -> None:
+    path = tmp_path / "app.yaml"
+    path.write_text(before)
+    write_gates(path, {"min_confidence": 0.42})
+    config = load_config(path)
+    assert config.gates.min_confidence == 0.42
+    assert config.gates.min_coverage == (0.3 if "min_coverage" in before else config.gates.min_coverage)
+    assert "# ours\ntenants: {acme: {}}  # one\n" in path.read_text()
+    assert path.read_text().count("gates:") == 1
+
+
+def test_a_file_that_is_no_configuration_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "app.yaml"
+    path.write_text("tenant: acme\n")
+    with pytest.raises(ConfigError):
+        write_gates(path, {"min_confidence": 0.42})
+    assert path.read_text() == "tenant: acme\n"
+
+
+# The command
+
+
+def squad(folder: Path) -> Path:
+    """Four articles of one paragraph, in the layout of SQuAD 2.0."""
+    texts = {
+        "Logs": ("Each broker keeps logs for 168 hours by default.", "How many hours does a broker keep logs?", "168"),
+        "Coffee": ("The coffee machine is descaled every Friday.", "When is the coffee machine descaled?", "Friday"),
+        "Leave": ("Everybody has 28 days of leave a year.", "How many days of leave does everybody have?", "28"),
+        "Locks": ("Ann Berg holds the key of the safe.", "Who holds the key of the safe?", "Ann Berg"),
+    }
+    data = []
+    for title, (text, question, answer) in texts.items():
+        right = {"id": f"{title}-1", "question": question, "is_impossible": False}
+        right["answers"] = [{"text": answer, "answer_start": text.index(answer)}]
+        wrong = {"id": f"{title}-2", "question": "Who won the match in Lisbon?", "is_impossible": True, "answers": []}
+        data.append({"title": title, "paragraphs": [{"context": text, "qas": [right, wrong]}]})
+    path = folder / "squad.json"
+    path.write_text(json.dumps({"version": "v2.0", "data": data}))
+    return path
+
+
+def test_a_collection_is_calibrated_on_and_the_gates_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CITELOCK_CONFIG", str(tmp_path / "app.yaml"))
+    (tmp_path / "app.yaml").write_text("tenants: {acme: {}}\n")
+    arguments = ["evaluate", str(squad(tmp_path)), "--calibrate", "--write", str(tmp_path / "app.yaml")]
+    found = CliRunner().invoke(app, [*arguments, "--index", str(tmp_path / "index"), "--json"])
+    assert found.exit_code == 0, found.stderr
+    payload = json.loads(found.stdout)
+    assert payload["measured"]["citation_precision"] == 1.0
+    assert yaml.safe_load((tmp_path / "app.yaml").read_text())["gates"] == payload["gates"]
+
+
+def test_a_collection_that_is_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("{}")
+    found = CliRunner().invoke(app, ["evaluate", str(path)])
+    assert found.exit_code == 1
+    assert "neither a SQuAD 2.0 file nor a SciFact folder" in found.stderr
+
+
+def test_writing_needs_calibrating(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["evaluate", "--write", str(tmp_path / "app.yaml")])
+    assert found.exit_code == 2
+    assert "--write needs --calibrate" in found.stderr
