@@ -7,6 +7,7 @@ Does not belong here: fusing or ranking (`retrieve`), building (`indexes.build`)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from rag_serving.store import Store, StoreError, coded, map_table, read_table, w
 CHUNKS_FILE = "chunks.parquet"
 MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
 LEXICAL_FOLDER = "lexical"
+_DECODED = 4096  # chunks that are kept decoded: some 10 MB
 CODED_ROWS = 2048  # fewer vectors are sooner compared than their codes
 
 _FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name in GENERATION_CHUNKS.columns.names)
@@ -67,6 +69,7 @@ class Generation:
         self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
         self._codes = codes
         self._dense = DenseIndex(place, self._shard_rows(), vectors, self.row_of, codes)
+        self._decoded: dict[int, Chunk] = {}
         self._allowed = lru_cache(maxsize=64)(self._compute_allowed)
         self._names = lru_cache(maxsize=64)(self._compute_names)
 
@@ -114,12 +117,24 @@ class Generation:
         return self.chunks([row], classes)[0]
 
     def chunks(self, rows: Sequence[int], classes: frozenset[str] = frozenset()) -> list[Chunk]:
-        """The chunks at some rows, in their order; sooner decoded together than one by one."""
+        """The chunks at some rows, in their order, each with the other places that these reader classes open."""
+        chunks = {row: chunk for row in rows if (chunk := self._decoded.get(row))}
+        if missing := [row for row in dict.fromkeys(rows) if row not in chunks]:
+            chunks |= zip(missing, self._decode(missing), strict=True)
+            if len(self._decoded) > _DECODED:
+                self._decoded.clear()
+            self._decoded.update(chunks)
+        places = [self.places.of(row, classes) for row in rows]
+        return [
+            replace(chunks[row], also_at=also) if also else chunks[row] for row, also in zip(rows, places, strict=True)
+        ]
+
+    def _decode(self, rows: Sequence[int]) -> list[Chunk]:
+        """Chunks without their other places; sooner decoded together than one by one."""
         taken = pa.array(rows, pa.int64())
         columns = {name: column.take(taken).to_pylist() for name, column in self._columns.items()}
         for name in _TUPLES:
             columns[name] = [tuple(values or ()) for values in columns[name]]
-        columns["also_at"] = [self.places.of(row, classes) for row in rows]
         return [Chunk(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
 
     def row_of(self, chunk_id: str) -> int | None:
