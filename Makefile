@@ -54,9 +54,8 @@ lint: $(VENV)/.installed-test  ## Check style, types, the rules between the room
 test: lint  ## Install what tests need and run all of them.
 	@pytest
 
-bench: $(VENV)/.installed  ## Measure retrieval on the sets in ../shared/data (BENCH=folder for another set).
-	@for set in $(or $(BENCH),../shared/data/contextual-retrieval ../shared/data/scifact); do \
-	  echo "== $$set"; citelock bench "$$set" || exit 1; done
+bench: $(VENV)/.installed  ## Measure quality, speed and memory on ../shared/data (BENCH="--sizes 5183 --no-quality" for less).
+	@python -m bench --plot docs/images/benchmarks.svg --out docs/benchmarks.json $(BENCH)
 
 bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries on this machine's GPU (JSON on standard output).
 	@python -m rag_serving.reranking.gpu_bench

@@ -1,0 +1,182 @@
+"""How fast a published generation answers: one client, eight clients, opening, memory, and the floors beside it.
+
+Belongs here: timing. Does not belong here: what is searched (`built`), quality (`rag_serving.bench`).
+
+Everything of one call is measured in turns on the same machine, so that ratios hold where the machine is shared.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.built import Built
+from bench.real_text import DATA
+from rag_serving.access import Principal
+from rag_serving.bench import TENANT
+from rag_serving.config import Config
+from rag_serving.generation import Generation
+from rag_serving.indexes.chroma import DenseError
+from rag_serving.models import Embedder, open_embedder
+from rag_serving.pipeline import Pipeline
+from rag_serving.store import Store
+
+QUERIES, WARM, DEPTH, CLIENTS = 200, 20, 80, 8
+_ASKER = Principal(TENANT)
+_EVERYONE = frozenset({"everyone"})
+
+
+def queries(count: int = QUERIES) -> list[str]:
+    """Claims of SciFact and questions of SQuAD in turns: no two alike."""
+    lines = (DATA / "scifact" / "queries.jsonl").read_text("utf-8").splitlines()
+    claims = [json.loads(line)["text"] for line in lines]
+    articles = json.loads((DATA / "squad2" / "dev-8-articles.json").read_text("utf-8"))["data"]
+    questions = [qa["question"] for article in articles for part in article["paragraphs"] for qa in part["qas"]]
+    mixed = [text for pair in zip(claims, questions, strict=False) for text in pair]
+    return list(dict.fromkeys(mixed))[: count + WARM]
+
+
+def measure(built: Built, k: int = 10) -> dict[str, Any]:
+    """Every figure of a generation, its floors in the same turns."""
+    asked, pipeline = queries(), Pipeline.open(built.config, TENANT)
+    embedder = open_embedder(built.config.embedding)
+    try:
+        latency = _latency(pipeline, embedder, built, asked, k)
+        throughput = _throughput(pipeline, asked, k)
+    finally:
+        pipeline.close()
+    return {
+        "chunks": built.chunks,
+        "seconds": {name: round(value, 1) for name, value in built.seconds.items()},
+        "bytes": _bytes(built.config),
+        "latency_ms": latency,
+        "throughput_per_s": throughput,
+        "serving": _serving(built.config),
+        "recall_at_80": _recall(built, embedder, asked[:50]),
+    }
+
+
+def _latency(pipeline: Pipeline, embedder: Embedder, built: Built, asked: Sequence[str], k: int) -> dict[str, Any]:
+    """p50 and p95 of the product and of each floor, query by query in turns."""
+    times: dict[str, list[float]] = {}
+    bm25, vectors = _bm25(built.texts), built.vectors
+
+    def exact(vector: NDArray[np.float32]) -> None:
+        scores = vectors @ vector
+        nearest = np.argpartition(-scores, min(DEPTH, len(scores) - 1))[:DEPTH]
+        nearest[np.argsort(-scores[nearest])]
+
+    for number, query in enumerate(asked):
+        started = time.perf_counter()
+        found = pipeline.search(_ASKER, query, k)
+        elapsed = (time.perf_counter() - started) * 1000
+        vector, model = _timed(lambda query=query: embedder.embed_query(query))  # type: ignore[misc]
+        parts = {"total": elapsed, "without_embedding": elapsed - found.timings_ms["embed"], "floor_model": model}
+        parts["floor_exact"] = _timed(lambda vector=vector: exact(vector))[1]  # type: ignore[misc]
+        parts["floor_bm25s"] = _timed(lambda query=query: bm25(query))[1]  # type: ignore[misc]
+        if number >= WARM:
+            for name, value in {**parts, **{f"stage_{stage}": ms for stage, ms in found.timings_ms.items()}}.items():
+                times.setdefault(name, []).append(value)
+    return {name: _percentiles(values) for name, values in times.items() if name != "stage_total"}
+
+
+def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    started = time.perf_counter()
+    result = call()
+    return result, (time.perf_counter() - started) * 1000
+
+
+def _percentiles(values: Sequence[float]) -> dict[str, float]:
+    return {f"p{part}": round(float(np.percentile(values, part)), 3) for part in (50, 95)}
+
+
+def _bm25(texts: Sequence[str]) -> Callable[[str], Any]:
+    """bm25s as its documentation shows it, English stop words and stemmer."""
+    import bm25s
+    import Stemmer
+
+    stemmer = Stemmer.Stemmer("english")
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
+
+    def search(query: str) -> Any:
+        tokens = bm25s.tokenize(query, stopwords="en", stemmer=stemmer, show_progress=False)
+        return index.retrieve(tokens, k=DEPTH, show_progress=False)
+
+    return search
+
+
+def _throughput(pipeline: Pipeline, asked: Sequence[str], k: int, rounds: int = 5) -> dict[str, float]:
+    """Queries a second of one client and of `CLIENTS`, in turns; medians, and the median of their ratios."""
+
+    def rate(clients: int) -> float:
+        with ThreadPoolExecutor(clients) as pool:
+            started = time.perf_counter()
+            for _ in pool.map(lambda query: pipeline.search(_ASKER, query, k), asked):
+                pass
+            return len(asked) / (time.perf_counter() - started)
+
+    pairs = [(rate(1), rate(CLIENTS)) for _ in range(rounds)]
+    one, many = (float(np.median([pair[side] for pair in pairs])) for side in (0, 1))
+    ratio = float(np.median([many / one for one, many in pairs]))
+    return {"1_client": round(one, 1), f"{CLIENTS}_clients": round(many, 1), "ratio": round(ratio, 2)}
+
+
+def _bytes(config: Config) -> dict[str, int]:
+    """What a generation takes on disk: its folder's files, and Chroma's."""
+    store = Store(Path(config.home))
+    folder = store.generation(TENANT, store.current(TENANT) or "")
+    sizes = {path.relative_to(folder).parts[0]: 0 for path in folder.rglob("*") if path.is_file()}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            sizes[path.relative_to(folder).parts[0]] += path.stat().st_size
+    chroma = sum(path.stat().st_size for path in store.chroma(TENANT).rglob("*") if path.is_file())
+    return {**sizes, "chroma": chroma}
+
+
+def _recall(built: Built, embedder: Embedder, asked: Sequence[str]) -> dict[str, float | str]:
+    """Share of the `DEPTH` nearest that the serving search, and Chroma alone, find; against float64 products."""
+    store = Store(Path(built.config.home))
+    generation = Generation.open(store, TENANT, store.current(TENANT) or "", built.config)
+    vectors = [embedder.embed_query(query) for query in asked]
+    wanted = [_nearest(built.vectors, vector) for vector in vectors]
+
+    def recall(search: Callable[[NDArray[np.float32]], Any]) -> float:
+        found = [{hit.row for hit in search(vector)} for vector in vectors]
+        return round(float(np.mean([len(a & b) / len(b) for a, b in zip(found, wanted, strict=True)])), 4)
+
+    shares: dict[str, float | str] = {"serving": recall(lambda vector: generation.dense(vector, DEPTH, _EVERYONE))}
+    try:
+        shares["chroma"] = recall(lambda vector: generation.approximate(vector, DEPTH))
+        started = time.perf_counter()
+        for vector in vectors:
+            generation.approximate(vector, DEPTH)
+        shares["chroma_ms"] = round((time.perf_counter() - started) * 1000 / len(vectors), 3)
+    except DenseError as error:
+        shares["chroma"] = str(error)
+    generation.close()
+    return shares
+
+
+def _nearest(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> set[int]:
+    scores = np.concatenate(
+        [vectors[start : start + 65_536].astype(np.float64) @ vector for start in range(0, len(vectors), 65_536)]
+    )
+    return set(np.argpartition(-scores, DEPTH)[:DEPTH].tolist())
+
+
+def _serving(config: Config) -> dict[str, float]:
+    """What a fresh process takes to open, to answer its first question, and to hold."""
+    command = [sys.executable, "-m", "bench.serving", str(config.home)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
