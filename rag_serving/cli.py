@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rag_serving.records import AlsoAt, Answer, Candidate, Filters
 
 _PLACES_SHOWN = 3
+_PATIENCE_S = 1.0  # that a command waits for a telemetry database
 
 app = typer.Typer(
     cls=Commands,
@@ -102,13 +103,16 @@ def ask(
     """
     from rag_serving.progress import shown
 
-    with _pipeline(config, tenant) as pipeline, shown() as listen:
+    with _pipeline(config, tenant, is_recorded=True) as pipeline:
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
-        answer = pipeline.ask(principal, _not_empty("question", question, pipeline.config), filters, explain, listen)
-    if as_json:
-        typer.echo(json.dumps(answer.payload(), ensure_ascii=False))
-    elif answer.status != "unavailable":
-        typer.echo("\n".join(_answer_lines(answer)))
+        text = _not_empty("question", question, pipeline.config)
+        with shown() as listen:
+            answer = pipeline.ask(principal, text, filters, explain, listen)
+        # Told before the pipeline is closed: its telemetry may still have to be written.
+        if as_json:
+            _tell(json.dumps(answer.payload(), ensure_ascii=False))
+        elif answer.status != "unavailable":
+            _tell("\n".join(_answer_lines(answer)))
     if answer.status == "unavailable":
         print(f"citelock: {answer.answer}", file=sys.stderr)
         raise typer.Exit(FAILED)
@@ -137,16 +141,14 @@ def search(
     space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
     phrase" is looked for to the letter. --json says how the query was read.
     """
-    with _pipeline(config, tenant) as pipeline:
+    with _pipeline(config, tenant, is_recorded=True) as pipeline:
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
         found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=as_json)
-    if as_json:
-        typer.echo(json.dumps(found.payload(), ensure_ascii=False))
-        return
-    for rank, candidate in enumerate(found.results, start=1):
-        typer.echo("\n".join(_result_lines(rank, candidate)))
-    if not found.results:
-        typer.echo("Nothing found.")
+        if as_json:
+            _tell(json.dumps(found.payload(), ensure_ascii=False))
+            return
+        results = (line for rank, each in enumerate(found.results, start=1) for line in _result_lines(rank, each))
+        _tell("\n".join(results) or "Nothing found.")
     _tell_flags(found.degraded)
 
 
@@ -235,17 +237,19 @@ def receipt_verify(
 
 
 @contextmanager
-def _pipeline(path: Path | None, tenant: str | None) -> Iterator[Pipeline]:
+def _pipeline(path: Path | None, tenant: str | None, is_recorded: bool = False) -> Iterator[Pipeline]:
     from rag_serving.auth import choose_tenant
     from rag_serving.config import ConfigError, load_config
     from rag_serving.pipeline import Pipeline
+    from rag_serving.telemetry.telemetry import open_telemetry
 
     config = load_config(path)
     try:
         name = choose_tenant(sorted(config.tenants), tenant, "--tenant NAME")
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    pipeline = Pipeline.open(config, name)
+    telemetry = open_telemetry(config, name, _PATIENCE_S) if is_recorded else None
+    pipeline = Pipeline.open(config, name, telemetry=telemetry)
     try:
         yield pipeline
     finally:
@@ -320,6 +324,12 @@ def _finding_line(finding: Finding) -> str:
 def _tell_flags(flags: tuple[str, ...]) -> None:
     if flags:
         print(f"citelock: degraded: {', '.join(flags)}", file=sys.stderr)
+
+
+def _tell(text: str) -> None:
+    """Print at once, also into a pipe."""
+    typer.echo(text)
+    sys.stdout.flush()
 
 
 def _bold(text: str) -> str:

@@ -38,6 +38,8 @@ from rag_serving.rerank import Reranked, rerank
 from rag_serving.retrieve import RetrievalError, Vector
 from rag_serving.search import Found, find
 from rag_serving.store import Store, StoreError
+from rag_serving.telemetry.events import Trace
+from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.verify import verify
 
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
@@ -62,6 +64,11 @@ class Written:
     draft: Draft
     lock: Lock
     verdicts: list[Verdict]
+    candidates: Sequence[Candidate] = ()  # all that were found, the locked ones with what later stages said of them
+
+    @property
+    def trace(self) -> Trace:
+        return Trace(self.candidates, self.lock, self.verdicts)
 
 
 class Pipeline:
@@ -78,32 +85,44 @@ class Pipeline:
         embedder: Embedder,
         receipts: ReceiptStore,
         reranker: RemoteReranker | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.config = config
         self.tenant = tenant
         self.published = published
         self.receipts = receipts
         self.reranker = reranker
+        self.telemetry = telemetry
         self._embedder = embedder
         self._generator = Generator(config.generation)
         self._is_word = Words(config.embedding)
 
     @classmethod
     def open(
-        cls, config: Config, tenant: str, embedder: Embedder | None = None, reranker: RemoteReranker | None = None
+        cls,
+        config: Config,
+        tenant: str,
+        embedder: Embedder | None = None,
+        reranker: RemoteReranker | None = None,
+        telemetry: Telemetry | None = None,
     ) -> Pipeline:
-        """A pipeline that opens model and generation with the first question that needs them; it never fails here."""
+        """A pipeline that opens model and generation with the first question that needs them; it never fails here.
+
+        Questions are recorded only where `telemetry` is given: what is asked to measure is no reader's question.
+        """
         store = Store(config.home)
         receipts = ReceiptStore(store.serving_db())
         published = Published(store, tenant, config)
         reranker = reranker or open_reranker(config.features, config.reranker)
-        return cls(config, tenant, published, embedder or open_guarded(config), receipts, reranker)
+        return cls(config, tenant, published, embedder or open_guarded(config), receipts, reranker, telemetry)
 
     def close(self) -> None:
         self.published.close()
         self.receipts.close()
         if self.reranker:
             self.reranker.close()
+        if self.telemetry:
+            self.telemetry.close()
 
     def search(
         self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None, explain: bool = False
@@ -123,7 +142,11 @@ class Pipeline:
             ranked = self._reranked(attempt, found.query, self._clean(found.retrieved.candidates), weights, k)
             results = islice(ranked.candidates, k)
         notes = found.query.notes if explain else None
-        return SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms, notes, ranked.by)
+        shown = SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms, notes, ranked.by)
+        if self.telemetry:
+            trace = Trace(_told(found.retrieved.candidates, shown.results))
+            self.telemetry.searched(principal, query, shown, trace)
+        return shown
 
     def ask(
         self,
@@ -134,18 +157,26 @@ class Pipeline:
         listen: Listen | None = None,
     ) -> Answer:
         """An answer whose citations were verified, or the reason why there is none; `listen` hears how far it is."""
-        attempt = Attempt(listen)
+        attempt, trace = Attempt(listen), Trace()
         try:
             with attempt.part("total"), self.published.lease() as generation:
                 written = self._answer(attempt, generation, principal, question, filters, explain)
+            answer, trace = self._with_receipt(attempt, written, question, filters), written.trace
         except UnpublishedError as error:
-            return Answer("unavailable", str(error), timings_ms=attempt.timings_ms)
+            answer = Answer("unavailable", str(error), timings_ms=attempt.timings_ms)
         except RetrievalError:
-            return Answer("unavailable", RETRIEVAL_DOWN, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
-        return self._with_receipt(attempt, written, question, filters)
+            answer = Answer("unavailable", RETRIEVAL_DOWN, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
+        if self.telemetry:
+            self.telemetry.answered(principal, question, answer, trace)
+        return answer
 
     def ask_selection(
-        self, question: str, selection: str, explain: bool = False, listen: Listen | None = None
+        self,
+        question: str,
+        selection: str,
+        explain: bool = False,
+        listen: Listen | None = None,
+        principal: Principal | None = None,
     ) -> Answer:
         """An answer from the given text alone: nothing is retrieved, and citations are offsets into that text."""
         attempt = Attempt(listen)
@@ -155,7 +186,10 @@ class Pipeline:
                 vector = self._embedder.embed_query(question)
             weights = dict.fromkeys(analyze(question), 1.0)
             written = self._written(attempt, "", question, lock_selection(selection), weights, vector, explain)
-        return replace(written.answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
+        answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
+        if self.telemetry:
+            self.telemetry.answered(principal, question, answer, written.trace, "selected_text")
+        return answer
 
     def warm(self) -> None:
         """Open model and generation before the first question comes; failures show with the questions."""
@@ -229,7 +263,8 @@ class Pipeline:
         lock = freeze(ranked.candidates, count)
         written = self._written(attempt, generation.id, query.text, lock, weights, retrieved.vector, explain)
         notes = query.notes if explain else None
-        return replace(written, answer=replace(written.answer, notes=notes, reranker=ranked.by))
+        answer = replace(written.answer, notes=notes, reranker=ranked.by)
+        return replace(written, answer=answer, candidates=_told(retrieved.candidates, lock.passages))
 
     def _find(
         self,
@@ -340,6 +375,12 @@ class Pipeline:
 def _classes(principal: Principal, generation: Generation) -> frozenset[str]:
     """What the principal may read of a generation, decided before anything is looked at."""
     return satisfied_classes(principal, generation.tenant, generation.known_classes)
+
+
+def _told(found: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates in the order they were found, the chosen ones with all of their scores."""
+    scored = {candidate.chunk.chunk_id: candidate for candidate in chosen}
+    return [scored.get(candidate.chunk.chunk_id, candidate) for candidate in found]
 
 
 def open_guarded(config: Config) -> GuardedEmbedder:

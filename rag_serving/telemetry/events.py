@@ -16,25 +16,14 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rag_serving.access import Principal
-from rag_serving.records import Answer, Candidate, Lock, SearchResults, Verdict
+from rag_serving.records import Answer, Candidate, Lock, SearchResults, Usage, Verdict
 
 Kind = Literal["ask", "selected_text", "search"]
 FeedbackVerdict = Literal["helpful", "not_helpful", "wrong_citation", "missing"]
 
-MAX_CANDIDATES = 100
+MAX_CANDIDATES = 50
 MAX_COMMENT_CHARS = 2_000
 _HASH_CHARS = 32
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What a model was asked for: tokens, and their price in the currency of the configured table."""
-
-    generator: str = ""
-    reranker: str = ""
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +33,6 @@ class Trace:
     candidates: Sequence[Candidate] = ()
     lock: Lock = field(default_factory=lambda: Lock(()))
     verdicts: Sequence[Verdict] = ()
-    usage: Usage = Usage()
 
 
 class Scribe:
@@ -63,6 +51,9 @@ class Scribe:
             **self._asked(principal, question, kind),
             **_measured(answer.status, answer.generation, answer.flags, answer.timings_ms),
             **_traced(trace),
+            **_taken(answer.usage),
+            "generator": answer.generator,
+            "reranker": answer.reranker,
             "receipt_id": answer.receipt_id,
         }
 
@@ -73,6 +64,9 @@ class Scribe:
             **self._asked(principal, query, "search"),
             **_measured(status, found.generation, found.degraded, found.timings_ms),
             **_traced(trace),
+            **_taken(None),
+            "generator": "",
+            "reranker": found.reranker,
             "receipt_id": None,
         }
 
@@ -129,7 +123,6 @@ def _measured(status: str, generation: str, flags: Sequence[str], timings_ms: Ma
 
 def _traced(trace: Trace) -> dict[str, Any]:
     return {
-        **vars(trace.usage),
         "candidates": [
             {"chunk_id": candidate.chunk.chunk_id, "scores": {k: round(v, 6) for k, v in candidate.scores.items()}}
             for candidate in trace.candidates[:MAX_CANDIDATES]
@@ -139,6 +132,13 @@ def _traced(trace: Trace) -> dict[str, Any]:
         "claims": len(trace.verdicts),
         "verified": sum(verdict.outcome != "dropped" for verdict in trace.verdicts),
     }
+
+
+def _taken(usage: Usage | None) -> dict[str, Any]:
+    """What a model took: tokens, and their price in the currency of the configured table."""
+    if usage is None:
+        return {"tokens_in": 0, "tokens_out": 0, "cost": 0.0}
+    return {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens, "cost": usage.cost}
 
 
 def _writable(text: str) -> str:

@@ -1,17 +1,18 @@
-"""What the telemetry database holds, read and forgotten.
+"""What the telemetry database holds, read.
 
-Belongs here: rows of a day, what is too old. Does not belong here: what rows add up to (`kpis`).
+Belongs here: rows of a day, or of several. Does not belong here: what rows add up to (`kpis`).
 """
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 import pandas as pd
-from sqlalchemy import Engine, Table, delete, select
+from sqlalchemy import Engine, Table, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, TelemetryError
+from rag_serving.telemetry.recorder import TelemetryError
+from rag_serving.telemetry.tables import METADATA, told
 
 
 def rows_of_day(engine: Engine, table: Table, tenant: str, day: date) -> pd.DataFrame:
@@ -20,29 +21,22 @@ def rows_of_day(engine: Engine, table: Table, tenant: str, day: date) -> pd.Data
     Raises:
         TelemetryError: the database cannot be read.
     """
-    query = select(table).where(table.c.tenant == tenant, table.c.day == day.isoformat()).order_by(table.c.at)
+    return rows_until(engine, table, tenant, day, days=1)
+
+
+def rows_until(engine: Engine, table: Table, tenant: str, last: date, days: int) -> pd.DataFrame:
+    """The same of so many days of which `last` is the last.
+
+    Raises:
+        TelemetryError: the database cannot be read.
+    """
+    first = last - timedelta(days=days - 1)
+    of_tenant, of_days = table.c.tenant == tenant, table.c.day.between(first.isoformat(), last.isoformat())
+    query = select(table).where(of_tenant, of_days).order_by(table.c.at, table.c.id)
     try:
         METADATA.create_all(engine)
         with engine.connect() as connection:
             result = connection.execute(query)
             return pd.DataFrame(result.mappings().all(), columns=list(result.keys()))
     except SQLAlchemyError as error:
-        raise TelemetryError(f"the telemetry database cannot be read ({' '.join(str(error).split())[:200]})") from error
-
-
-def forget(engine: Engine, keep_days: int, today: date | None = None) -> int:
-    """Delete the rows of days before the last `keep_days`; how many there were.
-
-    Raises:
-        TelemetryError: the database cannot be written.
-    """
-    oldest = (today or datetime.now(UTC).date()) - timedelta(days=keep_days)
-    try:
-        METADATA.create_all(engine)
-        with engine.begin() as connection:
-            tables = (QUESTIONS, FEEDBACK)
-            return sum(connection.execute(delete(t).where(t.c.day < oldest.isoformat())).rowcount for t in tables)
-    except SQLAlchemyError as error:
-        raise TelemetryError(
-            f"the telemetry database cannot be written ({' '.join(str(error).split())[:200]})"
-        ) from error
+        raise TelemetryError(f"the telemetry database cannot be read ({told(error)})") from error

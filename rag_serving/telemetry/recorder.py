@@ -1,7 +1,8 @@
 """Rows on their way to the database, behind a queue that never makes a question wait.
 
 Belongs here: the queue, the writing thread, what happens when the database is away.
-Does not belong here: what a row says (`events`), the database itself (`tables`).
+Does not belong here: what a row says (`events`), the database (`writer`), which is opened with the first row:
+SQLAlchemy takes as long to import as a question takes.
 
 A full queue drops the new row and counts it. While the database is away rows wait in the queue; those that came before
 it went are written when it is back. A row that the database refuses is dropped and counted alone.
@@ -15,24 +16,34 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from sqlalchemy import Engine, Table
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
-
-from rag_serving.telemetry.tables import METADATA, TelemetryError
+from typing import Any, Literal, Protocol
 
 CAPACITY = 20_000
 BATCH = 500
 _GATHER_S = 0.2  # a batch waits this long for company
 _WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
-_UPKEEP_S = 86_400.0
-_AWAY = (OperationalError, InterfaceError, TelemetryError, OSError)
 
 _log = logging.getLogger(__name__)
 
-Row = tuple[Table, Mapping[str, Any]]
+TableName = Literal["questions", "feedback"]
+Row = tuple[TableName, Mapping[str, Any]]
+
+
+class TelemetryError(Exception):
+    """The telemetry database cannot be used; the message says how to mend it."""
+
+
+class Writer(Protocol):
+    """What puts rows into a database."""
+
+    def write(self, batch: Sequence[Row]) -> int:
+        """Write the rows, once each; how many the database took.
+
+        Raises:
+            TelemetryError: the database is away; the same rows may be given again.
+        """
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -47,25 +58,18 @@ class Counts:
 class Recorder:
     """Writes rows from one thread. `record` never blocks and never raises."""
 
-    def __init__(
-        self,
-        open_engine: Callable[[], Engine],
-        capacity: int = CAPACITY,
-        upkeep: Callable[[Engine], object] | None = None,
-    ) -> None:
-        """`upkeep` is called before the first row is written, and once a day after."""
-        self._open = open_engine
+    def __init__(self, open_writer: Callable[[], Writer], capacity: int = CAPACITY) -> None:
+        """`open_writer` is called with the first row, in the writing thread; it may raise TelemetryError."""
+        self._open = open_writer
         self._capacity = capacity
-        self._upkeep = upkeep
-        self._upkept_at: float | None = None
         self._rows: deque[Row] = deque()
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._engine: Engine | None = None
+        self._writer: Writer | None = None
         self._deadline: float | None = None  # of the last writing, once closed
         self._writing = self._recorded = self._dropped = 0
 
-    def record(self, table: Table, row: Mapping[str, Any]) -> None:
+    def record(self, table: TableName, row: Mapping[str, Any]) -> None:
         """Hand over a row; it is written soon, or dropped and counted."""
         with self._news:
             if self._deadline is not None or len(self._rows) >= self._capacity:
@@ -96,8 +100,8 @@ class Recorder:
             self._news.notify_all()
         if self._thread is not None:
             self._thread.join(timeout_s + 1)
-        if self._engine is not None:
-            self._engine.dispose()
+        if self._writer is not None:
+            self._writer.close()
 
     def _run(self) -> None:
         while batch := self._next():
@@ -121,10 +125,15 @@ class Recorder:
         wait_s = _WAIT_S
         while True:
             try:
-                recorded = self._write(batch)
+                self._writer = self._writer or self._open()
+                recorded = self._writer.write(batch)
                 break
-            except _AWAY as error:
-                _log.warning("telemetry waits: %s", " ".join(str(error).split())[:200])
+            except TelemetryError as error:
+                _log.warning("telemetry waits: %s", error)
+            except Exception as error:  # of a driver: these rows are lost, the next ones are tried
+                _log.warning("telemetry lost %d rows: %s: %s", len(batch), type(error).__name__, error)
+                recorded = 0
+                break
             if self._is_over(wait_s):
                 recorded = 0
                 break
@@ -142,44 +151,3 @@ class Recorder:
             left = self._deadline - time.monotonic()
         time.sleep(max(0.0, min(wait_s, left)))
         return left <= 0
-
-    def _write(self, batch: Sequence[Row]) -> int:
-        """Write a batch in one transaction, or row by row where the database refuses one; how many were written."""
-        engine = self._connected()
-        try:
-            with engine.begin() as connection:
-                for table in {table for table, _ in batch}:
-                    rows = [dict(row) for other, row in batch if other is table]
-                    connection.execute(_insert(engine, table), rows)
-            return len(batch)
-        except _AWAY:
-            raise
-        except (SQLAlchemyError, ValueError, TypeError):
-            return sum(self._write_one(engine, table, row) for table, row in batch)
-
-    def _write_one(self, engine: Engine, table: Table, row: Mapping[str, Any]) -> bool:
-        try:
-            with engine.begin() as connection:
-                connection.execute(_insert(engine, table), dict(row))
-        except _AWAY:
-            raise
-        except (SQLAlchemyError, ValueError, TypeError) as error:
-            _log.warning("a row of %s was refused: %s", table.name, " ".join(str(error).split())[:200])
-            return False
-        return True
-
-    def _connected(self) -> Engine:
-        if self._engine is None:
-            engine = self._open()
-            METADATA.create_all(engine)
-            self._engine = engine
-        if self._upkeep and (self._upkept_at is None or time.monotonic() - self._upkept_at > _UPKEEP_S):
-            self._upkeep(self._engine)
-            self._upkept_at = time.monotonic()
-        return self._engine
-
-
-def _insert(engine: Engine, table: Table) -> Any:
-    """An insert that leaves a row alone that is there already: one written just before the database went away."""
-    dialect: Any = postgresql if engine.dialect.name == "postgresql" else sqlite
-    return dialect.insert(table).on_conflict_do_nothing(index_elements=["id"])

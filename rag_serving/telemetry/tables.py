@@ -13,6 +13,8 @@ from sqlalchemy import JSON, Column, Engine, Float, Integer, MetaData, String, T
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
+from rag_serving.telemetry.recorder import TelemetryError
+
 METADATA = MetaData()
 
 QUESTIONS = Table(
@@ -62,10 +64,6 @@ _BUSY_S = 5.0
 _CONNECT_S = 3
 
 
-class TelemetryError(Exception):
-    """The telemetry database cannot be used; the message says how to mend it."""
-
-
 def open_engine(url: str | None, serving_db: Path) -> Engine:
     """The engine of a database URL, or of the SQLite file where there is none. Nothing is connected yet.
 
@@ -88,6 +86,11 @@ def open_engine(url: str | None, serving_db: Path) -> Engine:
         raise TelemetryError(
             f"telemetry.url is no database URL ({error}); postgresql://user@host/name is one"
         ) from error
+
+
+def told(error: Exception) -> str:
+    """A driver's error in one line."""
+    return " ".join(str(error).split())[:200]
 
 
 def _sqlite(url: str) -> Engine:

@@ -12,14 +12,15 @@ import pytest
 from sqlalchemy import Engine, func, insert, select
 
 from rag_serving.access import Principal
-from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Verdict
+from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict
 from rag_serving.settings import Telemetry as Settings
-from rag_serving.telemetry.events import Scribe, Trace, Usage
+from rag_serving.telemetry.events import Scribe, Trace
 from rag_serving.telemetry.kpis import kpis
-from rag_serving.telemetry.log import forget, rows_of_day
-from rag_serving.telemetry.recorder import Recorder
-from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, TelemetryError, open_engine
+from rag_serving.telemetry.log import rows_of_day
+from rag_serving.telemetry.recorder import Recorder, TelemetryError, Writer
+from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, open_engine
 from rag_serving.telemetry.telemetry import Telemetry
+from rag_serving.telemetry.writer import DatabaseWriter, forget
 
 TODAY = datetime.now(UTC).date()
 ALICE = Principal("acme", "alice", frozenset())
@@ -37,7 +38,7 @@ def engine(url: str | None, tmp_path: Path) -> Iterator[Engine]:
 @pytest.fixture
 def recorder(url: str | None, engine: Engine, tmp_path: Path) -> Iterator[Recorder]:
     assert engine.url  # its tables were dropped
-    opened = Recorder(lambda: open_engine(url, tmp_path / "serving.db"))
+    opened = Recorder(lambda: DatabaseWriter(lambda: open_engine(url, tmp_path / "serving.db"), 90))
     yield opened
     opened.close()
 
@@ -52,8 +53,17 @@ def answered(
 ) -> dict[str, Any]:
     claim = Claim("It is so.", 1, "It is so.")
     verdicts = [Verdict(claim, "exact", "verbatim", 1, 0, 9), Verdict(claim, "dropped", "no quote")]
-    trace = Trace([passage(0), passage(1)], Lock((passage(0),)), verdicts, Usage("extractive", "none", 11, 7, 0.5))
-    answer = Answer(status, "It is so.", generation="g1", receipt_id="r1", timings_ms={"total": total_ms}, flags=flags)
+    trace = Trace([passage(0), passage(1)], Lock((passage(0),)), verdicts)
+    answer = Answer(
+        status,
+        "It is so.",
+        generation="g1",
+        generator="extractive",
+        usage=Usage(11, 7, 0.5),
+        receipt_id="r1",
+        timings_ms={"total": total_ms},
+        flags=flags,
+    )
     return scribe.of_answer(ALICE, "Is it so?", answer, trace)
 
 
@@ -63,7 +73,7 @@ def count(engine: Engine) -> int:
 
 
 def test_a_question_is_recorded_with_all_that_its_stages_said(recorder: Recorder, engine: Engine) -> None:
-    recorder.record(QUESTIONS, answered())
+    recorder.record("questions", answered())
     assert recorder.flush()
     (row,) = rows_of_day(engine, QUESTIONS, "acme", TODAY).to_dict("records")
     assert row["candidates"][0] == {"chunk_id": "p:1:0", "scores": {"dense": 0.25, "bm25": 7.0}}
@@ -74,8 +84,8 @@ def test_a_question_is_recorded_with_all_that_its_stages_said(recorder: Recorder
 
 
 def test_neither_names_nor_questions_are_kept_unless_opted_for(recorder: Recorder, engine: Engine) -> None:
-    recorder.record(QUESTIONS, answered())
-    recorder.record(QUESTIONS, answered(Scribe("acme", b"key", store_questions=True)))
+    recorder.record("questions", answered())
+    recorder.record("questions", answered(Scribe("acme", b"key", store_questions=True)))
     assert recorder.flush()
     silent, open_ = rows_of_day(engine, QUESTIONS, "acme", TODAY).to_dict("records")
     assert "alice" not in str(silent)
@@ -90,8 +100,8 @@ def test_a_hash_depends_on_the_installation() -> None:
 
 
 def test_other_tenants_and_other_days_are_not_read(recorder: Recorder, engine: Engine) -> None:
-    recorder.record(QUESTIONS, answered(Scribe("other", b"key")))
-    recorder.record(QUESTIONS, {**answered(), "day": "2020-01-01"})
+    recorder.record("questions", answered(Scribe("other", b"key")))
+    recorder.record("questions", {**answered(), "day": "2020-01-01"})
     assert recorder.flush()
     assert rows_of_day(engine, QUESTIONS, "acme", TODAY).empty
     assert len(rows_of_day(engine, QUESTIONS, "acme", date(2020, 1, 1))) == 1
@@ -99,7 +109,7 @@ def test_other_tenants_and_other_days_are_not_read(recorder: Recorder, engine: E
 
 def test_text_that_no_database_takes_is_mended(recorder: Recorder, engine: Engine) -> None:
     row = SCRIBE.of_feedback(ALICE, "r1", "wrong_citation", 2, "bad \0 text \ud800")
-    recorder.record(FEEDBACK, row)
+    recorder.record("feedback", row)
     assert recorder.flush()
     (kept,) = rows_of_day(engine, FEEDBACK, "acme", TODAY).to_dict("records")
     assert kept["comment"] == "bad  text ?"
@@ -108,7 +118,7 @@ def test_text_that_no_database_takes_is_mended(recorder: Recorder, engine: Engin
 
 def test_a_row_that_is_refused_takes_no_other_with_it(recorder: Recorder, engine: Engine) -> None:
     for row in (answered(), {**answered(), "status": None}, answered()):
-        recorder.record(QUESTIONS, row)
+        recorder.record("questions", row)
     assert recorder.flush()
     assert count(engine) == 2
     assert (recorder.counts().recorded, recorder.counts().dropped) == (2, 1)
@@ -116,8 +126,8 @@ def test_a_row_that_is_refused_takes_no_other_with_it(recorder: Recorder, engine
 
 def test_a_row_that_comes_twice_is_there_once(recorder: Recorder, engine: Engine) -> None:
     row = answered()
-    recorder.record(QUESTIONS, row)
-    recorder.record(QUESTIONS, row)
+    recorder.record("questions", row)
+    recorder.record("questions", row)
     assert recorder.flush()
     assert count(engine) == 1
 
@@ -129,7 +139,7 @@ def test_a_thousand_questions_a_second_are_recorded(recorder: Recorder, engine: 
         due = started + number / 1_000
         time.sleep(max(0.0, due - time.perf_counter()))
         before = time.perf_counter()
-        recorder.record(QUESTIONS, {**row, "id": f"{number:032}"})
+        recorder.record("questions", {**row, "id": f"{number:032}"})
         waits.append(time.perf_counter() - before)
     assert recorder.flush(30)
     assert recorder.counts().recorded == count(engine) == 3_000
@@ -137,33 +147,33 @@ def test_a_thousand_questions_a_second_are_recorded(recorder: Recorder, engine: 
 
 
 def test_a_full_queue_drops_and_counts() -> None:
-    def away() -> Engine:
+    def away() -> Writer:
         raise TelemetryError("away")
 
     recorder = Recorder(away, capacity=10)
     for _ in range(25):
-        recorder.record(QUESTIONS, answered())
+        recorder.record("questions", answered())
     counts = recorder.counts()
     assert counts.recorded == 0
     assert counts.dropped >= 5
     assert counts.dropped + counts.waiting == 25
     recorder.close(timeout_s=0.2)
     assert recorder.counts().dropped == 25
-    recorder.record(QUESTIONS, answered())  # after closing: counted, not raised
+    recorder.record("questions", answered())  # after closing: counted, not raised
     assert recorder.counts().dropped == 26
 
 
 def test_what_was_asked_while_the_database_was_away_is_written_when_it_is_back(postgres: Any, tmp_path: Path) -> None:
     opened = open_engine(postgres.url, tmp_path / "unused.db")
     METADATA.drop_all(opened)
-    recorder = Recorder(lambda: open_engine(postgres.url, tmp_path / "unused.db"))
-    recorder.record(QUESTIONS, answered())
+    recorder = Recorder(lambda: DatabaseWriter(lambda: open_engine(postgres.url, tmp_path / "unused.db"), 90))
+    recorder.record("questions", answered())
     assert recorder.flush()
     postgres.stop()
     try:
         started = time.perf_counter()
         for _ in range(200):
-            recorder.record(QUESTIONS, answered())
+            recorder.record("questions", answered())
         assert time.perf_counter() - started < 1.0
         assert not recorder.flush(0.5)
     finally:

@@ -1,0 +1,107 @@
+"""What the questions of today add up to since the server started, for those who watch it.
+
+Belongs here: counts that every question adds to, and the last times of each stage.
+Does not belong here: the figures of whole days (`kpis`), Prometheus' text format (`monitoring`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rag_serving.telemetry.recorder import TableName
+
+LAST = 1_000
+"""Times of each stage that percentiles are taken of."""
+PARTS = (50, 95)
+
+
+@dataclass
+class _Day:
+    """The sums of one day."""
+
+    day: str = ""
+    status: Counter[str] = field(default_factory=Counter)
+    searches: int = 0
+    claims: int = 0
+    verified: int = 0
+    degraded: int = 0
+    cost: float = 0.0
+    feedback: Counter[str] = field(default_factory=Counter)
+    times: dict[str, deque[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Today:
+    """Figures of a day; a share is None where there is nothing to take it of."""
+
+    questions: int
+    searches: int
+    status: Mapping[str, int]
+    citation_precision: float | None  # verified claims over claims
+    not_found_rate: float | None  # of the questions
+    fallback_rate: float | None  # share of questions and searches in which something was degraded
+    cost: float
+    feedback: Mapping[str, int]
+    latency_ms: Mapping[str, Mapping[int, float]]  # stage -> 50, 95 -> milliseconds
+
+
+class Live:
+    """Sums of the rows of today (UTC). Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sums = _Day()
+
+    def add(self, table: TableName, row: Mapping[str, Any]) -> None:
+        """Count a row of `events`; with the first one of another day the count begins anew."""
+        with self._lock:
+            if row["day"] != self._sums.day:
+                self._sums = _Day(row["day"])
+            if table == "feedback":
+                self._sums.feedback[row["verdict"]] += 1
+            else:
+                self._add_question(row)
+
+    def today(self, day: str) -> Today:
+        """The figures of this day (2026-01-31); zeros where nothing was asked yet."""
+        with self._lock:
+            sums = self._sums if self._sums.day == day else _Day(day)
+            times = {stage: np.array(values) for stage, values in sums.times.items()}
+            questions = sum(sums.status.values())
+            return Today(
+                questions=questions,
+                searches=sums.searches,
+                status=dict(sums.status),
+                citation_precision=_share(sums.verified, sums.claims),
+                not_found_rate=_share(sums.status["not_found"], questions),
+                fallback_rate=_share(sums.degraded, questions + sums.searches),
+                cost=sums.cost,
+                feedback=dict(sums.feedback),
+                latency_ms={
+                    stage: dict(zip(PARTS, np.percentile(values, PARTS).tolist(), strict=True))
+                    for stage, values in times.items()
+                },
+            )
+
+    def _add_question(self, row: Mapping[str, Any]) -> None:
+        sums = self._sums
+        if row["kind"] == "search":
+            sums.searches += 1
+        else:
+            sums.status[row["status"]] += 1
+        sums.claims += row["claims"]
+        sums.verified += row["verified"]
+        sums.degraded += bool(row["flags"])
+        sums.cost += row["cost"]
+        for stage, value in row["timings_ms"].items():
+            sums.times.setdefault(stage, deque(maxlen=LAST)).append(value)
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,93 @@
+"""The telemetry of one tenant's questions: hands over what happened, and never fails or waits.
+
+Belongs here: what is configured, whether anything is recorded at all. Does not belong here: rows (`events`), their way
+to the database (`recorder`), figures (`live`, `kpis`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rag_serving.access import Principal
+from rag_serving.config import Config
+from rag_serving.keys import derived_key
+from rag_serving.records import Answer, SearchResults
+from rag_serving.settings import Telemetry as Settings
+from rag_serving.store import Store
+from rag_serving.telemetry.events import FeedbackVerdict, Kind, Scribe, Trace
+from rag_serving.telemetry.live import Live
+from rag_serving.telemetry.recorder import Counts, Recorder, TableName, Writer
+
+KEY_PURPOSE = "telemetry"
+PATIENCE_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Telemetry:
+    """What one tenant's questions leave behind. Safe to use from several threads."""
+
+    def __init__(
+        self, settings: Settings, home: Path, serving_db: Path, tenant: str, patience_s: float = PATIENCE_S
+    ) -> None:
+        """`patience_s`: how long closing waits for the database."""
+        self._patience_s = patience_s
+        self._settings, self._home, self._tenant = settings, home, tenant
+        self._recorder = Recorder(lambda: _open_writer(settings, serving_db))
+        self._off = False
+        self.live = Live()
+
+    def answered(
+        self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"
+    ) -> None:
+        self._record("questions", lambda: self._scribe.of_answer(principal, question, answer, trace, kind))
+
+    def searched(self, principal: Principal, query: str, found: SearchResults, trace: Trace) -> None:
+        self._record("questions", lambda: self._scribe.of_search(principal, query, found, trace))
+
+    def judged(
+        self, principal: Principal, receipt_id: str, verdict: FeedbackVerdict, citation: int | None, comment: str | None
+    ) -> None:
+        self._record("feedback", lambda: self._scribe.of_feedback(principal, receipt_id, verdict, citation, comment))
+
+    def counts(self) -> Counts:
+        return self._recorder.counts()
+
+    def close(self) -> None:
+        """Write what waits."""
+        self._recorder.close(self._patience_s)
+
+    @cached_property
+    def _scribe(self) -> Scribe:
+        return Scribe(self._tenant, derived_key(self._home, KEY_PURPOSE), self._settings.store_questions)
+
+    def _record(self, table: TableName, row_of: Callable[[], Mapping[str, Any]]) -> None:
+        """Hand over a row. Nothing is recorded of a home that does not exist yet: asking must not make one."""
+        if self._off or not self._home.is_dir():
+            return
+        try:
+            row = row_of()
+            self.live.add(table, row)
+        except Exception as error:  # no question fails for what is noted of it
+            self._off = True
+            _log.warning("no telemetry: %s", error)
+            return
+        self._recorder.record(table, row)
+
+
+def open_telemetry(config: Config, tenant: str, patience_s: float = PATIENCE_S) -> Telemetry | None:
+    """The telemetry of a tenant, or None where it is switched off. Nothing is opened before the first question."""
+    if not config.telemetry.enabled:
+        return None
+    return Telemetry(config.telemetry, config.home, Store(config.home).serving_db(), tenant, patience_s)
+
+
+def _open_writer(settings: Settings, serving_db: Path) -> Writer:
+    from rag_serving.telemetry.tables import open_engine
+    from rag_serving.telemetry.writer import DatabaseWriter
+
+    return DatabaseWriter(lambda: open_engine(settings.url, serving_db), settings.retention_days)

@@ -1,0 +1,104 @@
+"""Rows into the telemetry database, and out of it when they are too old.
+
+Belongs here: inserts, retention, telling a database that is away from a row that it refuses.
+Does not belong here: when rows are written (`recorder`), reading them (`log`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Engine, delete
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+
+from rag_serving.telemetry.recorder import Row, TableName, TelemetryError
+from rag_serving.telemetry.tables import METADATA, told
+
+_UPKEEP_S = 86_400.0
+_AWAY = (OperationalError, InterfaceError, OSError)
+
+_log = logging.getLogger(__name__)
+
+
+class DatabaseWriter:
+    """Writes batches of rows. Rows of days before the last `keep_days` are deleted with the first, and once a day."""
+
+    def __init__(self, open_engine: Callable[[], Engine], keep_days: int) -> None:
+        self._open = open_engine
+        self._keep_days = keep_days
+        self._upkept_at: float | None = None
+        self._engine: Engine | None = None
+
+    def write(self, batch: Sequence[Row]) -> int:
+        """Write a batch in one transaction, or row by row where the database refuses one; how many were written.
+
+        Raises:
+            TelemetryError: the database is away.
+        """
+        try:
+            return self._write(self._connected(), batch)
+        except (SQLAlchemyError, OSError) as error:
+            raise TelemetryError(f"the telemetry database is away ({told(error)})") from error
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+
+    def _connected(self) -> Engine:
+        if self._engine is None:
+            engine = self._open()
+            METADATA.create_all(engine)
+            self._engine = engine
+        if self._upkept_at is None or time.monotonic() - self._upkept_at > _UPKEEP_S:
+            forget(self._engine, self._keep_days)
+            self._upkept_at = time.monotonic()
+        return self._engine
+
+    def _write(self, engine: Engine, batch: Sequence[Row]) -> int:
+        try:
+            with engine.begin() as connection:
+                for table in {table for table, _ in batch}:
+                    connection.execute(_insert(engine, table), [dict(row) for other, row in batch if other == table])
+            return len(batch)
+        except _AWAY:
+            raise
+        except (SQLAlchemyError, ValueError, TypeError):
+            return sum(self._write_one(engine, table, row) for table, row in batch)
+
+    def _write_one(self, engine: Engine, table: TableName, row: Mapping[str, Any]) -> bool:
+        try:
+            with engine.begin() as connection:
+                connection.execute(_insert(engine, table), dict(row))
+        except _AWAY:
+            raise
+        except (SQLAlchemyError, ValueError, TypeError) as error:
+            _log.warning("a row of %s was refused: %s", table, told(error))
+            return False
+        return True
+
+
+def forget(engine: Engine, keep_days: int, today: date | None = None) -> int:
+    """Delete the rows of days before the last `keep_days`; how many there were.
+
+    Raises:
+        TelemetryError: the database cannot be written.
+    """
+    oldest = ((today or datetime.now(UTC).date()) - timedelta(days=keep_days)).isoformat()
+    try:
+        METADATA.create_all(engine)
+        with engine.begin() as connection:
+            tables = METADATA.sorted_tables
+            return sum(connection.execute(delete(table).where(table.c.day < oldest)).rowcount for table in tables)
+    except SQLAlchemyError as error:
+        raise TelemetryError(f"the telemetry database cannot be written ({told(error)})") from error
+
+
+def _insert(engine: Engine, table: TableName) -> Any:
+    """An insert that leaves a row alone that is there already: one written just before the database went away."""
+    dialect: Any = postgresql if engine.dialect.name == "postgresql" else sqlite
+    return dialect.insert(METADATA.tables[table]).on_conflict_do_nothing(index_elements=["id"])
