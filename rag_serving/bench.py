@@ -7,9 +7,11 @@ Does not belong here: reading collections (`beir`), formulas (`metrics`), the re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -100,25 +102,51 @@ def run_bench(
         BenchError: an index did not answer a query.
         ModelError, StoreError, DenseError, BuildError: as the parts of the product raise them.
     """
+    with indexed(collection, home, config, report) as index:
+        run = run_queries(index, collection, config, mode, report)
+        bench = Bench(mode, collection, run, index.index_seconds, index.embed_seconds, index.texts_embedded)
+    return measured(bench)
+
+
+@dataclass(frozen=True)
+class Index:
+    """A collection indexed: its generation, document ids by chunk id, the model, and what it took."""
+
+    generation: Generation
+    ids: Mapping[str, str]
+    embedder: Embedder
+    index_seconds: float
+    embed_seconds: float
+    texts_embedded: int
+
+
+@contextmanager
+def indexed(
+    collection: Collection,
+    home: Path,
+    config: Config,
+    report: Report | None = None,
+    reshape: Callable[[pa.Table], pa.Table] = lambda table: table,
+) -> Iterator[Index]:
+    """A collection as a generation under `home`; `reshape` changes its rows of GENERATION_CHUNKS before."""
     config = config.model_copy(update={"indexing": config.indexing.model_copy(update={"chroma_url": None})})
     store = Store(home)
     embedder = open_embedder(config.embedding)
-    chunks, ids = chunk_table(collection.documents, open_tokenizer(config.embedding), config.context.provider != "none")
+    table, ids = chunk_table(collection.documents, open_tokenizer(config.embedding), config.context.provider != "none")
+    chunks = reshape(table)
     started = time.perf_counter()
     cache = VectorCache(store.cache(TENANT), embedder.name)
     embedded = cache.embed(embedder, embedded_texts(chunks), _part(report, "texts embedded"))
-    chunks = _with(chunks, "vector_key", embedded.keys)
+    chunks = with_column(chunks, "vector_key", embedded.keys)
     embed_seconds = time.perf_counter() - started
     started = time.perf_counter()
-    generation = build_generation(
-        store, TENANT, chunks, embedded.vectors, config, embedder.name, progress=_part(report, "chunks indexed")
-    )
+    progress = _part(report, "chunks indexed")
+    generation = build_generation(store, TENANT, chunks, embedded.vectors, config, embedder.name, progress=progress)
     index_seconds = time.perf_counter() - started
     try:
-        run = _run(generation, embedder, collection, ids, config, mode, _part(report, "queries run"))
+        yield Index(generation, ids, embedder, index_seconds, embed_seconds, embedded.computed)
     finally:
         generation.close()
-    return _measured(Bench(mode, collection, run, index_seconds, embed_seconds, embedded.computed))
 
 
 def chunk_table(
@@ -143,7 +171,7 @@ def chunk_table(
         ids[str(row["chunk_id"])] = document.id
         rows.append(row)
     table = GENERATION_CHUNKS.table(rows)
-    return (_with(table, "lexical_prefix", lexical_prefixes(table)) if contexts else table), ids
+    return (with_column(table, "lexical_prefix", lexical_prefixes(table)) if contexts else table), ids
 
 
 def _row(document: Document, index: int, section: int, tokens: int, contexts: bool) -> dict[str, object]:
@@ -181,37 +209,46 @@ def _row(document: Document, index: int, section: int, tokens: int, contexts: bo
     }
 
 
-def _with(table: pa.Table, column: str, values: Sequence[str]) -> pa.Table:
+def with_column(table: pa.Table, column: str, values: Sequence[str]) -> pa.Table:
+    """The table with other values in a column of strings."""
     place = table.column_names.index(column)
     return table.set_column(place, table.schema.field(column), pa.array(values, pa.string()))
 
 
-def _run(
-    generation: Generation,
-    embedder: Embedder,
-    collection: Collection,
-    ids: Mapping[str, str],
-    config: Config,
-    mode: Mode,
-    progress: Callable[[int, int], None] | None,
+def run_queries(
+    index: Index, collection: Collection, config: Config, mode: Mode = "hybrid", report: Report | None = None
 ) -> Run:
-    """Run every query alone, as a user's comes; the first once more before, because it opens the indexes."""
+    """Run every query alone, as a user's comes; the first once more before, because it opens the indexes.
+
+    Raises:
+        BenchError: an index did not answer a query.
+    """
     settings, is_word = config.retrieval, Words(config.embedding)
     if mode != "hybrid":  # a single index must itself give what recall is measured at
         deep = {"dense_k": max(DEPTH, settings.dense_k), "lexical_k": max(DEPTH, settings.lexical_k)}
         settings = settings.model_copy(update=deep)
-    find(
-        generation, embedder, next(iter(collection.queries.values())), _CLASSES, settings, mode, DEPTH, is_word=is_word
+    ask = partial(
+        find,
+        index.generation,
+        index.embedder,
+        classes=_CLASSES,
+        settings=settings,
+        mode=mode,
+        k=DEPTH,
+        is_word=is_word,
+        rm3=config.features.FEATURE_RM3,
     )
+    ask(next(iter(collection.queries.values())))
+    progress = _part(report, "queries run")
     rankings: dict[str, Ranking] = {}
     total_ms, search_ms = [], []
     for done, (query, text) in enumerate(collection.queries.items(), start=1):
         started = time.perf_counter()
-        found = find(generation, embedder, text, _CLASSES, settings, mode, DEPTH, is_word=is_word).retrieved
+        found = ask(text).retrieved
         elapsed = (time.perf_counter() - started) * 1000
         if found.degraded:
             raise BenchError(f"query {query!r} was answered without an index ({', '.join(found.degraded)})")
-        rankings[query] = _ranking(found.candidates, ids, collection.of_pages)
+        rankings[query] = _ranking(found.candidates, index.ids, collection.of_pages)
         total_ms.append(elapsed)
         search_ms.append(elapsed - found.timings_ms.get("embed", 0.0))
         if progress:
@@ -229,7 +266,7 @@ def _ranking(candidates: Sequence[Candidate], ids: Mapping[str, str], of_pages: 
     return list(best.items())
 
 
-def _measured(bench: Bench) -> Bench:
+def measured(bench: Bench) -> Bench:
     """The same with its metrics, each the mean over all queries."""
     pairs = [
         ([document for document, _ in ranking], bench.collection.judgements[query])

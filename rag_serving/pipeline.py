@@ -278,7 +278,8 @@ class Pipeline:
         """Candidates, with what is wrong noted in the attempt."""
         settings = self.config.retrieval
         attempt.tell("search")
-        found = find(generation, self._embedder, query, classes, settings, "hybrid", k, filters, self._is_word)
+        rm3 = self.config.features.FEATURE_RM3
+        found = find(generation, self._embedder, query, classes, settings, "hybrid", k, filters, self._is_word, rm3)
         attempt.timings_ms.update(found.retrieved.timings_ms)
         for flag in found.retrieved.degraded:
             attempt.raise_flag(flag)

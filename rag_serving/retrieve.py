@@ -17,9 +17,11 @@ from rag_serving.attempts import Attempt
 from rag_serving.fuse import reciprocal_rank_fusion, standard, weighted_sum
 from rag_serving.generation import Generation
 from rag_serving.indexes.lexical import best_of
+from rag_serving.indexes.terms import analyze
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.page_tree import PageTree
 from rag_serving.records import Candidate, Query
+from rag_serving.rm3 import PASSAGES, expanded
 from rag_serving.settings import Retrieval
 from rag_serving.surroundings import of_neighbours, of_page, of_parent
 
@@ -29,6 +31,7 @@ Rows = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
 Scores = NDArray[np.float64]
 
+_COMMON = 2.3  # idf of a term that a tenth of all passages hold: it expands no query
 _INDEXES = frozenset({"dense", "bm25"})
 
 DENSE_UNAVAILABLE, LEXICAL_UNAVAILABLE = "dense_unavailable", "lexical_unavailable"
@@ -70,8 +73,10 @@ def gather(
     mode: Mode = "hybrid",
     k: int = 100,
     among: Rows | None = None,
+    rm3: bool = False,
 ) -> Retrieved:
-    """`retrieve` with what was learnt on the way; `among` [chunks] narrows both indexes to some rows.
+    """`retrieve` with what was learnt on the way; `among` [chunks] narrows both indexes to some rows. With `rm3`
+    the lexical query is expanded by what it finds first.
 
     Scores of a candidate: `dense` (cosine similarity) and `bm25`, each asked of every candidate, whichever index found
     it; `fused`; and what its surroundings are worth: `page`, `parent`, `neighbours`, `document`. One index alone gives
@@ -91,7 +96,7 @@ def gather(
             asked["dense"] = _dense(generation, vector, classes, settings, among)
     if mode != "dense":
         with attempt.part("lexical", LEXICAL_UNAVAILABLE):
-            asked["bm25"] = _lexical(generation, query, classes, settings, among)
+            asked["bm25"] = _lexical(generation, query, classes, settings, among, rm3)
     if not asked:
         raise RetrievalError("neither index can answer" if mode == "hybrid" else f"the {mode} index cannot answer")
     with attempt.part("fuse"):
@@ -135,9 +140,19 @@ def _dense(
 
 
 def _lexical(
-    generation: Generation, query: Query, classes: frozenset[str], settings: Retrieval, among: Rows | None
+    generation: Generation,
+    query: Query,
+    classes: frozenset[str],
+    settings: Retrieval,
+    among: Rows | None,
+    rm3: bool,
 ) -> _Asked:
     scores = generation.lexical_scores(query.terms, classes)
+    if rm3 and (best := best_of(scores, PASSAGES)):
+        passages = [(hit.score, analyze(generation.wording(hit.row))) for hit in best]
+        weights = generation.term_weights({term for _, terms in passages for term in terms}, classes)
+        terms = expanded(query.terms, passages, lambda term: weights[term] < _COMMON)
+        scores = generation.lexical_scores(terms, classes)
     hits = best_of(scores if among is None else np.where(among, scores, np.float32(0)), settings.lexical_k)
     return _Asked([hit.row for hit in hits], lambda rows: scores[rows], scores)
 

@@ -6,13 +6,15 @@ Does not belong here: what a stage does; what becomes of candidates (`pipeline`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rag_serving.attempts import Attempt
+from rag_serving.diversify import maximal_marginal_relevance
 from rag_serving.filters import matching_rows
+from rag_serving.fuse import min_max
 from rag_serving.generation import Generation
 from rag_serving.models.protocols import Embedder
 from rag_serving.prefer import prefer
@@ -44,6 +46,7 @@ def find(
     k: int = 100,
     filters: Filters | None = None,
     is_word: Callable[[str], bool] = lambda _: False,
+    rm3: bool = False,
 ) -> Found:
     """The k best chunks of the given reader classes for a question or keywords, best first.
 
@@ -58,10 +61,14 @@ def find(
         query = read_query(text, readable, settings.spelling)
         among = narrowed(generation, classes, filters, query.filters)
         inside = narrowed(generation, classes, filters, query.filters, query.scope) if query.scope else None
-    retrieved = gather(generation, embedder, query, classes, settings, mode, k, among if inside is None else inside)
+    rows = among if inside is None else inside
+    retrieved = gather(generation, embedder, query, classes, settings, mode, k, rows, rm3)
     if inside is not None and not retrieved.candidates:
         query = query.noting("nothing was found there, so everything was searched")
-        retrieved = gather(generation, embedder, query, classes, settings, mode, k, among)
+        retrieved = gather(generation, embedder, query, classes, settings, mode, k, among, rm3)
+    if settings.mmr_lambda < 1 and mode == "hybrid":
+        with attempt.part("diversify"):
+            retrieved = replace(retrieved, candidates=_diverse(generation, retrieved.candidates, settings.mmr_lambda))
     with attempt.part("prefer"):
         query, holders = _holders(readable, query)
         added = _added(generation, query, classes, holders, inside if inside is not None else among, retrieved)
@@ -79,6 +86,15 @@ def narrowed(generation: Generation, classes: frozenset[str], *filters: Filters 
         rows[places["row"].to_numpy()[matching_rows(places, wanted)]] = True
         among = rows if among is None else among & rows
     return among
+
+
+def _diverse(generation: Generation, candidates: Sequence[Candidate], balance: float) -> tuple[Candidate, ...]:
+    """All candidates in the order of maximal marginal relevance."""
+    rows = [generation.row_of(candidate.chunk.chunk_id) for candidate in candidates]
+    vectors = generation.vectors([row for row in rows if row is not None])
+    relevance = min_max(np.array([candidate.score for candidate in candidates], dtype=np.float64)).tolist()
+    order = maximal_marginal_relevance(relevance, vectors, len(candidates), balance)
+    return tuple(candidates[place] for place in order)
 
 
 def _holders(readable: Readable, query: Query) -> tuple[Query, list[int]]:

@@ -73,8 +73,8 @@ class Retrieval(Section):
     """Share of the score of the page above that the passages of a page are given."""
     neighbour_weight: float = Field(0, ge=0)
     """Worth of the passages directly before and after, in standard deviations."""
-    mmr_lambda: float = Field(0.5, ge=0, le=1)
-    """Relevance against novelty in maximal marginal relevance."""
+    mmr_lambda: float = Field(1, ge=0, le=1)
+    """Relevance against novelty in maximal marginal relevance; 1 ranks by relevance alone."""
     cosine_floor: float = Field(0.18, ge=-1, le=1)
     """Dense candidates below this cosine similarity are dropped."""
     min_keyword_overlap: int = Field(2, ge=0)

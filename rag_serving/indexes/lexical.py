@@ -215,6 +215,17 @@ class LexicalIndex:
             rows = rows[np.isin(rows, column)]
         return np.sort(rows).astype(np.int64)
 
+    def counts_of(self, rows: Sequence[int]) -> list[dict[str, int]]:
+        """How often each term stands in each of some rows, as the index has it."""
+        wanted = {row: number for number, row in enumerate(rows)}
+        found: list[dict[str, int]] = [{} for _ in rows]
+        places = np.flatnonzero(np.isin(self._rows, np.asarray(rows)))
+        numbers = np.searchsorted(self._starts, places, side="right") - 1
+        terms = sorted(self._vocabulary, key=self._vocabulary.__getitem__)
+        for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
+            found[wanted[int(self._rows[place])]][terms[number]] = int(self._counts[place])
+        return found
+
     def frequency(self, term: str, allowed: NDArray[np.bool_] | None = None) -> int:
         """How many of the `allowed` chunks hold an analyzed term."""
         rows = self._rows[self._part(term)]
@@ -235,7 +246,9 @@ def idf(frequency: int, population: int) -> float:
 def _array(path: Path) -> NDArray[Any]:
     """Memory-mapped, except where it is empty, which cannot be mapped."""
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.asarray(
+            np.load(path, mmap_mode="r", allow_pickle=False)
+        )  # slices of a memmap are slow
     except ValueError as error:
         if "empty" not in str(error):
             raise
