@@ -1,7 +1,7 @@
 """Where a quote stands in a text.
 
 Exactly, once white space and typography are folded away; or nearly (RapidFuzz partial ratio), and then every figure,
-negation and opposite must be the same.
+negation and opposite must be the same, and every other word but for slips.
 
 Belongs here: looking for a quote. Does not belong here: what a claim with that quote is worth (`verify`).
 """
@@ -16,6 +16,7 @@ from rapidfuzz import fuzz
 
 from rag_serving.claims import NEGATING_CHARACTERS, contradict, figures, turns
 from rag_serving.typography import Folded, fold, is_border
+from rag_serving.wording import overhang
 
 # Letters and digits in UTF-8 bytes: what is shorter stands in almost every passage and proves nothing.
 MIN_QUOTE_BYTES = 8
@@ -78,6 +79,11 @@ def find_near(quote: str, text: str | Passage, ratio_min: float) -> Place | None
     if ratio < ratio_min:
         return None
     start, end = _widened(folded.text, start, end)
+    if (edges := overhang(folded.text[start:end], needle)) is None:
+        return None
+    start, end = start + edges[0], end - edges[1]
+    if not (is_border(folded.text, start) and is_border(folded.text, end)):
+        return None
     found = folded.text[start:end]
     if figures(found) != figures(needle) or turns(found) != turns(needle) or contradict(found, needle):
         return None

@@ -76,9 +76,15 @@ def is_border(text: str, position: int) -> bool:
         return True
     if _is_word(before) and _is_word(after):
         return False
-    if (after.isdigit() and before in _SIGNS) or (before.isdigit() and after in _UNITS):
+    if (after.isdigit() and before in _SIGNS) or _parts_unit(text, position):
         return False
     return not (_joins(text, position - 1) or _joins(text, position))
+
+
+def _parts_unit(text: str, position: int) -> bool:
+    """Whether a number stands before and its sign after: `5%` and `5 %`."""
+    behind = text[position : position + 2].lstrip()
+    return behind[:1] in _UNITS and text[max(0, position - 2) : position].rstrip()[-1:].isdigit()
 
 
 def caseless(text: str) -> str:

@@ -178,11 +178,13 @@ def _reason(place: Place) -> str:
 
 
 def _is_turned(claim: Claim, text: str, place: Place) -> bool:
-    """Whether the sentence negates just before the quote begins, and the claim does not negate at all."""
+    """Whether the sentence negates where the quote begins or breaks off, and the claim does not negate at all."""
     unit = unit_at(text, place.start)
     if unit is None or negations(claim.text) or negations(text[place.start : place.end]):
         return False
-    return negations(text[_reach(text, unit, place) : place.start]) > 0
+    behind = words(text, place.end, max(place.end, unit.end))[:1]
+    around = text[_reach(text, unit, place) : place.start], *(text[start:end] for start, end in behind)
+    return any(negations(part) for part in around)
 
 
 def _reach(text: str, unit: Unit, place: Place) -> int:

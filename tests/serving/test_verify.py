@@ -77,6 +77,12 @@ def test_a_quote_that_begins_behind_the_negation_is_dropped() -> None:
     assert judge("restart the broker while partitions", text="Do not restart the broker.").outcome == "exact"
 
 
+def test_a_quote_that_breaks_off_before_the_negation_is_dropped() -> None:
+    lock = lock_of(["Before every release a request for the storage team must not exceed 250 KB."])
+    verdict = judge("a request for the storage team must", lock=lock, text="The storage team must be asked.")
+    assert (verdict.outcome, verdict.reason) == ("dropped", "the passage negates what is quoted")
+
+
 @pytest.mark.parametrize("index", [0, -1, 2, 4, 99])
 def test_a_quote_of_another_passage_is_swapped_to_it(index: int) -> None:
     verdict = judge("compaction is enabled on Linux hosts", index, text="It is so unless compaction is enabled.")
