@@ -12,7 +12,8 @@ from dataclasses import replace
 from threading import Lock as Mutex
 
 from rag_serving.breaker import Breaker
-from rag_serving.models.chat import ContextTooLongError, Listen, RemoteChat, Reply
+from rag_serving.models.chat import ContextTooLongError, Listen, RemoteChat
+from rag_serving.models.conversation import Reply
 from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ModelError
 from rag_serving.parse import parse

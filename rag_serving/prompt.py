@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rag_serving.injections import neutralized
-from rag_serving.models.chat import Message
+from rag_serving.models.conversation import Message
 from rag_serving.records import Lock
 
 NOT_FOUND = "Not found in docs."

@@ -20,7 +20,8 @@ from rag_assets.contexts.tally import Tally
 from rag_assets.steps.context_prompt import VERSION, Document, Passage, prompt, read_answer
 from rag_assets.steps.context_quality import QualityScore, score_contexts
 from rag_assets.steps.contextualize import NOT_ASKED, WrittenContext
-from rag_serving.models.chat import Message, RemoteChat, Reply, TooLateError
+from rag_serving.models.chat import RemoteChat, TooLateError
+from rag_serving.models.conversation import Message, Reply
 from rag_serving.models.protocols import ModelError
 from rag_serving.settings import Context
 

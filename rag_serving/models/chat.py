@@ -17,12 +17,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Literal, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import httpx
 
+from rag_serving.models.conversation import CHARS_PER_TOKEN, Message, Piece, Reply, Writing
 from rag_serving.models.http import TRANSIENT, BadAnswerError, bearer, busy_error, is_busy, wait_s
 from rag_serving.models.protocols import ModelError
 from rag_serving.settings import ChatModel
@@ -31,42 +31,9 @@ Listen = Callable[[int], None]
 """Called with the characters written so far."""
 Result = TypeVar("Result")
 
-CHARS_PER_TOKEN = 6
 _BYTES_PER_TOKEN = 1000
 _BYTES_AT_LEAST = 500_000
 _GRACE_S = 1.0
-# A text whose last part stands this often in what was written just before it is a loop.
-_LOOP_PART, _LOOP_WINDOW, _LOOP_TIMES = 48, 1600, 8
-
-
-@dataclass(frozen=True)
-class Message:
-    """One turn of a conversation."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What one event of a stream says: more text, or why the text ends, or the tokens that were counted."""
-
-    text: str = ""
-    finish: str | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a model wrote; `cut` where it did not come to its own end."""
-
-    text: str
-    prompt_tokens: int
-    completion_tokens: int
-    cut: bool = False
-    cached_tokens: int = 0  # of the prompt: read from the server's cache
 
 
 class ContextTooLongError(ModelError):
@@ -75,56 +42,6 @@ class ContextTooLongError(ModelError):
 
 class TooLateError(ModelError):
     """The model did not answer in time."""
-
-
-@dataclass
-class _Writing:
-    """A reply in the making."""
-
-    limit: int  # characters
-    text: str = ""
-    finish: str | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    cut: bool = False
-
-    def begin(self) -> None:
-        """Forget what an earlier try wrote."""
-        self.text, self.finish, self.cut = "", None, False
-        self.prompt_tokens = self.completion_tokens = self.cached_tokens = None
-
-    def add(self, piece: Piece) -> None:
-        """Take a piece in; what goes beyond the limit, or repeats for ever, is cut."""
-        before = len(self.text)
-        self.text += piece.text
-        self.finish = piece.finish or self.finish
-        self.prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self.prompt_tokens
-        self.completion_tokens = (
-            piece.completion_tokens if piece.completion_tokens is not None else self.completion_tokens
-        )
-        self.cached_tokens = piece.cached_tokens if piece.cached_tokens is not None else self.cached_tokens
-        if len(self.text) > self.limit:
-            self.text, self.cut = self.text[: self.limit], True
-        elif before // _LOOP_PART != len(self.text) // _LOOP_PART:
-            self.cut = loops(self.text)
-
-    def reply(self, prompt: Sequence[Message]) -> Reply:
-        """The reply; tokens that the server did not count are estimated."""
-        sent = sum(len(message.content) for message in prompt)
-        return Reply(
-            self.text,
-            self.prompt_tokens if self.prompt_tokens is not None else sent // 4,
-            self.completion_tokens if self.completion_tokens is not None else len(self.text) // 4,
-            self.cut or self.finish == "length",
-            self.cached_tokens or 0,
-        )
-
-
-def loops(text: str) -> bool:
-    """Whether the end of a text has been repeated so often that nothing new is to be expected."""
-    part = text[-_LOOP_PART:]
-    return len(part) == _LOOP_PART and text[-_LOOP_WINDOW:].count(part) >= _LOOP_TIMES
 
 
 class RemoteChat(ABC):
@@ -168,7 +85,7 @@ class RemoteChat(ABC):
 
     async def reply_async(self, messages: Sequence[Message], listen: Listen | None = None) -> Reply:
         """The same, for whoever asks many questions at once in an event loop."""
-        writing = _Writing(CHARS_PER_TOKEN * self.settings.max_output_tokens)
+        writing = Writing(CHARS_PER_TOKEN * self.settings.max_output_tokens)
         try:
             async with asyncio.timeout(self.settings.timeout_s):
                 await self._persistently(messages, writing, listen)
@@ -216,7 +133,7 @@ class RemoteChat(ABC):
             "verify": _tls(),
         }
 
-    async def _persistently(self, messages: Sequence[Message], writing: _Writing, listen: Listen | None) -> None:
+    async def _persistently(self, messages: Sequence[Message], writing: Writing, listen: Listen | None) -> None:
         from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_before_delay
 
         retrying = AsyncRetrying(
@@ -230,7 +147,7 @@ class RemoteChat(ABC):
         except TRANSIENT as error:
             self._give_up(error)
 
-    async def _once(self, messages: Sequence[Message], writing: _Writing, listen: Listen | None) -> None:
+    async def _once(self, messages: Sequence[Message], writing: Writing, listen: Listen | None) -> None:
         """One try: the reply begins anew."""
         writing.begin()
         loop, patience_s = asyncio.get_running_loop(), self.settings.first_token_timeout_s

@@ -13,7 +13,8 @@ from typing import Any
 
 import httpx
 
-from rag_serving.models.chat import ContextTooLongError, Message, Piece, RemoteChat
+from rag_serving.models.chat import ContextTooLongError, RemoteChat
+from rag_serving.models.conversation import Message, Piece
 from rag_serving.models.http import BadAnswerError, one_line
 from rag_serving.models.overflow import says_too_long
 from rag_serving.models.protocols import ModelError

@@ -13,7 +13,7 @@ from stand_in_chat import MODEL, StandInChat, served
 from wiki import configuration
 
 from rag_serving.app import create_app
-from rag_serving.models.chat import Message
+from rag_serving.models.conversation import Message
 from rag_serving.models.generators import open_chat
 from rag_serving.settings import ChatModel
 

@@ -1,0 +1,94 @@
+"""A conversation with a language model: messages, pieces of a stream, the reply in the making.
+
+Belongs here: what is said, tokens, when a text is cut. Does not belong here: whom it is said to (`chat`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+CHARS_PER_TOKEN = 6
+# A text whose last part stands this often in what was written just before it is a loop.
+_LOOP_PART, _LOOP_WINDOW, _LOOP_TIMES = 48, 1600, 8
+
+
+@dataclass(frozen=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one event of a stream says: more text, or why the text ends, or the tokens that were counted."""
+
+    text: str = ""
+    finish: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model wrote; `cut` where it did not come to its own end."""
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    cut: bool = False
+    cached_tokens: int = 0  # of the prompt: read from the server's cache
+
+
+@dataclass
+class Writing:
+    """A reply in the making."""
+
+    limit: int  # characters
+    text: str = ""
+    finish: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    cut: bool = False
+
+    def begin(self) -> None:
+        """Forget what an earlier try wrote."""
+        self.text, self.finish, self.cut = "", None, False
+        self.prompt_tokens = self.completion_tokens = self.cached_tokens = None
+
+    def add(self, piece: Piece) -> None:
+        """Take a piece in; what goes beyond the limit, or repeats for ever, is cut."""
+        before = len(self.text)
+        self.text += piece.text
+        self.finish = piece.finish or self.finish
+        self.prompt_tokens = piece.prompt_tokens if piece.prompt_tokens is not None else self.prompt_tokens
+        self.completion_tokens = (
+            piece.completion_tokens if piece.completion_tokens is not None else self.completion_tokens
+        )
+        self.cached_tokens = piece.cached_tokens if piece.cached_tokens is not None else self.cached_tokens
+        if len(self.text) > self.limit:
+            self.text, self.cut = self.text[: self.limit], True
+        elif before // _LOOP_PART != len(self.text) // _LOOP_PART:
+            self.cut = loops(self.text)
+
+    def reply(self, prompt: Sequence[Message]) -> Reply:
+        """The reply; tokens that the server did not count are estimated."""
+        sent = sum(len(message.content) for message in prompt)
+        return Reply(
+            self.text,
+            self.prompt_tokens if self.prompt_tokens is not None else sent // 4,
+            self.completion_tokens if self.completion_tokens is not None else len(self.text) // 4,
+            self.cut or self.finish == "length",
+            self.cached_tokens or 0,
+        )
+
+
+def loops(text: str) -> bool:
+    """Whether the end of a text has been repeated so often that nothing new is to be expected."""
+    part = text[-_LOOP_PART:]
+    return len(part) == _LOOP_PART and text[-_LOOP_WINDOW:].count(part) >= _LOOP_TIMES
