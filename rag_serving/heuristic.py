@@ -78,9 +78,12 @@ def _neighbours(positions: Positions, weights: Mapping[str, float]) -> tuple[flo
     total = near = ordered = longest = run = 0.0
     for first, second in pairwise(weights):
         worth = (weights[first] + weights[second]) / 2
-        ahead = _distance(positions.get(first, ()), positions.get(second, ()))
-        behind = _distance(positions.get(second, ()), positions.get(first, ()))
         total += worth
+        if first not in positions or second not in positions:
+            run = 0.0
+            continue
+        ahead = _distance(positions[first], positions[second])
+        behind = _distance(positions[second], positions[first])
         near += worth / min(ahead, behind)
         ordered += worth / ahead
         run = run + worth if ahead == 1 else 0.0

@@ -23,21 +23,23 @@ from rag_serving.generation import Generation
 from rag_serving.guard import GuardedEmbedder
 from rag_serving.heuristic import POOL, rerank_by_words
 from rag_serving.hygiene import is_clean, keyword_gate
-from rag_serving.indexes.terms import analyze
+from rag_serving.indexes.terms import analyze, analyze_passage
 from rag_serving.lock import freeze, lock_selection
 from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.models.reranker import RemoteReranker, open_reranker
 from rag_serving.models.words import Words
 from rag_serving.prefer import prefer
+from rag_serving.proofs import Proof, Proofs
 from rag_serving.published import Published, UnpublishedError
-from rag_serving.receipts import ReceiptError, ReceiptStore, faults, is_open_to, make_receipt
+from rag_serving.receipt_store import ReceiptStore
+from rag_serving.receipts import make_receipt
 from rag_serving.records import Answer, Candidate, Draft, Filters, Lock, Query, SearchResults, Verdict
 from rag_serving.render import answer_text, citations_of, explained
 from rag_serving.rerank import Reranked, rerank
 from rag_serving.retrieve import RetrievalError, Vector
 from rag_serving.search import Found, find
-from rag_serving.store import Store, StoreError
+from rag_serving.store import Store
 from rag_serving.telemetry.events import Trace
 from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.verify import verify
@@ -91,6 +93,7 @@ class Pipeline:
         self.tenant = tenant
         self.published = published
         self.receipts = receipts
+        self._proofs = Proofs(config, tenant, published, receipts)
         self.reranker = reranker
         self.telemetry = telemetry
         self._embedder = embedder
@@ -211,36 +214,18 @@ class Pipeline:
         """A stored receipt, shown to whoever could read all of its passages and may still read their pages.
 
         Raises:
-            ReceiptError: there is none, its generation is gone, or the principal may not read all of it.
+            ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read it.
             UnpublishedError: there is no generation that says who may read what now.
         """
-        receipt = self.receipts.get(identifier, self.tenant)
-        with self._stored(str(receipt.get("generation"))) as then, self.published.lease() as now:
-            if not is_open_to(receipt, then, _classes(principal, then), now, _classes(principal, now)):
-                raise ReceiptError(f"receipt {identifier!r} has passages that the caller may not read")
-        return receipt
+        return self._proofs.shown(principal, identifier)
 
-    def receipt_faults(self, identifier: str) -> list[str]:
-        """What does not hold of a stored receipt, a line each; empty when it is proved.
+    def proof(self, identifier: str) -> Proof:
+        """Whether a stored receipt holds.
 
         Raises:
             ReceiptError: there is no such receipt, or its generation is gone.
         """
-        receipt = self.receipts.get(identifier, self.tenant)
-        with self._stored(str(receipt.get("generation"))) as generation:
-            return faults(identifier, receipt, generation)
-
-    @contextmanager
-    def _stored(self, generation_id: str) -> Iterator[Generation]:
-        """A generation by its id, the published one or an older one that is still kept."""
-        try:
-            generation = Generation.open(Store(self.config.home), self.tenant, generation_id, self.config)
-        except StoreError as error:
-            raise ReceiptError(f"the receipt's generation cannot be opened: {error}") from error
-        try:
-            yield generation
-        finally:
-            generation.close()
+        return self._proofs.prove(identifier)
 
     def _answer(
         self,
@@ -294,7 +279,7 @@ class Pipeline:
     ) -> Reranked:
         """The best of the candidates, with what is wrong noted in the attempt; no model ranks quoted words down."""
         settings, switched_on = self.config.reranker, self.config.features.FEATURE_HEURISTIC_FALLBACK
-        heuristic = partial(rerank_by_words, weights=weights, analyze=analyze) if switched_on else None
+        heuristic = partial(rerank_by_words, weights=weights, analyze=analyze_passage) if switched_on else None
         with attempt.part("rerank"):
             top_n = max(count, settings.top_n)
             ranked = rerank(query.text, candidates, top_n, settings.candidates, self.reranker, heuristic)
@@ -362,13 +347,21 @@ class Pipeline:
                 return extracted(lambda texts: (self._embedder.embed_documents(texts) @ vector).tolist())
         return extracted(None)
 
+    def _rules(self) -> dict[str, float]:
+        """The arguments of `verify`, for whoever verifies again."""
+        verification, settings = self.config.verification, self.config.generation
+        return {
+            "fuzzy_min": verification.fuzzy_partial_ratio_min,
+            "max_citations": settings.max_citations,
+            "require_quotes": settings.require_quotes,
+        }
+
     def _with_receipt(self, attempt: Attempt, written: Written, question: str, filters: Filters | None) -> Answer:
         """The answer with flags, timings and the id of its receipt; that no receipt can be stored is only a flag."""
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=dict(attempt.timings_ms))
         with attempt.part("receipt", NO_RECEIPT):
-            receipt = make_receipt(
-                self.tenant, question, answer, written.lock, written.verdicts, written.draft, filters
-            )
+            made = written.lock, written.verdicts, written.draft
+            receipt = make_receipt(self.tenant, question, answer, *made, self._rules(), filters)
             answer = replace(answer, receipt_id=self.receipts.put(receipt))
         return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
 

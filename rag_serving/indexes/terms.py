@@ -78,6 +78,12 @@ def stems(words: Sequence[str]) -> list[str]:
     return [str(stem) for stem in _stemmer().stemWords(list(words))]
 
 
+@lru_cache(maxsize=4096)
+def analyze_passage(text: str) -> tuple[str, ...]:
+    """The same of a text that many queries find, remembered: it takes some 50 µs of them otherwise."""
+    return tuple(analyze(text))
+
+
 @lru_cache(maxsize=1 << 17)
 def _terms(word: str) -> tuple[str, ...]:
     """The terms of one match of `_WORD`; cached, because vocabularies are small."""
