@@ -23,9 +23,10 @@ from rag_serving.attempts import Listen
 from rag_serving.auth import Authenticator, AuthError
 from rag_serving.completions import router as completions
 from rag_serving.config import Config
+from rag_serving.feedback import router as feedback
 from rag_serving.filters import FilterError, parse_filters
 from rag_serving.models.reranker import open_reranker
-from rag_serving.monitoring import BreakerStates, exposition
+from rag_serving.monitoring import BreakerStates, TelemetryFigures, exposition
 from rag_serving.pipeline import RETRIEVAL_DOWN, Pipeline, open_guarded
 from rag_serving.published import UnpublishedError
 from rag_serving.receipts import ReceiptError
@@ -33,6 +34,7 @@ from rag_serving.records import Answer
 from rag_serving.retrieve import RetrievalError
 from rag_serving.service import Caller, RequestError, Service, Shared, checked_text
 from rag_serving.streams import HEADERS, INTERNAL, MEDIA_TYPE, events_of
+from rag_serving.telemetry.telemetry import open_telemetry
 from rag_serving.wire import BodyLimit, error_body
 
 MAX_BODY_BYTES = 1_000_000
@@ -86,7 +88,7 @@ def ask(body: AskBody, caller: Caller, service: Shared) -> Response:
 
     def answer(listen: Listen | None = None) -> Answer:
         if body.mode == "selected_text":
-            made = pipeline.ask_selection(question, body.context or "", body.explain, listen)
+            made = pipeline.ask_selection(question, body.context or "", body.explain, listen, caller)
         else:
             made = pipeline.ask(caller, question, filters, body.explain, listen)
         return replace(made, flags=(*made.flags, HISTORY_UNUSED)) if body.history else made
@@ -110,10 +112,13 @@ def receipt(identifier: str, caller: Caller, service: Shared) -> JSONResponse:
 
 
 @router.get("/metrics")
-def metrics(_: Caller, service: Shared) -> Response:
-    reranker = next((pipeline.reranker for pipeline in service.pipelines.values()), None)
-    breakers = {"reranker": reranker.breaker} if reranker else {}
-    return Response(exposition(BreakerStates(breakers)), media_type="text/plain; version=0.0.4; charset=utf-8")
+def metrics(caller: Caller, service: Shared) -> Response:
+    """Of the caller's tenant: one tenant must not read from figures what another is asked."""
+    pipeline = service.pipelines[caller.tenant]
+    breakers = {"reranker": pipeline.reranker.breaker} if pipeline.reranker else {}
+    figures = TelemetryFigures({pipeline.tenant: pipeline.telemetry} if pipeline.telemetry else {})
+    content = exposition(BreakerStates(breakers), figures)
+    return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @router.get("/healthz")
@@ -135,7 +140,10 @@ def create_app(config: Config) -> FastAPI:
     """
     embedder = open_guarded(config)
     reranker = open_reranker(config.features, config.reranker)
-    pipelines = {tenant: Pipeline.open(config, tenant, embedder, reranker) for tenant in config.tenants}
+    pipelines = {
+        tenant: Pipeline.open(config, tenant, embedder, reranker, open_telemetry(config, tenant))
+        for tenant in config.tenants
+    }
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -150,6 +158,7 @@ def create_app(config: Config) -> FastAPI:
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     app.include_router(router)
     app.include_router(completions)
+    app.include_router(feedback)
     _add_error_handlers(app)
     return app
 

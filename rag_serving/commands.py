@@ -24,6 +24,8 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     "generations": ("rag_serving.generations_cli:app", "List, show and roll back published generations."),
     "bench": ("rag_serving.bench_cli:command", "Measure retrieval on any folder in BEIR layout."),
     "evaluate": ("rag_serving.evaluate_cli:command", "Ask the questions of a gold set and measure the answers."),
+    "feedback": ("rag_serving.feedback_cli:command", "Say what an answer was: helpful, or not."),
+    "gold": ("rag_serving.gold_cli:app", "Draft questions for gold sets."),
     "rerank-service": ("rag_serving.rerank_service:command", "Serve a cross-encoder that reranks passages."),
 }
 _HELP = {"build": "Sync the sources that changed and publish the tenants they belong to."}
