@@ -71,15 +71,15 @@ def test_a_stream_holds_the_same_in_chunks(client: TestClient) -> None:
 
 def test_nothing_that_was_not_verified_is_streamed(wiki_home: Path) -> None:
     lie = 'You may restart a broker at any time. "restart a broker at any time" [1]'
-    with served(StandInChat(lambda _: [*lie, ' Wait first. "Wait until the controller reports" [1]'])) as server:
+    with served(StandInChat(lambda _: [*lie, ' Stop it first. "Stop the broker with the stop script" [1]'])) as server:
         generation = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"}
         with client_of(wiki_home, generation=generation) as client:
             body = {"messages": MESSAGES, "stream": True, "stream_options": {"include_usage": True}}
             text = client.post("/v1/chat/completions", json=body).text
             events = client.post("/v1/ask", json={"question": QUESTION, "stream": True}).text
     assert "any time" not in text + events
-    assert "Wait first. [1]" in text
-    assert 'event: sentence\ndata: {"text": "Wait first. [1]"}' in events
+    assert "Stop it first. [1]" in text
+    assert 'event: sentence\ndata: {"text": "Stop it first. [1]"}' in events
     assert chunks_of(text)[-1]["usage"]["prompt_tokens"] == 42
 
 
