@@ -5,8 +5,8 @@ Does not belong here: which sentences there are and which are chosen (`extract`)
 
 Two linear models over the same features: `rank` orders the sentences of one question (pairwise logistic regression,
 after Joachims, "Optimizing Search Engines using Clickthrough Data", KDD 2002), `confidence` says how likely it is that
-the best one answers (logistic regression in which evidence counts only in its own direction: more of the question
-covered never makes an answer less likely). A table of its own serves where no vectors can be had.
+the best one answers (logistic regression). In both, evidence counts only in its own direction: more of the question
+covered never makes an answer less likely. A table of its own serves where no vectors can be had.
 """
 
 from __future__ import annotations

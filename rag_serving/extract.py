@@ -1,8 +1,8 @@
 """The extractive generator: it answers with whole verbatim sentences of the locked passages and needs no model.
 
 The sentences that words and passage rank put in front are ordered by what speaks for each (`evidence`); the best is the
-answer, with how confident it is. Who states a claim or lists keywords gets what else is as good; who asks a question
-gets one answer, unless another sentence is as good to a hair.
+answer, with how confident it is. Who states a claim gets what else bears on it; who asks, or types keywords, gets one
+answer, unless another sentence is as good to a hair.
 
 Belongs here: which sentences there are, which of them answer, as claims.
 Does not belong here: retrieval, the weight of evidence (`evidence`), what is quoted (`quoting`), when an answer is
@@ -30,10 +30,13 @@ _IDENTIFIER = re.compile(r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b|\b[A-Z]{2,}-
 # Sentences whose vectors are computed while somebody waits: about 5 ms each on one core.
 _FRONT = 12
 _FEWEST_WORDS = {"sentence": 4, "list": 3, "table": 2, "code": 2, "heading": 0}
-# How much worse than the best, by the rank model, a further sentence may be: claims and keywords, questions.
-_BEHIND_STATEMENT, _BEHIND_QUESTION = 2.0, 0.1
-# The sets that the weights were learnt from have no code; a question for a command is answered by one.
+# How much worse than the best, by the rank model, a further sentence may be: for a claim, for questions and keywords.
+_BEHIND_CLAIM, _BEHIND_OTHERS = 2.0, 0.1
+_FEWEST_WORDS_OF_A_CLAIM = 5
+# The sets that the weights were learnt from have neither code nor tables: a question for a command is answered by one,
+# and one that names an identifier by the row that begins with it.
 _CODE_FOR_COMMANDS = 1.0
+_ROW_OF_IDENTIFIER = 2.0
 _REPETITION = 0.7
 
 
@@ -70,11 +73,12 @@ def extract(
 def rank(asked: Asked, lock: Lock, analyze: Analyze, similarity: Similarity | None, weights: Weights) -> list[Ranked]:
     """The sentences in front with their evidence, best first."""
     front = _front(asked, list(statements(asked, lock, analyze)))
+    names = named(asked.text, analyze)
     near = similarity([statement.text for statement in front]) if similarity and front else [None] * len(front)
     ranked = []
     for statement, value in zip(front, near, strict=True):
         found = features(asked, statement, _passage(lock, statement), None if value is None else float(value))
-        ranked.append(Ranked(statement, found, weights.score(found) + _code_bonus(asked, statement)))
+        ranked.append(Ranked(statement, found, weights.score(found) + _bonus(asked, statement, names, analyze)))
     return sorted(ranked, key=lambda each: -each.score)
 
 
@@ -133,13 +137,17 @@ def _passage(lock: Lock, statement: Statement) -> Candidate:
     return lock.passages[statement.index - 1]
 
 
-def _code_bonus(asked: Asked, statement: Statement) -> float:
-    return _CODE_FOR_COMMANDS * _is_introduced(asked, statement.unit)
+def _bonus(asked: Asked, statement: Statement, names: frozenset[str], analyze: Analyze) -> float:
+    code = _CODE_FOR_COMMANDS * _is_introduced(asked, statement.unit)
+    if statement.unit.kind != "table" or not names:
+        return code
+    return code + _ROW_OF_IDENTIFIER * names.issubset(analyze(statement.text.split("|")[0]))
 
 
 def _chosen(asked: Asked, ranked: Sequence[Ranked], count: int) -> list[Ranked]:
     """The best sentence and those nearly as good that do not repeat a chosen one."""
-    behind = _BEHIND_STATEMENT if asked.kind == "statement" else _BEHIND_QUESTION
+    states = asked.kind == "statement" and len(asked.words) >= _FEWEST_WORDS_OF_A_CLAIM
+    behind = _BEHIND_CLAIM if states else _BEHIND_OTHERS
     chosen: list[Ranked] = []
     for each in ranked:
         if len(chosen) == count or each.score < ranked[0].score - behind:

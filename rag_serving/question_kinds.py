@@ -31,7 +31,7 @@ _KINDS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _
 _TIME_WORDS = """
 january february march april may june july august september october november december
 monday tuesday wednesday thursday friday saturday sunday
-century centuries decade year month week day hour minute second today daily weekly monthly
+century centuries decade year month week day hour minute today daily weekly monthly
 """
 _NUMBER_WORDS = """
 zero one two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty hundred

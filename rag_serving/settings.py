@@ -260,7 +260,7 @@ class Gates(Section):
     """Cosine similarity to the question that one passage needs, unless `min_coverage` is reached."""
     min_coverage: float = Field(0.2, ge=0, le=1)
     """Share of the question's weight (IDF of its terms) that one passage needs, unless `min_similarity` is reached."""
-    min_confidence: float = Field(0.25, ge=0, le=1)
+    min_confidence: float = Field(0.26, ge=0, le=1)
     """How likely the extractive generator's best sentence must be the answer, by its own estimate."""
     min_confidence_statement: float = Field(0.15, ge=0, le=1)
     """The same where nothing is asked: claims and keywords get what bears on them."""

@@ -162,11 +162,11 @@ def _rank_weights(seen: Iterable[Seen], names: Sequence[str]) -> Matrix:
         wrong = [_vector(one, names) for one in each.sentences if not one.answers]
         differences += [a - b for a in right for b in wrong]
     x = np.array(differences)
-    return _logistic(x, np.ones(len(x)))
+    return _signed(x, np.ones(len(x)), names)
 
 
 def _signed(x: Matrix, y: Matrix, names: Sequence[str]) -> Matrix:
-    """Logistic regression without the features whose weight would be of the wrong sign; the last column is the bias."""
+    """Logistic regression without the features whose weight would be of the wrong sign; a column more is the bias."""
     kept = list(range(x.shape[1]))
     while True:
         found = _logistic(x[:, kept], y)
@@ -180,7 +180,8 @@ def _signed(x: Matrix, y: Matrix, names: Sequence[str]) -> Matrix:
 
 
 def _sign(name: str) -> int:
-    return 1 if name in FOR else -1
+    """What a feature may count for: 1 for, -1 against, 0 either."""
+    return 0 if name in RANK_ONLY else 1 if name in FOR else -1
 
 
 def _logistic(x: Matrix, y: Matrix) -> Matrix:
