@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rag_serving.config import Config
     from rag_serving.doctor import Finding
     from rag_serving.pipeline import Pipeline
+    from rag_serving.proofs import Proof
     from rag_serving.records import AlsoAt, Answer, Candidate, Filters
 
 _PLACES_SHOWN = 3
@@ -223,16 +224,22 @@ def receipt_verify(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prove a receipt against the stored pages, without any model."""
+    """Prove a receipt against the stored pages, without any model.
+
+    \b
+    citelock receipt verify 3f9c2a71d05e4b8896aa10c47d2be6f3
+    citelock receipt verify 3f9c2a71d05e4b8896aa10c47d2be6f3 --json | jq .changes
+
+    Checked are the signature, the text of every passage, the quotes at their offsets and every verdict. Beside that it
+    tells what has changed on the published pages since; a receipt holds whatever changed.
+    """
     with _pipeline(config, tenant) as pipeline:
-        faults = pipeline.receipt_faults(identifier)
+        proof = pipeline.proof(identifier)
     if as_json:
-        typer.echo(json.dumps({"receipt_id": identifier, "valid": not faults, "faults": faults}, ensure_ascii=False))
-    elif not faults:
-        typer.echo(f"{identifier} holds: every passage is unchanged and every quote stands at its place.")
-    for fault in [] if as_json else faults:
-        print(f"citelock: {fault}", file=sys.stderr)
-    if faults:
+        typer.echo(json.dumps(proof.payload(), ensure_ascii=False))
+    else:
+        _tell_proof(proof)
+    if proof.faults:
         raise typer.Exit(FAILED)
 
 
@@ -319,6 +326,17 @@ def _finding_line(finding: Finding) -> str:
     color = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}[finding.state]
     mend = f": {finding.mend}" if finding.mend else ""
     return f"{typer.style(f'{finding.state:<4}', fg=color)}  {finding.name:<14} {finding.detail}{_dim(mend)}"
+
+
+def _tell_proof(proof: Proof) -> None:
+    if not proof.faults:
+        typer.echo(
+            f"{proof.receipt_id} holds: its signature, every passage, every quote at its place and every verdict."
+        )
+    for fault in proof.faults:
+        print(f"citelock: {fault}", file=sys.stderr)
+    for change in proof.changes:
+        typer.echo(f"since then: {change}")
 
 
 def _tell_flags(flags: tuple[str, ...]) -> None:

@@ -145,6 +145,11 @@ class Generation:
         """The reader class of the chunk at a row."""
         return self._readers[int(self._reader_codes[row])]
 
+    def chunks_of_page(self, page_id: str) -> list[Chunk]:
+        """The chunks of a page in order; empty where the generation has none of it."""
+        rows = np.flatnonzero(pc.equal(self.table["page_id"], page_id).to_numpy())
+        return sorted(self.chunks(rows.tolist()), key=lambda chunk: chunk.chunk_idx)
+
     def readers_of_page(self, page_id: str) -> frozenset[str]:
         """The reader classes of a page's chunks, dropped ones too; empty where the generation has none of it."""
         rows = pc.equal(self.table["page_id"], page_id).to_numpy()

@@ -43,7 +43,7 @@ def test_a_receipt_is_no_longer_shown_to_who_may_no_longer_read_its_pages(tmp_pa
     assert restricted.receipt(INSIDER, identifier)["passages"]
     with pytest.raises(ReceiptError):
         restricted.receipt(ANYBODY, identifier)
-    assert restricted.receipt_faults(identifier) == []
+    assert restricted.proof(identifier).faults == ()
     restricted.close()
 
     purged = opened(tmp_path, wiki.without(passages))

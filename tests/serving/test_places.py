@@ -60,7 +60,7 @@ def test_a_receipt_keeps_no_other_places(asked: Pipeline) -> None:
     answer = asked.ask(HR, QUESTION)
     assert answer.receipt_id is not None
     assert "pages/7" not in json.dumps(asked.receipts.get(answer.receipt_id, "acme"))
-    assert asked.receipt_faults(answer.receipt_id) == []
+    assert asked.proof(answer.receipt_id).faults == ()
 
 
 def test_a_filter_finds_a_text_by_a_place_of_it(asked: Pipeline) -> None:

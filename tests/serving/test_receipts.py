@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+import copy
 import json
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from wiki import PASSAGES, configuration, embedder, publish
 
 from rag_serving.access import Principal
 from rag_serving.pipeline import Pipeline
-from rag_serving.receipts import ReceiptError, ReceiptStore, canonical, receipt_id
+from rag_serving.receipt_store import ReceiptStore, StoredReceipt
+from rag_serving.receipts import ReceiptError, canonical, receipt_id
 from rag_serving.store import Store, remove_folder
 
 EVERYONE, HR = Principal("acme"), Principal("acme", None, frozenset({"hr"}))
@@ -31,7 +37,7 @@ def test_a_receipt_names_everything_and_holds(pipeline: Pipeline) -> None:
     assert receipt["citations"][0]["quote"].startswith("You must not restart")
     assert receipt["passages"][0].keys() == {"index", "chunk_id", "page_id", "page_version", "text_hash"}
     assert receipt["verdicts"][0]["outcome"] == "exact"
-    assert pipeline.receipt_faults(identifier) == []
+    assert pipeline.proof(identifier).faults == ()
 
 
 def test_a_receipt_holds_after_a_newer_generation(tmp_path: Path) -> None:
@@ -40,7 +46,7 @@ def test_a_receipt_holds_after_a_newer_generation(tmp_path: Path) -> None:
     identifier = ask(pipeline)
     publish(tmp_path, PASSAGES[1:])
     pipeline.published.refresh()
-    assert pipeline.receipt_faults(identifier) == []
+    assert pipeline.proof(identifier).faults == ()
 
 
 def test_a_receipt_of_a_pruned_generation_says_so(tmp_path: Path) -> None:
@@ -50,48 +56,157 @@ def test_a_receipt_of_a_pruned_generation_says_so(tmp_path: Path) -> None:
     publish(tmp_path, PASSAGES[1:])
     remove_folder(Store(tmp_path).generation("acme", first))
     with pytest.raises(ReceiptError, match="generation cannot be opened"):
-        pipeline.receipt_faults(identifier)
+        pipeline.proof(identifier)
 
 
-def tamper(pipeline: Pipeline, identifier: str, change: str, forge_id: bool) -> str:
-    """Change a stored receipt; with `forge_id` under the id that its new content has."""
-    receipt = pipeline.receipts.get(identifier, "acme")
-    if change == "quote":
-        receipt["citations"][0]["quote"] = "You may restart a broker at any time."
-    elif change == "chunk":
-        receipt["citations"][0]["chunk_id"] = "12:1:0"
-    elif change == "hash":
-        receipt["passages"][0]["text_hash"] = "0" * 32
-    elif change == "question":
-        receipt["question"] = "Another question?"
+def change_row(home: Path, identifier: str, **columns: str) -> None:
+    with closing(sqlite3.connect(Store(home).serving_db())) as database, database:
+        for name, value in columns.items():
+            database.execute(f"UPDATE receipts SET {name} = ? WHERE id = ?", (value, identifier))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline over a home of its own, whose receipts may be spoilt."""
+    publish(tmp_path)
+    opened = Pipeline.open(configuration(tmp_path), "acme", embedder())
+    yield opened
+    opened.close()
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every field of a receipt."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
+    elif isinstance(value, list) and value:
+        for at, inner in enumerate(value):
+            yield from leaves(inner, (*path, at))
     else:
-        receipt["passages"][0]["chunk_id"] = "99:1:0"
-    forged = receipt_id(receipt) if forge_id else identifier
-    with sqlite3.connect(Store(pipeline.config.home).serving_db()) as database:
-        database.execute("INSERT OR REPLACE INTO receipts VALUES (?, 'acme', '', ?)", (forged, canonical(receipt)))
-    database.close()
-    return forged
+        yield path
+
+
+def changed(receipt: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
+    """The receipt with another value in one field."""
+    copied = copy.deepcopy(receipt)
+    inner: Any = copied
+    for key in path[:-1]:
+        inner = inner[key]
+    value = inner[path[-1]]
+    inner[path[-1]] = value + 1 if isinstance(value, int | float) else f"{value}x" if isinstance(value, str) else "x"
+    return copied
+
+
+def test_an_edit_of_any_field_is_found(own: Pipeline) -> None:
+    identifier = ask(own)
+    receipt, store = own.receipts.get(identifier, "acme"), own.receipts
+    stored = store.stored(identifier, "acme")
+    paths = list(leaves(receipt))
+    assert len(paths) > 50
+    for path in paths:
+        forged = changed(receipt, path)
+        for name in (identifier, receipt_id(forged)):
+            fields = {**vars(stored), "id": name, "content": canonical(forged)}
+            assert store.signature_fault(StoredReceipt(**fields)), path
+
+
+@pytest.mark.parametrize("column", ["created_at", "content", "signature", "id"])
+def test_a_changed_row_does_not_hold_and_is_not_shown(own: Pipeline, column: str) -> None:
+    identifier = ask(own)
+    value = getattr(own.receipts.stored(identifier, "acme"), column)
+    change_row(own.config.home, identifier, **{column: value + " "})
+    shown = identifier + " " if column == "id" else identifier
+    assert own.proof(shown).faults[0].startswith("signature: its signature does not hold")
+    with pytest.raises(ReceiptError, match="signature does not hold"):
+        own.receipt(EVERYONE, shown)
+
+
+def test_a_receipt_of_another_tenant_cannot_be_passed_on(own: Pipeline) -> None:
+    identifier = ask(own)
+    change_row(own.config.home, identifier, tenant="other")
+    with pytest.raises(ReceiptError, match="signature does not hold"):
+        own.receipts.get(identifier, "other")
+
+
+def test_a_receipt_signed_with_another_secret_does_not_hold(own: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    identifier = ask(own)
+    monkeypatch.setenv("CITELOCK_SECRET", "another secret of an installation")
+    assert own.proof(identifier).faults[0].startswith("signature: ")
+
+
+def test_servers_with_one_secret_believe_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CITELOCK_SECRET", "one secret for all servers")
+    receipt = {"tenant": "acme", "created_at": "", "n": 1}
+    with closing(ReceiptStore(tmp_path / "db", tmp_path / "a")) as one:
+        identifier = one.put(receipt)
+    with closing(ReceiptStore(tmp_path / "db", tmp_path / "b")) as two:
+        assert two.get(identifier, "acme") == receipt
+
+
+def test_receipts_of_an_older_program_are_kept_but_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "serving.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE receipts (id TEXT PRIMARY KEY, tenant TEXT, created_at TEXT, content TEXT)")
+        database.execute("INSERT INTO receipts VALUES ('old', 'acme', '', '{}')")
+    with closing(ReceiptStore(path)) as store:
+        for _ in range(2):
+            with pytest.raises(ReceiptError, match="it is not signed"):
+                store.get("old", "acme")
+            store.get(store.put({"tenant": "acme", "created_at": "", "n": 1}), "acme")
+
+
+def resign(pipeline: Pipeline, receipt: dict[str, Any]) -> str:
+    """Store a receipt that does not say the truth, signed by who has the key."""
+    return pipeline.receipts.put(receipt)
 
 
 @pytest.mark.parametrize(
-    ("change", "fault"),
+    ("path", "value", "fault"),
     [
-        ("quote", "the quote does not stand at its offsets"),
-        ("chunk", "was not in the lock"),
-        ("hash", "has another text or version"),
-        ("question", "the question is not the one that was hashed"),
-        ("missing", "is not in the generation"),
+        (("citations", 0, "quote"), "You may restart a broker.", "citation [1]: the quote does not stand at its"),
+        (("citations", 0, "chunk_id"), "12:1:0", "citation [1]: chunk 12:1:0 was not in the lock"),
+        (("citations", 0, "start"), 0, "citation [1]: the quote does not stand at its offsets"),
+        (("citations", 0, "url"), "https://wiki.example/11", "citation [1]: the link has no anchor"),
+        (("passages", 0, "text_hash"), "0" * 32, "passage [1]: chunk 11:1:0 has another text or version"),
+        (("passages", 0, "chunk_id"), "99:1:0", "passage [1]: chunk 99:1:0 is not in the generation"),
+        (("verdicts", 0, "outcome"), "fuzzy", "verdict 1: it was fuzzy (verbatim), is now exact (verbatim)"),
+        (("verdicts", 0, "quote"), "You must now restart it", "verdict 1: it was exact (verbatim), is now dropped"),
+        (("question",), "Another question?", "question: it is not the one that was hashed"),
+        (("version",), 1, "receipt: it has version 1, this program reads version 2"),
+        (("rules",), {"nonsense": 1}, "receipt: it cannot be read (TypeError"),
+        (("passages",), None, "receipt: it cannot be read (TypeError"),
     ],
 )
-def test_a_forged_receipt_does_not_hold(pipeline: Pipeline, change: str, fault: str) -> None:
-    assert any(fault in line for line in pipeline.receipt_faults(tamper(pipeline, ask(pipeline), change, True)))
+def test_each_part_that_does_not_hold_is_named(own: Pipeline, path: tuple[Any, ...], value: object, fault: str) -> None:
+    receipt: Any = own.receipts.get(ask(own), "acme")
+    inner = receipt
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    assert [line for line in own.proof(resign(own, receipt)).faults if line.startswith(fault)]
 
 
-def test_a_changed_receipt_is_not_its_id_any_more(pipeline: Pipeline) -> None:
-    identifier = ask(pipeline, question="How long does a broker keep logs by default?")
-    assert pipeline.receipt_faults(tamper(pipeline, identifier, "quote", False)) == [
-        "the receipt was changed after it was stored: its digest is not its id"
-    ]
+def test_what_has_changed_since_is_told_beside_a_receipt_that_holds(own: Pipeline) -> None:
+    identifier = ask(own)
+    cited = own.receipts.get(identifier, "acme")["citations"][0]
+    told = {}
+    for name, passages in {
+        "same": PASSAGES,
+        "newer": (replace(PASSAGES[0], version=2), *PASSAGES[1:]),
+        "rewritten": (replace(PASSAGES[0], version=2, text="Ask the operators."), *PASSAGES[1:]),
+        "gone": PASSAGES[1:],
+    }.items():
+        publish(own.config.home, passages)
+        own.published.refresh()
+        proof = own.proof(identifier)
+        assert proof.faults == ()
+        told[name] = [line for line in proof.changes if " 11" in line]
+    assert cited["chunk_id"] == "11:1:0"
+    newer = "passage [1]: page 11 is now version 2, it was 1"
+    assert told["same"] == []
+    assert told["newer"] == [newer]
+    assert told["rewritten"] == [newer, "citation [1]: the quote stands on page 11 no more"]
+    assert told["gone"][0] == "passage [1]: page 11 is not published any more"
 
 
 def test_only_who_may_read_all_passages_sees_a_receipt(pipeline: Pipeline) -> None:
