@@ -44,18 +44,24 @@ def command(
     retry_contexts: Annotated[
         bool, typer.Option("--retry-contexts", help="Ask the model again for contexts that it failed to write.")
     ] = False,
+    override_gates: Annotated[
+        str | None,
+        typer.Option("--override-gates", metavar="REASON", help="Publish whatever the gates of quality say; recorded."),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show Dagster's log.")] = False,
 ) -> None:
     """Sync the sources that changed and publish the tenants they belong to."""
     try:
         settings = load_config(config)
         refuse_unknown(settings, sources or [])
+        refuse_no_reason(override_gates)
     except ConfigError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
     with reporting(as_json, verbose) as reporter:
         try:
-            summary = Build(settings, config, reporter, verbose).run(sources or [], full, retry_contexts)
+            build = Build(settings, config, reporter, verbose, override_gates)
+            summary = build.run(sources or [], full, retry_contexts)
         except (LockedError, StoreError) as error:
             print(error, file=sys.stderr)
             raise typer.Exit(1) from None
@@ -72,8 +78,16 @@ def command(
 class Build:
     """One build: what it looks at, and what it does."""
 
-    def __init__(self, config: Config, config_path: Path | None, reporter: Reporter, verbose: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config,
+        config_path: Path | None,
+        reporter: Reporter,
+        verbose: bool = False,
+        override_gates: str | None = None,
+    ) -> None:
         self._config = config
+        self._override_gates = override_gates
         self._store = Store(config.home)
         self._config_path = config_path
         self._reporter = reporter
@@ -139,7 +153,10 @@ class Build:
     def _start(self, job: str, partition: str, full: bool, summary: Summary) -> Outcome:
         if self._runner is None:
             self._runner = self._open_runner()
-        outcome = self._runner.run(job, partition, full)
+        tags = {"citelock/full": "true"} if full else {}
+        if self._override_gates:
+            tags["citelock/override_gates"] = self._override_gates
+        outcome = self._runner.run(job, partition, tags)
         summary.step_seconds[partition] = dict(outcome.seconds)
         if outcome.error is not None:
             summary.errors[partition] = outcome.error
@@ -169,6 +186,12 @@ def refuse_unknown(config: Config, sources: Collection[str]) -> None:
             known = ", ".join(sorted(config.sources)) or "none"
             mend = f"did you mean {near[0]!r}?" if near else f"there are: {known}"
             raise ConfigError(f"source {key!r} is not in the configuration; {mend}")
+
+
+def refuse_no_reason(override_gates: str | None) -> None:
+    """An override says why; a ConfigError where it does not."""
+    if override_gates is not None and not override_gates.strip():
+        raise ConfigError("--override-gates needs a reason, which is recorded with the generation")
 
 
 @contextmanager

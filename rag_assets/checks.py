@@ -16,6 +16,7 @@ from rag_assets.publishing import CheckResult
 from rag_assets.sources.base import SyncResult
 from rag_assets.steps.account import Account
 from rag_assets.steps.incremental import SectionsUpdate
+from rag_assets.steps.quality_gates import GateVerdict
 
 SYNC_COMPLETE = dg.AssetCheckSpec(
     "sync_complete",
@@ -54,8 +55,26 @@ GENERATION = [
         "ann_recall": "Recall@10 of the dense index against exact search is what the configuration asks for.",
         "page_versions": "No page is there in two versions, none belongs to two sources.",
         "coverage": "Every enumerated page is indexed or explained, and nothing else is indexed.",
+        "embedded_again": "Sampled chunks have the vectors that the configured model gives their texts now.",
+        "analyzed_again": "Sampled chunks have the terms in the lexical index that their texts have now.",
+        "counts": "Of every source as many chunks are indexed as were selected.",
+        "anchors": "Anchors name the heading above their text, not another of the page.",
     }.items()
 ]
+
+QUALITY_GATES = dg.AssetCheckSpec(
+    "quality_gates",
+    asset="eval_report",
+    blocking=True,
+    description="The answers to the gold set reach every floor, and are not significantly worse than those of the "
+    "published generation (evals/gates.toml). A person can override it with a reason.",
+)
+GOLD_STANDS = dg.AssetCheckSpec(
+    "gold_stands",
+    asset="eval_report",
+    description="Quotes and anchors of the gold set still stand in the pages. A warning: an entry that does not is not "
+    "asked until somebody mends it.",
+)
 
 
 def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResult]:
@@ -71,6 +90,48 @@ def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResu
         )
         for spec in GENERATION
     ]
+
+
+def quality_gates(verdicts: Sequence[GateVerdict], override: str | None) -> dg.AssetCheckResult:
+    """A failed gate stops the publication, unless a person said why it should not."""
+    failed = [verdict for verdict in verdicts if not verdict.passed]
+    told = "; ".join(
+        f"{verdict.gate}: {verdict.detail}" + (f" (see {', '.join(verdict.questions)})" if verdict.questions else "")
+        for verdict in failed
+    )
+    rows = [
+        {
+            "gate": verdict.gate,
+            "passed": "yes" if verdict.passed else "NO",
+            "found": verdict.detail,
+            "questions": ", ".join(verdict.questions),
+        }
+        for verdict in verdicts
+    ]
+    return dg.AssetCheckResult(
+        check_name=QUALITY_GATES.name,
+        passed=not failed,
+        severity=dg.AssetCheckSeverity.WARN if override else dg.AssetCheckSeverity.ERROR,
+        description=f"{told}; overridden: {override}" if failed and override else told or None,
+        metadata={
+            "failed": len(failed),
+            "gates": dg.MetadataValue.md(metadata.markdown_table(rows, ["gate", "passed", "found", "questions"])),
+        },
+    )
+
+
+def gold_stands(stale: Sequence[str], questions: int) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        check_name=GOLD_STANDS.name,
+        passed=not stale,
+        severity=dg.AssetCheckSeverity.WARN,
+        description="; ".join(stale[:5]) or None,
+        metadata={
+            "questions": questions,
+            "stale": len(stale),
+            "entries": dg.MetadataValue.md("\n".join(f"- {line}" for line in stale) or "none"),
+        },
+    )
 
 
 def sync_complete(result: SyncResult) -> dg.AssetCheckResult:

@@ -18,13 +18,21 @@ from rag_assets.sources.attachments import hangs_on_a_page
 from rag_assets.sources.base import SourceError
 from rag_assets.steps.select import CollisionError
 from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.evaluate import EvaluationError
+from rag_serving.gold import GoldError
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.models.protocols import ModelError
 from rag_serving.schema import TableSchema
 from rag_serving.store import Store, StoreError, read_json, read_table
 
+OVERRIDE_TAG = "citelock/override_gates"
+
 STEP_WAIT_SECONDS = 60.0
 """How long a step waits for another build's lock before it gives up."""
+
+_FOR_GOOD = (
+    ConfigError, StoreError, LockedError, SourceError, CollisionError, BuildError, PublishError, GoldError,
+)  # fmt: skip
 
 
 class Installation(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -74,10 +82,15 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         with exclusive(folder, wait_s=STEP_WAIT_SECONDS):
             yield
-    except (ConfigError, StoreError, LockedError, SourceError, CollisionError, BuildError, PublishError) as error:
+    except _FOR_GOOD as error:
         raise dg.Failure(str(error), allow_retries=False) from error
-    except (ModelError, DenseError) as error:
+    except (ModelError, DenseError, EvaluationError) as error:
         raise dg.Failure(str(error)) from error
+
+
+def override_of(context: dg.AssetExecutionContext) -> str | None:
+    """Why a person publishes whatever the gates say: the value of the run's tag `citelock/override_gates`."""
+    return context.run.tags.get(OVERRIDE_TAG, "").strip() or None
 
 
 def is_full(context: dg.AssetExecutionContext) -> bool:

@@ -45,8 +45,8 @@ class Runner:
         """Let go of the instance."""
         self._exit.close()
 
-    def run(self, job: str, partition: str, full: bool = False) -> Outcome:
-        """Run a job for a partition; a failure is an outcome, not an exception.
+    def run(self, job: str, partition: str, tags: Mapping[str, str] | None = None) -> Outcome:
+        """Run a job for a partition, with further tags; a failure is an outcome, not an exception.
 
         Raises:
             KeyboardInterrupt: a person stopped it.
@@ -57,7 +57,7 @@ class Runner:
                 instance=self._instance,
                 partition_key=partition,
                 raise_on_error=False,
-                tags={"citelock/started_by": "citelock build"} | ({"citelock/full": "true"} if full else {}),
+                tags={"citelock/started_by": "citelock build", **(tags or {})},
             )
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None

@@ -86,6 +86,7 @@ class CandidateState(_State):
     enumerated: dict[str, list[str]]
     explained: dict[str, str]
     duplicates_dropped: int = 0
+    selected: dict[str, int] = {}  # chunks to index, by source
 
 
 class PublishState(_State):
@@ -97,6 +98,7 @@ class PublishState(_State):
     shards: int
     gates: dict[str, bool]
     duplicates_dropped: int = 0
+    override: str | None = None  # why a person published it although a gate of quality failed
 
 
 def read_state(store: Store, source: str) -> IngestState:

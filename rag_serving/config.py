@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from rag_serving.settings import (
     Context,
     Embedding,
+    Evaluation,
     Features,
     Gates,
     Generation,
@@ -76,6 +77,7 @@ class Config(BaseSettings):
     generation: Generation = Generation()
     gates: Gates = Gates()
     verification: Verification = Verification()
+    evaluation: Evaluation = Evaluation()
     indexing: Indexing = Indexing()
     serving: Serving = Serving()
     telemetry: Telemetry = Telemetry()
@@ -184,7 +186,7 @@ def _keys(model: type[BaseModel]) -> set[str]:
 
 _SECTIONS: tuple[type[BaseModel], ...] = (
     Config, Features, Ingestion, Retrieval, Reranker, RerankService, Embedding, Context, Generation, Gates,
-    Verification, Indexing, Serving, Telemetry, ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp, NoAuth,
-    BasicAuth, BearerAuth,
+    Verification, Evaluation, Indexing, Serving, Telemetry, ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp,
+    NoAuth, BasicAuth, BearerAuth,
 )  # fmt: skip
 _KEYS = set().union(*(_keys(section) for section in _SECTIONS))

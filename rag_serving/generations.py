@@ -16,6 +16,7 @@ from rag_serving.generation import Generation
 from rag_serving.manifest import Manifest, read_manifest
 from rag_serving.store import Store, StoreError, read_json, write_json
 
+EVAL_REPORT = "eval_report.json"  # beside the manifest, which does not cover it: it is written after the commit
 _HISTORY = "published.json"
 
 
@@ -31,6 +32,7 @@ class GenerationInfo:
     published: bool  # now or before: something to roll back to
     current: bool
     problem: str | None = None
+    gates: str | None = None  # what the gates of quality said; None: it was not evaluated
 
     def payload(self) -> dict[str, Any]:
         """The JSON shape of one line of the list."""
@@ -125,12 +127,25 @@ def _info(
         "published": generation_id in published,
         "current": generation_id == current,
         "bytes": _size(folder),
+        "gates": _gates(folder),
     }
     try:
         manifest = read_manifest(folder)
     except StoreError as error:
         return GenerationInfo(generation_id, None, 0, 0, problem=str(error), **state)
     return GenerationInfo(generation_id, manifest.created_at, manifest.chunks, manifest.page_count, **state)
+
+
+def _gates(folder: Path) -> str | None:
+    """What an evaluation said, in a few words."""
+    try:
+        report = read_json(folder / EVAL_REPORT)
+        failed = [gate["gate"] for gate in report["gates"] if not gate["passed"]]
+        if override := report["override"]:
+            return f"gates overridden: {override}"
+        return f"gates failed: {', '.join(failed)}" if failed else "gates passed"
+    except (StoreError, KeyError, TypeError):
+        return None
 
 
 def _size(folder: Path) -> int:

@@ -37,6 +37,7 @@ def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJs
         mark = "*" if info.current else " "
         when = f"{info.created_at:%Y-%m-%d %H:%M:%S}" if info.created_at else "-"
         state = info.problem or ("published" if info.current else "published before" if info.published else "candidate")
+        state += f", {info.gates}" if info.gates and not info.problem else ""
         typer.echo(
             f"{mark} {info.id}  {when:<19}  {info.chunks:>8} chunks  {info.pages:>6} pages  "
             f"{info.bytes / 1e6:>8.1f} MB  {state}"

@@ -123,8 +123,18 @@ def find_gold(folder: Path, tenant: str) -> GoldSet:
     Raises:
         GoldError: there is none, or a set cannot be used.
     """
+    found = tenant_gold(folder, tenant)
+    if found is None:
+        raise GoldError(f"{folder} has no gold set of tenant {tenant!r}; name a file")
+    return found
+
+
+def tenant_gold(folder: Path, tenant: str) -> GoldSet | None:
+    """The same, None where there is none.
+
+    Raises:
+        GoldError: a set cannot be used.
+    """
     sets = [read_gold(path) for path in sorted(folder.glob("*.yaml"))]
     questions = tuple(question for gold in sets if gold.tenant in (None, tenant) for question in gold.questions)
-    if not questions:
-        raise GoldError(f"{folder} has no gold set of tenant {tenant!r}; name a file")
-    return GoldSet(questions, tenant)
+    return GoldSet(questions, tenant) if questions else None

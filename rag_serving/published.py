@@ -40,11 +40,15 @@ class Published:
 
     The pointer is read at every lease. The first generation is opened by the question that needs it;
     a newer one beside the questions, which go on with the old one until it is open. If it cannot be opened, the old one
-    stays, `problem` says why, and it is tried again after `retry_s` seconds.
+    stays, `problem` says why, and it is tried again after `retry_s` seconds. `pinned` is the id of a generation to stay
+    with, published or not.
     """
 
-    def __init__(self, store: Store, tenant: str, config: Config, retry_s: float = RETRY_S) -> None:
+    def __init__(
+        self, store: Store, tenant: str, config: Config, retry_s: float = RETRY_S, pinned: str | None = None
+    ) -> None:
         self._store, self._tenant, self._config = store, tenant, config
+        self._pinned = pinned
         self._retry_s = retry_s
         self._lock = threading.Lock()
         self._opening = threading.Lock()
@@ -100,7 +104,7 @@ class Published:
     def _wanted(self) -> str | None:
         """The id that the pointer names, where it is not the open generation's and did not just fail."""
         try:
-            wanted = self._store.current(self._tenant)
+            wanted = self._pinned or self._store.current(self._tenant)
         except OSError as error:
             self.problem = f"the pointer of tenant {self._tenant!r} cannot be read ({error.strerror})"
             return None

@@ -77,6 +77,7 @@ def dedup_map(
             enumerated={key: account.enumerated for key, account in accounts.items()},
             explained={**explained, **left_out.pages_without_chunks(everything)},
             duplicates_dropped=len(found),
+            selected=dict(Counter(chunks["source"].to_pylist())),
         )
         write_table(store.tenant(tenant) / "dedup_map.parquet", found, DEDUP_MAP)
         write_table(folder / "selected.parquet", chunks, SELECTED_CHUNKS)

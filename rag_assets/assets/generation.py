@@ -43,8 +43,10 @@ def generation(
         manifest = publishing.generation(store, tenant, config, candidate.sources, levels)
         coverage = publishing.Coverage(candidate.enumerated, candidate.explained)
         reporter.begin(tenant, "checks")
-        embedder = open_embedder(config.embedding).name
-        results = publishing.check_generation(store, tenant, manifest.id, config, coverage, embedder)
+        embedder = open_embedder(config.embedding)
+        folder = store.generation(tenant, manifest.id)
+        again = publishing.checks_made_again(embedder, folder, candidate.selected)
+        results = publishing.check_generation(store, tenant, manifest.id, config, coverage, embedder.name, again)
         checked = PublishState(
             generation=manifest.id,
             inputs=candidate.inputs,
@@ -64,7 +66,7 @@ def generation(
             "pages": {source: pages.pages for source, pages in manifest.pages.items()},
             "shards": len(manifest.shards),
             "bytes": sum(file.bytes for file in manifest.files.values()),
-            "folder": dg.MetadataValue.path(str(store.generation(tenant, manifest.id))),
+            "folder": dg.MetadataValue.path(str(folder)),
             "checks": dg.MetadataValue.md(metadata.markdown_table(rows, ["check", "passed", "found"])),
         },
         check_results=checks.generation_results(results),
@@ -73,7 +75,7 @@ def generation(
 
 @dg.asset(
     partitions_def=TENANTS,
-    deps=["generation"],
+    deps=["eval_report"],
     group_name="publish",
     owners=["team:data-engineering"],
     # Wide, because a tenant whose pages do not change is not published again; how fresh a sync is, `pages` says.
@@ -91,7 +93,8 @@ def published_generation(
     reporter.begin(tenant, "publish")
     with writing(store.tenant(tenant)):
         checked = read_checked(store, tenant)
-        publication = publishing.publish(store, tenant, checked.generation, config)
+        gates = publishing.quality_results(store, tenant, checked.generation)
+        publication = publishing.publish(store, tenant, checked.generation, config, gates)
         write_publish_state(store, tenant, checked)
         pruned = publishing.prune(store, tenant, config)
     return dg.MaterializeResult(
@@ -101,6 +104,7 @@ def published_generation(
             "generation": checked.generation,
             "previous": publication.previous or "none",
             "published": publication.changed,
+            "gates_overridden": checked.override or "no",
             "generations_removed": len(pruned.generations),
             "collections_removed": len(pruned.collections),
             "api": dg.MetadataValue.url(f"http://{config.serving.host}:{config.serving.port}/docs"),

@@ -31,6 +31,8 @@ def dense_index(
     with writing(store.tenant(tenant)):
         chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
         model = read_json(folder / "model.json")
+        if discarded := publishing.discard_failed(store, tenant, config):
+            context.log.info("removed candidates that had failed their checks: %s", ", ".join(discarded))
         built = publishing.dense_index(
             store,
             tenant,

@@ -5,7 +5,7 @@ Belongs here: the checks and their results. Does not belong here: acting on them
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,18 @@ class Coverage:
 
 
 def check_generation(
-    store: Store, tenant: str, generation_id: str, config: Config, coverage: Coverage, embedder: str
+    store: Store,
+    tenant: str,
+    generation_id: str,
+    config: Config,
+    coverage: Coverage,
+    embedder: str,
+    further: Sequence[Callable[[Generation], CheckResult]] = (),
 ) -> list[CheckResult]:
     """Check a committed generation and leave the verdict for `publish`.
 
-    `embedder`: name of the model that questions will be embedded with. A generation that does not open fails `opens`
-    alone.
+    `embedder`: name of the model that questions will be embedded with. `further`: checks that need more than the
+    generation. One that does not open fails `opens` alone.
     """
     try:
         generation = Generation.open(store, tenant, generation_id, config)
@@ -67,6 +73,7 @@ def check_generation(
             *check_neighbours(generation, config.indexing.min_ann_recall),
             check_page_versions(generation),
             check_coverage(generation, coverage),
+            *(check(generation) for check in further),
         ]
         generation.close()
     write_json(verdict_path(store, tenant, generation_id), [asdict(result) for result in results])

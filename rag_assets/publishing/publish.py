@@ -83,6 +83,32 @@ def prune(store: Store, tenant: str, config: Config) -> Pruned:
     return Pruned(tuple(doomed), tuple(removed))
 
 
+def discard_failed(store: Store, tenant: str, config: Config) -> tuple[str, ...]:
+    """Remove candidates that failed a check of `check_generation`, and the collections that nothing else names.
+
+    They are kept to be inspected until the next build, which must not take them for its own: content that is the same
+    has the same id, however it was damaged on its way.
+    """
+    with store.lock(tenant):
+        infos = list_generations(store, tenant)
+        doomed = [info.id for info in infos if not info.published and _has_failed(store, tenant, info.id)]
+        for generation_id in doomed:
+            remove_folder(store.generation(tenant, generation_id))
+            verdict_path(store, tenant, generation_id).unlink(missing_ok=True)
+        if doomed:
+            kept = [info.id for info in infos if info.id not in doomed and not info.problem]
+            named = _named(store, tenant, kept)
+            ShardCollections.open(place_of(store, tenant, config)).remove_unnamed(named)
+    return tuple(doomed)
+
+
+def _has_failed(store: Store, tenant: str, generation_id: str) -> bool:
+    try:
+        return not all(result.passed for result in _verdict(store, tenant, generation_id))
+    except PublishError:
+        return False
+
+
 def doomed_generations(generations: Sequence[GenerationInfo], keep: int) -> list[str]:
     """The ids to remove among `generations` (newest first).
 
@@ -109,5 +135,8 @@ def _verdict(store: Store, tenant: str, generation_id: str) -> list[CheckResult]
 def _named_collections(store: Store, tenant: str) -> frozenset[str]:
     """Collections of every generation on disk, and of a candidate that is being built."""
     ids = [info.id for info in list_generations(store, tenant)]
-    named = frozenset().union(*(read_manifest(store.generation(tenant, name)).collections for name in ids))
-    return named | Candidate.of(store, tenant).collections()
+    return _named(store, tenant, ids) | Candidate.of(store, tenant).collections()
+
+
+def _named(store: Store, tenant: str, ids: Sequence[str]) -> frozenset[str]:
+    return frozenset().union(*(read_manifest(store.generation(tenant, name)).collections for name in ids))

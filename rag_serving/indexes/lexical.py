@@ -246,9 +246,8 @@ def idf(frequency: int, population: int) -> float:
 def _array(path: Path) -> NDArray[Any]:
     """Memory-mapped, except where it is empty, which cannot be mapped."""
     try:
-        array: NDArray[Any] = np.asarray(
-            np.load(path, mmap_mode="r", allow_pickle=False)
-        )  # slices of a memmap are slow
+        # A plain view: slices of numpy's memmap class are slow.
+        array: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except ValueError as error:
         if "empty" not in str(error):
             raise

@@ -41,7 +41,8 @@ def test_the_graph_goes_from_pages_to_the_published_generation(wiki: Wiki) -> No
         "lexical_index": {"contexts"},
         "dense_index": {"embeddings"},
         "generation": {"dense_index", "lexical_index"},
-        "published_generation": {"generation"},
+        "eval_report": {"generation"},
+        "published_generation": {"eval_report"},
     }
 
 

@@ -1,0 +1,161 @@
+"""Whether a generation holds what its parts would be if they were made again now, and how it differs where it does not.
+
+Belongs here: checks that make a sample again (vectors, terms, anchors, counts) and name the damage they find.
+Does not belong here: checks of a generation against itself (`checks`), how good its answers are (`evaluation`).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_assets.publishing.checks import CheckResult, sample_rows
+from rag_serving.generation import LEXICAL_FOLDER, Generation
+from rag_serving.indexes.arrange import lexical_texts
+from rag_serving.indexes.lexical import LexicalIndex
+from rag_serving.indexes.terms import analyze, stems
+from rag_serving.models.protocols import Embedder
+from rag_serving.prefix import embedded_texts
+
+EMBEDDED = 48
+"""Chunks that are embedded again: the cost of this check where a model is paid for."""
+
+# Servers batch and round differently from call to call: the same text came back at 0.9999 and above.
+SAME_TEXT = 0.999
+# Vectors of two models are nearly orthogonal; those of two prompts of one model are not.
+SAME_MODEL = 0.5
+# Included text, anchor macros and headings without an id put single anchors elsewhere, and rightly so.
+ASTRAY = 0.3
+_MEND = "delete the tenant's cache/vectors.sqlite and run `citelock build`"
+_REPEATED = re.compile(r"[.-]\d+$")
+
+
+def checks_made_again(
+    embedder: Embedder, folder: Path, selected: Mapping[str, int]
+) -> list[Callable[[Generation], CheckResult]]:
+    """The checks below, ready for a generation in this folder; `selected`: chunks to index, by source."""
+    return [
+        lambda generation: check_embedded_again(generation, embedder),
+        lambda generation: check_analyzed_again(generation, folder),
+        lambda generation: check_counts(generation, selected),
+        check_anchors,
+    ]
+
+
+def check_embedded_again(generation: Generation, embedder: Embedder) -> CheckResult:
+    """Sampled chunks have the vectors that the configured model and prompts give their texts now."""
+    rows = _spread(len(generation), EMBEDDED)
+    texts = embedded_texts(generation.table.take(rows))
+    fresh = embedder.embed_documents(texts) if texts else np.zeros((0, embedder.dimension), np.float32)
+    stored = generation.vectors(rows)
+    if fresh.shape != stored.shape:
+        detail = f"vectors have {stored.shape[1]} dimensions, the model gives {fresh.shape[1]}: embedding model mix-up"
+        return CheckResult("embedded_again", False, detail)
+    wrong = np.flatnonzero((fresh * stored).sum(axis=1) < SAME_TEXT)
+    if not len(wrong):
+        return CheckResult("embedded_again", True, f"{len(rows)} sampled chunks have the vectors of their texts")
+    damage = _vector_damage(generation, embedder, [rows[row] for row in wrong], fresh[wrong])
+    detail = f"{len(wrong)} of {len(rows)} sampled vectors are wrong: {damage}; {_MEND}"
+    return CheckResult("embedded_again", False, detail)
+
+
+def _vector_damage(generation: Generation, embedder: Embedder, rows: Sequence[int], fresh: NDArray[np.float32]) -> str:
+    """What became of vectors that are not those of their texts; most of them decide."""
+    stored, everyone = generation.vectors(rows), frozenset(generation.reader_classes)
+    elsewhere = [generation.exact(vector, 1, everyone)[0].score >= SAME_TEXT for vector in fresh]
+    if 2 * sum(elsewhere) >= len(rows):
+        return "shuffled, these vectors stand at other chunks"
+    texts = generation.table.take(rows)
+    asked = np.stack([embedder.embed_query(text) for text in embedded_texts(texts)])
+    if _most_same(asked, stored):
+        return "wrong prompt prefix, passages were embedded as questions"
+    if _most_same(embedder.embed_documents(texts["text"].to_pylist()), stored):
+        return "wrong prompt prefix, passages were embedded without their context"
+    if float(np.median((fresh * stored).sum(axis=1))) >= SAME_MODEL:
+        return "wrong prompt prefix, the model is right and the text that it read is not"
+    return f"embedding model mix-up, they are not of {embedder.name!r}"
+
+
+def _most_same(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
+    return bool(np.median((one * other).sum(axis=1)) >= SAME_TEXT)
+
+
+def check_analyzed_again(generation: Generation, folder: Path) -> CheckResult:
+    """Sampled chunks have the terms in the lexical index that their texts have now."""
+    rows = sample_rows(len(generation))
+    texts = lexical_texts(generation.table.take(rows))
+    indexed = LexicalIndex.open(folder / LEXICAL_FOLDER).counts_of(rows)
+    wanted = [dict(Counter(analyze(text))) for text in texts]
+    wrong = [number for number, counts in enumerate(indexed) if counts != wanted[number]]
+    if not wrong:
+        return CheckResult("analyzed_again", True, f"{len(rows)} sampled chunks have the terms of their texts")
+    damage = _term_damage([indexed[number] for number in wrong], [wanted[number] for number in wrong])
+    return CheckResult(
+        "analyzed_again", False, f"{len(wrong)} of {len(rows)} sampled texts are indexed wrong: {damage}"
+    )
+
+
+def _term_damage(indexed: Sequence[Mapping[str, int]], wanted: Sequence[Mapping[str, int]]) -> str:
+    have, want = frozenset().union(*indexed), frozenset().union(*wanted)
+    extra = sorted(have - want)
+    if extra and 2 * sum(stem in want for stem in stems(extra)) >= len(extra):
+        return f"stemmer off, words stand in the index as they are written ({', '.join(extra[:3])})"
+    return f"their terms are others ({', '.join([*extra, *sorted(want - have)][:3]) or 'other counts'})"
+
+
+def check_counts(generation: Generation, selected: Mapping[str, int]) -> CheckResult:
+    """Of every source as many chunks are indexed as were selected."""
+    indexed = Counter(generation.table["source"].to_pylist())
+    wrong = [
+        f"{source}: {indexed[source]} of {selected.get(source, 0)} selected chunks are indexed"
+        for source in sorted({*selected, *indexed})
+        if indexed[source] != selected.get(source, 0)
+    ]
+    if wrong:
+        return CheckResult("counts", False, f"chunks missing or too many: {'; '.join(wrong)}")
+    return CheckResult("counts", True, f"all {len(generation)} selected chunks are indexed")
+
+
+def check_anchors(generation: Generation) -> CheckResult:
+    """Anchors name the heading above their text, not another heading of the page.
+
+    By either of Confluence's rules, and by those of Markdown, an anchor ends in its heading's letters and digits.
+    """
+    columns = [generation.table[name].to_pylist() for name in ("page_id", "heading_path", "anchor")]
+    headings: dict[str, set[str]] = {}
+    for page, path, _ in zip(*columns, strict=True):
+        headings.setdefault(page, set()).update(path[-1:])
+    fitting, astray = 0, []
+    for page, path, anchor in zip(*columns, strict=True):
+        if path and _names(anchor, path[-1]):
+            fitting += 1
+        elif any(_names(anchor, heading) for heading in headings[page]):
+            astray.append(page)
+    if len(astray) > ASTRAY * (fitting + len(astray)):
+        pages = ", ".join(list(dict.fromkeys(astray))[:5])
+        detail = f"anchors shifted: {len(astray)} of {len(generation)} chunks link to another heading of their page"
+        return CheckResult("anchors", False, f"{detail} (pages {pages})")
+    return CheckResult("anchors", True, f"{fitting} of {len(generation)} anchors are made of their headings")
+
+
+def _names(anchor: str, heading: str) -> bool:
+    """Whether an anchor is made of a heading, whether or not it has the number of a repeated one."""
+    letters = _letters(heading)
+    return bool(letters) and any(_letters(form).endswith(letters) for form in (anchor, _REPEATED.sub("", anchor)))
+
+
+@lru_cache(maxsize=1 << 14)
+def _letters(text: str) -> str:
+    return "".join(char for char in unicodedata.normalize("NFKC", text).casefold() if char.isalnum())
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Up to `most` rows, evenly spread, the same each time."""
+    return [int(row) for row in np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))] if count else []

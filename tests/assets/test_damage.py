@@ -1,0 +1,148 @@
+"""A damaged candidate is stopped by a check or gate that names the damage; what is published stays."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import dagster as dg
+import damaged
+import pyarrow as pa
+import pytest
+from damaged import INDEXED, MADE, TENANT, Sample
+
+from rag_assets.steps import incremental
+from rag_assets.steps.chunking import build_chunks
+from rag_serving.generations import list_generations
+from rag_serving.indexes import lexical
+from rag_serving.indexes.terms import STOP_WORDS
+
+EDITS = count(1)
+REBUILDS = int(os.environ.get("CITELOCK_REBUILDS", "3"))
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    """The space, published once."""
+    built = Sample(tmp_path_factory.mktemp("damage"))
+    built.ingest()
+    assert built.publish().success
+    return built
+
+
+def failures(result: dg.ExecuteInProcessResult) -> dict[str, str]:
+    """The blocking checks that failed, by name."""
+    found = result.get_asset_check_evaluations()
+    return {check.check_name: check.description or "" for check in found if not check.passed and check.blocking}
+
+
+@pytest.mark.parametrize(
+    ("damage", "check", "named"),
+    [
+        (damaged.shuffled_vectors, "embedded_again", "shuffled"),
+        (damaged.wrong_prompt_prefix, "embedded_again", "wrong prompt prefix"),
+        (damaged.no_prefix, "embedded_again", "wrong prompt prefix, .* without their context"),
+        (damaged.half_of_the_chunks, "counts", r"chunks missing .* ops: \d+ of \d+"),
+        (damaged.anchors_shifted, "anchors", "anchors shifted"),
+        (damaged.models_mixed, "embedded_again", "embedding model mix-up"),
+    ],
+)
+def test_damage_is_named_and_not_published(
+    sample: Sample, damage: Callable[[Sample], None], check: str, named: str
+) -> None:
+    before = sample.current()
+    changed(sample)
+    damage(sample)
+    result = sample.run(TENANT, INDEXED)
+    assert not result.success
+    assert re.search(named, failures(result)[check])
+    assert sample.current() == before
+
+
+def changed(sample: Sample) -> None:
+    """The inputs of another generation than the published one, made up to its vectors."""
+    sample.edit_page(f"Edit {next(EDITS)} of this page.")
+    sample.ingest()
+    assert sample.run(TENANT, MADE).success
+
+
+def unstemmed(text: str) -> list[str]:
+    return [word for word in re.findall(r"\w+", text.lower()) if word not in STOP_WORDS]
+
+
+def test_an_index_without_stems_is_named_and_not_published(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sample.current()
+    changed(sample)
+    with monkeypatch.context() as patch:
+        patch.setattr(lexical, "analyze", unstemmed)
+        assert sample.run(TENANT, ["lexical_index"]).success
+    result = sample.run(TENANT, [name for name in INDEXED if name != "lexical_index"])
+    assert not result.success
+    assert "stemmer off" in failures(result)["analyzed_again"]
+    assert sample.current() == before
+
+
+def test_a_damaged_candidate_can_be_inspected_until_the_damage_is_mended(sample: Sample) -> None:
+    before = sample.current()
+    changed(sample)
+    damaged.shuffled_vectors(sample)
+    assert not sample.run(TENANT, INDEXED).success
+    newest = list_generations(sample.store, TENANT)[0]
+    assert (newest.published, newest.problem) == (False, None)
+    assert sample.publish().success
+    assert sample.current() == newest.id != before
+
+
+def halved(*arguments: Any, **options: Any) -> pa.Table:
+    table = build_chunks(*arguments, **options)
+    return table.take(list(range(0, len(table), 2)))
+
+
+def test_a_gate_stops_chunks_that_were_lost_before_they_were_counted(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sample.current()
+    sample.edit_page(f"Edit {next(EDITS)} of this page.")
+    with monkeypatch.context() as patch:
+        patch.setattr(incremental, "build_chunks", halved)
+        assert sample.run("ops", ["pages", "sections", "chunks"], full="true").success
+        result = sample.publish()
+    assert not result.success
+    assert "floor of text_kept" in failures(result)["quality_gates"]
+    assert sample.current() == before
+    assert sample.run("ops", ["pages", "sections", "chunks"], full="true").success
+
+
+def test_an_undamaged_rebuild_passes_every_time(sample: Sample) -> None:
+    for _ in range(REBUILDS):
+        before = sample.current()
+        sample.edit_page(f"Edit {next(EDITS)} of this page.")
+        sample.ingest()
+        result = sample.publish()
+        assert failures(result) == {}
+        assert result.success
+        assert sample.current() != before
+        report = sample.report(sample.current() or "")
+        assert report["compared_with"] == before
+        assert any(gate["gate"].startswith("drop of") for gate in report["gates"])
+
+
+def test_an_override_publishes_with_its_reason_written_down(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sample.current()
+    strict = sample.config_path.parent / "strict.toml"
+    strict.write_text("[floors]\nanswerability = 1.0\n", encoding="utf-8")
+    monkeypatch.setenv("CITELOCK_EVALUATION__GATES", str(strict))
+    sample.edit_page(f"Edit {next(EDITS)} of this page.")
+    sample.ingest()
+    result = sample.publish()
+    assert re.search(
+        r"floor of answerability: 0\.\d+ over \d+ questions.* \(see \S+", failures(result)["quality_gates"]
+    )
+    assert sample.current() == before
+    assert list_generations(sample.store, TENANT)[0].gates == "gates failed: floor of answerability"
+    assert sample.publish(override_gates="the questions are too hard").success
+    now = list_generations(sample.store, TENANT)[0]
+    assert (now.current, now.gates) == (True, "gates overridden: the questions are too hard")
