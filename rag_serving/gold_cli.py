@@ -8,13 +8,14 @@ from __future__ import annotations
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rag_serving.auth import choose_tenant
 from rag_serving.config import Config, ConfigError, load_config
 
+if TYPE_CHECKING:
     from rag_serving.gold_suggest import Ask
 
 app = typer.Typer(help="Check gold sets, and draft questions for them.", no_args_is_help=True)
