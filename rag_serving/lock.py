@@ -5,20 +5,34 @@ Belongs here: freezing. Does not belong here: choosing what is frozen (`retrieve
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from rag_serving.records import Candidate, Chunk, Lock
 
+Order = Literal["score", "document"]
 
-def freeze(candidates: Iterable[Candidate], count: int) -> Lock:
-    """The first `count` candidates that can be cited: each chunk once, none whose link lacks an anchor."""
+
+def freeze(candidates: Iterable[Candidate], count: int, order: Order = "score") -> Lock:
+    """The first `count` candidates that can be cited: each chunk once, none whose link lacks an anchor.
+
+    In the order of the document, the passages of a page stand together as the page has them, the best page first.
+    """
     passages: dict[str, Candidate] = {}
     for candidate in candidates:
         if len(passages) == count:
             break
         if has_anchor(candidate.chunk.url):
             passages.setdefault(candidate.chunk.chunk_id, candidate)
-    return Lock(tuple(passages.values()))
+    found = tuple(passages.values())
+    return Lock(found if order == "score" else _as_in_pages(found))
+
+
+def _as_in_pages(passages: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    first: dict[str, int] = {}
+    for place, candidate in enumerate(passages):
+        first.setdefault(candidate.chunk.page_id, place)
+    return tuple(sorted(passages, key=lambda each: (first[each.chunk.page_id], each.chunk.chunk_idx)))
 
 
 def has_anchor(url: str) -> bool:

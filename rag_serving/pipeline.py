@@ -245,7 +245,7 @@ class Pipeline:
             weights = generation.term_weights(query.terms, classes)
         count = self.config.retrieval.final_passages
         ranked = self._reranked(attempt, query, gated, weights, count)
-        lock = freeze(ranked.candidates, count)
+        lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
         written = self._written(attempt, generation.id, query.text, lock, weights, retrieved.vector, explain)
         notes = query.notes if explain else None
         answer = replace(written.answer, notes=notes, reranker=ranked.by)

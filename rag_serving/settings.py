@@ -81,6 +81,8 @@ class Retrieval(Section):
     """Stemmed query terms a passage must share, unless it is code or a table."""
     final_passages: int = Field(8, ge=1, le=50)
     """Passages that are locked for an answer."""
+    passage_order: Literal["score", "document"] = "score"
+    """Order of the locked passages: best first, or those of a page together as the page has them."""
 
 
 class Reranker(Section):
