@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import numpy as np
@@ -81,7 +82,7 @@ class Sample:
     def current(self) -> str | None:
         return self.store.current(TENANT)
 
-    def report(self, generation: str) -> dict[str, object]:
+    def report(self, generation: str) -> dict[str, Any]:
         return dict(read_json(self.store.generation(TENANT, generation) / EVAL_REPORT))
 
     def embedded(self) -> tuple[pa.Table, Vectors]:
