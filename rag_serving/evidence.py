@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from rag_serving.claims import contradict, negations, turns
-from rag_serving.question_kinds import Kind, asked_words, holds, kind_of, names_of
+from rag_serving.question_kinds import Kind, asked_words, holds, kind_of, names_of, topic_of
 from rag_serving.records import Candidate
 from rag_serving.sentences import Unit
 
@@ -41,7 +41,7 @@ class Asked:
     text: str
     kind: Kind
     words: frozenset[str]  # lower case
-    terms: frozenset[str]
+    terms: frozenset[str]  # of what it is about
     weights: Mapping[str, float]  # inverse document frequency by term
     names: frozenset[str]  # terms of capitalized words
     numbers: frozenset[str]  # terms with a digit
@@ -50,7 +50,7 @@ class Asked:
 
     @classmethod
     def of(cls, question: str, weights: Mapping[str, float], analyze: Analyze) -> Asked:
-        terms = frozenset(analyze(question))
+        terms = frozenset(analyze(topic_of(question))) or frozenset(analyze(question))
         return cls(
             text=question,
             kind=kind_of(question),
@@ -136,9 +136,9 @@ class Weights:
         """What sentences of one question are ordered by."""
         return sum(self.rank.get(name, 0.0) * value for name, value in found.items())
 
-    def confident(self, found: Features) -> float:
-        """How likely a sentence with these features answers, 0 to 1."""
-        told = {**found, "score": self.score(found)}
+    def confident(self, found: Features, score: float) -> float:
+        """How likely a sentence with these features, and this score among the others, answers: 0 to 1."""
+        told = {**found, "score": score}
         logit = self.bias + sum(self.confidence.get(name, 0.0) * value for name, value in told.items())
         return 1 / (1 + math.exp(-min(max(logit, -_SURE), _SURE)))
 

@@ -66,7 +66,7 @@ def extract(
     ranked = rank(asked, lock, analyze, similarity, table)
     chosen = _chosen(asked, ranked, max_citations)
     claims = tuple(_claim(each.statement, weights, analyze, quote_max_words) for each in chosen)
-    confidence = table.confident(ranked[0].evidence) if ranked else None
+    confidence = table.confident(ranked[0].evidence, ranked[0].score) if ranked else None
     return Draft(claims, MODEL, confidence=confidence)
 
 

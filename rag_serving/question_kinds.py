@@ -28,6 +28,12 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("yes_no", r"^(?:is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|am|shall)\b"),
 )
 _KINDS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS)
+_FORM = re.compile(
+    r"\bhow (?:many|much|long|old|often|large|big|small|high|tall|fast|far|deep|wide|heavy|accurate(?:ly)?|soon|late)\b"
+    r"|\b(?:what|which) (?:percent\w*|number|age|amount|share|size|year|date|day|time|kind|type|sort)s?(?: of)?\b"
+    r"|\bwhat happen(?:s|ed)\b|\bam\b",
+    re.IGNORECASE,
+)
 _TIME_WORDS = """
 january february march april may june july august september october november december
 monday tuesday wednesday thursday friday saturday sunday
@@ -78,6 +84,14 @@ def holds(kind: Kind, sentence: str, asked: Collection[str]) -> bool:
     if kind == "reason":
         return bool(_REASON.search(sentence))
     return True
+
+
+def topic_of(question: str) -> str:
+    """The question without the words that only say what kind of answer it asks for: `How many`, `What percentage of`.
+
+    An answer does not repeat them: "How long is a token valid?" is answered by "for 30 minutes".
+    """
+    return _FORM.sub(" ", question)
 
 
 def names_of(question: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_serving.question_kinds import Kind, asked_words, holds, kind_of, names_of
+from rag_serving.question_kinds import Kind, asked_words, holds, kind_of, names_of, topic_of
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,15 @@ def test_a_sentence_holds_an_answer_beside_the_words_asked(kind: Kind, question:
 
 def test_names_are_capitalized_words_behind_the_first() -> None:
     assert names_of("Who moved Ann to Port Skalvik?") == ["Ann", "Port", "Skalvik"]
+
+
+@pytest.mark.parametrize(
+    ("question", "topic"),
+    [
+        ("How many pins can a port set?", "pins can a port set?"),
+        ("What percentage of the salary is paid?", "the salary is paid?"),
+        ("Who holds a token?", "Who holds a token?"),
+    ],
+)
+def test_words_of_the_form_are_not_of_the_topic(question: str, topic: str) -> None:
+    assert topic_of(question).strip() == topic
