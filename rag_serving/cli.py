@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -88,7 +88,10 @@ def ask(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how the question was read and what was found.")
     ] = False,
-    as_json: AsJson = False,
+    shape: Annotated[
+        Literal["text", "markdown", "json"], typer.Option("--format", help="How the answer is printed.")
+    ] = "text",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; the same as --format json.")] = False,
 ) -> None:
     """Answer a question with verified citations.
 
@@ -96,6 +99,7 @@ def ask(
     citelock ask "How do I roll back a release?"
     citelock ask "Who is on call?" --user ann --group ops --space OPS
     citelock ask "How long are logs kept?" --json | jq .citations
+    citelock ask "How long are logs kept?" --format markdown >> notes.md
     citelock ask 'What does "exit code 137" mean? space:OPS' --explain
 
     In the question: space:OPS, label:howto and title:"Release notes" narrow it, as the options do; a "quoted phrase"
@@ -110,10 +114,9 @@ def ask(
         with shown() as listen:
             answer = pipeline.ask(principal, text, filters, explain, listen)
         # Told before the pipeline is closed: its telemetry may still have to be written.
-        if as_json:
-            _tell(json.dumps(answer.payload(), ensure_ascii=False))
-        elif answer.status != "unavailable":
-            _tell("\n".join(_answer_lines(answer)))
+        shape = "json" if as_json else shape
+        if answer.status != "unavailable" or shape == "json":
+            _tell(_shaped(answer, shape))
     if answer.status == "unavailable":
         print(f"citelock: {answer.answer}", file=sys.stderr)
         raise typer.Exit(FAILED)
@@ -285,6 +288,17 @@ def _not_empty(name: str, text: str, config: Config) -> str:
     if len(text) > limit:
         raise UsageError(f"the {name} has {len(text)} characters, at most {limit} are read")
     return text
+
+
+def _shaped(answer: Answer, shape: str) -> str:
+    if shape == "json":
+        return json.dumps(answer.payload(), ensure_ascii=False)
+    if shape == "markdown":
+        from rag_serving.render import markdown
+
+        _tell_flags(answer.flags)
+        return markdown(answer)
+    return "\n".join(_answer_lines(answer))
 
 
 def _answer_lines(answer: Answer) -> Iterator[str]:

@@ -35,7 +35,7 @@ from rag_serving.published import Published, UnpublishedError
 from rag_serving.receipt_store import ReceiptStore
 from rag_serving.receipts import make_receipt
 from rag_serving.records import Answer, Candidate, Draft, Filters, Lock, Query, SearchResults, Verdict
-from rag_serving.render import answer_text, citations_of, explained
+from rag_serving.render import answer_text, citations_of, explained, pinpointed
 from rag_serving.rerank import Reranked, rerank
 from rag_serving.retrieve import RetrievalError, Vector
 from rag_serving.search import Found, find
@@ -248,7 +248,8 @@ class Pipeline:
         lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
         written = self._written(attempt, generation.id, query.text, lock, weights, retrieved.vector, explain)
         notes = query.notes if explain else None
-        answer = replace(written.answer, notes=notes, reranker=ranked.by)
+        answer = pinpointed(written.answer, lock, generation.page_text)
+        answer = replace(answer, notes=notes, reranker=ranked.by)
         return replace(written, answer=answer, candidates=_told(retrieved.candidates, lock.passages))
 
     def _find(

@@ -1,27 +1,27 @@
 """What the reader sees: the answer with its markers, and a citation whose link lands on the quoted words.
 
-Belongs here: quotes cut at word borders, links with anchor and text fragment, Markdown of an answer.
-Does not belong here: whether a quote is true (`verify`).
+Belongs here: quotes cut at word borders, the text of an answer, its Markdown.
+Does not belong here: whether a quote is true (`verify`), how a link names the quoted words (`fragments`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, cast
-from urllib.parse import quote as percent_encoded
 
+from rag_serving.fragments import fragment_url, is_repeated, plain
 from rag_serving.records import Answer, Citation, Lock, Verdict, Verification
 from rag_serving.sentences import unit_at, words
 from rag_serving.untrusted import without_links
 
 UNVERIFIED = "(not verified)"
 MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15
+_WORDS_AROUND = 4  # that tell a quote from the same words elsewhere
 
-_LINK = re.compile(r"!?\[([^\]\n]*)\]\((?:[^()\n]|\([^()\n]*\))*\)")
 _MARKER = re.compile(r"(?:\s+|^|(?<=[.,;:!?]))\[\d{1,3}\](?!\()")
-_EMPHASIS = re.compile(r"(\*\*|__|~~|`+|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w))")
 
 
 def citations_of(verdicts: Sequence[Verdict], lock: Lock) -> tuple[Citation, ...]:
@@ -44,6 +44,29 @@ def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool =
         elif mark_unverified and (shown := _cleaned(text, [], lock)):
             paragraphs.append(f"{shown} {UNVERIFIED}")
     return "\n\n".join(paragraphs)
+
+
+def pinpointed(answer: Answer, lock: Lock, page_text: Callable[[str], str]) -> Answer:
+    """The answer with links that tell their quote from the same words elsewhere on the page, by the words around it.
+
+    `page_text` gives the text of a page by its id.
+    """
+    return replace(answer, citations=tuple(_pinpointed(citation, lock, page_text) for citation in answer.citations))
+
+
+def _pinpointed(citation: Citation, lock: Lock, page_text: Callable[[str], str]) -> Citation:
+    candidate = lock.passage(citation.index)
+    if candidate is None or not is_repeated(citation.quote, page_text(candidate.chunk.page_id)):
+        return citation
+    text = candidate.chunk.text
+    before, after = words(text, 0, citation.start)[-_WORDS_AROUND:], words(text, citation.end)[:_WORDS_AROUND]
+    link = fragment_url(
+        citation.url,
+        citation.quote,
+        text[before[0][0] : before[-1][1]] if before else "",
+        text[after[0][0] : after[-1][1]] if after else "",
+    )
+    return replace(citation, fragment_url=link)
 
 
 def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
@@ -69,30 +92,13 @@ def markdown(answer: Answer) -> str:
             if citation.space
             else f"version {citation.page_version}"
         )
-        lines.append(
-            f"[{citation.index}] [{_escaped(citation.title)}]({citation.fragment_url}) ({where}): “{citation.quote}”"
-        )
-        lines += [f"    also at [{_escaped(place.title)}]({place.url}) ({place.space})" for place in citation.also_at]
+        link = f"[{_escaped(citation.title)}]({_target(citation.fragment_url)})"
+        lines.append(f"- [{citation.index}] {link} ({_escaped(where)}): “{_escaped(plain(citation.quote))}”")
+        lines += [
+            f"    - also at [{_escaped(place.title)}]({_target(place.url)}) ({_escaped(place.space)})"
+            for place in citation.also_at
+        ]
     return "\n".join(lines)
-
-
-def fragment_url(url: str, quote: str) -> str:
-    """The link that scrolls to the quoted words: `url#anchor:~:text=…`.
-
-    WICG, "URL Fragment Text Directives" (https://wicg.github.io/scroll-to-text-fragment/): `-`, `,` and `&` of the text
-    are percent-encoded because they part the directive's terms. Markdown marks are left out: the page shows none.
-    """
-    text = plain(quote)
-    return (
-        f"{url}{'' if '#' in url else '#'}:~:text={percent_encoded(text, safe='').replace('-', '%2D')}" if text else url
-    )
-
-
-def plain(markdown_text: str) -> str:
-    """Markdown as the page shows it: link texts alone, no emphasis or code marks, the longest cell of a table row."""
-    text = _EMPHASIS.sub("", _LINK.sub(r"\1", markdown_text))
-    cells = [cell.strip() for cell in text.split(" | ")]
-    return " ".join(max(cells, key=len).split())
 
 
 def shown_quote(text: str, start: int, end: int) -> tuple[int, int]:
@@ -145,5 +151,11 @@ def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:
     return _MARKER.sub("", text).strip()
 
 
-def _escaped(title: str) -> str:
-    return re.sub(r"([\[\]\\])", r"\\\1", title)
+def _escaped(text: str) -> str:
+    """Text of a page as Markdown that shows it as it is (CommonMark, 2.4 Backslash escapes)."""
+    return re.sub(r"([\\`*~\[\]<>&|]|(?<!\w)_|_(?!\w))", r"\\\1", " ".join(text.split()))
+
+
+def _target(url: str) -> str:
+    """An address that ends with the bracket of its Markdown link, not before."""
+    return url.replace("(", "%28").replace(")", "%29").replace(" ", "%20").replace("<", "%3C").replace(">", "%3E")

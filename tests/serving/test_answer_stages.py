@@ -7,11 +7,12 @@ import pytest
 from passages import candidate_of, chunk_of, lock_of
 
 from rag_serving.filters import FilterError, matching_rows, parse_filters
+from rag_serving.fragments import plain
 from rag_serving.hygiene import is_clean, keyword_gate
 from rag_serving.indexes.terms import analyze
 from rag_serving.lock import freeze, has_anchor
 from rag_serving.records import Answer, Claim, Filters, Verdict
-from rag_serving.render import MAX_QUOTE_WORDS, answer_text, citations_of, markdown, plain, shown_quote
+from rag_serving.render import MAX_QUOTE_WORDS, answer_text, citations_of, markdown, shown_quote
 
 # Filters
 
@@ -169,4 +170,6 @@ def test_a_fragment_is_made_of_what_the_page_shows(marked: str, shown: str) -> N
 def test_markdown_lists_the_sources() -> None:
     text = "Stop the broker."
     answer = Answer("answered", "Stop the broker. [1]", citations_of([verdict_of(text)], lock_of([text])))
-    assert markdown(answer).splitlines()[2].startswith("[1] [Broker guide → Restart](https://wiki.example/pages/1#Res")
+    assert (
+        markdown(answer).splitlines()[2].startswith("- [1] [Broker guide → Restart](https://wiki.example/pages/1#Res")
+    )

@@ -69,6 +69,19 @@ def test_search_prints_passages_and_json(config: str) -> None:
     assert run("search", "zzzz", "--config", config, "--space", "NOWHERE")[1] == "Nothing found.\n"
 
 
+def test_an_answer_is_printed_as_text_markdown_or_json(config: str) -> None:
+    text, marked, told = (
+        run("ask", QUESTION, "--config", config, "--format", f)[1] for f in ("text", "markdown", "json")
+    )
+    answer = json.loads(told)
+    assert answer["answer"] in text
+    assert answer["citations"][0]["url"] in text
+    assert marked.startswith(answer["answer"])
+    assert "- [1] [" in marked
+    assert answer["citations"][0]["fragment_url"] in marked
+    assert run("ask", QUESTION, "--config", config, "--format", "html")[0] == 2
+
+
 def test_a_receipt_is_shown_and_proved(config: str) -> None:
     identifier = json.loads(run("ask", QUESTION, "--config", config, "--json")[1])["receipt_id"]
     code, out, _ = run("receipt", "show", identifier, "--config", config)
