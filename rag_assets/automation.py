@@ -8,6 +8,7 @@ Does not belong here: the decisions (`rag_assets.plan`).
 import json
 import time
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 
 import dagster as dg
 
@@ -27,6 +28,18 @@ publish = dg.define_asset_job(
     "publish",
     selection=dg.AssetSelection.groups("publish"),
     description="Build a tenant's next generation from the chunks of its sources, check it, and publish it.",
+)
+
+report = dg.define_asset_job(
+    "report",
+    selection=dg.AssetSelection.groups("reports") - dg.AssetSelection.assets("telemetry_report"),
+    description="Tell analysts of a tenant's published generation. Nothing waits for it; its failure stops nothing.",
+)
+
+report_day = dg.define_asset_job(
+    "report_day",
+    selection=dg.AssetSelection.assets("telemetry_report"),
+    description="Tell analysts of the questions of a day, and delete what is too old.",
 )
 
 
@@ -86,6 +99,39 @@ def publish_when_sources_changed(context: dg.SensorEvaluationContext, installati
         skip_reason=None if decision.start else dg.SkipReason(reasons or "no tenant has chunks yet"),
         cursor=write_cursor(decision.memory),
     )
+
+
+@dg.sensor(
+    name="report_when_published",
+    job=report,
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Starts `report` once for every generation that is published.",
+)
+def report_when_published(context: dg.SensorEvaluationContext, installation: Installation) -> dg.SensorResult:
+    store = installation.store()
+    current = {tenant: store.current(tenant) for tenant in sorted(context.instance.get_dynamic_partitions("tenants"))}
+    requests = [
+        dg.RunRequest(partition_key=tenant, run_key=f"{tenant}:{generation}")
+        for tenant, generation in current.items()
+        if generation is not None
+    ]
+    return dg.SensorResult(
+        run_requests=requests, skip_reason=None if requests else dg.SkipReason("nothing is published yet")
+    )
+
+
+@dg.schedule(
+    name="report_yesterday",
+    job=report_day,
+    cron_schedule="15 0 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Reports on the day that has just ended.",
+)
+def report_yesterday(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    day = (context.scheduled_execution_time - timedelta(days=1)).date().isoformat()
+    return dg.RunRequest(partition_key=day, run_key=day)
 
 
 def read_cursor(cursor: str | None) -> dict[str, Attempt]:

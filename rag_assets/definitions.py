@@ -10,7 +10,17 @@ from typing import Any
 import dagster as dg
 
 from rag_assets import assets
-from rag_assets.automation import ingest, publish, publish_when_sources_changed, register_partitions, schedules
+from rag_assets.automation import (
+    ingest,
+    publish,
+    publish_when_sources_changed,
+    register_partitions,
+    report,
+    report_day,
+    report_when_published,
+    report_yesterday,
+    schedules,
+)
 from rag_assets.progress import LogReporter
 from rag_assets.resources import Installation
 from rag_serving.config import load_config
@@ -33,9 +43,9 @@ def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definiti
     }
     return dg.Definitions(
         assets=dg.load_assets_from_package_module(assets),
-        jobs=[ingest, publish],
-        schedules=schedules(config),
-        sensors=[register_partitions, publish_when_sources_changed],
+        jobs=[ingest, publish, report, report_day],
+        schedules=[*schedules(config), report_yesterday],
+        sensors=[register_partitions, publish_when_sources_changed, report_when_published],
         resources={**usual, **resources},
         # Steps of one run share a process: they hand on files, and a process each would cost seconds each.
         executor=dg.in_process_executor,

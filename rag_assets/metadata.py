@@ -6,17 +6,15 @@ Does not belong here: computing the numbers.
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from rag_assets import plots
+from rag_assets.steps.report import Report, markdown
 
 SAMPLE_ROWS = 5
 CELL_CHARS = 80
@@ -62,38 +60,21 @@ def named_reasons(reasons: Mapping[str, str], subject: str = "page") -> str:
 
 def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
     """A histogram as Markdown with the picture in it."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 2.6), dpi=110, layout="tight")
-    axes = figure.add_subplot()
-    axes.hist(values, bins=min(40, max(len(set(values)), 1)), color="#4f7cac")
-    axes.set(title=title, xlabel=xlabel, ylabel="count")
-    axes.spines[["top", "right"]].set_visible(False)
-    return _picture(figure, title)
+    return _picture(plots.histogram(values, title, xlabel), title)
 
 
 def stacked_bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str, xlabel: str) -> str:
     """A bar for each name, stacked of its parts, as Markdown with the picture in it; the longest bars of many."""
-    from matplotlib.figure import Figure
-
-    names = sorted(sorted(values, key=lambda name: sum(values[name]))[-NAMED:], reverse=True)
-    figure = Figure(figsize=(6, 1.2 + 0.28 * len(names)), dpi=110, layout="tight")
-    axes = figure.add_subplot()
-    left = [0.0] * len(names)
-    for place, (part, color) in enumerate(zip(parts, ("#4f7cac", "#e0a458", "#7a9e7e", "#b56576"), strict=False)):
-        widths = [values[name][place] for name in names]
-        axes.barh(names, widths, left=left, label=part.replace("_", " "), color=color)
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    axes.set(title=title, xlabel=xlabel)
-    axes.legend(fontsize="small", frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    return _picture(figure, title)
+    return _picture(plots.stacked_bars(values, parts, title, xlabel), title)
 
 
-def _picture(figure: Figure, title: str) -> str:
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    return f"![{title}](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})"
+def of_report(report: Report, file: Path) -> dict[str, Any]:
+    """A report on its asset's page, and where its HTML file lies."""
+    return {"report": dg.MetadataValue.md(markdown(report)), "html": dg.MetadataValue.path(str(file.absolute()))}
+
+
+def _picture(png: str, title: str) -> str:
+    return f"![{title}](data:image/png;base64,{png})"
 
 
 def _cell(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The two partition definitions, and bringing them in line with the configuration.
+"""The partition definitions, and bringing sources and tenants in line with the configuration.
 
 Belongs here: names, and registration on an instance.
 Does not belong here: the decision which to add or delete (`rag_assets.plan`).
@@ -17,6 +17,7 @@ from rag_serving.config import Config, ConfigError, load_config
 
 SOURCES = dg.DynamicPartitionsDefinition(name="sources")
 TENANTS = dg.DynamicPartitionsDefinition(name="tenants")
+DAYS = dg.DailyPartitionsDefinition(start_date="2026-01-01", timezone="UTC", end_offset=1)  # today is one of them
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.QUEUED,

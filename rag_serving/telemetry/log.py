@@ -5,14 +5,18 @@ Belongs here: rows of a day, or of several. Does not belong here: what rows add 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import date, timedelta
+from typing import Any
 
 import pandas as pd
-from sqlalchemy import Engine, Table, select
+from sqlalchemy import Engine, Select, Table, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from rag_serving.telemetry.recorder import TelemetryError
-from rag_serving.telemetry.tables import METADATA, told
+from rag_serving.telemetry.tables import METADATA, QUESTIONS, told
+
+_AT_ONCE = 500  # parameters of one query
 
 
 def rows_of_day(engine: Engine, table: Table, tenant: str, day: date) -> pd.DataFrame:
@@ -32,11 +36,32 @@ def rows_until(engine: Engine, table: Table, tenant: str, last: date, days: int)
     """
     first = last - timedelta(days=days - 1)
     of_tenant, of_days = table.c.tenant == tenant, table.c.day.between(first.isoformat(), last.isoformat())
-    query = select(table).where(of_tenant, of_days).order_by(table.c.at, table.c.id)
+    return _read(engine, select(table).where(of_tenant, of_days).order_by(table.c.at, table.c.id))
+
+
+def questions_of(engine: Engine, tenant: str, receipt_ids: Collection[str]) -> pd.DataFrame:
+    """The rows of QUESTIONS of these receipts, whenever they were asked.
+
+    Raises:
+        TelemetryError: the database cannot be read.
+    """
+    table = QUESTIONS
+    ids = sorted(set(receipt_ids))
+    parts = [ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE)] or [[]]
+    queries = (select(table).where(table.c.tenant == tenant, table.c.receipt_id.in_(part)) for part in parts)
+    return pd.concat([_read(engine, query.order_by(table.c.at, table.c.id)) for query in queries], ignore_index=True)
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as mappings."""
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def _read(engine: Engine, query: Select[Any]) -> pd.DataFrame:
     try:
         METADATA.create_all(engine)
         with engine.connect() as connection:
             result = connection.execute(query)
-            return pd.DataFrame(result.mappings().all(), columns=list(result.keys()))
+            return pd.DataFrame(result.mappings().all(), columns=list(result.keys()), dtype=object).infer_objects()
     except SQLAlchemyError as error:
         raise TelemetryError(f"the telemetry database cannot be read ({told(error)})") from error

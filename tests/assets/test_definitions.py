@@ -25,12 +25,16 @@ def test_every_asset_says_what_it_is_and_who_owns_it(wiki: Wiki) -> None:
     for spec in build_defs(wiki.config_path).resolve_all_asset_specs():
         assert spec.description, spec.key
         assert spec.owners, spec.key
-        assert spec.group_name in {"ingest", "publish"}
+        assert spec.group_name in {"ingest", "publish", "reports"}
 
 
 def test_the_graph_goes_from_pages_to_the_published_generation(wiki: Wiki) -> None:
     specs = {spec.key.to_user_string(): spec for spec in build_defs(wiki.config_path).resolve_all_asset_specs()}
-    deps = {name: {dep.asset_key.to_user_string() for dep in spec.deps} for name, spec in specs.items()}
+    deps = {
+        name: {dep.asset_key.to_user_string() for dep in spec.deps}
+        for name, spec in specs.items()
+        if spec.group_name != "reports"
+    }
     assert deps == {
         "pages": set(),
         "sections": {"pages"},
@@ -51,7 +55,14 @@ def test_a_schedule_stands_for_each_source_that_wants_one(wiki: Wiki) -> None:
     defs = build_defs(wiki.config_path)
     schedule = defs.resolve_schedule_def("ingest_my__eng")
     assert schedule.cron_schedule == "0 3 * * *"
-    assert len(list(defs.schedules or [])) == 1
+    assert [schedule.name for schedule in defs.schedules or []] == ["ingest_my__eng", "report_yesterday"]
+
+
+def test_no_asset_waits_for_a_report(wiki: Wiki) -> None:
+    specs = list(build_defs(wiki.config_path).resolve_all_asset_specs())
+    reports = {spec.key for spec in specs if spec.group_name == "reports"}
+    assert {key.to_user_string() for key in reports} >= {"telemetry_report", "dedup_report"}
+    assert not [spec.key for spec in specs if reports & {dep.asset_key for dep in spec.deps}]
 
 
 def test_a_broken_configuration_is_told_in_one_line(wiki: Wiki) -> None:

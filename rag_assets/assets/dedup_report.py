@@ -1,0 +1,70 @@
+"""The asset `dedup_report`: what was dropped as a near-duplicate, for analysts."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_assets import metadata, plots
+from rag_assets.facts import chunk_digests
+from rag_assets.partitions import TENANTS
+from rag_assets.progress import Reporter
+from rag_assets.report_files import write_report
+from rag_assets.resources import Installation
+from rag_assets.steps.dedup_report import COLUMNS
+from rag_assets.steps.dedup_report import dedup_report as report_of
+from rag_assets.steps.duplicates import SCOPES, Effect, effectiveness
+from rag_assets.steps.report import Plot
+from rag_assets.steps.select import select_chunks
+from rag_serving.schema import CHUNKS, DEDUP_MAP
+from rag_serving.store import StoreError, read_table
+
+
+@dg.asset(
+    partitions_def=TENANTS,
+    deps=["dedup_map"],
+    group_name="reports",
+    kinds={"html"},
+    owners=["team:analytics"],
+)
+def dedup_report(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """How much of a tenant's text stands in several places, where, and which of them is indexed.
+
+    The dedup map is that of the last publish run. Chunks that were synced since then are told by their id alone.
+    """
+    tenant = context.partition_key
+    config, store = installation.config(), installation.store()
+    reporter.begin(tenant, "dedup report")
+    try:
+        found = read_table(store.tenant(tenant) / "dedup_map.parquet", DEDUP_MAP)
+        tables = [
+            read_table(store.source(key) / "chunks.parquet", CHUNKS) for key in chunk_digests(config, store, tenant)
+        ]
+    except StoreError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    everything = pa.concat_tables(tables) if tables else CHUNKS.empty()
+    chunks = select_chunks(everything, config.ingestion.drop_labels, config.ingestion.drop_boilerplate).chunks
+    effects = effectiveness(chunks, found.filter(pc.is_in(found["dropped_id"], chunks["chunk_id"])))
+    told = report_of(tenant, chunks.select(COLUMNS), found, effects, _plots(found, effects))
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": len(found),
+            "duplicates_dropped": len(found),
+            "chunks": len(chunks),
+            **metadata.of_report(told, write_report(store, tenant, "dedup", told)),
+        }
+    )
+
+
+def _plots(found: pa.Table, effects: Sequence[Effect]) -> list[Plot]:
+    if not len(found):
+        return []
+    by_space = {effect.space: [effect.dropped.get(scope, 0) for scope in SCOPES] for effect in effects}
+    alike = found["jaccard"].to_pylist()
+    return [
+        Plot("Dropped by space", plots.stacked_bars(by_space, SCOPES, "Dropped by space", "chunks")),
+        Plot("How alike", plots.histogram(alike, "How alike dropped and kept chunks are", "Jaccard of word shingles")),
+    ]

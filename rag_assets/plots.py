@@ -1,0 +1,75 @@
+"""Pictures of numbers: PNG as base64, for an asset's page and for HTML reports.
+
+Belongs here: how plots look. Does not belong here: what is told (`steps.report`), Markdown around a picture
+(`metadata`).
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLORS = ("#4f7cac", "#e0a458", "#7a9e7e", "#b56576")
+MOST_BARS = 20
+
+
+def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
+    """How often which values are there."""
+    figure, axes = _axes(2.6)
+    axes.hist(values, bins=min(40, max(len(set(values)), 1)), color=COLORS[0])
+    axes.set(title=title, xlabel=xlabel, ylabel="count")
+    return _png(figure)
+
+
+def stacked_bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str, xlabel: str) -> str:
+    """A bar for each name, stacked of its parts; the longest bars of many."""
+    names = sorted(sorted(values, key=lambda name: sum(values[name]))[-MOST_BARS:], reverse=True)
+    figure, axes = _axes(1.2 + 0.28 * len(names))
+    left = [0.0] * len(names)
+    for place, (part, color) in enumerate(zip(parts, COLORS, strict=False)):
+        widths = [values[name][place] for name in names]
+        axes.barh(names, widths, left=left, label=part.replace("_", " "), color=color)
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axes.set(title=title, xlabel=xlabel)
+    axes.legend(fontsize="small", frameon=False)
+    return _png(figure)
+
+
+def bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str, xlabel: str) -> str:
+    """For each name a bar for each of its parts, side by side, in the given order; each bar tells its number."""
+    names = list(values)[:MOST_BARS]
+    thickness = 0.8 / max(len(parts), 1)
+    figure, axes = _axes(1.2 + (0.16 + 0.18 * len(parts)) * len(names))
+    for place, (part, color) in enumerate(zip(parts, COLORS, strict=False)):
+        places = [row + thickness * (place - (len(parts) - 1) / 2) for row in range(len(names))]
+        drawn = axes.barh(
+            places, [values[name][place] for name in names], height=thickness * 0.9, label=part, color=color
+        )
+        axes.bar_label(drawn, fmt="{:,.4g}", padding=3, fontsize="small")
+    axes.set(title=title, xlabel=xlabel)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    if len(parts) > 1:
+        axes.legend(fontsize="small", frameon=False, loc="lower right")
+    return _png(figure)
+
+
+def _axes(height: float) -> tuple[Figure, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, height), dpi=110, layout="tight")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _png(figure: Figure) -> str:
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    return base64.b64encode(picture.getvalue()).decode()

@@ -1,0 +1,79 @@
+"""A tenant's day out of the telemetry database: figures, complaints, plots.
+
+Belongs here: reading for `telemetry_report`. Does not belong here: Dagster, what is told (`steps.telemetry_report`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+from rag_assets import plots
+from rag_assets.steps.report import Case, Plot
+from rag_assets.steps.telemetry_report import complaint_cases
+from rag_serving.config import Config
+from rag_serving.store import Store
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from rag_serving.telemetry.kpis import Kpis
+
+
+@dataclass(frozen=True)
+class Day:
+    """What one tenant was asked on one day."""
+
+    kpis: Kpis
+    complaints: Sequence[Case]
+
+
+@contextmanager
+def database(config: Config) -> Iterator[Engine]:
+    """The telemetry database, without rows that are too old.
+
+    Raises:
+        TelemetryError: it cannot be used.
+    """
+    from rag_serving.telemetry.tables import open_engine
+    from rag_serving.telemetry.writer import forget
+
+    engine = open_engine(config.telemetry.url, Store(config.home).serving_db())
+    try:
+        forget(engine, config.telemetry.retention_days)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def read_day(engine: Engine, tenant: str, day: date) -> Day:
+    """The figures of a day, and the answers that readers complained of then, whenever they had asked.
+
+    Raises:
+        TelemetryError: the database cannot be read.
+    """
+    from rag_serving.telemetry.kpis import kpis
+    from rag_serving.telemetry.log import questions_of, records, rows_of_day
+    from rag_serving.telemetry.tables import FEEDBACK, QUESTIONS
+
+    questions, feedback = (rows_of_day(engine, table, tenant, day) for table in (QUESTIONS, FEEDBACK))
+    judged = records(questions_of(engine, tenant, feedback["receipt_id"].tolist()))
+    return Day(kpis(questions, feedback), complaint_cases(records(feedback), judged))
+
+
+def plots_of(found: Kpis) -> list[Plot]:
+    """Latency per stage, status, flags, feedback; none of what is empty."""
+    drawn = []
+    if found.latency_ms:
+        times = {stage: [each["p50"], each["p95"]] for stage, each in found.latency_ms.items()}
+        drawn.append(
+            Plot("Time of each stage", plots.bars(times, ["p50", "p95"], "Time of each stage", "milliseconds"))
+        )
+    for title, counts in {"Status": found.status, "Flags": found.flags, "Feedback": found.feedback}.items():
+        if counts:
+            values = {name.replace("_", " "): [float(count)] for name, count in counts.items()}
+            drawn.append(Plot(title, plots.bars(values, ["count"], title, "count")))
+    return drawn

@@ -1,0 +1,128 @@
+"""The assets for analysts: what they tell, where their files lie, and that nothing waits for them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from test_dedup_asset import write_twins
+from test_jobs import Project, project  # noqa: F401
+
+from rag_assets.automation import report_when_published, report_yesterday
+from rag_assets.report_files import forget_days, reports_folder
+from rag_serving.access import Principal
+from rag_serving.config import load_config
+from rag_serving.pipeline import Pipeline
+from rag_serving.store import Store
+from rag_serving.telemetry.telemetry import open_telemetry
+
+TODAY = datetime.now(UTC).date().isoformat()
+
+
+def told(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
+    """The metadata of an asset that a run materialized."""
+    assert result.success
+    (made,) = result.asset_materializations_for_node(asset)
+    return {name: value.value for name, value in made.metadata.items()}
+
+
+def ask(project: Project, question: str, verdict: Any = None, comment: str | None = None) -> None:  # noqa: F811
+    config = load_config(project.wiki.config_path)
+    pipeline = Pipeline.open(config, "demo", telemetry=open_telemetry(config, "demo"))
+    answer = pipeline.ask(Principal("demo", "ann"), question)
+    if verdict:
+        assert pipeline.telemetry is not None
+        assert answer.receipt_id is not None
+        pipeline.telemetry.judged(Principal("demo", "ann"), answer.receipt_id, verdict, None, comment)
+    pipeline.close()
+
+
+def test_the_days_questions_are_told_with_the_answers_that_readers_complained_of(
+    project: Project,  # noqa: F811
+) -> None:
+    project.wiki.configure(telemetry={"store_questions": True})
+    project.build()
+    ask(project, "How do I roll back a release?", "wrong_citation", "<b>that</b> is an old page")
+    ask(project, "What is the capital of Mongolia?", "helpful")
+    found = told(project.run("report_day", TODAY), "telemetry_report")
+    assert (found["questions"], found["complaints"]) == (2, 1)
+    assert "| demo | 2 | 0 | 1 |" in found["tenants"]
+    assert "data:image/png;base64," in found["report"]
+    assert "wrong citation: How do I roll back a release?" in found["report"]
+    page = Path(found["html demo"]).read_text(encoding="utf-8")
+    assert "&lt;b&gt;that&lt;/b&gt; is an old page" in page
+    assert "How do I roll back a release?" in page
+
+
+def test_a_day_without_questions_is_told_as_such(project: Project) -> None:  # noqa: F811
+    found = told(project.run("report_day", "2026-01-02"), "telemetry_report")
+    assert (found["questions"], found["dagster/row_count"]) == (0, 0)
+    assert "0 questions and 0 searches by 0 people" in found["report"]
+
+
+def test_a_telemetry_database_that_is_away_fails_the_report_in_one_line(project: Project) -> None:  # noqa: F811
+    project.wiki.configure(telemetry={"url": "postgresql://nobody@127.0.0.1:1/none"})
+    result = project.run("report_day", TODAY)
+    assert not result.success
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert "the telemetry database cannot be written" in str(failure.event_specific_data)
+
+
+def test_duplicates_are_told_with_the_places_where_their_text_stands(project: Project) -> None:  # noqa: F811
+    write_twins(project.wiki)
+    project.build()
+    found = told(project.run("report", "demo"), "dedup_report")
+    assert (found["duplicates_dropped"], found["chunks"]) == (1, 6)
+    assert "OPS: Failover › Promote a replica (v2) | ENG: Failover › Promote a replica (v5) | 1.000" in found["report"]
+    page = Path(found["html"]).read_text(encoding="utf-8")
+    assert "https://wiki.example/display/ENG/301#" in page
+    assert "the old primary is fenced" in page
+
+
+def test_duplicates_of_pages_that_are_gone_since_are_told_by_their_ids(project: Project) -> None:  # noqa: F811
+    write_twins(project.wiki)
+    project.build()
+    project.wiki.delete("ops", "301")
+    assert project.run("ingest", "ops").success
+    found = told(project.run("report", "demo"), "dedup_report")
+    assert "| 301:2:0 | ENG: Failover › Promote a replica (v5) |" in found["report"]
+
+
+def test_a_report_without_a_dedup_map_says_what_to_run(project: Project) -> None:  # noqa: F811
+    result = project.run("report", "demo")
+    (failure, *_) = [event for event in result.all_events if event.is_step_failure]
+    assert "run `citelock build`" in str(failure.event_specific_data)
+
+
+def test_reports_are_started_once_for_each_published_generation(project: Project) -> None:  # noqa: F811
+    context = project.sensor_context()
+    first = report_when_published(context, installation=project.installation)
+    assert isinstance(first, dg.SensorResult)
+    assert not first.run_requests
+    project.build()
+    second = report_when_published(context, installation=project.installation)
+    assert isinstance(second, dg.SensorResult)
+    (request,) = second.run_requests or []
+    assert (request.partition_key, request.run_key) == ("demo", f"demo:{project.store.current('demo')}")
+
+
+def test_the_day_that_has_ended_is_reported_in_the_night() -> None:
+    context = dg.build_schedule_context(scheduled_execution_time=datetime(2026, 3, 1, 0, 15, tzinfo=UTC))
+    request = report_yesterday(context)
+    assert isinstance(request, dg.RunRequest)
+    assert request.partition_key == "2026-02-28"
+
+
+@pytest.mark.parametrize(("keep", "left"), [(1, 2), (90, 3)])
+def test_reports_of_days_that_are_too_old_are_deleted(tmp_path: Path, keep: int, left: int) -> None:
+    store, today = Store(tmp_path), datetime.now(UTC).date()
+    folder = reports_folder(store, "demo")
+    folder.mkdir(parents=True)
+    for name in ("dedup", *(f"telemetry-{today - timedelta(days=back)}" for back in (0, 5, 100))):
+        (folder / f"{name}.html").touch()
+    forget_days(store, "demo", keep, today)
+    assert len(list(folder.iterdir())) == left
+    assert (folder / "dedup.html").exists()
