@@ -200,7 +200,7 @@ def _surroundings(
         so_far = fused + worth.get("page", 0.0)
         worth["parent"] = settings.parent_weight * of_parent(so_far, pages, tree.parents(rows))
     if settings.neighbour_weight:
-        worth["neighbours"] = settings.neighbour_weight * of_neighbours(fused, pages, rows)
+        worth["neighbours"] = settings.neighbour_weight * of_neighbours(fused, pages, tree.places(rows))
     return worth
 
 

@@ -40,13 +40,14 @@ def of_parent(scores: Scores, pages: Numbers, parents: Numbers) -> Scores:
     return worth
 
 
-def of_neighbours(scores: Scores, pages: Numbers, rows: Numbers) -> Scores:
+def of_neighbours(scores: Scores, pages: Numbers, places: Numbers) -> Scores:
     """The sum of the scores above 0 of the passages directly before and after a candidate in its page [n].
 
-    `rows` are ascending, and passages of a page stand in the order of the page.
+    Candidates of a page stand together in the order of their `places` in it. Places, not rows, tell neighbours: a
+    passage that is hidden between two others must not bring them together.
     """
     positive = np.maximum(scores, 0.0)
-    beside = (np.diff(rows) == 1) & (np.diff(pages) == 0)
+    beside = (np.diff(places) == 1) & (np.diff(pages) == 0)
     worth = np.zeros(len(scores))
     worth[1:] += np.where(beside, positive[:-1], 0.0)
     worth[:-1] += np.where(beside, positive[1:], 0.0)

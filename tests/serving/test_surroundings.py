@@ -50,7 +50,7 @@ def test_nothing_has_no_surroundings() -> None:
 
 
 def test_a_page_is_worth_the_mean_of_what_may_be_read_of_it() -> None:
-    table = pa.table({"page_id": ["a", "a", "b", "b"], "parent_id": ["", "", "a", "x"]})
+    table = pa.table({"page_id": ["a", "a", "b", "b"], "parent_id": ["", "", "a", "x"], "chunk_idx": [0, 1, 0, 2]})
     tree, scores = PageTree(table), np.array([1.0, 3.0, 0.0, 4.0], np.float32)
     rows = np.arange(4)
     assert tree.means(scores, rows, rows).tolist() == [2, 2, 2, 2]
@@ -72,4 +72,12 @@ def test_what_a_reader_may_not_see_does_not_move_the_mean_of_a_page(rows: list[t
 
 def tree_of(pages: list[int]) -> PageTree:
     names = pa.array([f"p{page}" for page in pages], pa.string())
-    return PageTree(pa.table({"page_id": names, "parent_id": pa.array([""] * len(pages), pa.string())}))
+    return PageTree(
+        pa.table(
+            {
+                "page_id": names,
+                "parent_id": pa.array([""] * len(pages), pa.string()),
+                "chunk_idx": pa.array(pages, pa.int32()),
+            }
+        )
+    )
