@@ -57,6 +57,9 @@ test: lint  ## Install what tests need and run all of them.
 bench: $(VENV)/.installed  ## Measure quality, speed and memory on ../shared/data (BENCH="--sizes 5183 --no-quality" for less).
 	@python -m bench --plot docs/images/benchmarks.svg --out docs/benchmarks.json $(BENCH)
 
+ablation: $(VENV)/.installed  ## Measure each stage of retrieval on and off on ../shared/data (docs/ablation.md).
+	@python scripts/ablation.py --index .citelock/ablation
+
 bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries on this machine's GPU (JSON on standard output).
 	@python -m rag_serving.reranking.gpu_bench
 
@@ -66,4 +69,4 @@ docs: $(VENV)/.installed-test  ## Write the generated parts of the docs.
 clean:  ## Remove artifacts (.citelock) and the environment.
 	rm -rf $(VENV) .citelock
 
-.PHONY: help install demo up lint test bench bench-gpu docs clean
+.PHONY: help install demo up lint test bench ablation bench-gpu docs clean
