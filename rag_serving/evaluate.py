@@ -19,6 +19,7 @@ from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer, Citation
 from rag_serving.typography import fold
 
+_CHUNKS = 50  # that a ranking of pages is made of
 _MARKER = re.compile(r"\s*\[\d+\]$")
 
 Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
@@ -154,6 +155,16 @@ def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None, ex
         if report:
             report("questions asked", done, len(gold.questions))
     return Evaluation(tuple(judged))
+
+
+def rank_pages(pipeline: Pipeline, gold: GoldSet) -> dict[str, list[str]]:
+    """The pages that search finds for every answerable question whose page is known, best first, each once."""
+    found = {}
+    for question in gold.questions:
+        if question.answerable and question.pages:
+            results = pipeline.search(question.asker(pipeline.tenant), question.question, _CHUNKS).results
+            found[question.id] = list(dict.fromkeys(each.chunk.page_id for each in results))
+    return found
 
 
 def judge(question: GoldQuestion, answer: Answer, anchors: Anchors) -> Judged:

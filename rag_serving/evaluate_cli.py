@@ -9,6 +9,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,6 +50,10 @@ def command(
     index: Annotated[
         Path | None, typer.Option("--index", help="Keep a collection's index in this folder, and use what it has.")
     ] = None,
+    ablate: Annotated[
+        bool, typer.Option("--ablate", help="Ask with each stage on and off; prints CSV, or JSON with --json.")
+    ] = False,
+    every: Annotated[int, typer.Option("--every", min=1, help="Ask only every n-th question.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Ask the questions of a gold set and measure the answers.
@@ -56,6 +61,7 @@ def command(
     \b
     citelock evaluate
     citelock evaluate evals/gold/sample.yaml --json | jq .failed
+    citelock evaluate --ablate > ablation.csv
     citelock evaluate squad2/dev.json --calibrate --write config/app.yaml
     """
     from rag_serving.bench_cli import Progress
@@ -66,7 +72,11 @@ def command(
 
     if write and not calibrate:
         raise UsageError("--write needs --calibrate")
+    if ablate:
+        _ablated(gold, config, tenant, as_json)
+        return
     with _asked(gold, config, tenant, index, open_gates if calibrate else lambda same: same) as (pipeline, questions):
+        questions = replace(questions, questions=questions.questions[::every])
         measured = evaluate(pipeline, questions, Progress())
     if not calibrate:
         typer.echo(json.dumps(measured.payload(), ensure_ascii=False) if as_json else _told(measured))
@@ -75,6 +85,20 @@ def command(
     if write:
         write_gates(write, found.gates)
     typer.echo(json.dumps(found.payload(), ensure_ascii=False) if as_json else _calibration(found))
+
+
+def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json: bool) -> None:
+    """The matrix of variants, for a tenant."""
+    from rag_serving.answer_ablation import ablate_answers, to_csv
+    from rag_serving.bench_cli import Progress
+    from rag_serving.gold_collections import is_collection
+
+    if path and is_collection(path):
+        raise UsageError("--ablate is for a tenant's gold set; `scripts/ablation.py` takes collections")
+    settings = load_config(config)
+    questions, name = _gold(path, tenant, sorted(settings.tenants))
+    rows = ablate_answers(settings, name, questions, Progress())
+    typer.echo(json.dumps(rows) if as_json else to_csv(rows), nl=as_json)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from rag_serving.receipts import make_receipt
 from rag_serving.records import Answer, Candidate, Draft, Filters, Lock, Query, SearchResults, Verdict
 from rag_serving.render import answer_text, citations_of, explained, pinpointed
 from rag_serving.rerank import Reranked, rerank
-from rag_serving.retrieve import RetrievalError, Vector
+from rag_serving.retrieve import Mode, RetrievalError, Vector
 from rag_serving.search import Found, find
 from rag_serving.store import Store
 from rag_serving.telemetry.events import Trace
@@ -47,11 +47,12 @@ from rag_serving.verify import verify
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 
-STALE, NO_RECEIPT, NO_VECTORS, EXACT_SEARCH = (
+STALE, NO_RECEIPT, NO_VECTORS, EXACT_SEARCH, UNSUPPORTED = (
     "stale_generation",
     "receipt_not_stored",
     "sentence_vectors_unavailable",
     "dense_index_searched_exactly",
+    "unsupported_claims",
 )
 
 # Fused candidates that hygiene may choose from.
@@ -66,6 +67,7 @@ class Written:
     draft: Draft
     lock: Lock
     verdicts: list[Verdict]
+    question: str = ""  # as it was read
     candidates: Sequence[Candidate] = ()  # all that were found, the locked ones with what later stages said of them
 
     @property
@@ -96,6 +98,7 @@ class Pipeline:
         self._proofs = Proofs(config, tenant, published, receipts)
         self.reranker = reranker
         self.telemetry = telemetry
+        self.mode: Mode = "hybrid"
         self._embedder = embedder
         self._generator = Generator(config.generation)
         self._is_word = Words(config.embedding)
@@ -265,7 +268,7 @@ class Pipeline:
         settings = self.config.retrieval
         attempt.tell("search")
         rm3 = self.config.features.FEATURE_RM3
-        found = find(generation, self._embedder, query, classes, settings, "hybrid", k, filters, self._is_word, rm3)
+        found = find(generation, self._embedder, query, classes, settings, self.mode, k, filters, self._is_word, rm3)
         attempt.timings_ms.update(found.retrieved.timings_ms)
         for flag in found.retrieved.degraded:
             attempt.raise_flag(flag)
@@ -323,7 +326,9 @@ class Pipeline:
             attempt.raise_flag(flag)
         with attempt.part("verify"):
             fuzzy_min = self.config.verification.fuzzy_partial_ratio_min
-            verdicts = verify(draft, lock, fuzzy_min, settings.max_citations, settings.require_quotes)
+            verdicts = verify(draft, lock, fuzzy_min, settings.max_citations, settings.require_quotes, question)
+        if any(verdict.support == "differs" for verdict in verdicts):
+            attempt.raise_flag(UNSUPPORTED)
         with attempt.part("render"):
             answer = _composed(draft, verdicts, lock, generation, settings.unverified == "mark")
             if answer.status == "answered" and (stop := gate_confidence(question, draft.confidence, gates)):
@@ -332,7 +337,7 @@ class Pipeline:
             answer = replace(answer, generator=draft.model, gates={**found, **told})
             if explain:
                 answer = replace(answer, passages=explained(lock, verdicts))
-        return Written(answer, draft, lock, verdicts)
+        return Written(answer, draft, lock, verdicts, question)
 
     def _extracted(
         self, attempt: Attempt, question: str, lock: Lock, weights: Mapping[str, float], vector: Vector | None
@@ -348,13 +353,14 @@ class Pipeline:
                 return extracted(lambda texts: (self._embedder.embed_documents(texts) @ vector).tolist())
         return extracted(None)
 
-    def _rules(self) -> dict[str, float]:
+    def _rules(self, question: str) -> dict[str, Any]:
         """The arguments of `verify`, for whoever verifies again."""
         verification, settings = self.config.verification, self.config.generation
         return {
             "fuzzy_min": verification.fuzzy_partial_ratio_min,
             "max_citations": settings.max_citations,
             "require_quotes": settings.require_quotes,
+            "question": question,
         }
 
     def _with_receipt(self, attempt: Attempt, written: Written, question: str, filters: Filters | None) -> Answer:
@@ -362,7 +368,7 @@ class Pipeline:
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=dict(attempt.timings_ms))
         with attempt.part("receipt", NO_RECEIPT):
             made = written.lock, written.verdicts, written.draft
-            receipt = make_receipt(self.tenant, question, answer, *made, self._rules(), filters)
+            receipt = make_receipt(self.tenant, question, answer, *made, self._rules(written.question), filters)
             answer = replace(answer, receipt_id=self.receipts.put(receipt))
         return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
 

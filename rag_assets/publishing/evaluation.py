@@ -20,13 +20,13 @@ from rag_assets.publishing.checks import CheckResult
 from rag_assets.publishing.publish import PublishError
 from rag_assets.steps.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
 from rag_serving.config import Config, ConfigError
-from rag_serving.evaluate import Evaluation, Judged, evaluate
+from rag_serving.evaluate import Evaluation, Judged, evaluate, rank_pages
 from rag_serving.generation import Generation
 from rag_serving.generations import EVAL_REPORT
 from rag_serving.gold import GoldSet, tenant_gold
 from rag_serving.gold_check import Stale, check_gold, live, live_pages
 from rag_serving.indexes.terms import ANALYZER_VERSION
-from rag_serving.measures import DEPTH, of_answers, of_rankings, summary
+from rag_serving.measures import of_answers, of_rankings, summary
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker import open_reranker
 from rag_serving.pipeline import Pipeline
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 VERSION = 1
-# Chunks that are looked at for DEPTH pages.
-_CHUNKS = 5 * DEPTH
 
 
 @dataclass(frozen=True)
@@ -188,16 +186,6 @@ def _asked(
         "evaluation": evaluation.payload(),
         "cases": _cases(evaluation),
     }
-
-
-def rank_pages(pipeline: Pipeline, gold: GoldSet) -> dict[str, list[str]]:
-    """The pages that search finds for every answerable question, best first, each once."""
-    found = {}
-    for question in gold.questions:
-        if question.answerable and question.pages:
-            results = pipeline.search(question.asker(pipeline.tenant), question.question, _CHUNKS).results
-            found[question.id] = list(dict.fromkeys(each.chunk.page_id for each in results))
-    return found
 
 
 def _cases(evaluation: Evaluation) -> list[dict[str, Any]]:
