@@ -164,6 +164,11 @@ def test_the_command_tells_people(config_file: Path, tmp_path: Path) -> None:
     assert "2 questions, 1 answered" in found.stdout
 
 
+def test_every_nth_question_is_asked(config_file: Path, tmp_path: Path) -> None:
+    arguments = ["evaluate", str(gold_file(tmp_path)), "--config", str(config_file), "--every", "2"]
+    assert "1 questions, 1 answered" in CliRunner().invoke(app, arguments).stdout
+
+
 def test_a_gold_set_of_another_tenant_is_refused(config_file: Path, tmp_path: Path) -> None:
     arguments = ["evaluate", str(gold_file(tmp_path, "other")), "--config", str(config_file)]
     found = CliRunner().invoke(app, [*arguments, "--tenant", "acme"])
