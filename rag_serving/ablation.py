@@ -8,7 +8,7 @@ A variant changes one thing of the defaults, or leaves only what it names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -19,10 +19,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_serving.beir import Collection
-from rag_serving.bench import Bench, Index, indexed, measured, run_queries, with_column
+from rag_serving.bench import Bench, Index, Keep, indexed, measured, run_queries, with_column
 from rag_serving.config import Config
+from rag_serving.hygiene import keyword_gate
+from rag_serving.indexes.terms import analyze
 from rag_serving.models import Embedder
+from rag_serving.records import Candidate
 from rag_serving.retrieve import Mode
+from rag_serving.settings import Retrieval
 from rag_serving.structure import lexical_prefix
 
 _NO_EVIDENCE = {"page_weight": 0.0, "document_weight": 0.0, "parent_weight": 0.0}
@@ -49,6 +53,14 @@ def _without_definitions(table: pa.Table) -> pa.Table:
     return with_column(table, "lexical_prefix", [lexical_prefix(title, path) for title, path in places])
 
 
+def _all(_: str, candidates: Iterable[Candidate]) -> Iterable[Candidate]:
+    return candidates
+
+
+def _gated(query: str, candidates: Iterable[Candidate]) -> Iterable[Candidate]:
+    return keyword_gate(candidates, query, analyze, Retrieval().min_keyword_overlap)
+
+
 @dataclass(frozen=True)
 class Variant:
     """What differs from the defaults."""
@@ -58,6 +70,7 @@ class Variant:
     reshape: Callable[[pa.Table], pa.Table] = _as_built
     mode: Mode = "hybrid"
     rm3: bool = False
+    keep: Keep = _all
 
 
 VARIANTS = (
@@ -75,6 +88,7 @@ VARIANTS = (
     Variant("with RM3", rm3=True),
     Variant("with MMR 0.5", {"mmr_lambda": 0.5}),
     Variant("with MMR 0.8", {"mmr_lambda": 0.8}),
+    Variant("with keyword gate", keep=_gated),
     Variant("without cosine floor", {"cosine_floor": -1.0}),
     Variant("without spelling", {"spelling": False}),
     Variant("context: no definitions", reshape=_without_definitions),
@@ -125,5 +139,5 @@ def _measured(index: Index, collection: Collection, config: Config, variant: Var
         "retrieval": config.retrieval.model_copy(update=dict(variant.settings)),
         "features": config.features.model_copy(update={"FEATURE_RM3": variant.rm3}),
     }
-    run = run_queries(index, collection, config.model_copy(update=update), variant.mode)
+    run = run_queries(index, collection, config.model_copy(update=update), variant.mode, keep=variant.keep)
     return measured(Bench(variant.mode, collection, run, index.index_seconds, index.embed_seconds, 0))

@@ -7,7 +7,7 @@ Does not belong here: reading collections (`beir`), formulas (`metrics`), the re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -43,6 +43,7 @@ DEPTH = 100
 _CLASSES = frozenset({EVERYONE})
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
+Keep = Callable[[str, Sequence[Candidate]], Iterable[Candidate]]
 Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 
 
@@ -216,9 +217,16 @@ def with_column(table: pa.Table, column: str, values: Sequence[str]) -> pa.Table
 
 
 def run_queries(
-    index: Index, collection: Collection, config: Config, mode: Mode = "hybrid", report: Report | None = None
+    index: Index,
+    collection: Collection,
+    config: Config,
+    mode: Mode = "hybrid",
+    report: Report | None = None,
+    keep: Keep = lambda _, candidates: candidates,
 ) -> Run:
     """Run every query alone, as a user's comes; the first once more before, because it opens the indexes.
+
+    `keep` says which candidates of a query count.
 
     Raises:
         BenchError: an index did not answer a query.
@@ -248,7 +256,7 @@ def run_queries(
         elapsed = (time.perf_counter() - started) * 1000
         if found.degraded:
             raise BenchError(f"query {query!r} was answered without an index ({', '.join(found.degraded)})")
-        rankings[query] = _ranking(found.candidates, index.ids, collection.of_pages)
+        rankings[query] = _ranking(keep(text, found.candidates), index.ids, collection.of_pages)
         total_ms.append(elapsed)
         search_ms.append(elapsed - found.timings_ms.get("embed", 0.0))
         if progress:
@@ -256,7 +264,7 @@ def run_queries(
     return Run(rankings, total_ms, search_ms)
 
 
-def _ranking(candidates: Sequence[Candidate], ids: Mapping[str, str], of_pages: bool) -> Ranking:
+def _ranking(candidates: Iterable[Candidate], ids: Mapping[str, str], of_pages: bool) -> Ranking:
     """Ids with scores, best first; of pages each at the place of its best passage."""
     if not of_pages:
         return [(ids[candidate.chunk.chunk_id], candidate.score) for candidate in candidates]
