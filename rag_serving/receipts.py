@@ -34,7 +34,7 @@ def make_receipt(
     lock: Lock,
     verdicts: Sequence[Verdict],
     draft: Draft,
-    rules: Mapping[str, float],
+    rules: Mapping[str, Any],
     filters: Filters | None = None,
 ) -> dict[str, Any]:
     """The receipt of an answer: no text of a page but what was claimed and quoted, nothing about who asked.
@@ -109,6 +109,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "others": list(claim.others),
         "outcome": verdict.outcome,
         "reason": verdict.reason,
+        "support": verdict.support,
         "index": verdict.index,
         "start": verdict.start,
         "end": verdict.end,

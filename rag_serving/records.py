@@ -13,6 +13,9 @@ from typing import Any, Literal
 
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
 Verification = Literal["exact", "fuzzy", "swapped"]
+Support = Literal["verbatim", "agrees", "differs", "unchecked"]
+"""Of a claim's sentence: it stands in its passages, agrees with them in figures, names, negations and polarity, differs
+from them in one of these, or was not compared because its quote stands nowhere."""
 Ranker = Literal["sidecar", "heuristic", "none"]
 
 
@@ -182,6 +185,7 @@ class Verdict:
     start: int | None = None  # offsets of the quote in the passage's text
     end: int | None = None
     told: str = ""  # the claim's sentence, with what it quotes only nearly as the passages have it
+    support: Support = "unchecked"  # what the sentence around the quote is worth
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     why: dict[int, list[str]] = {}
     for verdict in verdicts:
         index = verdict.index or verdict.claim.index
-        why.setdefault(index, []).append(f"{verdict.outcome}: {verdict.reason}")
+        why.setdefault(index, []).append(_why(verdict))
     return [
         {"index": index, **candidate.result(), "why": "; ".join(why.get(index, ["read, not cited"]))}
         for index, candidate in enumerate(lock.passages, start=1)
@@ -149,6 +149,11 @@ def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:
     cited = [candidate for index in indexes if (candidate := lock.passage(index))]
     text, _ = without_links(text, "\n".join(candidate.chunk.text for candidate in cited))
     return _MARKER.sub("", text).strip()
+
+
+def _why(verdict: Verdict) -> str:
+    told = {"verbatim": ", the sentence stands in the passage", "agrees": ", the sentence agrees with the passage"}
+    return f"{verdict.outcome}: {verdict.reason}{told.get(verdict.support, '')}"
 
 
 def _escaped(text: str) -> str:

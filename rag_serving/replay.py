@@ -107,6 +107,6 @@ def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
     for number, (then, now) in enumerate(
         zip(noted, verify(Draft(tuple(claims), receipt["generator"]), lock, **receipt["rules"]), strict=True), start=1
     ):
-        place = now.outcome, now.index, now.start, now.end
-        if (then["outcome"], then["index"], then["start"], then["end"]) != place:
+        reached = now.outcome, now.index, now.start, now.end, now.support
+        if tuple(then[name] for name in ("outcome", "index", "start", "end", "support")) != reached:
             yield f"verdict {number}: it was {then['outcome']} ({then['reason']}), is now {now.outcome} ({now.reason})"

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from rag_serving.claims import negations
+from rag_serving.polarity import polarity_fault
 from rag_serving.quotes import MIN_QUOTE_BYTES, Passage, Place, find_quote, needle_of, weight
-from rag_serving.records import Candidate, Claim, Draft, Lock, Verdict
+from rag_serving.records import Candidate, Claim, Draft, Lock, Support, Verdict
 from rag_serving.sentences import Unit, unit_at, words
 from rag_serving.support import unsupported
 from rag_serving.typography import fold
@@ -24,13 +25,19 @@ _REACH_OF_NEGATION = 4
 
 
 def verify(
-    draft: Draft, lock: Lock, fuzzy_min: float = 90.0, max_citations: int = 3, require_quotes: bool = True
+    draft: Draft,
+    lock: Lock,
+    fuzzy_min: float = 90.0,
+    max_citations: int = 3,
+    require_quotes: bool = True,
+    question: str = "",
 ) -> list[Verdict]:
     """One verdict per claim, in order; at most `max_citations` places are cited.
 
-    Where quotes are not required, a claim without one is its own quote: nothing is cited unchecked.
+    Where quotes are not required, a claim without one is its own quote: nothing is cited unchecked. Whether a yes or no
+    fits its passage can be told only where the question is given.
     """
-    judge = _Judge([_passage_of(candidate) for candidate in lock.passages], fuzzy_min, require_quotes)
+    judge = _Judge([_passage_of(candidate) for candidate in lock.passages], fuzzy_min, require_quotes, question)
     judge.cited = _cited((claim.text, claim.index) for claim in draft.claims)
     verdicts = _limited([judge.verdict(claim) for claim in draft.claims], max_citations)
     while (told := _cited((v.claim.text, v.index) for v in verdicts if v.outcome != "dropped")) != judge.cited:
@@ -72,6 +79,7 @@ class _Judge:
     passages: Sequence[Passage]
     fuzzy_min: float
     require_quotes: bool
+    question: str = ""
     cited: Mapping[str, frozenset[int]] = field(default_factory=dict)  # the passages that each sentence cites
     known: dict[Claim, Verdict] = field(default_factory=dict)
 
@@ -93,11 +101,11 @@ class _Judge:
         cited = self._passage(claim.index)
         if cited and (place := find_quote(quote, cited, self.fuzzy_min)):
             if fault := self._fault(claim, claim.index, place):
-                return Verdict(claim, "dropped", fault)
+                return Verdict(claim, "dropped", fault, support="differs")
             verdict = Verdict(claim, place.how, _reason(place), claim.index, place.start, place.end)
         else:
             verdict = self._swapped(claim, quote)
-        return replace(verdict, told=self._told(verdict, quote, originals))
+        return replace(verdict, told=self._told(verdict, quote, originals), support=self._support(verdict))
 
     def again(self, verdict: Verdict) -> Verdict:
         """The verdict, now that it is known which citations of the sentence stand."""
@@ -105,7 +113,7 @@ class _Judge:
             return verdict
         index, start, end = cast(int, verdict.index), cast(int, verdict.start), cast(int, verdict.end)
         fault = self._fault(verdict.claim, index, Place(start, end, "exact"))
-        return Verdict(verdict.claim, "dropped", fault) if fault else verdict
+        return Verdict(verdict.claim, "dropped", fault, support="differs") if fault else verdict
 
     def _swapped(self, claim: Claim, quote: str) -> Verdict:
         """The verdict on a quote that does not stand where the claim says: the best other passage, or dropped."""
@@ -121,7 +129,8 @@ class _Judge:
                 best = index, place
         if best is None:
             where = "any passage" if self._passage(claim.index) is None else f"passage {claim.index} or any other"
-            return Verdict(claim, "dropped", fault or f"the quote does not stand in {where}")
+            reason = fault or f"the quote does not stand in {where}"
+            return Verdict(claim, "dropped", reason, support="differs" if fault else "unchecked")
         index, place = best
         reason = f"{_reason(place)}, in passage {index} instead of {claim.index}"
         return Verdict(claim, "swapped", reason, index, place.start, place.end)
@@ -135,7 +144,15 @@ class _Judge:
         if unit is None or unit.end < place.end:
             unit = Unit(place.start, place.end, "sentence")
         near = text[_reach(text, unit, place) : place.end]
-        return unsupported(claim.text, unit.of(text), near, self._cited_with(claim, index))
+        fault = unsupported(claim.text, unit.of(text), near, self._cited_with(claim, index))
+        return fault or polarity_fault(self.question, claim.text, unit.of(text))
+
+    def _support(self, verdict: Verdict) -> Support:
+        """What the sentence of a claim is worth whose faults were looked for."""
+        if verdict.outcome == "dropped" or verdict.index is None:
+            return verdict.support
+        texts = self._cited_with(verdict.claim, verdict.index)
+        return "verbatim" if any(verdict.claim.text in text for text in texts) else "agrees"
 
     def _cited_with(self, claim: Claim, index: int) -> Iterable[str]:
         """The texts of all passages that the claim's sentence cites, headings included."""
