@@ -8,16 +8,22 @@ A question without a value in a measure, such as a ranking where there is no rig
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from rag_serving import entailment
+from rag_serving.entailment import Entails
 from rag_serving.evaluate import Judged
 from rag_serving.metrics import average_precision, mrr_at_k, ndcg_at_k, recall_at_k
+from rag_serving.models.protocols import Embedder
 from rag_serving.significance import bootstrap_interval
 
 DEPTH = 10
 """Pages of a ranking that are looked at."""
+
+_MARK = re.compile(r"\s*\[\d+\]")
 
 Values = Mapping[str, float]  # by question id
 
@@ -78,6 +84,31 @@ OF_ANSWERS: Mapping[str, Callable[[Judged], float | None]] = {
     "not_found_precision": not_found_precision,
     "anchor_validity": anchor_validity,
 }
+
+
+def answer_similarity(judged: Sequence[Judged], embedder: Embedder) -> dict[str, float]:
+    """Cosine similarity of the vectors of answer and expected answer, by question, where both are there.
+
+    Reimers & Gurevych, "Sentence-BERT", EMNLP 2019, section 3; not comparable between embedding models.
+    """
+    pairs = [each for each in judged if each.answered and each.gold.answer]
+    if not pairs:
+        return {}
+    given = embedder.embed_documents([_MARK.sub("", each.answer.answer) for each in pairs])
+    wanted = embedder.embed_documents([each.gold.answer for each in pairs])
+    scores = (given * wanted).sum(axis=1).tolist()
+    return {each.gold.id: round(score, 6) for each, score in zip(pairs, scores, strict=True)}
+
+
+def by_entailment(judged: Sequence[Judged], entails: Entails) -> dict[str, dict[str, float]]:
+    """ALCE's citation recall and precision (`entailment`) of every answer."""
+    found: dict[str, dict[str, float]] = {"entailed_citation_recall": {}, "entailed_citation_precision": {}}
+    for each in judged:
+        said = entailment.statements(each.answer) if each.answered else []
+        for name, measure in zip(found, (entailment.citation_recall, entailment.citation_precision), strict=True):
+            if (value := measure(said, entails)) is not None:
+                found[name][each.gold.id] = round(value, 6)
+    return {name: values for name, values in found.items() if values}
 
 
 def f1(precision: float, recall: float) -> float:

@@ -286,6 +286,8 @@ class Evaluation(Section):
     models: Literal["embedded", "configured"] = "embedded"
     """embedded: candidates are asked without reranker and language model, so that it costs nothing and gives the same
     figures each time; configured: as readers ask."""
+    entailment: Literal["none", "generation"] = "none"
+    """generation: the language model of `generation` also judges whether passages entail what cites them."""
 
 
 class Indexing(Section):

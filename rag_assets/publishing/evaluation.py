@@ -20,13 +20,14 @@ from rag_assets.publishing.checks import CheckResult
 from rag_assets.publishing.publish import PublishError
 from rag_assets.steps.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
 from rag_serving.config import Config, ConfigError
+from rag_serving.entailment import Entails, open_entailment
 from rag_serving.evaluate import Evaluation, Judged, evaluate, rank_pages
 from rag_serving.generation import Generation
 from rag_serving.generations import EVAL_REPORT
 from rag_serving.gold import GoldSet, tenant_gold
 from rag_serving.gold_check import Stale, check_gold, live, live_pages
 from rag_serving.indexes.terms import ANALYZER_VERSION
-from rag_serving.measures import of_answers, of_rankings, summary
+from rag_serving.measures import answer_similarity, by_entailment, of_answers, of_rankings, summary
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker import open_reranker
 from rag_serving.pipeline import Pipeline
@@ -84,7 +85,7 @@ def evaluate_candidate(
     before = _report(store, tenant, store.current(tenant))
     found = _report(store, tenant, generation_id) or {}
     if found.get("digest") != digest:
-        found = _asked(store, tenant, generation_id, settings, embedder, asked, report)
+        found = _asked(store, tenant, generation_id, settings, embedder, asked, open_entailment(config), report)
     found["measures"]["text_kept"] = _text_kept(store, tenant, generation_id, config)
     verdicts = judge_gates(gates, found["measures"], (before or {}).get("measures"))
     failed = [verdict for verdict in verdicts if not verdict.passed]
@@ -168,6 +169,7 @@ def _asked(
     config: Config,
     embedder: Embedder,
     gold: GoldSet,
+    entails: Entails | None,
     report: Callable[[int, int], None] | None,
 ) -> dict[str, Any]:
     """What answers and rankings are worth, by question, and every case."""
@@ -179,6 +181,10 @@ def _asked(
         rankings = rank_pages(pipeline, gold)
     pages = {each.id: each.pages for each in gold.questions if each.answerable}
     measures = {**of_answers(evaluation.judged), **of_rankings(rankings, pages)}
+    if similar := answer_similarity(evaluation.judged, embedder):
+        measures["answer_similarity"] = similar
+    if entails:
+        measures |= by_entailment(evaluation.judged, entails)
     return {
         "created_at": _now(),
         "measures": measures,
@@ -250,7 +256,7 @@ def _digest(gold: GoldSet, config: Config, embedder: str) -> str:
     ]
     names = ("retrieval", "gates", "verification", "generation", "reranker", "features")
     settings = [getattr(config, name).model_dump(mode="json") for name in names]
-    told = [VERSION, ANALYZER_VERSION, embedder, questions, settings]
+    told = [VERSION, ANALYZER_VERSION, embedder, config.evaluation.entailment, questions, settings]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -1,0 +1,53 @@
+"""ALCE's citation recall and precision, with a judge that knows which passages say what."""
+
+from __future__ import annotations
+
+import pytest
+
+from rag_serving.entailment import Statement, citation_precision, citation_recall, statements
+from rag_serving.records import Answer, Citation
+
+
+def entails(premise: str, hypothesis: str) -> bool:
+    """A premise entails what is made of its words."""
+    return set(hypothesis.split()) <= set(premise.split())
+
+
+@pytest.mark.parametrize(
+    ("found", "recall", "precision"),
+    [
+        ([], None, None),
+        ([Statement("a", ("a",))], 1.0, 1.0),
+        ([Statement("a", ("b",))], 0.0, 0.0),
+        ([Statement("a b", ("a", "b"))], 1.0, 1.0),  # neither alone, both together
+        ([Statement("a", ("a", "b"))], 1.0, 0.5),  # the second adds nothing
+        ([Statement("a", ("a", "a"))], 1.0, 1.0),  # each alone is enough
+        ([Statement("a", ())], 0.0, None),
+        ([Statement("a", ("a",)), Statement("b", ("c", "d"))], 0.5, 1 / 3),
+    ],
+)
+def test_recall_and_precision_are_those_of_the_paper(
+    found: list[Statement], recall: float | None, precision: float | None
+) -> None:
+    assert citation_recall(found, entails) == recall
+    assert citation_precision(found, entails) == (None if precision is None else pytest.approx(precision))
+
+
+def cited(index: int, chunk_id: str) -> Citation:
+    url = "https://wiki.example/1#Top"
+    return Citation(index, chunk_id, "T", ("T",), url, url, "quote", "ENG", 1, "exact", 0, 5)
+
+
+def test_statements_are_the_paragraphs_with_what_they_cite() -> None:
+    passages = [{"index": 1, "chunk_id": "1:1:0", "text": "one"}, {"index": 2, "chunk_id": "2:1:0", "text": "two"}]
+    answer = Answer(
+        "answered",
+        "Logs [of brokers] are kept. [1][2]\n\nThey are rotated. [2]\n\nNobody says so.",
+        (cited(1, "1:1:0"), cited(2, "2:1:0")),
+        passages=passages,
+    )
+    assert statements(answer) == [
+        Statement("Logs [of brokers] are kept.", ("one", "two")),
+        Statement("They are rotated.", ("two",)),
+        Statement("Nobody says so.", ()),
+    ]
