@@ -150,10 +150,10 @@ class Generation:
         rows = np.flatnonzero(pc.equal(self.table["page_id"], page_id).to_numpy())
         return sorted(self.chunks(rows.tolist()), key=lambda chunk: chunk.chunk_idx)
 
-    def page_text(self, page_id: str) -> str:
-        """The text of a page's chunks, a line or more each."""
-        rows = pc.equal(self.table["page_id"], page_id)
-        return "\n".join(self.table["text"].filter(rows).to_pylist())
+    def page_text(self, page_id: str, classes: frozenset[str]) -> str:
+        """The text of those of a page's chunks that these reader classes open, a line or more each."""
+        rows = np.flatnonzero(pc.equal(self.table["page_id"], page_id).to_numpy())
+        return "\n".join(self.table["text"][row].as_py() for row in rows.tolist() if self.readers_of(row) in classes)
 
     def readers_of_page(self, page_id: str) -> frozenset[str]:
         """The reader classes of a page's chunks, dropped ones too; empty where the generation has none of it."""

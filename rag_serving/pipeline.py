@@ -251,7 +251,7 @@ class Pipeline:
         lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
         written = self._written(attempt, generation.id, query.text, lock, weights, retrieved.vector, explain)
         notes = query.notes if explain else None
-        answer = pinpointed(written.answer, lock, generation.page_text)
+        answer = pinpointed(written.answer, lock, lambda page_id: generation.page_text(page_id, classes))
         answer = replace(answer, notes=notes, reranker=ranked.by)
         return replace(written, answer=answer, candidates=_told(retrieved.candidates, lock.passages))
 

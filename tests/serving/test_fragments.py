@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from passages import candidate_of
+from wiki import Passage, configuration, publish
 
 from rag_serving.fragments import fragment_url, is_repeated
+from rag_serving.generation import Generation
 from rag_serving.records import Answer, Claim, Draft, Lock
 from rag_serving.render import citations_of, markdown, pinpointed
+from rag_serving.store import Store
 from rag_serving.verify import verify
 
 PAGE = "https://wiki.example/x#Restart"
@@ -66,6 +70,17 @@ def test_only_a_quote_that_stands_twice_on_its_page_is_told_by_its_neighbours() 
     assert twice.fragment_url.split(":~:text=")[1].startswith("First%20stop%20broker%20one.-,Wait%20until")
     assert twice.fragment_url.endswith(",-Now%20stop%20broker%20two.")
     assert once.fragment_url == answer.citations[1].fragment_url
+
+
+def test_words_that_the_caller_may_not_read_make_no_quote_ambiguous(tmp_path: Path) -> None:
+    open_, closed = Passage("1", "Restart", STEP), Passage("1", "Restart", STEP, readers="group:hr", version=2)
+    publish(tmp_path, (open_, closed))
+    generation = Generation.open(
+        Store(tmp_path), "acme", Store(tmp_path).current("acme") or "", configuration(tmp_path)
+    )
+    assert generation.page_text("1", frozenset({"everyone"})) == STEP
+    assert generation.page_text("1", frozenset({"everyone", "group:hr"})) == f"{STEP}\n{STEP}"
+    generation.close()
 
 
 def test_what_a_page_says_is_no_markdown_in_the_sources() -> None:
