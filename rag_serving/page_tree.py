@@ -47,5 +47,5 @@ class PageTree:
         sums = np.bincount(self._pages[found], scores[found].astype(np.float64), minlength=len(self._sizes))
         everything = len(readable) == len(self._pages)
         sizes = self._sizes if everything else np.bincount(self._pages[readable], minlength=len(self._sizes))
-        means: NDArray[np.float64] = sums[pages] / sizes[pages]
+        means: NDArray[np.float64] = sums[pages] / np.maximum(sizes[pages], 1)
         return means
