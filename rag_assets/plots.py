@@ -36,7 +36,7 @@ def stacked_bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], ti
         axes.barh(names, widths, left=left, label=part.replace("_", " "), color=color)
         left = [start + width for start, width in zip(left, widths, strict=True)]
     axes.set(title=title, xlabel=xlabel)
-    axes.legend(fontsize="small", frameon=False)
+    _legend(figure, len(parts))
     return _png(figure)
 
 
@@ -56,17 +56,22 @@ def bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str
     axes.invert_yaxis()
     axes.margins(x=0.12)
     if len(parts) > 1:
-        axes.legend(fontsize="small", frameon=False, loc="lower right")
+        _legend(figure, len(parts))
     return _png(figure)
 
 
 def _axes(height: float) -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, height), dpi=110, layout="tight")
+    figure = Figure(figsize=(7, height), dpi=110, layout="constrained")
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def _legend(figure: Figure, columns: int) -> None:
+    """Outside of the axes: inside it would lie on a bar."""
+    figure.legend(fontsize="small", frameon=False, loc="outside lower right", ncols=columns)
 
 
 def _png(figure: Figure) -> str:

@@ -63,8 +63,9 @@ def _plots(found: pa.Table, effects: Sequence[Effect]) -> list[Plot]:
     if not len(found):
         return []
     by_space = {effect.space: [effect.dropped.get(scope, 0) for scope in SCOPES] for effect in effects}
+    drawn = [Plot("Dropped by space", plots.stacked_bars(by_space, SCOPES, "Dropped by space", "chunks"))]
     alike = found["jaccard"].to_pylist()
-    return [
-        Plot("Dropped by space", plots.stacked_bars(by_space, SCOPES, "Dropped by space", "chunks")),
-        Plot("How alike", plots.histogram(alike, "How alike dropped and kept chunks are", "Jaccard of word shingles")),
-    ]
+    if len(set(alike)) > 1:
+        title = "How alike dropped and kept chunks are"
+        drawn.append(Plot(title, plots.histogram(alike, title, "Jaccard of word shingles")))
+    return drawn

@@ -1,16 +1,23 @@
 """The asset `eval_report`: how good the answers of a candidate generation are, and whether that is good enough."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import dagster as dg
 
-from rag_assets import checks, publishing
+from rag_assets import checks, metadata, plots, publishing
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, override_of, writing
 from rag_assets.state import read_checked, write_checked
-from rag_assets.steps.evaluation_report import evaluation_report
-from rag_assets.steps.report import markdown
+from rag_assets.steps.evaluation_report import evaluation_report, measured
+from rag_assets.steps.report import Plot
+from rag_assets.steps.report_html import html
 from rag_serving.generations import EVAL_REPORT
 from rag_serving.models import open_embedder
+from rag_serving.store import Store, read_json, write_text
+
+HTML_REPORT = "eval_report.html"
 
 
 @dg.asset(
@@ -55,10 +62,33 @@ def eval_report(
             "seconds": facts["seconds"],
             "file": dg.MetadataValue.path(str(file)),
             **{name.replace("@", "_at_"): told["mean"] for name, told in facts["summary"].items()},
-            "report": dg.MetadataValue.md(markdown(evaluation_report(facts))),
+            **_told(context, store, tenant, facts),
         },
         check_results=[
             checks.quality_gates(found.verdicts, overridden),
             checks.gold_stands([stale.line() for stale in found.stale], facts["gold"]["questions"]),
         ],
     )
+
+
+def _told(
+    context: dg.AssetExecutionContext, store: Store, tenant: str, facts: Mapping[str, Any]
+) -> dict[str, dg.MetadataValue]:
+    """The report on the page and as a file; nothing where it cannot be made, for publishing does not wait for it."""
+    try:
+        other = facts["compared_with"]
+        is_other = other not in (None, facts["generation"])
+        before = read_json(store.generation(tenant, other) / EVAL_REPORT) if is_other else None
+        report = evaluation_report(facts, before, _plots(facts, before))
+        file = store.generation(tenant, facts["generation"]) / HTML_REPORT
+        write_text(file, html(report))
+        return metadata.of_report(report, file)
+    except Exception as error:  # whatever it is, the gates have spoken
+        context.log.warning(f"no report: {type(error).__name__}: {error}")
+        return {}
+
+
+def _plots(facts: Mapping[str, Any], before: Mapping[str, Any] | None) -> list[Plot]:
+    values = measured(facts, before)
+    parts = ["this generation", "before"] if before else ["this generation"]
+    return [Plot("Measures", plots.bars(values, parts, "Measures", "mean over the questions"))] if values else []

@@ -1,19 +1,24 @@
-"""What an evaluation tells people: figures, gates, and the worst questions first.
+"""What an evaluation tells people: figures, gates, and the worst questions first, beside those of another generation.
 
-Belongs here: an `eval_report.json` as a report. Does not belong here: how a report looks (`report`, `report_html`).
+Belongs here: an `eval_report.json`, and the one it is compared with, as a report. Does not belong here: how a report
+looks (`report`, `report_html`), drawing plots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_assets.steps.report import Case, Figure, Report, Table
+from rag_assets.steps.report import Case, Cell, Figure, Plot, Report, Table
+
+Facts = Mapping[str, Any]
 
 
-def evaluation_report(facts: Mapping[str, Any]) -> Report:
-    """The content of `eval_report.json` as a report."""
+def evaluation_report(facts: Facts, before: Facts | None = None, plots: Sequence[Plot] = ()) -> Report:
+    """The content of `eval_report.json` as a report; `before` is that of the generation it is compared with."""
     failed = [gate for gate in facts["gates"] if not gate["passed"]]
+    cases_before = {case["id"]: case for case in (before or {}).get("cases", ())}
+    cases = sorted(facts["cases"], key=lambda case: _rank(case, cases_before.get(case["id"])))
     return Report(
         title=f"Evaluation of generation {facts['generation']}",
         about=_about(facts),
@@ -24,35 +29,71 @@ def evaluation_report(facts: Mapping[str, Any]) -> Report:
                 "bad" if failed else "good",
                 f"overridden: {facts['override']}" if facts["override"] else "",
             ),
-            *_figures(facts["summary"]),
+            *_figures(facts["summary"], (before or {}).get("summary", {})),
         ],
-        tables=[_gates(facts["gates"]), *_latency(facts["evaluation"] or {}), *_stale(facts["gold"]["stale"])],
-        cases=[_case(case) for case in facts["cases"]],
+        tables=[
+            _gates(facts["gates"]),
+            *_changed(cases, cases_before),
+            _questions(cases),
+            *_latency(facts["evaluation"] or {}, (before or {}).get("evaluation") or {}),
+            *_stale(facts["gold"]["stale"]),
+        ],
+        plots=plots,
+        cases=[_case(case, cases_before.get(case["id"])) for case in cases],
         cases_title="Questions, the worst first",
         facts={"compared with": facts["compared_with"] or "nothing", "seconds": f"{facts['seconds']:.1f}"},
     )
 
 
-def _about(facts: Mapping[str, Any]) -> str:
+def measured(facts: Facts, before: Facts | None) -> dict[str, list[float]]:
+    """The mean of each measure, with that of the other generation where there is one: what a plot shows."""
+    other = (before or {}).get("summary", {})
+    found = {name: told["mean"] for name, told in facts["summary"].items()}
+    if not before:
+        return {_words(name): [mean] for name, mean in found.items()}
+    return {_words(name): [mean, other[name]["mean"]] for name, mean in found.items() if name in other}
+
+
+def _rank(case: Facts, before: Facts | None) -> tuple[int, str]:
+    """What became wrong first, then what is wrong, then what became right, then the rest."""
+    was_wrong = bool(before and before["fault"])
+    if case["fault"]:
+        return (1 if was_wrong or before is None else 0), case["id"]
+    return (2 if was_wrong else 3), case["id"]
+
+
+def _about(facts: Facts) -> str:
     gold = facts["gold"]
     if facts["note"]:
         return f"{facts['note']}, {facts['created_at']}"
     return f"{gold['asked']} of {gold['questions']} questions asked, {facts['created_at']}"
 
 
-def _figures(summary: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
+def _figures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[Figure]:
     return [
-        Figure(
-            name.replace("_", " "),
-            f"{told['mean']:.3f}",
-            note=f"{told['low']:.3f}–{told['high']:.3f} over {told['questions']}" if "low" in told else "",
-        )
+        Figure(_words(name), f"{told['mean']:.3f}", _tone(told, before.get(name)), _note(told, before.get(name)))
         for name, told in summary.items()
     ]
 
 
-def _gates(gates: list[Mapping[str, Any]]) -> Table:
-    rows = [
+def _tone(told: Facts, before: Facts | None) -> Any:
+    """Better or worse than before by more than the interval of its mean."""
+    if before is None or "low" not in told:
+        return "neutral"
+    if before["mean"] > told["high"]:
+        return "bad"
+    return "good" if before["mean"] < told["low"] else "neutral"
+
+
+def _note(told: Facts, before: Facts | None) -> str:
+    parts = [f"was {before['mean']:.3f}"] if before else []
+    if "low" in told:
+        parts.append(f"{told['low']:.3f}–{told['high']:.3f} over {told['questions']}")
+    return ", ".join(parts)
+
+
+def _gates(gates: Sequence[Facts]) -> Table:
+    rows: list[Mapping[str, Cell]] = [
         {
             "gate": gate["gate"],
             "passed": gate["passed"],
@@ -64,32 +105,74 @@ def _gates(gates: list[Mapping[str, Any]]) -> Table:
     return Table("Gates", ["gate", "passed", "found", "questions"], rows)
 
 
-def _latency(evaluation: Mapping[str, Any]) -> list[Table]:
-    rows = [
-        {"stage": stage, "p50 ms": times["p50"], "p95 ms": times["p95"]}
-        for stage, times in evaluation.get("latency_ms", {}).items()
+def _changed(cases: Sequence[Facts], before: Mapping[str, Facts]) -> list[Table]:
+    """The questions whose answer is judged otherwise than before."""
+    rows: list[Mapping[str, Cell]] = [
+        {"id": case["id"], "question": case["question"], "now": _judged(case), "before": _judged(before[case["id"]])}
+        for case in cases
+        if case["id"] in before and _judged(case) != _judged(before[case["id"]])
     ]
-    return [Table("Latency per stage", ["stage", "p50 ms", "p95 ms"], rows)] if rows else []
+    return [Table("Judged otherwise than before", ["id", "question", "now", "before"], rows)] if rows else []
 
 
-def _stale(lines: list[str]) -> list[Table]:
-    rows = [{"entry": line} for line in lines]
+def _questions(cases: Sequence[Facts]) -> Table:
+    rows: list[Mapping[str, Cell]] = [
+        {
+            "id": case["id"],
+            "question": case["question"],
+            "judged": _judged(case),
+            "citations": len(case["citations"]),
+            "tags": ", ".join(case["tags"]),
+            "ms": case["timings_ms"].get("total"),
+        }
+        for case in cases
+    ]
+    return Table("Questions", ["id", "question", "judged", "citations", "tags", "ms"], rows)
+
+
+def _latency(evaluation: Facts, before: Facts) -> list[Table]:
+    other = before.get("latency_ms", {})
+    rows: list[Mapping[str, Cell]] = [
+        {"stage": stage, "p50 ms": each["p50"], "p95 ms": each["p95"], "p50 before": other.get(stage, {}).get("p50")}
+        for stage, each in evaluation.get("latency_ms", {}).items()
+    ]
+    columns = ["stage", "p50 ms", "p95 ms", *(["p50 before"] if other else [])]
+    return [Table("Time of each stage", columns, rows)] if rows else []
+
+
+def _stale(lines: Sequence[str]) -> list[Table]:
+    rows: list[Mapping[str, Cell]] = [{"entry": line} for line in lines]
     return [Table("Gold entries that no longer stand in the pages", ["entry"], rows)] if rows else []
 
 
-def _case(case: Mapping[str, Any]) -> Case:
-    parts = [("question", case["question"]), ("answer", case["answer"])]
-    if case["expected"]:
-        parts.append(("expected", case["expected"]))
+def _case(case: Facts, before: Facts | None) -> Case:
+    parts = [("expected", case["expected"])] if case["expected"] else []
     parts += [("gold quote", quote) for quote in case["quotes"]]
+    parts += _told(case, with_passages=True)
+    beside = [("judged before", _judged(before)), *_told(before, with_passages=False)] if before else []
+    return Case(f"{case['id']}: {case['question']}", _judged(case), "bad" if case["fault"] else "good", parts, beside)
+
+
+def _told(case: Facts, with_passages: bool) -> list[tuple[str, str]]:
+    """The answer, its citations with their verdicts, and the locked passages with why each was used or not."""
+    parts = [("answer", case["answer"])]
     parts += [
-        (f"citation [{citation['index']}] {citation['verification']}", f"{citation['quote']}\n{citation['url']}")
-        for citation in case["citations"]
+        (f"citation [{each['index']}], quote {each['verification']}", f"“{each['quote']}”\n{each['url']}")
+        for each in case["citations"]
     ]
-    parts += [(f"passage: {' › '.join(_path(passage))}", str(passage.get("text", ""))) for passage in case["passages"]]
-    status = case["fault"] or case["status"]
-    return Case(f"{case['id']}: {case['question']}", status, "bad" if case["fault"] else "good", parts)
+    return parts + [_passage(each) for each in case["passages"] if with_passages]
 
 
-def _path(passage: Mapping[str, Any]) -> list[str]:
-    return [str(part) for part in passage.get("heading_path") or [passage.get("title", "")]]
+def _passage(passage: Facts) -> tuple[str, str]:
+    where = " › ".join(str(part) for part in passage.get("heading_path") or [passage.get("title", "")])
+    scores = ", ".join(f"{name} {value:.3f}" for name, value in (passage.get("scores") or {}).items())
+    told = "; ".join(filter(None, (passage.get("why"), scores)))
+    return f"passage [{passage.get('index', '')}] {where}: {told}", str(passage.get("text", ""))
+
+
+def _judged(case: Facts) -> str:
+    return str(case["fault"] or case["status"])
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

@@ -47,12 +47,16 @@ class Plot:
 
 @dataclass(frozen=True)
 class Case:
-    """One question, page or pair that can be opened; `parts` are (name, text) in order, shown as they are."""
+    """One question, page or pair that can be opened; `parts` are (name, text) in order, shown as they are.
+
+    `before` is what it is compared with, shown beside them.
+    """
 
     title: str
     status: str
     tone: Tone
     parts: Sequence[tuple[str, str]] = ()
+    before: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)

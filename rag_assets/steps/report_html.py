@@ -6,7 +6,7 @@ Does not belong here: what is told (`report`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from rag_assets.steps.report import Case, Cell, Figure, Plot, Report, Table, text_of
@@ -35,13 +35,15 @@ th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid var(--accent); }
 th button::after { content: " ↕"; color: var(--soft); } th[aria-sort=ascending] button::after { content: " ↑"; }
 th[aria-sort=descending] button::after { content: " ↓"; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.number, th.number { text-align: right; } td.number { font-variant-numeric: tabular-nums; }
 input { font: inherit; padding: .35rem .6rem; margin-bottom: .6rem; width: min(24rem, 100%); color: inherit;
   background: var(--back); border: 1px solid var(--line); border-radius: 6px; }
 img { max-width: 100%; background: #fff; border-radius: 8px; border: 1px solid var(--line); }
 details { border: 1px solid var(--line); border-radius: 8px; margin-bottom: .5rem; padding: .5rem .9rem; }
 summary { cursor: pointer; } summary em { font-style: normal; font-weight: 600; margin-right: .6rem; }
 dt { color: var(--soft); margin-top: .7rem; font-size: .85rem; }
+.beside { display: grid; grid-auto-flow: column; grid-auto-columns: minmax(0, 1fr); gap: 1.5rem; }
+@media (max-width: 700px) { .beside { grid-auto-flow: row; } }
 dd { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
 """
 
@@ -97,11 +99,11 @@ def _figure(figure: Figure) -> str:
 
 
 def _plot(plot: Plot) -> str:
-    return f'<h2>{escape(plot.title)}</h2><img alt="{escape(plot.title)}" src="data:image/png;base64,{plot.png}">'
+    return f'<p><img alt="{escape(plot.title)}" src="data:image/png;base64,{plot.png}"></p>'
 
 
 def _table(table: Table, name: str) -> str:
-    heads = "".join(f'<th scope="col"><button>{escape(column)}</button></th>' for column in table.columns)
+    heads = "".join(_head(column, table) for column in table.columns)
     rows = "".join(f"<tr>{''.join(_cell(row.get(c)) for c in table.columns)}</tr>" for row in table.rows)
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     return (
@@ -110,16 +112,30 @@ def _table(table: Table, name: str) -> str:
     )
 
 
+def _head(column: str, table: Table) -> str:
+    """A column's head, above its numbers where it has any."""
+    kind = ' class="number"' if any(_is_number(row.get(column)) for row in table.rows) else ""
+    return f'<th scope="col"{kind}><button>{escape(column)}</button></th>'
+
+
+def _is_number(value: Cell) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _cell(value: Cell) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if _is_number(value):
         return f'<td class="number" data-value="{value}">{escape(text_of(value))}</td>'
     return f"<td>{escape(text_of(value))}</td>"
 
 
 def _case(case: Case) -> str:
-    parts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in case.parts)
+    columns = "".join(map(_parts_of, filter(None, (case.parts, case.before))))
     head = f'<em class="{case.tone}">{escape(case.status)}</em>{escape(case.title)}'
-    return f'<details class="case"><summary>{head}</summary><dl>{parts}</dl></details>'
+    return f'<details class="case"><summary>{head}</summary><div class="beside">{columns}</div></details>'
+
+
+def _parts_of(parts: Sequence[tuple[str, str]]) -> str:
+    return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in parts) + "</dl>"
 
 
 def _filter(of: str, label: str) -> str:

@@ -116,7 +116,8 @@ def _tables(found: Kpis) -> list[Table]:
 
 def _complaint(feedback: Row, asked: Row) -> Case:
     text = asked.get("question") or f"receipt {feedback['receipt_id']}"
-    said = f"{feedback['verdict'].replace('_', ' ')}{f' [{n}]' if (n := feedback['citation']) else ''}"
+    number = f" [{feedback['citation']:.0f}]" if feedback["citation"] else ""
+    said = f"{feedback['verdict'].replace('_', ' ')}{number}"
     parts = [("reader", feedback["comment"] or "no comment"), ("receipt", feedback["receipt_id"])]
     if asked:
         parts += [

@@ -53,8 +53,9 @@ def questions_of(engine: Engine, tenant: str, receipt_ids: Collection[str]) -> p
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as mappings."""
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+    """The rows as mappings; what is missing is None, which pandas makes a NaN."""
+    rows = table.to_dict("records")
+    return [{str(name): None if value != value else value for name, value in row.items()} for row in rows]
 
 
 def _read(engine: Engine, query: Select[Any]) -> pd.DataFrame:
@@ -62,6 +63,6 @@ def _read(engine: Engine, query: Select[Any]) -> pd.DataFrame:
         METADATA.create_all(engine)
         with engine.connect() as connection:
             result = connection.execute(query)
-            return pd.DataFrame(result.mappings().all(), columns=list(result.keys()), dtype=object).infer_objects()
+            return pd.DataFrame(result.mappings().all(), columns=list(result.keys()))
     except SQLAlchemyError as error:
         raise TelemetryError(f"the telemetry database cannot be read ({told(error)})") from error

@@ -8,6 +8,8 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
+from envelopes import SECTION, envelope
 from test_dedup_asset import write_twins
 from test_jobs import Project, project  # noqa: F401
 
@@ -36,7 +38,7 @@ def ask(project: Project, question: str, verdict: Any = None, comment: str | Non
     if verdict:
         assert pipeline.telemetry is not None
         assert answer.receipt_id is not None
-        pipeline.telemetry.judged(Principal("demo", "ann"), answer.receipt_id, verdict, None, comment)
+        pipeline.telemetry.judged(Principal("demo", "ann"), answer.receipt_id, verdict, 1 if comment else None, comment)
     pipeline.close()
 
 
@@ -46,12 +48,14 @@ def test_the_days_questions_are_told_with_the_answers_that_readers_complained_of
     project.wiki.configure(telemetry={"store_questions": True})
     project.build()
     ask(project, "How do I roll back a release?", "wrong_citation", "<b>that</b> is an old page")
-    ask(project, "What is the capital of Mongolia?", "helpful")
+    ask(project, "What is the capital of Mongolia?", "missing")
+    ask(project, "When do backups start?", "helpful")
     found = told(project.run("report_day", TODAY), "telemetry_report")
-    assert (found["questions"], found["complaints"]) == (2, 1)
-    assert "| demo | 2 | 0 | 1 |" in found["tenants"]
+    assert (found["questions"], found["complaints"]) == (3, 2)
+    assert "| demo | 3 | 0 | 1 |" in found["tenants"]
     assert "data:image/png;base64," in found["report"]
-    assert "wrong citation: How do I roll back a release?" in found["report"]
+    assert "wrong citation [1]: How do I roll back a release?" in found["report"]
+    assert "missing: What is the capital of Mongolia?" in found["report"]
     page = Path(found["html demo"]).read_text(encoding="utf-8")
     assert "&lt;b&gt;that&lt;/b&gt; is an old page" in page
     assert "How do I roll back a release?" in page
@@ -126,3 +130,22 @@ def test_reports_of_days_that_are_too_old_are_deleted(tmp_path: Path, keep: int,
     forget_days(store, "demo", keep, today)
     assert len(list(folder.iterdir())) == left
     assert (folder / "dedup.html").exists()
+
+
+def test_an_evaluation_is_told_beside_the_published_generation(
+    project: Project,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    gold = tmp_path / "gold" / "demo.yaml"
+    gold.parent.mkdir()
+    entry = {"id": "back", "question": "How do I roll back a release?", "answerable": True, "page": "101"}
+    gold.write_text(yaml.safe_dump({"tenant": "demo", "questions": [{**entry, "quote": "run the rollback pipeline"}]}))
+    project.wiki.configure(evaluation={"gold": str(gold.parent)})
+    first = project.build()["eval_report"]
+    assert "| back | How do I roll back a release? | answered |" in first["report"]
+    project.wiki.write("eng", envelope("103", "New", SECTION.format(heading="One", text="Nobody asks for this text.")))
+    second = project.build()["eval_report"]
+    page = Path(second["html"]).read_text(encoding="utf-8")
+    assert "judged before" in page
+    assert "data:image/png;base64," in page
+    assert first["html"] != second["html"]
