@@ -67,7 +67,6 @@ class Written:
     draft: Draft
     lock: Lock
     verdicts: list[Verdict]
-    question: str = ""  # as it was read
     candidates: Sequence[Candidate] = ()  # all that were found, the locked ones with what later stages said of them
 
     @property
@@ -191,7 +190,8 @@ class Pipeline:
             with attempt.part("embed", NO_VECTORS):
                 vector = self._embedder.embed_query(question)
             weights = dict.fromkeys(analyze(question), 1.0)
-            written = self._written(attempt, "", question, lock_selection(selection), weights, vector, explain)
+            lock = lock_selection(selection)
+            written = self._written(attempt, "", question, lock, weights, vector, explain, question)
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
         if self.telemetry:
             self.telemetry.answered(principal, question, answer, written.trace, "selected_text")
@@ -249,7 +249,7 @@ class Pipeline:
         count = self.config.retrieval.final_passages
         ranked = self._reranked(attempt, query, gated, weights, count)
         lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
-        written = self._written(attempt, generation.id, query.text, lock, weights, retrieved.vector, explain)
+        written = self._written(attempt, generation.id, query.text, lock, weights, retrieved.vector, explain, question)
         notes = query.notes if explain else None
         answer = pinpointed(written.answer, lock, lambda page_id: generation.page_text(page_id, classes))
         answer = replace(answer, notes=notes, reranker=ranked.by)
@@ -306,8 +306,9 @@ class Pipeline:
         weights: Mapping[str, float],
         vector: Vector | None,
         explain: bool,
+        asked: str,
     ) -> Written:
-        """From the lock to the answer: nothing is retrieved any more."""
+        """From the lock to the answer: nothing is retrieved any more. The question is as it was read, and as asked."""
         settings, gates = self.config.generation, self.config.gates
         found = likeness(lock, set(weights), weights, analyze)
         chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
@@ -326,7 +327,7 @@ class Pipeline:
             attempt.raise_flag(flag)
         with attempt.part("verify"):
             fuzzy_min = self.config.verification.fuzzy_partial_ratio_min
-            verdicts = verify(draft, lock, fuzzy_min, settings.max_citations, settings.require_quotes, question)
+            verdicts = verify(draft, lock, fuzzy_min, settings.max_citations, settings.require_quotes, asked)
         if any(verdict.support == "differs" for verdict in verdicts):
             attempt.raise_flag(UNSUPPORTED)
         with attempt.part("render"):
@@ -337,7 +338,7 @@ class Pipeline:
             answer = replace(answer, generator=draft.model, gates={**found, **told})
             if explain:
                 answer = replace(answer, passages=explained(lock, verdicts))
-        return Written(answer, draft, lock, verdicts, question)
+        return Written(answer, draft, lock, verdicts)
 
     def _extracted(
         self, attempt: Attempt, question: str, lock: Lock, weights: Mapping[str, float], vector: Vector | None
@@ -353,14 +354,13 @@ class Pipeline:
                 return extracted(lambda texts: (self._embedder.embed_documents(texts) @ vector).tolist())
         return extracted(None)
 
-    def _rules(self, question: str) -> dict[str, Any]:
+    def _rules(self) -> dict[str, float]:
         """The arguments of `verify`, for whoever verifies again."""
         verification, settings = self.config.verification, self.config.generation
         return {
             "fuzzy_min": verification.fuzzy_partial_ratio_min,
             "max_citations": settings.max_citations,
             "require_quotes": settings.require_quotes,
-            "question": question,
         }
 
     def _with_receipt(self, attempt: Attempt, written: Written, question: str, filters: Filters | None) -> Answer:
@@ -368,7 +368,7 @@ class Pipeline:
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=dict(attempt.timings_ms))
         with attempt.part("receipt", NO_RECEIPT):
             made = written.lock, written.verdicts, written.draft
-            receipt = make_receipt(self.tenant, question, answer, *made, self._rules(written.question), filters)
+            receipt = make_receipt(self.tenant, question, answer, *made, self._rules(), filters)
             answer = replace(answer, receipt_id=self.receipts.put(receipt))
         return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
 

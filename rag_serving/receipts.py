@@ -34,12 +34,12 @@ def make_receipt(
     lock: Lock,
     verdicts: Sequence[Verdict],
     draft: Draft,
-    rules: Mapping[str, Any],
+    rules: Mapping[str, float],
     filters: Filters | None = None,
 ) -> dict[str, Any]:
     """The receipt of an answer: no text of a page but what was claimed and quoted, nothing about who asked.
 
-    `rules` are the arguments of `verify` that the verdicts were reached with.
+    `rules` are the arguments of `verify` that the verdicts were reached with, beside the question.
     """
     return {
         "version": VERSION,

@@ -103,9 +103,11 @@ def _citation_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
 def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
     """The verdicts that verification does not reach once more."""
     noted: Sequence[Mapping[str, Any]] = receipt["verdicts"]
-    claims = (Claim(v["sentence"], v["cited"], v["quote"], tuple(v["others"])) for v in noted)
+    draft = Draft(
+        tuple(Claim(v["sentence"], v["cited"], v["quote"], tuple(v["others"])) for v in noted), receipt["generator"]
+    )
     for number, (then, now) in enumerate(
-        zip(noted, verify(Draft(tuple(claims), receipt["generator"]), lock, **receipt["rules"]), strict=True), start=1
+        zip(noted, verify(draft, lock, **receipt["rules"], question=receipt["question"]), strict=True), start=1
     ):
         reached = now.outcome, now.index, now.start, now.end, now.support
         if tuple(then[name] for name in ("outcome", "index", "start", "end", "support")) != reached:
