@@ -32,7 +32,7 @@ publish = dg.define_asset_job(
 
 report = dg.define_asset_job(
     "report",
-    selection=dg.AssetSelection.groups("reports") - dg.AssetSelection.assets("telemetry_report"),
+    selection=dg.AssetSelection.assets("dedup_report"),
     description="Tell analysts of a tenant's published generation. Nothing waits for it; its failure stops nothing.",
 )
 

@@ -42,6 +42,15 @@ def ask(project: Project, question: str, verdict: Any = None, comment: str | Non
     pipeline.close()
 
 
+def gold_of(folder: Path) -> Path:
+    """A folder with a gold set of one question."""
+    entry = {"id": "back", "question": "How do I roll back a release?", "answerable": True, "page": "101"}
+    questions = [{**entry, "quote": "run the rollback pipeline"}]
+    (folder / "gold").mkdir()
+    (folder / "gold" / "demo.yaml").write_text(yaml.safe_dump({"tenant": "demo", "questions": questions}))
+    return folder / "gold"
+
+
 def test_the_days_questions_are_told_with_the_answers_that_readers_complained_of(
     project: Project,  # noqa: F811
 ) -> None:
@@ -136,11 +145,7 @@ def test_an_evaluation_is_told_beside_the_published_generation(
     project: Project,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    gold = tmp_path / "gold" / "demo.yaml"
-    gold.parent.mkdir()
-    entry = {"id": "back", "question": "How do I roll back a release?", "answerable": True, "page": "101"}
-    gold.write_text(yaml.safe_dump({"tenant": "demo", "questions": [{**entry, "quote": "run the rollback pipeline"}]}))
-    project.wiki.configure(evaluation={"gold": str(gold.parent)})
+    project.wiki.configure(evaluation={"gold": str(gold_of(tmp_path))})
     first = project.build()["eval_report"]
     assert "| back | How do I roll back a release? | answered |" in first["report"]
     project.wiki.write("eng", envelope("103", "New", SECTION.format(heading="One", text="Nobody asks for this text.")))
@@ -149,3 +154,18 @@ def test_an_evaluation_is_told_beside_the_published_generation(
     assert "judged before" in page
     assert "data:image/png;base64," in page
     assert first["html"] != second["html"]
+
+
+def test_an_ablation_tells_what_each_stage_brings(
+    project: Project,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    project.wiki.configure(evaluation={"gold": str(gold_of(tmp_path))})
+    project.build()
+    result = project.materialize("ablation_report")
+    found = told(result, "ablation_report")
+    assert found["dagster/row_count"] > 10
+    assert "| lexical only |" in found["report"]
+    assert "data:image/png;base64," in found["report"]
+    assert Path(found["csv"]).read_text(encoding="utf-8").startswith("variant,")
+    assert "Against the defaults" in Path(found["html"]).read_text(encoding="utf-8")

@@ -1,0 +1,67 @@
+"""The asset `ablation_report`: what each stage brings to a tenant's answers, for analysts."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from rag_assets import metadata, plots
+from rag_assets.partitions import TENANTS
+from rag_assets.progress import Reporter
+from rag_assets.report_files import reports_folder, write_report
+from rag_assets.resources import Installation
+from rag_assets.steps.ablation_report import ablation_report as report_of
+from rag_assets.steps.ablation_report import differences, measures_of
+from rag_assets.steps.report import Plot
+from rag_serving.evaluate import EvaluationError
+from rag_serving.gold import GoldError, tenant_gold
+from rag_serving.store import StoreError, write_json, write_text
+
+
+@dg.asset(
+    partitions_def=TENANTS,
+    deps=["published_generation"],
+    group_name="reports",
+    kinds={"html"},
+    owners=["team:analytics"],
+)
+def ablation_report(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """The tenant's gold set asked of the published generation with each stage on and off.
+
+    Started by hand: it asks every question some fifteen times. The same as `citelock evaluate --ablate`; CSV and JSON
+    lie beside the HTML file.
+    """
+    from rag_serving.answer_ablation import ablate_answers, to_csv
+
+    tenant = context.partition_key
+    config, store = installation.config(), installation.store()
+    reporter.begin(tenant, "ablation report")
+    track = reporter.track("variants measured", context.log.info)
+    try:
+        gold = tenant_gold(config.evaluation.gold, tenant)
+        rows = ablate_answers(config, tenant, gold, lambda _, done, total: track(done, total)) if gold else []
+    except (GoldError, StoreError, EvaluationError) as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    folder = reports_folder(store, tenant)
+    write_json(folder / "ablation.json", rows)
+    write_text(folder / "ablation.csv", to_csv(rows))
+    told = report_of(tenant, store.current(tenant) or "", rows, _plots(rows))
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": len(rows),
+            "csv": dg.MetadataValue.path(str((folder / "ablation.csv").absolute())),
+            **metadata.of_report(told, write_report(store, tenant, "ablation", told)),
+        }
+    )
+
+
+def _plots(rows: Sequence[Mapping[str, Any]]) -> list[Plot]:
+    """For what people ask about first: is it answered, is the citation right, is the page found."""
+    shown = [name for name in ("answerability", "citation_recall", "nDCG@10") if rows and name in measures_of(rows)]
+    titles = {name: f"{name.replace('_', ' ')} against the defaults" for name in shown}
+    return [
+        Plot(title, plots.bars(differences(rows, name), ["difference"], title, "difference"))
+        for name, title in titles.items()
+    ]
