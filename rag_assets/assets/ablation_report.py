@@ -59,7 +59,7 @@ def ablation_report(
 
 def _plots(rows: Sequence[Mapping[str, Any]]) -> list[Plot]:
     """For what people ask about first: is it answered, is the citation right, is the page found."""
-    shown = [name for name in ("answerability", "citation_recall", "nDCG@10") if rows and name in measures_of(rows)]
+    shown = [name for name in ("answerability", "citation_recall", "ndcg@10") if rows and name in measures_of(rows)]
     titles = {name: f"{name.replace('_', ' ')} against the defaults" for name in shown}
     return [
         Plot(title, plots.bars(differences(rows, name), ["difference"], title, "difference"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_assets.steps.report import Case, Cell, Figure, Plot, Report, Table
+from rag_assets.steps.report import Case, Cell, Figure, Plot, Report, Table, Tone
 
 Facts = Mapping[str, Any]
 
@@ -76,7 +76,7 @@ def _figures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[
     ]
 
 
-def _tone(told: Facts, before: Facts | None) -> Any:
+def _tone(told: Facts, before: Facts | None) -> Tone:
     """Better or worse than before by more than the interval of its mean."""
     if before is None or "low" not in told:
         return "neutral"
@@ -148,22 +148,24 @@ def _stale(lines: Sequence[str]) -> list[Table]:
 def _case(case: Facts, before: Facts | None) -> Case:
     parts = [("expected", case["expected"])] if case["expected"] else []
     parts += [("gold quote", quote) for quote in case["quotes"]]
-    parts += _told(case, with_passages=True)
-    beside = [("judged before", _judged(before)), *_told(before, with_passages=False)] if before else []
-    return Case(f"{case['id']}: {case['question']}", _judged(case), "bad" if case["fault"] else "good", parts, beside)
+    parts += _answered(case)
+    beside = [("judged before", _judged(before)), *_answered(before)] if before else []
+    passages = [_passage(each) for each in case["passages"]]
+    tone: Tone = "bad" if case["fault"] else "good"
+    return Case(f"{case['id']}: {case['question']}", _judged(case), tone, parts, beside, passages)
 
 
-def _told(case: Facts, with_passages: bool) -> list[tuple[str, str]]:
-    """The answer, its citations with their verdicts, and the locked passages with why each was used or not."""
-    parts = [("answer", case["answer"])]
-    parts += [
+def _answered(case: Facts) -> list[tuple[str, str]]:
+    """The answer, and its citations with their verdicts."""
+    citations = [
         (f"citation [{each['index']}], quote {each['verification']}", f"“{each['quote']}”\n{each['url']}")
         for each in case["citations"]
     ]
-    return parts + [_passage(each) for each in case["passages"] if with_passages]
+    return [("answer", case["answer"]), *citations]
 
 
 def _passage(passage: Facts) -> tuple[str, str]:
+    """A locked passage, with why it was used or not."""
     where = " › ".join(str(part) for part in passage.get("heading_path") or [passage.get("title", "")])
     scores = ", ".join(f"{name} {value:.3f}" for name, value in (passage.get("scores") or {}).items())
     told = "; ".join(filter(None, (passage.get("why"), scores)))

@@ -49,7 +49,7 @@ class Plot:
 class Case:
     """One question, page or pair that can be opened; `parts` are (name, text) in order, shown as they are.
 
-    `before` is what it is compared with, shown beside them.
+    `before` is what it is compared with, shown beside them; `evidence` stands below both.
     """
 
     title: str
@@ -57,6 +57,7 @@ class Case:
     tone: Tone
     parts: Sequence[tuple[str, str]] = ()
     before: Sequence[tuple[str, str]] = ()
+    evidence: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)

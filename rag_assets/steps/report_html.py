@@ -130,8 +130,9 @@ def _cell(value: Cell) -> str:
 
 def _case(case: Case) -> str:
     columns = "".join(map(_parts_of, filter(None, (case.parts, case.before))))
+    evidence = _parts_of(case.evidence) if case.evidence else ""
     head = f'<em class="{case.tone}">{escape(case.status)}</em>{escape(case.title)}'
-    return f'<details class="case"><summary>{head}</summary><div class="beside">{columns}</div></details>'
+    return f'<details class="case"><summary>{head}</summary><div class="beside">{columns}</div>{evidence}</details>'
 
 
 def _parts_of(parts: Sequence[tuple[str, str]]) -> str:

@@ -8,9 +8,9 @@ from rag_assets.steps.ablation_report import ablation_report, differences
 from rag_assets.steps.report import markdown
 
 ROWS: list[dict[str, Any]] = [
-    {"variant": "defaults", "answerability": 0.9, "nDCG@10": 0.8, "p": 1.0, "total_ms_p50": 20.0},
-    {"variant": "lexical only", "answerability": 0.6, "nDCG@10": 0.7, "p": 0.01, "total_ms_p50": 5.0},
-    {"variant": "with RM3", "answerability": 0.91, "nDCG@10": 0.8, "p": 0.7, "total_ms_p50": 25.0},
+    {"variant": "defaults", "answerability": 0.9, "ndcg@10": 0.8, "p": 1.0, "total_ms_p50": 20.0},
+    {"variant": "lexical only", "answerability": 0.6, "ndcg@10": 0.7, "p": 0.01, "total_ms_p50": 5.0},
+    {"variant": "with RM3", "answerability": 0.91, "ndcg@10": 0.8, "p": 0.7, "total_ms_p50": 25.0},
 ]
 
 
