@@ -72,9 +72,8 @@ class AnswerVariant:
 
 ANSWER_VARIANTS = (
     *(AnswerVariant(variant) for variant in VARIANTS if variant.name in _OF_RETRIEVAL),
-    AnswerVariant(
-        Variant("without reranker"), {"features": {"FEATURE_RERANKER": False, "FEATURE_HEURISTIC_FALLBACK": False}}
-    ),
+    AnswerVariant(Variant("without the sidecar"), {"features": {"FEATURE_RERANKER": False}}),
+    AnswerVariant(Variant("with the heuristic reranker"), {"features": {"FEATURE_HEURISTIC_RERANKER": True}}),
     AnswerVariant(Variant("without keyword gate", {"min_keyword_overlap": 0})),
     AnswerVariant(
         Variant("without hygiene", {"min_keyword_overlap": 0, "cosine_floor": -1.0}), {"ingestion": {"drop_labels": []}}

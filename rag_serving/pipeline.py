@@ -282,7 +282,8 @@ class Pipeline:
         self, attempt: Attempt, query: Query, candidates: Iterable[Candidate], weights: Mapping[str, float], count: int
     ) -> Reranked:
         """The best of the candidates, with what is wrong noted in the attempt; no model ranks quoted words down."""
-        settings, switched_on = self.config.reranker, self.config.features.FEATURE_HEURISTIC_FALLBACK
+        settings, features = self.config.reranker, self.config.features
+        switched_on = features.FEATURE_HEURISTIC_FALLBACK if self.reranker else features.FEATURE_HEURISTIC_RERANKER
         heuristic = partial(rerank_by_words, weights=weights, analyze=analyze_passage) if switched_on else None
         with attempt.part("rerank"):
             top_n = max(count, settings.top_n)

@@ -24,7 +24,9 @@ class Features(Section):
     FEATURE_RM3: bool = False
     """Expand the lexical query by relevance feedback (RM3)."""
     FEATURE_HEURISTIC_FALLBACK: bool = True
-    """Correct the order of the first candidates by their words where no reranker ranks them, or it is down."""
+    """Correct the order of the first candidates by their words when the reranker is down."""
+    FEATURE_HEURISTIC_RERANKER: bool = False
+    """The same where no reranker is configured: it gains at the top and loses further down."""
 
 
 class Ingestion(Section):

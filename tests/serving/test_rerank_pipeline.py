@@ -63,7 +63,7 @@ def test_a_search_for_few_results_still_lets_the_sidecar_choose_from_many(
 
 def test_without_a_sidecar_nobody_waits_for_one(pipeline: Pipeline) -> None:
     answer = pipeline.ask(ASKER, QUESTION)
-    assert answer.reranker == "heuristic"
+    assert answer.reranker == "none"
     assert "reranker_unavailable" not in answer.flags
 
 
