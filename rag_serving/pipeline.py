@@ -1,6 +1,6 @@
-"""The life of a question: the only file that knows the order of the stages.
+"""The life of a question: the order of the stages up to the lock, then `answering`.
 
-Belongs here: composing stages for one tenant, statuses, what is answered when a stage fails.
+Belongs here: composing stages for one tenant, what is answered when a stage fails.
 Does not belong here: what a stage does; HTTP and terminals (`app`, `cli`).
 """
 
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from rag_serving.access import Principal, satisfied_classes
+from rag_serving.answering import NO_VECTORS, Answering, Asked, Written
 from rag_serving.attempts import Attempt, Listen
 from rag_serving.config import Config
-from rag_serving.extract import MODEL, Similarity, extract
-from rag_serving.gates import NOT_FOUND, closest, gate_confidence, gate_passages, gate_question, likeness
-from rag_serving.generate import Generator
 from rag_serving.generation import Generation
 from rag_serving.guard import GuardedEmbedder
 from rag_serving.heuristic import POOL, rerank_by_words
@@ -34,44 +32,21 @@ from rag_serving.proofs import Proof, Proofs
 from rag_serving.published import Published, UnpublishedError
 from rag_serving.receipt_store import ReceiptStore
 from rag_serving.receipts import make_receipt
-from rag_serving.records import Answer, Candidate, Draft, Filters, Lock, Query, SearchResults, Verdict
-from rag_serving.render import answer_text, citations_of, explained, pinpointed
+from rag_serving.records import Answer, Candidate, Filters, Query, SearchResults
+from rag_serving.render import pinpointed
 from rag_serving.rerank import Reranked, rerank
-from rag_serving.retrieve import Mode, RetrievalError, Vector
+from rag_serving.retrieve import Mode, RetrievalError
 from rag_serving.search import Found, find
 from rag_serving.store import Store
 from rag_serving.telemetry.events import Trace
 from rag_serving.telemetry.telemetry import Telemetry
-from rag_serving.verify import verify
 
-NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 
-STALE, NO_RECEIPT, NO_VECTORS, EXACT_SEARCH, UNSUPPORTED = (
-    "stale_generation",
-    "receipt_not_stored",
-    "sentence_vectors_unavailable",
-    "dense_index_searched_exactly",
-    "unsupported_claims",
-)
+STALE, NO_RECEIPT, EXACT_SEARCH = "stale_generation", "receipt_not_stored", "dense_index_searched_exactly"
 
 # Fused candidates that hygiene may choose from.
 _POOL = 100
-
-
-@dataclass(frozen=True)
-class Written:
-    """An answer with what it was made of."""
-
-    answer: Answer
-    draft: Draft
-    lock: Lock
-    verdicts: list[Verdict]
-    candidates: Sequence[Candidate] = ()  # all that were found, the locked ones with what later stages said of them
-
-    @property
-    def trace(self) -> Trace:
-        return Trace(self.candidates, self.lock, self.verdicts)
 
 
 class Pipeline:
@@ -99,7 +74,7 @@ class Pipeline:
         self.telemetry = telemetry
         self.mode: Mode = "hybrid"
         self._embedder = embedder
-        self._generator = Generator(config.generation)
+        self._answering = Answering(config, embedder)
         self._is_word = Words(config.embedding)
 
     @classmethod
@@ -189,9 +164,8 @@ class Pipeline:
             vector = None
             with attempt.part("embed", NO_VECTORS):
                 vector = self._embedder.embed_query(question)
-            weights = dict.fromkeys(analyze(question), 1.0)
-            lock = lock_selection(selection)
-            written = self._written(attempt, "", question, lock, weights, vector, explain, question)
+            asked = Asked(question, question, dict.fromkeys(analyze(question), 1.0), vector)
+            written = self._answering.answer(attempt, asked, lock_selection(selection), explain=explain)
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
         if self.telemetry:
             self.telemetry.answered(principal, question, answer, written.trace, "selected_text")
@@ -249,7 +223,8 @@ class Pipeline:
         count = self.config.retrieval.final_passages
         ranked = self._reranked(attempt, query, gated, weights, count)
         lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
-        written = self._written(attempt, generation.id, query.text, lock, weights, retrieved.vector, explain, question)
+        asked = Asked(query.text, question, weights, retrieved.vector)
+        written = self._answering.answer(attempt, asked, lock, generation.id, explain)
         notes = query.notes if explain else None
         answer = pinpointed(written.answer, lock, lambda page_id: generation.page_text(page_id, classes))
         answer = replace(answer, notes=notes, reranker=ranked.by)
@@ -298,78 +273,12 @@ class Pipeline:
         labels = self.config.ingestion.drop_labels
         return [candidate for candidate in candidates if is_clean(candidate.chunk, labels)]
 
-    def _written(
-        self,
-        attempt: Attempt,
-        generation: str,
-        question: str,
-        lock: Lock,
-        weights: Mapping[str, float],
-        vector: Vector | None,
-        explain: bool,
-        asked: str,
-    ) -> Written:
-        """From the lock to the answer: nothing is retrieved any more. The question is as it was read, and as asked."""
-        settings, gates = self.config.generation, self.config.gates
-        found = likeness(lock, set(weights), weights, analyze)
-        chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
-        stop = gate_question(question, weights) or (None if chosen else gate_passages(lock, found, gates))
-        if stop:
-            answer = replace(stop.answer(generation), gates=found)
-            return Written(answer, Draft((), MODEL), lock, [])
-        with attempt.part("generate"):
-            draft = self._generator.write(
-                question,
-                lock,
-                lambda: self._extracted(attempt, question, lock, weights, vector),
-                lambda chars: attempt.tell("generate", f"{chars} characters written"),
-            )
-        for flag in draft.flags:
-            attempt.raise_flag(flag)
-        with attempt.part("verify"):
-            fuzzy_min = self.config.verification.fuzzy_partial_ratio_min
-            verdicts = verify(draft, lock, fuzzy_min, settings.max_citations, settings.require_quotes, asked)
-        if any(verdict.support == "differs" for verdict in verdicts):
-            attempt.raise_flag(UNSUPPORTED)
-        with attempt.part("render"):
-            answer = _composed(draft, verdicts, lock, generation, settings.unverified == "mark")
-            if answer.status == "answered" and (stop := gate_confidence(question, draft.confidence, gates)):
-                answer, verdicts = stop.answer(generation, lock), []
-            told = {} if draft.confidence is None else {"confidence": draft.confidence}
-            answer = replace(answer, generator=draft.model, gates={**found, **told})
-            if explain:
-                answer = replace(answer, passages=explained(lock, verdicts))
-        return Written(answer, draft, lock, verdicts)
-
-    def _extracted(
-        self, attempt: Attempt, question: str, lock: Lock, weights: Mapping[str, float], vector: Vector | None
-    ) -> Draft:
-        settings = self.config.generation
-
-        def extracted(similarity: Similarity | None) -> Draft:
-            citations, words = settings.max_citations, settings.quote_max_words
-            return extract(question, lock, weights, analyze, similarity, citations, words)
-
-        if vector is not None:
-            with attempt.part("sentences", NO_VECTORS):
-                return extracted(lambda texts: (self._embedder.embed_documents(texts) @ vector).tolist())
-        return extracted(None)
-
-    def _rules(self) -> dict[str, float]:
-        """The arguments of `verify`, for whoever verifies again."""
-        verification, settings = self.config.verification, self.config.generation
-        return {
-            "fuzzy_min": verification.fuzzy_partial_ratio_min,
-            "max_citations": settings.max_citations,
-            "require_quotes": settings.require_quotes,
-        }
-
     def _with_receipt(self, attempt: Attempt, written: Written, question: str, filters: Filters | None) -> Answer:
         """The answer with flags, timings and the id of its receipt; that no receipt can be stored is only a flag."""
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=dict(attempt.timings_ms))
         with attempt.part("receipt", NO_RECEIPT):
             made = written.lock, written.verdicts, written.draft
-            receipt = make_receipt(self.tenant, question, answer, *made, self._rules(), filters)
+            receipt = make_receipt(self.tenant, question, answer, *made, self._answering.rules, filters)
             answer = replace(answer, receipt_id=self.receipts.put(receipt))
         return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
 
@@ -388,27 +297,3 @@ def _told(found: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[Candi
 def open_guarded(config: Config) -> GuardedEmbedder:
     """The configured embedding model, opened when first needed."""
     return GuardedEmbedder(lambda: open_embedder(config.embedding))
-
-
-def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, mark: bool) -> Answer:
-    """The answer of the claims that stand; without one it is withheld."""
-    citations = citations_of(verdicts, lock)
-    made = Answer(
-        "not_found",
-        NOT_FOUND,
-        clarification=closest(lock),
-        generation=generation,
-        generator=draft.model,
-        usage=draft.usage,
-    )
-    if citations:
-        return replace(
-            made,
-            status="answered",
-            answer=answer_text(verdicts, lock, mark),
-            citations=citations,
-            clarification=None,
-        )
-    if draft.claims and not draft.declined:
-        return replace(made, status="needs_more_context", answer=NEEDS_MORE_CONTEXT)
-    return made

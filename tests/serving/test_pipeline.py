@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 from wiki import PASSAGES, RESTART, Passage, configuration, embedder, publish
 
 from rag_serving.access import Principal
+from rag_serving.answering import NO_VECTORS
+from rag_serving.gates import NOT_FOUND
 from rag_serving.models.protocols import ModelError, Progress
-from rag_serving.pipeline import EXACT_SEARCH, NO_RECEIPT, NO_VECTORS, NOT_FOUND, STALE, Pipeline
+from rag_serving.pipeline import EXACT_SEARCH, NO_RECEIPT, STALE, Pipeline
 from rag_serving.published import UnpublishedError
 from rag_serving.query import read_query
 from rag_serving.records import Filters

@@ -1,0 +1,146 @@
+"""From the lock to the answer: gates, generation, verification, what the reader sees.
+
+Nothing here knows an index or a generation: whatever a model writes, nothing can be retrieved any more, and nothing
+outside the lock can be cited.
+
+Belongs here: the order of these stages, statuses, what is answered when nothing stands.
+Does not belong here: how passages are found (`pipeline`), what a stage does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.attempts import Attempt
+from rag_serving.config import Config
+from rag_serving.extract import MODEL, Similarity, extract
+from rag_serving.gates import NOT_FOUND, closest, gate_confidence, gate_passages, gate_question, likeness
+from rag_serving.generate import Generator
+from rag_serving.indexes.terms import analyze
+from rag_serving.models.protocols import Embedder
+from rag_serving.records import Answer, Candidate, Draft, Lock, Verdict
+from rag_serving.render import answer_text, citations_of, explained
+from rag_serving.telemetry.events import Trace
+from rag_serving.verify import verify
+
+NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
+NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as the stages after the lock need it."""
+
+    text: str  # as it was read
+    original: str  # as it was typed
+    weights: Mapping[str, float]  # of its terms
+    vector: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """An answer with what it was made of."""
+
+    answer: Answer
+    draft: Draft
+    lock: Lock
+    verdicts: list[Verdict]
+    candidates: Sequence[Candidate] = ()  # all that were found, the locked ones with what later stages said of them
+
+    @property
+    def trace(self) -> Trace:
+        return Trace(self.candidates, self.lock, self.verdicts)
+
+
+class Answering:
+    """Writes answers from locked passages. Safe to use from several threads."""
+
+    def __init__(self, config: Config, embedder: Embedder) -> None:
+        self._config = config
+        self._embedder = embedder
+        self._generator = Generator(config.generation)
+
+    def answer(
+        self, attempt: Attempt, asked: Asked, lock: Lock, generation: str = "", explain: bool = False
+    ) -> Written:
+        """What the passages of the lock say to a question; `generation` is the id of the one they are of."""
+        settings, gates = self._config.generation, self._config.gates
+        found = likeness(lock, set(asked.weights), asked.weights, analyze)
+        chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
+        stop = gate_question(asked.text, asked.weights) or (None if chosen else gate_passages(lock, found, gates))
+        if stop:
+            answer = replace(stop.answer(generation), gates=found)
+            return Written(answer, Draft((), MODEL), lock, [])
+        with attempt.part("generate"):
+            draft = self._generator.write(
+                asked.text,
+                lock,
+                lambda: self._extracted(attempt, asked, lock),
+                lambda chars: attempt.tell("generate", f"{chars} characters written"),
+            )
+        for flag in draft.flags:
+            attempt.raise_flag(flag)
+        with attempt.part("verify"):
+            fuzzy_min = self._config.verification.fuzzy_partial_ratio_min
+            verdicts = verify(draft, lock, fuzzy_min, settings.max_citations, settings.require_quotes, asked.original)
+        if any(verdict.support == "differs" for verdict in verdicts):
+            attempt.raise_flag(UNSUPPORTED)
+        with attempt.part("render"):
+            answer = _composed(draft, verdicts, lock, generation, settings.unverified == "mark")
+            if answer.status == "answered" and (stop := gate_confidence(asked.text, draft.confidence, gates)):
+                answer, verdicts = stop.answer(generation, lock), []
+            told = {} if draft.confidence is None else {"confidence": draft.confidence}
+            answer = replace(answer, generator=draft.model, gates={**found, **told})
+            if explain:
+                answer = replace(answer, passages=explained(lock, verdicts))
+        return Written(answer, draft, lock, verdicts)
+
+    def _extracted(self, attempt: Attempt, asked: Asked, lock: Lock) -> Draft:
+        settings = self._config.generation
+
+        def extracted(similarity: Similarity | None) -> Draft:
+            citations, words = settings.max_citations, settings.quote_max_words
+            return extract(asked.text, lock, asked.weights, analyze, similarity, citations, words)
+
+        if (vector := asked.vector) is not None:
+            with attempt.part("sentences", NO_VECTORS):
+                return extracted(lambda texts: (self._embedder.embed_documents(texts) @ vector).tolist())
+        return extracted(None)
+
+    @property
+    def rules(self) -> dict[str, float]:
+        """The arguments of `verify`, for whoever verifies again."""
+        verification, settings = self._config.verification, self._config.generation
+        return {
+            "fuzzy_min": verification.fuzzy_partial_ratio_min,
+            "max_citations": settings.max_citations,
+            "require_quotes": settings.require_quotes,
+        }
+
+
+def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, mark: bool) -> Answer:
+    """The answer of the claims that stand; without one it is withheld."""
+    citations = citations_of(verdicts, lock)
+    made = Answer(
+        "not_found",
+        NOT_FOUND,
+        clarification=closest(lock),
+        generation=generation,
+        generator=draft.model,
+        usage=draft.usage,
+    )
+    if citations:
+        return replace(
+            made,
+            status="answered",
+            answer=answer_text(verdicts, lock, mark),
+            citations=citations,
+            clarification=None,
+        )
+    if draft.claims and not draft.declined:
+        return replace(made, status="needs_more_context", answer=NEEDS_MORE_CONTEXT)
+    return made
