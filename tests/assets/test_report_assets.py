@@ -73,7 +73,7 @@ def test_the_days_questions_are_told_with_the_answers_that_readers_complained_of
 def test_a_day_without_questions_is_told_as_such(project: Project) -> None:  # noqa: F811
     found = told(project.run("report_day", "2026-01-02"), "telemetry_report")
     assert (found["questions"], found["dagster/row_count"]) == (0, 0)
-    assert "0 questions and 0 searches by 0 people" in found["report"]
+    assert "0 questions and 0 searches, 2026-01-02" in found["report"]
 
 
 def test_a_telemetry_database_that_is_away_fails_the_report_in_one_line(project: Project) -> None:  # noqa: F811
@@ -169,3 +169,14 @@ def test_an_ablation_tells_what_each_stage_brings(
     assert "data:image/png;base64," in found["report"]
     assert Path(found["csv"]).read_text(encoding="utf-8").startswith("variant,")
     assert "Against the defaults" in Path(found["html"]).read_text(encoding="utf-8")
+
+
+def test_ragas_is_asked_about_the_published_generation_or_says_why_not(
+    project: Project,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    project.wiki.configure(evaluation={"gold": str(gold_of(tmp_path))})
+    project.build()
+    found = told(project.materialize("ragas_report"), "ragas_report")
+    assert Path(found["html"]).is_file()
+    assert found["problem"] == "none" or "not installed" in found["report"]

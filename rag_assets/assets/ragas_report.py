@@ -1,0 +1,53 @@
+"""The asset `ragas_report`: RAGAS' metrics of the published generation's evaluation, for analysts."""
+
+import dagster as dg
+
+from rag_assets import metadata
+from rag_assets.partitions import TENANTS
+from rag_assets.progress import Reporter
+from rag_assets.report_files import reports_folder, write_report
+from rag_assets.resources import Installation
+from rag_assets.steps.ragas_report import ragas_report as report_of
+from rag_serving.generations import EVAL_REPORT, current_generation
+from rag_serving.gold_check import live_pages
+from rag_serving.ragas_scores import ragas_samples, ragas_scores
+from rag_serving.store import StoreError, read_json, write_json
+
+
+@dg.asset(
+    partitions_def=TENANTS,
+    deps=["published_generation"],
+    group_name="reports",
+    kinds={"html"},
+    owners=["team:analytics"],
+)
+def ragas_report(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """What RAGAS says of the answers that the published generation gave when it was evaluated.
+
+    Metrics that need no model always; faithfulness, answer relevancy, context precision and recall where `generation`
+    names one. Where the extra is not installed, or fails, the report says so and nothing stops.
+    """
+    tenant = context.partition_key
+    config, store = installation.config(), installation.store()
+    reporter.begin(tenant, "RAGAS report")
+    try:
+        generation = current_generation(store, tenant)
+        cases = read_json(store.generation(tenant, generation) / EVAL_REPORT)["cases"]
+    except StoreError as error:
+        raise dg.Failure(str(error), allow_retries=False) from error
+    samples = ragas_samples(cases, live_pages(store, config, tenant))
+    found = ragas_scores(samples, config)
+    if found.problem:
+        context.log.warning("RAGAS: %s", found.problem)
+    write_json(reports_folder(store, tenant) / "ragas.json", {"generation": generation, **vars(found)})
+    told = report_of(tenant, generation, found, {name: sample["user_input"] for name, sample in samples.items()})
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": len(samples),
+            "generation": generation,
+            "problem": found.problem or "none",
+            **metadata.of_report(told, write_report(store, tenant, "ragas", told)),
+        }
+    )

@@ -1,0 +1,77 @@
+"""RAGAS beside an evaluation: the real package where it is installed, and what happens where it is not or fails."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+from rag_serving.config import parse_config
+from rag_serving.gold_check import Place
+from rag_serving.ragas_scores import ABSENT, ragas_samples, ragas_scores
+
+LOGS = "Logs are kept for 14 days, then they are deleted."
+CASE: dict[str, Any] = {
+    "id": "logs",
+    "question": "How long are logs kept?",
+    "answerable": True,
+    "expected": "",
+    "quotes": ["kept for 14 days"],
+    "pages": ["1"],
+    "status": "answered",
+    "answer": "Logs are kept for 14 days. [1][2]",
+    "passages": [{"text": LOGS}, {"text": "Descale the coffee machine."}],
+}
+PAGES = {"1": [Place("Logs", LOGS), Place("Other", "Something else.")]}
+CONFIG = parse_config({})
+needs_ragas = pytest.mark.skipif(importlib.util.find_spec("ragas") is None, reason="needs the extra `ragas`")
+
+
+def test_samples_are_of_answered_questions_with_the_sections_that_hold_the_quotes() -> None:
+    silent = {**CASE, "id": "silent", "status": "not_found"}
+    unanswerable = {**CASE, "id": "none", "answerable": False}
+    assert ragas_samples([CASE, silent, unanswerable], PAGES) == {
+        "logs": {
+            "user_input": "How long are logs kept?",
+            "response": "Logs are kept for 14 days.",
+            "retrieved_contexts": [LOGS, "Descale the coffee machine."],
+            "reference": "kept for 14 days",
+            "reference_contexts": [LOGS],
+        }
+    }
+
+
+def test_without_the_extra_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert ragas_scores(ragas_samples([CASE], PAGES), CONFIG).problem == ABSENT
+
+
+@needs_ragas
+def test_metrics_without_a_model_are_those_of_the_package() -> None:
+    found = ragas_scores(ragas_samples([CASE], PAGES), CONFIG)
+    assert (found.problem, found.faults) == (None, {})
+    assert set(found.scores) == {
+        "non_llm_context_precision_with_reference",
+        "non_llm_context_recall",
+        "non_llm_string_similarity",
+    }
+    assert found.scores["non_llm_context_recall"] == {"logs": 1.0}
+    assert found.scores["non_llm_context_precision_with_reference"]["logs"] == pytest.approx(1.0)
+
+
+@needs_ragas
+def test_a_model_that_is_not_there_leaves_the_metrics_that_need_none() -> None:
+    model = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "timeout_s": 1}
+    found = ragas_scores(ragas_samples([CASE], PAGES), parse_config({"generation": model}))
+    assert found.problem is None
+    assert found.scores["non_llm_context_recall"] == {"logs": 1.0}
+    assert "faithfulness" in found.faults
+
+
+@needs_ragas
+def test_a_child_that_is_late_or_fails_is_a_line() -> None:
+    samples = ragas_samples([CASE], PAGES)
+    assert ragas_scores(samples, CONFIG, timeout_s=0.01).problem == "RAGAS was not done after 0.01 s"
+    broken = {"logs": {**samples["logs"], "retrieved_contexts": 3}}
+    assert str(ragas_scores(broken, CONFIG).problem).startswith("RAGAS failed: ")
