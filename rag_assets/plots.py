@@ -63,7 +63,8 @@ def bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str
 def _axes(height: float) -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, height), dpi=110, layout="constrained")
+    figure = Figure(figsize=(7, height), dpi=110)
+    figure.set_layout_engine("constrained", h_pad=0.12, w_pad=0.12)
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes

@@ -39,6 +39,7 @@ td.number, th.number { text-align: right; } td.number { font-variant-numeric: ta
 input { font: inherit; padding: .35rem .6rem; margin-bottom: .6rem; width: min(24rem, 100%); color: inherit;
   background: var(--back); border: 1px solid var(--line); border-radius: 6px; }
 img { max-width: 100%; background: #fff; border-radius: 8px; border: 1px solid var(--line); }
+@media (prefers-color-scheme: dark) { img { filter: invert(.91) hue-rotate(180deg); border-color: transparent; } }
 details { border: 1px solid var(--line); border-radius: 8px; margin-bottom: .5rem; padding: .5rem .9rem; }
 summary { cursor: pointer; } summary em { font-style: normal; font-weight: 600; margin-right: .6rem; }
 dt { color: var(--soft); margin-top: .7rem; font-size: .85rem; }

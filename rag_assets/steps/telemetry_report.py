@@ -25,7 +25,7 @@ def telemetry_report(
     """A tenant's day."""
     return Report(
         title=f"Questions of {tenant} on {day}",
-        about=f"{found.questions} questions and {found.searches} searches by {found.users} people, {day} (UTC)",
+        about=f"{found.questions} questions and {found.searches} searches{_people(found.users)}, {day} (UTC)",
         figures=_figures(found),
         tables=[*_tables(found), *dedup],
         plots=plots,
@@ -128,6 +128,11 @@ def _complaint(feedback: Row, asked: Row) -> Case:
             ("flags", ", ".join(asked["flags"]) or "none"),
         ]
     return Case(text, said, "bad", parts)
+
+
+def _people(users: int) -> str:
+    """Who asked, where callers say who they are."""
+    return f" by {users} {'person' if users == 1 else 'people'}" if users else ""
 
 
 def _helpful(found: Kpis) -> str:
