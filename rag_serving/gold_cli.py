@@ -44,7 +44,10 @@ def check(config: ConfigPath = None, tenant: Tenant = None) -> None:
     settings = load_config(config)
     name = _tenant(settings, tenant)
     gold = find_gold(settings.evaluation.gold, name)
-    stale = check_gold(gold, live_pages(Store(settings.home), settings, name))
+    pages = live_pages(Store(settings.home), settings, name)
+    if not pages:
+        raise ConfigError(f"no pages of tenant {name!r} are here to compare with; run `citelock build`")
+    stale = check_gold(gold, pages)
     for each in stale:
         typer.echo(each.line())
     typer.echo(f"{len(gold.questions) - len(stale)} of {len(gold.questions)} entries stand")

@@ -253,3 +253,9 @@ def test_a_damaged_table_is_made_again(wiki: Wiki, table: str) -> None:
     assert build_json(wiki, "--full")["sources"]["eng"]["chunks"] == 3
     path.unlink()
     assert build_json(wiki, "eng")["sources"]["eng"]["chunks"] == 3
+
+
+def test_gates_are_not_overridden_without_a_reason(wiki: Wiki) -> None:
+    result = build(wiki, "--override-gates", " ", code=2)
+    assert "needs a reason" in result.output
+    assert not wiki.home.exists()

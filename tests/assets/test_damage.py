@@ -13,10 +13,12 @@ import damaged
 import pyarrow as pa
 import pytest
 from damaged import INDEXED, MADE, TENANT, Sample
+from typer.testing import CliRunner
 
 from rag_assets.steps import incremental
 from rag_assets.steps.chunking import build_chunks
 from rag_serving.generations import list_generations
+from rag_serving.gold_cli import app as gold_commands
 from rag_serving.indexes import lexical
 from rag_serving.indexes.terms import STOP_WORDS
 
@@ -146,3 +148,13 @@ def test_an_override_publishes_with_its_reason_written_down(sample: Sample, monk
     assert sample.publish(override_gates="the questions are too hard").success
     now = list_generations(sample.store, TENANT)[0]
     assert (now.current, now.gates) == (True, "gates overridden: the questions are too hard")
+
+
+def test_gold_check_names_what_is_gone_from_the_pages(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = CliRunner().invoke(gold_commands, ["check", "--config", str(sample.config_path)])
+    assert result.exit_code == 1
+    assert "hbl-4012: page 1311023 is gone" in result.output  # of the space that this home lacks
+    assert "customer-meal" not in result.output
+    monkeypatch.setenv("CITELOCK_HOME", str(sample.pages / "nothing"))
+    result = CliRunner().invoke(gold_commands, ["check", "--config", str(sample.config_path)])
+    assert "run `citelock build`" in str(result.exception)
