@@ -1,6 +1,6 @@
 """`citelock`: questions, searches, the server, receipts, the doctor.
 
-Belongs here: arguments and what is printed. Does not belong here: answering (`pipeline`), the group (`commands`).
+Belongs here: arguments. Does not belong here: answering (`pipeline`), the group (`commands`), looks (`printing`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rag_serving.commands import FAILED, Commands, UsageError
+from rag_serving.printing import finding_line, result_lines, shaped, tell, tell_flags, tell_proof
 
 if TYPE_CHECKING:
     from rag_serving.access import Principal
     from rag_serving.config import Config
-    from rag_serving.doctor import Finding
     from rag_serving.pipeline import Pipeline
-    from rag_serving.proofs import Proof
-    from rag_serving.records import AlsoAt, Answer, Candidate, Filters
+    from rag_serving.records import Filters
 
-_PLACES_SHOWN = 3
 _PATIENCE_S = 1.0  # that a command waits for a telemetry database
 
 app = typer.Typer(
@@ -116,7 +114,7 @@ def ask(
         # Told before the pipeline is closed: its telemetry may still have to be written.
         shape = "json" if as_json else shape
         if answer.status != "unavailable" or shape == "json":
-            _tell(_shaped(answer, shape))
+            tell(shaped(answer, shape))
     if answer.status == "unavailable":
         print(f"citelock: {answer.answer}", file=sys.stderr)
         raise typer.Exit(FAILED)
@@ -149,11 +147,11 @@ def search(
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
         found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=as_json)
         if as_json:
-            _tell(json.dumps(found.payload(), ensure_ascii=False))
+            tell(json.dumps(found.payload(), ensure_ascii=False))
             return
-        results = (line for rank, each in enumerate(found.results, start=1) for line in _result_lines(rank, each))
-        _tell("\n".join(results) or "Nothing found.")
-    _tell_flags(found.degraded)
+        results = (line for rank, each in enumerate(found.results, start=1) for line in result_lines(rank, each))
+        tell("\n".join(results) or "Nothing found.")
+    tell_flags(found.degraded)
 
 
 @app.command()
@@ -201,7 +199,7 @@ def doctor(config: ConfigPath = None, as_json: AsJson = False) -> None:
     for finding in examine(config):
         findings.append(finding)
         if not as_json:
-            typer.echo(_finding_line(finding))
+            typer.echo(finding_line(finding))
     if as_json:
         typer.echo(json.dumps([vars(finding) for finding in findings], ensure_ascii=False))
     if any(finding.state == "fail" for finding in findings):
@@ -241,7 +239,7 @@ def receipt_verify(
     if as_json:
         typer.echo(json.dumps(proof.payload(), ensure_ascii=False))
     else:
-        _tell_proof(proof)
+        tell_proof(proof)
     if proof.faults:
         raise typer.Exit(FAILED)
 
@@ -288,90 +286,3 @@ def _not_empty(name: str, text: str, config: Config) -> str:
     if len(text) > limit:
         raise UsageError(f"the {name} has {len(text)} characters, at most {limit} are read")
     return text
-
-
-def _shaped(answer: Answer, shape: str) -> str:
-    if shape == "json":
-        return json.dumps(answer.payload(), ensure_ascii=False)
-    if shape == "markdown":
-        from rag_serving.render import markdown
-
-        _tell_flags(answer.flags)
-        return markdown(answer)
-    return "\n".join(_answer_lines(answer))
-
-
-def _answer_lines(answer: Answer) -> Iterator[str]:
-    yield answer.answer
-    if answer.clarification:
-        yield _dim(answer.clarification)
-    for citation in answer.citations:
-        where = f"{citation.space}, version {citation.page_version}" if citation.space else ""
-        yield ""
-        yield f"{_bold(f'[{citation.index}] {citation.title}')}  {_dim(where)}"
-        yield f"    “{' '.join(citation.quote.split())}”"
-        yield f"    {_link(citation.url, citation.fragment_url)}"
-        yield from _also_at_lines(citation.also_at)
-    yield from (_dim(f"    {note}") for note in answer.notes or ())
-    for passage in answer.passages or ():
-        yield ""
-        scores = ", ".join(f"{stage} {value:.3f}" for stage, value in passage["scores"].items())
-        yield _dim(f"[{passage['index']}] {' → '.join(passage['heading_path'])}: {passage['why']} ({scores})")
-    _tell_flags(answer.flags)
-
-
-def _result_lines(rank: int, candidate: Candidate) -> Iterator[str]:
-    chunk = candidate.chunk
-    text = " ".join(chunk.text.split())
-    yield f"{_bold(f'{rank}. ' + ' → '.join(chunk.heading_path))}  {_dim(f'{chunk.space}, version {chunk.version}')}"
-    yield f"    {text if len(text) <= 200 else text[:199] + '…'}"
-    yield f"    {_link(chunk.url, chunk.url)}"
-    yield from _also_at_lines(chunk.also_at)
-
-
-def _also_at_lines(places: Sequence[AlsoAt]) -> Iterator[str]:
-    for place in places[:_PLACES_SHOWN]:
-        yield f"    {_dim('also at')} {place.title}  {_dim(place.space)}  {_link(place.url, place.url)}"
-    if len(places) > _PLACES_SHOWN:
-        yield _dim(f"    and {len(places) - _PLACES_SHOWN} more places")
-
-
-def _finding_line(finding: Finding) -> str:
-    color = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}[finding.state]
-    mend = f": {finding.mend}" if finding.mend else ""
-    return f"{typer.style(f'{finding.state:<4}', fg=color)}  {finding.name:<14} {finding.detail}{_dim(mend)}"
-
-
-def _tell_proof(proof: Proof) -> None:
-    if not proof.faults:
-        typer.echo(
-            f"{proof.receipt_id} holds: its signature, every passage, every quote at its place and every verdict."
-        )
-    for fault in proof.faults:
-        print(f"citelock: {fault}", file=sys.stderr)
-    for change in proof.changes:
-        typer.echo(f"since then: {change}")
-
-
-def _tell_flags(flags: tuple[str, ...]) -> None:
-    if flags:
-        print(f"citelock: degraded: {', '.join(flags)}", file=sys.stderr)
-
-
-def _tell(text: str) -> None:
-    """Print at once, also into a pipe."""
-    typer.echo(text)
-    sys.stdout.flush()
-
-
-def _bold(text: str) -> str:
-    return typer.style(text, bold=True)
-
-
-def _dim(text: str) -> str:
-    return typer.style(text, dim=True) if text else ""
-
-
-def _link(shown: str, target: str) -> str:
-    """The address; on a terminal it opens the quoted words (OSC 8)."""
-    return f"\x1b]8;;{target}\x1b\\{shown}\x1b]8;;\x1b\\" if sys.stdout.isatty() else shown
