@@ -37,13 +37,19 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture
-def picture(page: Page, tmp_path: Path) -> Callable[[str], None]:
-    """Saves what the page shows under a name; in CITELOCK_SCREENSHOTS where that is set."""
+def picture_in(tmp_path: Path) -> Callable[[Page, str], None]:
+    """Saves what a page shows under a name; in CITELOCK_SCREENSHOTS where that is set."""
     folder = Path(os.environ.get("CITELOCK_SCREENSHOTS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
 
-    def save(name: str) -> None:
+    def save(page: Page, name: str) -> None:
         assert re.fullmatch(r"[a-z-]+", name)
         page.screenshot(path=folder / f"{name}.png")
 
     return save
+
+
+@pytest.fixture
+def picture(page: Page, picture_in: Callable[[Page, str], None]) -> Callable[[str], None]:
+    """Saves what the page shows under a name."""
+    return lambda name: picture_in(page, name)
