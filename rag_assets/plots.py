@@ -54,7 +54,7 @@ def bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str
     axes.set(title=title, xlabel=xlabel)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.margins(x=0.12)
+    axes.margins(x=0.12, y=0.02)
     if len(parts) > 1:
         _legend(figure, len(parts))
     return _png(figure)

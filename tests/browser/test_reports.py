@@ -64,9 +64,11 @@ def show(page: Page, address: str, asset: str, partition: str) -> None:
     """Open the report on an asset's page, as Markdown in a dialog."""
     button = page.get_by_role("row", name=re.compile("^report")).get_by_text("Show Markdown").first
     until = time.monotonic() + RUN_MS / 1000
-    while not button.count() and time.monotonic() < until:  # the page does not look again by itself
+    while time.monotonic() < until:  # the page does not look again by itself
         page.goto(f"{address}/assets/{asset}?view=partitions&partition={partition}")
         page.wait_for_timeout(3000)
+        if button.count():
+            break
     button.click()
     expect(page.get_by_role("dialog").locator("table").first).to_be_visible()
     page.wait_for_timeout(500)  # the dialog fades in
