@@ -1,12 +1,12 @@
 """The extractive generator: it answers with whole verbatim sentences of the locked passages and needs no model.
 
 The sentences that words and passage rank put in front are ordered by what speaks for each (`evidence`); the best is the
-answer, with how confident it is. Who states a claim gets what else bears on it; who asks, or types keywords, gets one
-answer, unless another sentence is as good to a hair.
+answer, with how confident it is, told so that it is understood alone. Who states a claim gets what else bears on it;
+who asks, or types keywords, gets one answer, unless another sentence is as good to a hair.
 
 Belongs here: which sentences there are, which of them answer, as claims.
-Does not belong here: retrieval, the weight of evidence (`evidence`), what is quoted (`quoting`), when an answer is
-withheld (`gates`), and belief in what was written (`verify`).
+Does not belong here: retrieval, the weight of evidence (`evidence`), what is quoted (`quoting`) and told with it
+(`telling`), when an answer is withheld (`gates`), and belief in what was written (`verify`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rag_serving.evidence import Analyze, Asked, Statement, Weights, features, learnt
+from rag_serving.quotes import MIN_QUOTE_BYTES, weight
 from rag_serving.quoting import best_window
 from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock
-from rag_serving.sentences import Unit, units, words
+from rag_serving.sentences import Unit, words
+from rag_serving.telling import Layout, Told
 
 Similarity = Callable[[Sequence[str]], Sequence[float]]
 """Cosine similarity of each text to the question."""
@@ -33,9 +35,10 @@ _FEWEST_WORDS = {"sentence": 4, "list": 3, "table": 2, "code": 2, "heading": 0}
 # How much worse than the best, by the rank model, a further sentence may be: for a claim, for questions and keywords.
 _BEHIND_CLAIM, _BEHIND_OTHERS = 2.0, 0.1
 _FEWEST_WORDS_OF_A_CLAIM = 5
-# The sets that the weights were learnt from have neither code nor tables: a question for a command is answered by one,
-# and one that names an identifier by the row that begins with it.
+# The sets that the weights were learnt from have no code, tables or lists: a question for a command is answered by one,
+# one that names an identifier by the row that begins with it, and one how to do what a heading says by the steps there.
 _CODE_FOR_COMMANDS = 1.0
+_STEPS_BELOW_HEADING = 1.0
 _ROW_OF_IDENTIFIER = 2.0
 _REPETITION = 0.7
 
@@ -65,7 +68,7 @@ def extract(
     asked, table = Asked.of(question, weights, analyze), learnt(similarity is not None)
     ranked = rank(asked, lock, analyze, similarity, table)
     chosen = _chosen(asked, ranked, max_citations)
-    claims = tuple(_claim(each.statement, weights, analyze, quote_max_words) for each in chosen)
+    claims = _claims(asked, lock, [each.statement for each in chosen], analyze, quote_max_words)[:max_citations]
     confidence = table.confident(ranked[0].evidence, ranked[0].score) if ranked else None
     return Draft(claims, MODEL, confidence=confidence)
 
@@ -77,8 +80,10 @@ def rank(asked: Asked, lock: Lock, analyze: Analyze, similarity: Similarity | No
     near = similarity([statement.text for statement in front]) if similarity and front else [None] * len(front)
     ranked = []
     for statement, value in zip(front, near, strict=True):
-        found = features(asked, statement, _passage(lock, statement), None if value is None else float(value))
-        ranked.append(Ranked(statement, found, weights.score(found) + _bonus(asked, statement, names, analyze)))
+        passage = _passage(lock, statement)
+        found = features(asked, statement, passage, None if value is None else float(value))
+        bonus = _bonus(asked, statement, names, analyze, passage.chunk.text)
+        ranked.append(Ranked(statement, found, weights.score(found) + bonus))
     return sorted(ranked, key=lambda each: -each.score)
 
 
@@ -92,11 +97,14 @@ def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement
         if names and not names <= passage:
             continue
         before: frozenset[str] = frozenset()
-        for place, unit in enumerate(units(chunk.text)):
+        layout = Layout(chunk.text)
+        for place, unit in enumerate(layout.units):
             text = unit.of(chunk.text)
             terms = frozenset(analyze(text))
             if _is_introduced(asked, unit):
                 terms |= before
+            elif lead := layout.lead_in(unit):
+                terms |= frozenset(analyze(lead.of(chunk.text)))
             if _can_answer(chunk, unit):
                 yield Statement(index, unit, text, terms, headings, before, passage, place == 0)
             before = terms
@@ -137,11 +145,13 @@ def _passage(lock: Lock, statement: Statement) -> Candidate:
     return lock.passages[statement.index - 1]
 
 
-def _bonus(asked: Asked, statement: Statement, names: frozenset[str], analyze: Analyze) -> float:
-    code = _CODE_FOR_COMMANDS * _is_introduced(asked, statement.unit)
-    if statement.unit.kind != "table" or not names:
-        return code
-    return code + _ROW_OF_IDENTIFIER * names.issubset(analyze(statement.text.split("|")[0]))
+def _bonus(asked: Asked, statement: Statement, names: frozenset[str], analyze: Analyze, text: str) -> float:
+    bonus = _CODE_FOR_COMMANDS * _is_introduced(asked, statement.unit)
+    if asked.kind == "steps" and statement.unit.kind == "list" and Layout(text).steps(statement.unit):
+        bonus += _STEPS_BELOW_HEADING * asked.share(statement.headings)
+    if statement.unit.kind == "table" and names:
+        bonus += _ROW_OF_IDENTIFIER * names.issubset(analyze(statement.text.split("|")[0]))
+    return bonus
 
 
 def _chosen(asked: Asked, ranked: Sequence[Ranked], count: int) -> list[Ranked]:
@@ -162,6 +172,40 @@ def _overlap(one: frozenset[str], two: frozenset[str]) -> float:
     return len(one & two) / (len(one | two) or 1)
 
 
-def _claim(statement: Statement, weights: Mapping[str, float], analyze: Analyze, quote_max_words: int) -> Claim:
-    start, end = best_window(statement.text, weights, analyze, quote_max_words)
-    return Claim(statement.text, statement.index, statement.text[start:end])
+def _claims(
+    asked: Asked, lock: Lock, chosen: Sequence[Statement], analyze: Analyze, quote_max_words: int
+) -> tuple[Claim, ...]:
+    """The chosen sentences as they are told, none that was told with one before it."""
+    claims: dict[str, Claim] = {}
+    covered: list[tuple[int, int, int]] = []
+    for statement in chosen:
+        index, unit = statement.index, statement.unit
+        if any(index == other and start <= unit.start and unit.end <= end for other, start, end in covered):
+            continue
+        layout = Layout(_passage(lock, statement).chunk.text)
+        for told in _told(asked, statement, layout, analyze):
+            quoted = told.quoted.of(layout.text)
+            if weight(quoted) < MIN_QUOTE_BYTES:
+                quoted = statement.text
+            start, end = best_window(quoted, asked.weights, analyze, quote_max_words)
+            claims.setdefault(told.text, Claim(told.text, index, quoted[start:end], told.parts))
+            covered.append((index, told.start, told.end))
+    return tuple(claims.values())
+
+
+def _told(asked: Asked, statement: Statement, layout: Layout, analyze: Analyze) -> list[Told]:
+    """What is said for a sentence: the steps or the code that who asks how to do something needs, the list that is
+    asked for by its lead-in, else the sentence alone.
+    """
+    unit = statement.unit
+    alone = layout.alone(unit)
+    if asked.kind == "steps":
+        if steps := layout.steps(unit):
+            return [steps]
+        after = layout.code_after(unit)
+        block = layout.block(after or unit) if after or unit.kind == "code" else None
+        return ([alone, block] if after else [block]) if block else [alone]
+    lead = layout.lead_in(unit)
+    if lead and asked.terms & set(analyze(statement.text)) <= set(analyze(lead.of(layout.text))):
+        return [layout.listed(unit) or alone]
+    return [alone]

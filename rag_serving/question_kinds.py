@@ -17,6 +17,7 @@ Kind = Literal["person", "time", "quantity", "place", "reason", "yes_no", "comma
 _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("command", r"\b(?:what|which) (?:\w+ )?(?:command|flag|option|query|script)\b|\bcommand (?:to|for|that)\b"),
     ("steps", r"\bhow (?:do|can|should|would|to|must) |^how (?:is|are) \w+ \w+ed\b"),
+    ("steps", r"\b(?:what|which) (?:\w+ ){0,2}steps\b|\bwhat (?:do|should|must) (?:I|we|you) do\b"),
     ("quantity", r"\bhow (?:many|much|long|old|often|large|big|high|tall|fast|far|deep|wide|heavy)\b"),
     ("quantity", r"\bwhat (?:percent\w*|number|age|amount|fraction|share|size)\b"),
     ("time", r"\bwhen\b|\b(?:what|which) (?:year|century|decade|date|month|day|time|hour)s?\b"),

@@ -21,6 +21,7 @@ UNVERIFIED = "(not verified)"
 MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15
 _WORDS_AROUND = 4  # that tell a quote from the same words elsewhere
 
+_FENCES = ("\n```", "\n~~~")
 _MARKER = re.compile(r"(?:\s+|^|(?<=[.,;:!?]))\[\d{1,3}\](?!\()")
 
 
@@ -40,7 +41,10 @@ def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool =
         members = list(group)
         indexes = list(dict.fromkeys(cast(int, v.index) for v in members if v.outcome != "dropped"))
         if indexes:
-            paragraphs.append(f"{_cleaned(text, indexes, lock)} {''.join(f'[{index}]' for index in indexes)}")
+            said, marks = _cleaned(text, indexes, lock), "".join(f"[{index}]" for index in indexes)
+            # Behind the fence that ends a block of code a marker would be part of the code (CommonMark, 4.5).
+            gap = "\n" if said.endswith(_FENCES) else " "
+            paragraphs.append(f"{said}{gap}{marks}")
         elif mark_unverified and (shown := _cleaned(text, [], lock)):
             paragraphs.append(f"{shown} {UNVERIFIED}")
     return "\n\n".join(paragraphs)

@@ -143,6 +143,8 @@ class _Judge:
         unit = unit_at(text, place.start)
         if unit is None or unit.end < place.end:
             unit = Unit(place.start, place.end, "sentence")
+        if _is_made_of(claim, text):
+            return polarity_fault(self.question, claim.text, unit.of(text))
         near = text[_reach(text, unit, place) : place.end]
         fault = unsupported(claim.text, unit.of(text), near, self._cited_with(claim, index))
         return fault or polarity_fault(self.question, claim.text, unit.of(text))
@@ -192,6 +194,19 @@ def _rank(place: Place) -> tuple[bool, float]:
 
 def _reason(place: Place) -> str:
     return "verbatim" if place.how == "exact" else f"near match, ratio {place.ratio:.0f}, same figures and negations"
+
+
+def _is_made_of(claim: Claim, text: str) -> bool:
+    """Whether a claim is nothing but words of this passage, each part to the letter: a row told with its columns.
+
+    What a sentence quotes keeps its quotation marks, so that a model's sentence is never taken for such a claim.
+    """
+    rest = claim.text
+    for part in sorted(claim.others, key=len, reverse=True):
+        if part not in text:
+            return False
+        rest = rest.replace(part, " ")
+    return bool(claim.others) and not rest.strip(" \n:;")
 
 
 def _is_turned(claim: Claim, text: str, place: Place) -> bool:

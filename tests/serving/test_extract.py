@@ -175,7 +175,7 @@ def test_an_identifier_is_told_by_the_row_that_begins_with_it() -> None:
     prose = "Raising max.poll.records helps a consumer whose records are small."
     table = "| Setting | Default |\n|---|---|\n| max.poll.records | 500 |\n| min.poll.records | like max.poll.records |"
     draft = write("max.poll.records", lock_of([prose, table]))
-    assert draft.claims[0].text == "max.poll.records | 500"
+    assert draft.claims[0].text == "Setting: max.poll.records; Default: 500"
 
 
 # What is quoted

@@ -1,0 +1,181 @@
+"""How a chosen unit is told: rows with their columns, items with their lead-in, steps and blocks of code whole."""
+
+from __future__ import annotations
+
+import pytest
+from passages import candidate_of, lock_of
+
+from rag_serving.extract import extract
+from rag_serving.indexes.terms import analyze
+from rag_serving.records import Claim, Draft, Lock
+from rag_serving.render import answer_text, citations_of
+from rag_serving.sentences import Unit
+from rag_serving.telling import Layout
+from rag_serving.verify import verify
+
+TABLE = "| Setting | Default | Not allowed |\n|---|---|---|\n| pool.size | 24 connections | |\n| pool.wait | 3 | 0 |"
+APPROVALS = (
+    "Ask before you buy. The following are never bought without approval:\n\n"
+    "- licences of software\n- chairs. They last longer than you think.\n- travel by taxi at night"
+)
+STEPS = (
+    "Do it in the evening.\n\n1. Fence the old primary host.\n2. Promote the replica with the least lag.\n"
+    "3. Point the services to the new primary.\n\nTell the desk when you are done."
+)
+BLOCK = (
+    "Run these on the host:\n\nTwo commands\n\n"
+    "```bash\nbus dead --since 8h > ids\n\nbus replay --from ids\n```\n\nDone."
+)
+
+
+def unit_of(layout: Layout, words: str) -> Unit:
+    return next(unit for unit in layout.units if words in unit.of(layout.text))
+
+
+def told(text: str, words: str) -> str:
+    layout = Layout(text)
+    return layout.alone(unit_of(layout, words)).text
+
+
+def answer(question: str, lock: Lock) -> tuple[str, int]:
+    """The verified answer and how many places it cites; nothing may have been dropped."""
+    draft = extract(question, lock, dict.fromkeys(analyze(question), 1.0), analyze)
+    verdicts = verify(draft, lock, question=question)
+    assert all(verdict.outcome == "exact" for verdict in verdicts)
+    return answer_text(verdicts, lock), len(citations_of(verdicts, lock))
+
+
+# Rows
+
+
+def test_a_row_is_told_with_its_columns_and_without_empty_cells() -> None:
+    assert told(TABLE, "pool.size") == "Setting: pool.size; Default: 24 connections"
+    assert told(TABLE, "pool.wait") == "Setting: pool.wait; Default: 3; Not allowed: 0"
+
+
+def test_a_pair_without_columns_is_told_as_one() -> None:
+    assert told("| Severity | SEV 1 |\n| Began | at night |", "Began") == "Began: at night"
+
+
+def test_a_row_that_does_not_fit_its_columns_is_told_as_it_stands() -> None:
+    assert told("| Setting | Default |\n|---|---|\n| pool.size | 24 | live |", "pool.size") == "pool.size | 24 | live"
+
+
+def test_a_heading_above_a_table_names_no_columns() -> None:
+    assert told("## Pools\n| pool.size | 24 | live |", "pool.size") == "pool.size | 24 | live"
+
+
+def test_a_row_whose_column_negates_is_verified() -> None:
+    text, cited = answer("pool.wait", lock_of([TABLE]))
+    assert (text, cited) == ("Setting: pool.wait; Default: 3; Not allowed: 0 [1]", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "others"),
+    [
+        ("Setting: pool.size; Default: 96", ("Setting", "pool.size", "Default", "96")),
+        ("Setting: pool.size; Default: not 24 connections", ("Setting", "pool.size", "Default", "24 connections")),
+    ],
+)
+def test_a_row_with_a_part_that_the_passage_lacks_is_dropped(text: str, others: tuple[str, ...]) -> None:
+    claim = Claim(text, 1, "pool.size | 24 connections", others)
+    assert [verdict.outcome for verdict in verify(Draft((claim,), "test"), lock_of([TABLE]))] == ["dropped"]
+
+
+# Items
+
+
+def test_an_item_is_told_whole_and_with_the_sentence_that_leads_it_in() -> None:
+    lead = "The following are never bought without approval:"
+    assert told(APPROVALS, "last longer") == f"{lead} chairs. They last longer than you think."
+
+
+def test_an_item_that_nothing_leads_in_is_told_alone() -> None:
+    assert told("We like tea.\n\n- green tea in summer\n- black tea in winter", "black") == "black tea in winter"
+
+
+def test_a_nested_item_is_told_with_the_item_it_hangs_from() -> None:
+    text = "Drinks of the office.\n\n- On Fridays we have:\n    - green tea\n    - cold beer\n- water always"
+    assert told(text, "cold beer").startswith("On Fridays we have:")
+
+
+def test_who_asks_for_what_the_lead_in_names_gets_the_whole_list() -> None:
+    text, cited = answer("What is never bought without approval?", lock_of([APPROVALS]))
+    assert text.startswith("The following are never bought without approval:\n- licences of software\n- chairs.")
+    assert text.endswith("- travel by taxi at night [1]")
+    assert cited == 1
+
+
+def test_who_asks_for_one_item_gets_that_item() -> None:
+    text, _ = answer("Are licences of software bought without approval?", lock_of([APPROVALS]))
+    assert text == "The following are never bought without approval: licences of software [1]"
+
+
+# Steps and code
+
+
+@pytest.mark.parametrize("question", ["How do I promote the replica?", "What are the steps to promote a replica?"])
+def test_how_to_is_answered_with_all_steps_in_order_under_one_citation(question: str) -> None:
+    text, cited = answer(question, lock_of(["A replica follows its primary.", STEPS]))
+    assert cited == 1
+    assert text.startswith("1. Fence the old primary host.\n2. Promote the replica")
+    assert text.endswith("3. Point the services to the new primary. [2]")
+
+
+def test_what_is_no_question_how_to_gets_the_one_step() -> None:
+    text, _ = answer("Which replica is promoted?", lock_of([STEPS]))
+    assert text == "Promote the replica with the least lag. [1]"
+
+
+def test_steps_keep_the_code_that_stands_in_them() -> None:
+    text = "1. Fence the host:\n```\nfence db-1\n```\n2. Promote the replica:\n```\npromote db-2\n```\n\nDone."
+    said, cited = answer("How do I fence the host and promote the replica?", lock_of([text]))
+    assert said == text.removesuffix("\n\nDone.") + "\n[1]"
+    assert cited == 1
+
+
+def test_steps_below_the_heading_that_is_asked_for_come_before_a_sentence_with_its_words() -> None:
+    text = "1. Name of the port.\n2. Ask for a number to call back.\n\nTell people that you call back."
+    passage = candidate_of(text, heading_path=("Desk", "Taking a call"))
+    said, _ = answer("How do I take a call?", Lock((passage,)))
+    assert said.startswith("1. Name of the port.\n2. Ask for a number")
+
+
+def test_several_lines_of_code_are_told_in_their_fence_with_the_sentence_that_leads_them_in() -> None:
+    layout = Layout(BLOCK)
+    block = layout.block(unit_of(layout, "bus replay"))
+    assert block is not None
+    assert block.text == ("Run these on the host:\n```bash\nbus dead --since 8h > ids\n\nbus replay --from ids\n```")
+    assert all(part in BLOCK for part in block.parts)
+
+
+def test_code_of_another_fence_is_not_told_with_it() -> None:
+    layout = Layout("```\nfirst command\n```\n\n```\nsecond command\n```")
+    block = layout.block(unit_of(layout, "second"))
+    assert block is not None
+    assert block.text == "second command"
+
+
+def test_a_long_block_is_not_told_whole() -> None:
+    layout = Layout("```\n" + "\n".join(f"command number {line}" for line in range(20)) + "\n```")
+    assert layout.block(layout.units[3]) is None
+
+
+def test_no_marker_stands_in_the_line_that_closes_a_fence() -> None:
+    text, _ = answer("How do I replay the dead letters of the bus?", lock_of([BLOCK]))
+    assert text.endswith("```\n[1]")
+
+
+# Yes or no
+
+
+@pytest.mark.parametrize(
+    ("question", "decides"),
+    [
+        ("Can a cancelled call be reopened?", "A cancelled call cannot be reopened."),
+        ("Is there a library for PHP?", "There is no library for PHP, and none is planned."),
+    ],
+)
+def test_an_answer_to_yes_or_no_begins_with_the_sentence_that_decides(question: str, decides: str) -> None:
+    lock = lock_of([f"Calls and libraries have owners. {decides} Ask the desk about calls."])
+    assert answer(question, lock)[0].startswith(decides)
