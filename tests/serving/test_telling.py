@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from passages import candidate_of, lock_of
 
-from rag_serving.extract import extract
+from rag_serving.evidence import Asked, learnt
+from rag_serving.extract import extract, rank
 from rag_serving.indexes.terms import analyze
 from rag_serving.records import Claim, Draft, Lock
 from rag_serving.render import answer_text, citations_of
@@ -134,11 +135,13 @@ def test_steps_keep_the_code_that_stands_in_them() -> None:
     assert cited == 1
 
 
-def test_steps_below_the_heading_that_is_asked_for_come_before_a_sentence_with_its_words() -> None:
+def test_steps_below_the_heading_that_is_asked_for_are_preferred_beyond_their_evidence() -> None:
     text = "1. Name of the port.\n2. Ask for a number to call back.\n\nTell people that you call back."
-    passage = candidate_of(text, heading_path=("Desk", "Taking a call"))
-    said, _ = answer("How do I take a call?", Lock((passage,)))
-    assert said.startswith("1. Name of the port.\n2. Ask for a number")
+    lock = Lock((candidate_of(text, heading_path=("Desk", "Taking a call")),))
+    asked = Asked.of("How do I take a call?", {"take": 1.0, "call": 1.0}, analyze)
+    ranked = rank(asked, lock, analyze, None, learnt(False))
+    preferred = {each.statement.unit.kind: each.score > learnt(False).score(each.evidence) for each in ranked}
+    assert preferred == {"list": True, "sentence": False}
 
 
 def test_several_lines_of_code_are_told_in_their_fence_with_the_sentence_that_leads_them_in() -> None:
