@@ -14,7 +14,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop runs in the main thread, where other tests start their own
 def browser() -> Iterator[Browser]:
     if not CHROMIUM.exists():
         message = f"{CHROMIUM} is not installed; `apt-get install chromium`"
