@@ -61,9 +61,9 @@ def judged_sets() -> list[Path]:
 
 def quality(folder: Path, cache: Path) -> dict[str, Any]:
     """What `citelock bench` prints, of both indexes alone and together."""
-    from rag_serving.beir import read_collection
-    from rag_serving.bench import run_bench
     from rag_serving.config import parse_config
+    from rag_serving.evaluation.beir import read_collection
+    from rag_serving.evaluation.bench import run_bench
 
     collection, home = read_collection(folder), cache / folder.name
     return {

@@ -14,9 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bench.real_text import Sentence, read_sentences
-from rag_serving.beir import Document
-from rag_serving.bench import TENANT, chunk_table
 from rag_serving.config import Config, parse_config
+from rag_serving.evaluation.beir import Document
+from rag_serving.evaluation.bench import TENANT, chunk_table
 from rag_serving.generation import Generation
 from rag_serving.indexes.build import build_generation
 from rag_serving.models import open_embedder, open_tokenizer

@@ -15,8 +15,8 @@ def main(home: Path) -> None:
     """Open the published generation under `home`, ask one question, then two hundred."""
     from bench.speed import queries
     from rag_serving.access import Principal
-    from rag_serving.bench import TENANT
     from rag_serving.config import parse_config
+    from rag_serving.evaluation.bench import TENANT
     from rag_serving.generation import Generation
     from rag_serving.pipeline import Pipeline
     from rag_serving.store import Store

@@ -1,6 +1,6 @@
 """How fast a published generation answers: one client, eight clients, opening, memory, and the floors beside it.
 
-Belongs here: timing. Does not belong here: what is searched (`built`), quality (`rag_serving.bench`).
+Belongs here: timing. Does not belong here: what is searched (`built`), quality (`rag_serving.evaluation.bench`).
 
 Everything of one call is measured in turns on the same machine, so that ratios hold where the machine is shared.
 """
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from bench.built import Built
 from bench.real_text import DATA
 from rag_serving.access import Principal
-from rag_serving.bench import TENANT
 from rag_serving.config import Config
+from rag_serving.evaluation.bench import TENANT
 from rag_serving.generation import Generation
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.models import Embedder, open_embedder

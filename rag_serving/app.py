@@ -19,23 +19,23 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
+from rag_serving.api.auth import Authenticator, AuthError
+from rag_serving.api.completions import router as completions
+from rag_serving.api.feedback import router as feedback
+from rag_serving.api.monitoring import BreakerStates, TelemetryFigures, exposition
+from rag_serving.api.service import Caller, RequestError, Service, Shared, checked_text
+from rag_serving.api.streams import HEADERS, INTERNAL, MEDIA_TYPE, events_of
+from rag_serving.api.wire import BodyLimit, error_body
 from rag_serving.attempts import Listen
-from rag_serving.auth import Authenticator, AuthError
-from rag_serving.completions import router as completions
 from rag_serving.config import Config
-from rag_serving.feedback import router as feedback
-from rag_serving.filters import FilterError, parse_filters
 from rag_serving.models.reranker import open_reranker
-from rag_serving.monitoring import BreakerStates, TelemetryFigures, exposition
 from rag_serving.pipeline import RETRIEVAL_DOWN, Pipeline, open_guarded
 from rag_serving.published import UnpublishedError
-from rag_serving.receipts import ReceiptError
+from rag_serving.queries.filters import FilterError, parse_filters
+from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records import Answer
 from rag_serving.retrieve import RetrievalError
-from rag_serving.service import Caller, RequestError, Service, Shared, checked_text
-from rag_serving.streams import HEADERS, INTERNAL, MEDIA_TYPE, events_of
 from rag_serving.telemetry.telemetry import open_telemetry
-from rag_serving.wire import BodyLimit, error_body
 
 MAX_BODY_BYTES = 1_000_000
 MAX_SELECTION_CHARS = 50_000

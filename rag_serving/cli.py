@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rag_serving.commands import FAILED, Commands, UsageError
-from rag_serving.printing import finding_line, result_lines, shaped, tell, tell_flags, tell_proof
+from rag_serving.terminal.commands import FAILED, Commands, UsageError
+from rag_serving.terminal.printing import finding_line, result_lines, shaped, tell, tell_flags, tell_proof
 
 if TYPE_CHECKING:
     from rag_serving.access import Principal
@@ -104,7 +104,7 @@ def ask(
     is looked for to the letter, a name such as max.poll.records whole; "in the Release notes" puts that page first.
     --explain says how the question was read.
     """
-    from rag_serving.progress import shown
+    from rag_serving.terminal.progress import shown
 
     with _pipeline(config, tenant, is_recorded=True) as pipeline:
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
@@ -170,8 +170,8 @@ def serve(
     """
     import uvicorn
 
+    from rag_serving.api.auth import check_address
     from rag_serving.app import create_app
-    from rag_serving.auth import check_address
     from rag_serving.config import load_config
 
     settings = load_config(config)
@@ -193,7 +193,7 @@ def serve(
 @app.command()
 def doctor(config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Look at everything an answer depends on, and say how to mend what is wrong."""
-    from rag_serving.doctor import examine
+    from rag_serving.terminal.doctor import examine
 
     findings = []
     for finding in examine(config):
@@ -246,7 +246,7 @@ def receipt_verify(
 
 @contextmanager
 def _pipeline(path: Path | None, tenant: str | None, is_recorded: bool = False) -> Iterator[Pipeline]:
-    from rag_serving.auth import choose_tenant
+    from rag_serving.api.auth import choose_tenant
     from rag_serving.config import ConfigError, load_config
     from rag_serving.pipeline import Pipeline
     from rag_serving.telemetry.telemetry import open_telemetry
@@ -273,7 +273,7 @@ def _principal(pipeline: Pipeline, user: str | None, groups: list[str] | None) -
 
 
 def _filters(space: list[str] | None, labels: list[str] | None, title: str | None) -> Filters | None:
-    from rag_serving.filters import parse_filters
+    from rag_serving.queries.filters import parse_filters
 
     given: dict[str, Any] = {"space": space, "labels": labels, "title": title}
     return parse_filters({key: value for key, value in given.items() if value})

@@ -15,12 +15,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rag_serving.evidence import Analyze, Asked, Statement, Weights, features, learnt
-from rag_serving.quotes import MIN_QUOTE_BYTES, weight
-from rag_serving.quoting import best_window
+from rag_serving.extraction.evidence import Analyze, Asked, Statement, Weights, features, learnt
+from rag_serving.extraction.quoting import best_window
+from rag_serving.extraction.sentences import Unit, words
+from rag_serving.extraction.telling import Layout, Told
 from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock
-from rag_serving.sentences import Unit, words
-from rag_serving.telling import Layout, Told
+from rag_serving.verification.quotes import MIN_QUOTE_BYTES, weight
 
 Similarity = Callable[[Sequence[str]], Sequence[float]]
 """Cosine similarity of each text to the question."""

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from rag_serving.injections import orders
-from rag_serving.question_kinds import kind_of
+from rag_serving.extraction.question_kinds import kind_of
 from rag_serving.records import Answer, Lock, Status
 from rag_serving.settings import Gates
+from rag_serving.writing.injections import orders
 
 NOT_FOUND = "Not found in docs."
 REFUSED_ORDER = "This asks to answer by other rules than the pages'. Ask what the pages tell."

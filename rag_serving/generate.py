@@ -16,10 +16,10 @@ from rag_serving.models.chat import ContextTooLongError, Listen, RemoteChat
 from rag_serving.models.conversation import Reply
 from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ModelError
-from rag_serving.parse import parse
-from rag_serving.prompt import Prompt, make_prompt
 from rag_serving.records import Draft, Lock, Usage
 from rag_serving.settings import Generation
+from rag_serving.writing.parse import parse
+from rag_serving.writing.prompt import Prompt, make_prompt
 
 GENERATOR_DOWN = "generator_unavailable"
 GENERATOR_CUT = "generator_cut_off"

@@ -27,12 +27,12 @@ from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
 from rag_serving.indexes.terms import analyze
 from rag_serving.manifest import Manifest, read_manifest
-from rag_serving.names import NAMED, Names, names_of
 from rag_serving.page_tree import PageTree
 from rag_serving.places import Places
+from rag_serving.queries.names import NAMED, Names, names_of
+from rag_serving.queries.spelling import Speller
 from rag_serving.records import Chunk
 from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.spelling import Speller
 from rag_serving.store import Store, StoreError, coded, map_table, read_table, whole
 
 CHUNKS_FILE = "chunks.parquet"

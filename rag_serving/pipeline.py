@@ -28,10 +28,10 @@ from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.models.reranker import RemoteReranker, open_reranker
 from rag_serving.models.words import Words
 from rag_serving.prefer import prefer
-from rag_serving.proofs import Proof, Proofs
 from rag_serving.published import Published, UnpublishedError
-from rag_serving.receipt_store import ReceiptStore
-from rag_serving.receipts import make_receipt
+from rag_serving.receipts.proofs import Proof, Proofs
+from rag_serving.receipts.receipt import make_receipt
+from rag_serving.receipts.store import ReceiptStore
 from rag_serving.records import Answer, Candidate, Filters, Query, SearchResults
 from rag_serving.render import pinpointed
 from rag_serving.rerank import Reranked, rerank

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rag_serving.records import Candidate, Query
-from rag_serving.typography import caseless, holds
+from rag_serving.verification.typography import caseless, holds
 
 # In spans between the best and the last score: each phrase outweighs whatever ranked the candidates; words that name a
 # page may be meant otherwise.

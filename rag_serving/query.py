@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from rag_serving.indexes.terms import analyze, identifiers, versions
-from rag_serving.names import Names
-from rag_serving.operators import read_signs
+from rag_serving.queries.names import Names
+from rag_serving.queries.operators import read_signs
+from rag_serving.queries.scope import Scope, may_name, read_scope
 from rag_serving.records import Filters, Query
-from rag_serving.scope import Scope, may_name, read_scope
 
 _IDENTIFIER_WEIGHT, _PART_WEIGHT, _CORRECTED_WEIGHT = 2.0, 0.5, 0.8
 

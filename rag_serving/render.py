@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, cast
 
+from rag_serving.extraction.sentences import unit_at, words
 from rag_serving.fragments import fragment_url, is_repeated, plain
 from rag_serving.records import Answer, Citation, Lock, Verdict, Verification
-from rag_serving.sentences import unit_at, words
-from rag_serving.untrusted import without_links
+from rag_serving.writing.untrusted import without_links
 
 UNVERIFIED = "(not verified)"
 MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_serving.commands import FAILED
+from rag_serving.terminal.commands import FAILED
 
 if TYPE_CHECKING:
     from rag_serving.config import Config
@@ -81,8 +81,8 @@ def service_token(service: RerankService, variable: str | None) -> str | None:
     Raises:
         ConfigError: the variable is not set, or other machines could ask without a token.
     """
+    from rag_serving.api.wire import is_loopback
     from rag_serving.config import ConfigError
-    from rag_serving.wire import is_loopback
 
     if variable is None:
         if not is_loopback(service.host):

@@ -13,13 +13,13 @@ import numpy as np
 
 from rag_serving.attempts import Attempt
 from rag_serving.diversify import maximal_marginal_relevance
-from rag_serving.filters import matching_rows
 from rag_serving.fuse import min_max
 from rag_serving.generation import Generation
 from rag_serving.models.protocols import Embedder
 from rag_serving.prefer import prefer
+from rag_serving.queries.filters import matching_rows
+from rag_serving.queries.readable import Readable
 from rag_serving.query import read_query
-from rag_serving.readable import Readable
 from rag_serving.records import Candidate, Filters, Query
 from rag_serving.retrieve import Mode, Retrieved, Rows, gather
 from rag_serving.settings import Retrieval

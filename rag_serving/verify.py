@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from rag_serving.claims import negations
-from rag_serving.polarity import polarity_fault
-from rag_serving.quotes import MIN_QUOTE_BYTES, Passage, Place, find_quote, needle_of, weight
+from rag_serving.extraction.sentences import Unit, unit_at, words
 from rag_serving.records import Candidate, Claim, Draft, Lock, Support, Verdict
-from rag_serving.sentences import Unit, unit_at, words
-from rag_serving.support import unsupported
-from rag_serving.typography import fold
+from rag_serving.verification.claims import negations
+from rag_serving.verification.polarity import polarity_fault
+from rag_serving.verification.quotes import MIN_QUOTE_BYTES, Passage, Place, find_quote, needle_of, weight
+from rag_serving.verification.support import unsupported
+from rag_serving.verification.typography import fold
 
 # A negation this many words before the quote belongs to it.
 _REACH_OF_NEGATION = 4

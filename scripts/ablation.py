@@ -14,10 +14,10 @@ from pathlib import Path
 
 from link_collection import main as write_links
 
-from rag_serving.ablation import VARIANTS, ablate
-from rag_serving.beir import Collection, read_collection
-from rag_serving.bench import Bench
 from rag_serving.config import parse_config
+from rag_serving.evaluation.ablation import VARIANTS, ablate
+from rag_serving.evaluation.beir import Collection, read_collection
+from rag_serving.evaluation.bench import Bench
 
 DOCS = Path(__file__).parents[1] / "docs"
 INTRODUCTION = """\

@@ -1,6 +1,6 @@
 """Learn the weights by which the extractive generator orders sentences and says how confident it is.
 
-`python scripts/train_answers.py --squad FILE --scifact DIR --index DIR` writes rag_serving/answer_weights.json. It
+`python scripts/train_answers.py --squad FILE --scifact DIR --index DIR` writes the extraction's answer_weights.json. It
 learns from half of SQuAD's articles, the training claims of SciFact (order alone) and the gold sets in evals/gold,
 whose tenant must be published; `citelock evaluate FILE --calibrate` measures on the other articles.
 
@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 import rag_serving
 from rag_serving.attempts import Attempt
-from rag_serving.calibrate import halves, open_gates
 from rag_serving.config import load_config, parse_config
-from rag_serving.evaluate import says
-from rag_serving.evidence import FOR, RANK_ONLY, WEIGHTS, Asked, learnt
+from rag_serving.evaluation.calibrate import halves, open_gates
+from rag_serving.evaluation.evaluate import says
+from rag_serving.evaluation.gold import GoldQuestion, GoldSet, find_gold
+from rag_serving.evaluation.gold_collections import published, read_gold_collection
 from rag_serving.extract import MODEL, Ranked, rank
-from rag_serving.gold import GoldQuestion, GoldSet, find_gold
-from rag_serving.gold_collections import published, read_gold_collection
+from rag_serving.extraction.evidence import FOR, RANK_ONLY, WEIGHTS, Asked, learnt
 from rag_serving.indexes.terms import analyze
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Draft, Lock

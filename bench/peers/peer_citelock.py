@@ -16,9 +16,9 @@ from common import METER  # type: ignore[import-not-found]
 from numpy.typing import NDArray
 
 from rag_serving.access import EVERYONE, Principal
-from rag_serving.beir import Document
-from rag_serving.bench import TENANT, chunk_table
 from rag_serving.config import parse_config
+from rag_serving.evaluation.beir import Document
+from rag_serving.evaluation.bench import TENANT, chunk_table
 from rag_serving.generation import Generation
 from rag_serving.indexes.build import build_generation
 from rag_serving.models import Embedder, open_embedder, open_tokenizer

@@ -13,8 +13,8 @@ from rag_assets.resources import Installation
 from rag_assets.steps.ablation_report import ablation_report as report_of
 from rag_assets.steps.ablation_report import differences, measures_of
 from rag_assets.steps.report import Plot
-from rag_serving.evaluate import EvaluationError
-from rag_serving.gold import GoldError, tenant_gold
+from rag_serving.evaluation.evaluate import EvaluationError
+from rag_serving.evaluation.gold import GoldError, tenant_gold
 from rag_serving.store import StoreError, write_json, write_text
 
 
@@ -33,7 +33,7 @@ def ablation_report(
     Started by hand: it asks every question some fifteen times. The same as `citelock evaluate --ablate`; CSV and JSON
     lie beside the HTML file.
     """
-    from rag_serving.answer_ablation import ablate_answers, to_csv
+    from rag_serving.evaluation.answer_ablation import ablate_answers, to_csv
 
     tenant = context.partition_key
     config, store = installation.config(), installation.store()

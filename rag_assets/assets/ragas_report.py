@@ -8,9 +8,9 @@ from rag_assets.progress import Reporter
 from rag_assets.report_files import reports_folder, write_report
 from rag_assets.resources import Installation
 from rag_assets.steps.ragas_report import ragas_report as report_of
+from rag_serving.evaluation.gold_check import live_pages
+from rag_serving.evaluation.ragas_scores import ragas_samples, ragas_scores
 from rag_serving.generations import EVAL_REPORT, current_generation
-from rag_serving.gold_check import live_pages
-from rag_serving.ragas_scores import ragas_samples, ragas_scores
 from rag_serving.store import StoreError, read_json, write_json
 
 

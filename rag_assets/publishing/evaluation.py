@@ -1,7 +1,7 @@
 """A candidate generation asked the tenant's gold set, before anybody may read it.
 
 Belongs here: asking through the product's own pipeline, the gates' verdicts, the report beside the generation.
-Does not belong here: judging answers (`rag_serving.evaluate`), the gates' rules (`steps.quality_gates`), Dagster.
+Does not belong here: judging answers (`evaluation.evaluate`), the gates' rules (`steps.quality_gates`), Dagster.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from rag_assets.publishing.checks import CheckResult
 from rag_assets.publishing.publish import PublishError
 from rag_assets.steps.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
 from rag_serving.config import Config, ConfigError
-from rag_serving.entailment import Entails, open_entailment
-from rag_serving.evaluate import Evaluation, Judged, evaluate, rank_pages
+from rag_serving.evaluation.entailment import Entails, open_entailment
+from rag_serving.evaluation.evaluate import Evaluation, Judged, evaluate, rank_pages
+from rag_serving.evaluation.gold import GoldSet, tenant_gold
+from rag_serving.evaluation.gold_check import Stale, check_gold, live, live_pages
+from rag_serving.evaluation.measures import answer_similarity, by_entailment, of_answers, of_rankings, summary
 from rag_serving.generation import Generation
 from rag_serving.generations import EVAL_REPORT
-from rag_serving.gold import GoldSet, tenant_gold
-from rag_serving.gold_check import Stale, check_gold, live, live_pages
 from rag_serving.indexes.terms import ANALYZER_VERSION
-from rag_serving.measures import answer_similarity, by_entailment, of_answers, of_rankings, summary
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker import open_reranker
 from rag_serving.pipeline import Pipeline
 from rag_serving.published import Published
-from rag_serving.receipt_store import ReceiptStore
+from rag_serving.receipts.store import ReceiptStore
 from rag_serving.store import Store, StoreError, read_json, write_json
 
 if TYPE_CHECKING:

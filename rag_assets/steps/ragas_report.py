@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rag_assets.steps.report import Cell, Figure, Report, Table
-from rag_serving.measures import summary
-from rag_serving.ragas_scores import RagasScores
+from rag_serving.evaluation.measures import summary
+from rag_serving.evaluation.ragas_scores import RagasScores
 
 
 def ragas_report(tenant: str, generation: str, found: RagasScores, questions: Mapping[str, str]) -> Report:

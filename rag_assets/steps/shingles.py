@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.claims import turns_of_folded
+from rag_serving.verification.claims import turns_of_folded
 
 WORDS_PER_SHINGLE = 3
 
@@ -81,7 +81,7 @@ def literals_of(text: str) -> str:
     """What may not differ between two texts of which one stands for the other.
 
     In order: what holds a digit, and comparison signs; then names such as `log.dirs` with their case, how often each
-    word occurs that turns a sentence round (`rag_serving.claims`), and fenced code to the letter, ends of lines aside.
+    word occurs that turns a sentence round (`verification.claims`), and fenced code to the letter, ends of lines aside.
     One number changed in a table of two hundred words leaves a Jaccard similarity of 0.97.
     """
     folded = _folded(text)

@@ -19,12 +19,12 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.exceptions import HTTPException
 
+from rag_serving.api.wire import BodyLimit, error_body
 from rag_serving.reranking.batches import ScoringError
 from rag_serving.reranking.cross_encoder import SHORTEST_SEQ_LEN
 from rag_serving.reranking.engine import Engine, Model, NotReadyError
 from rag_serving.reranking.meters import Meters
 from rag_serving.settings import RerankService
-from rag_serving.wire import BodyLimit, error_body
 
 DEFAULT_TOP_N = 8
 DEFAULT_SEQ_LEN = 512

@@ -16,7 +16,7 @@ from rag_serving.access import Principal, satisfied_classes
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline import Pipeline
 from rag_serving.query import read_query
-from rag_serving.receipts import ReceiptError
+from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records import Filters
 from rag_serving.retrieve import gather
 

@@ -20,7 +20,7 @@ from rag_serving.generation import Generation
 from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.pipeline import Pipeline
 from rag_serving.places import Places
-from rag_serving.readable import Readable
+from rag_serving.queries.readable import Readable
 
 PAIRS = 1500
 

@@ -12,7 +12,7 @@ from restricted_wiki import TENANT, Wiki, marker_of, restricted_wiki
 
 from rag_serving.access import Principal
 from rag_serving.pipeline import Pipeline
-from rag_serving.receipts import ReceiptError
+from rag_serving.receipts.receipt import ReceiptError
 
 ANYBODY, INSIDER = Principal(TENANT), Principal(TENANT, None, frozenset({"insiders"}))
 

@@ -20,11 +20,11 @@ from stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_serving.generate import GENERATOR_DOWN, Generator
 from rag_serving.models.chat import RemoteChat
-from rag_serving.parse import parse
 from rag_serving.records import Answer, Claim, Draft, Lock, Verdict
 from rag_serving.render import UNVERIFIED, answer_text, citations_of, markdown
 from rag_serving.settings import Generation
 from rag_serving.verify import verify
+from rag_serving.writing.parse import parse
 
 ANSWERS = int(os.environ.get("CITELOCK_ADVERSARY", "300"))
 QUESTION = "How long are logs kept, and may I restart a broker?"

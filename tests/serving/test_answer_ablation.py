@@ -9,8 +9,8 @@ from pathlib import Path
 from test_evaluate import LOGS, SALARY, WON
 from wiki import configuration
 
-from rag_serving.answer_ablation import ANSWER_VARIANTS, ablate_answers, to_csv
-from rag_serving.gold import GoldSet
+from rag_serving.evaluation.answer_ablation import ANSWER_VARIANTS, ablate_answers, to_csv
+from rag_serving.evaluation.gold import GoldSet
 
 CHOSEN = ("defaults", "lexical only", "context: none", "without gates")
 

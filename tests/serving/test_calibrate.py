@@ -9,12 +9,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from rag_serving.calibrate import calibrate, choose, closed_at, curve, halves, open_gates
 from rag_serving.cli import app
 from rag_serving.config import ConfigError, load_config, parse_config
-from rag_serving.evaluate import Evaluation, Judged, judge
-from rag_serving.gates_file import write_gates
-from rag_serving.gold import GoldQuestion, GoldSet
+from rag_serving.evaluation.calibrate import calibrate, choose, closed_at, curve, halves, open_gates
+from rag_serving.evaluation.evaluate import Evaluation, Judged, judge
+from rag_serving.evaluation.gates_file import write_gates
+from rag_serving.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.records import Answer, Citation
 
 

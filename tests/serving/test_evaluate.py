@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from wiki import configuration, embedder
 
 from rag_serving.cli import app
-from rag_serving.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
-from rag_serving.gold import GoldQuestion, GoldSet
+from rag_serving.evaluation.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
+from rag_serving.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.guard import GuardedEmbedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.pipeline import Pipeline
@@ -177,5 +177,6 @@ def test_a_gold_set_of_another_tenant_is_refused(config_file: Path, tmp_path: Pa
 
 
 def test_evaluating_needs_no_dagster() -> None:
-    code = "import sys, rag_serving.evaluate, rag_serving.evaluate_cli; assert 'dagster' not in sys.modules"
+    modules = "rag_serving.evaluation.evaluate, rag_serving.terminal.evaluate_cli"
+    code = f"import sys, {modules}; assert 'dagster' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import pytest
 from passages import candidate_of, lock_of
 
-from rag_serving.evidence import FOR, RANK_ONLY, Asked, learnt
 from rag_serving.extract import extract, named
+from rag_serving.extraction.evidence import FOR, RANK_ONLY, Asked, learnt
+from rag_serving.extraction.quoting import best_window
+from rag_serving.extraction.sentences import words
 from rag_serving.indexes.terms import analyze
-from rag_serving.quoting import best_window
 from rag_serving.records import Draft, Lock
-from rag_serving.sentences import words
 from rag_serving.verify import verify
 
 TEXT = (

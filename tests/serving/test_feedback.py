@@ -16,8 +16,8 @@ from wiki import configuration, publish
 
 from rag_serving.app import create_app
 from rag_serving.cli import app
-from rag_serving.gold import read_gold
-from rag_serving.gold_drafts import complaints, to_yaml
+from rag_serving.evaluation.gold import read_gold
+from rag_serving.evaluation.gold_drafts import complaints, to_yaml
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from passages import chunk_of
 
-from rag_serving.gold import read_gold
-from rag_serving.gold_suggest import question_of, suggest, to_yaml
+from rag_serving.evaluation.gold import read_gold
+from rag_serving.evaluation.gold_suggest import question_of, suggest, to_yaml
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rag_serving.access import Principal
-from rag_serving.auth import Authenticator, Request
+from rag_serving.api.auth import Authenticator, Request
 from rag_serving.config import Config, parse_config
 from rag_serving.membership import FILE, Memberships
 from rag_serving.schema import GROUP_MEMBERS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from passages import lock_of
 
-from rag_serving.polarity import polarity_fault
 from rag_serving.records import Claim, Draft
+from rag_serving.verification.polarity import polarity_fault
 from rag_serving.verify import verify
 
 ROOT = "May I run the broker as root?"

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_serving.indexes.terms import analyze
-from rag_serving.names import Names
+from rag_serving.queries.names import Names
 from rag_serving.query import read_query
 from rag_serving.records import Filters
 

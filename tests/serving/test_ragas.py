@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rag_serving.config import parse_config
-from rag_serving.gold_check import Place
-from rag_serving.ragas_scores import ABSENT, ragas_samples, ragas_scores
+from rag_serving.evaluation.gold_check import Place
+from rag_serving.evaluation.ragas_scores import ABSENT, ragas_samples, ragas_scores
 
 LOGS = "Logs are kept for 14 days, then they are deleted."
 CASE: dict[str, Any] = {

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_serving.indexes.terms import analyze
-from rag_serving.spelling import Speller
+from rag_serving.queries.spelling import Speller
 
 WORDS = """
 retention retention retention consumer consumer lag broker brokers configuration configured partition replicated

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rag_serving.support import counterpart, shares_nothing, strange_figures, unsupported
+from rag_serving.verification.support import counterpart, shares_nothing, strange_figures, unsupported
 
 RESTART = "You must not restart a broker while partitions are under-replicated."
 LOGS = "Each broker keeps at most 15 GB of logs for 168 hours by default."

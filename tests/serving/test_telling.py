@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from passages import candidate_of, lock_of
 
-from rag_serving.evidence import Asked, learnt
 from rag_serving.extract import extract, rank
+from rag_serving.extraction.evidence import Asked, learnt
+from rag_serving.extraction.sentences import Unit
+from rag_serving.extraction.telling import Layout
 from rag_serving.indexes.terms import analyze
 from rag_serving.records import Claim, Draft, Lock
 from rag_serving.render import answer_text, citations_of
-from rag_serving.sentences import Unit
-from rag_serving.telling import Layout
 from rag_serving.verify import verify
 
 TABLE = "| Setting | Default | Not allowed |\n|---|---|---|\n| pool.size | 24 connections | |\n| pool.wait | 3 | 0 |"

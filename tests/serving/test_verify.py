@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from passages import lock_of
 
 from rag_serving.fragments import fragment_url
-from rag_serving.quotes import find_quote
 from rag_serving.records import Claim, Draft, Lock, Verdict
 from rag_serving.render import citations_of
+from rag_serving.verification.quotes import find_quote
 from rag_serving.verify import verify
 
 RESTART = "You must not restart the broker while partitions are under-replicated. Wait 1.5 hours after an upgrade."

@@ -1,0 +1,1 @@
+"""The parts of the HTTP API: routes, callers, streams, what Prometheus reads."""

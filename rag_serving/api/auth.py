@@ -1,0 +1,143 @@
+"""Who a request comes from.
+
+Belongs here: bearer tokens and the loopback demo as principals.
+Does not belong here: what a principal may read (`access`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rag_serving.access import Principal
+from rag_serving.api.wire import is_loopback
+from rag_serving.config import Config, ConfigError
+from rag_serving.membership import Memberships
+from rag_serving.settings import Serving
+
+
+class AuthError(Exception):
+    """A request that is not served; `status` is the HTTP status: 401 who are you, 403 not for you, 400 which tenant."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+@dataclass(frozen=True)
+class Request:
+    """What authentication looks at."""
+
+    client: str | None  # address of the peer
+    host: str | None  # `Host` header
+    authorization: str | None
+    tenant: str | None  # asked for in the query string
+
+
+class Authenticator:
+    """Turns requests into principals, as `serving.auth` says."""
+
+    def __init__(self, config: Config) -> None:
+        """Read the tokens.
+
+        Raises:
+            ConfigError: mode `tokens` without usable tokens.
+        """
+        self._tenants = sorted(config.tenants)
+        self._memberships = Memberships(config)
+        self._principals = _read_tokens(config) if config.serving.auth == "tokens" else None
+
+    def principal(self, request: Request) -> Principal:
+        """Who asks.
+
+        Raises:
+            AuthError: nobody who may.
+        """
+        if self._principals is None:
+            _require_loopback(request)
+            return Principal(self._only_tenant(request.tenant))
+        scheme, _, token = (request.authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise AuthError(401, "UNAUTHENTICATED", "a bearer token is needed: Authorization: Bearer TOKEN")
+        principal = self._principals.get(_digest(token.strip()))
+        if principal is None:
+            raise AuthError(401, "UNAUTHENTICATED", "the bearer token is not known")
+        if request.tenant not in (None, principal.tenant):
+            raise AuthError(403, "FORBIDDEN", "the token belongs to another tenant")
+        return self._memberships.with_groups(principal)
+
+    def _only_tenant(self, asked: str | None) -> str:
+        try:
+            return choose_tenant(self._tenants, asked, "?tenant=NAME")
+        except ValueError as error:
+            raise AuthError(400, "TENANT", str(error)) from None
+
+
+def choose_tenant(tenants: list[str], asked: str | None, how: str) -> str:
+    """The tenant asked for, or the only one.
+
+    Raises:
+        ValueError: it is not configured, or there are several; the message says how to name one.
+    """
+    if asked is None and len(tenants) == 1:
+        return tenants[0]
+    if asked not in tenants:
+        problem = f"name the tenant with {how}" if asked is None else f"tenant {asked!r} is not configured"
+        raise ValueError(f"{problem}; there are: {', '.join(tenants) or 'none'}")
+    return asked
+
+
+def check_address(serving: Serving) -> None:
+    """Refuse to show pages without authentication to other machines.
+
+    Raises:
+        ConfigError: mode `loopback` and another address than loopback.
+    """
+    if serving.auth == "loopback" and not is_loopback(serving.host):
+        raise ConfigError(
+            f"serving.auth 'loopback' asks nobody who they are and listens on 127.0.0.1 only, not on {serving.host}; "
+            "set serving.auth: tokens to listen elsewhere"
+        )
+
+
+def _require_loopback(request: Request) -> None:
+    """Only this machine and only by its own name: no web page may reach in by rebinding its domain's address."""
+    name = re.sub(r":\d+$", "", request.host or "")
+    if request.client is None or not is_loopback(request.client) or not is_loopback(name):
+        raise AuthError(
+            403, "LOOPBACK_ONLY", "this server answers on 127.0.0.1 only; set serving.auth: tokens for others"
+        )
+
+
+def _read_tokens(config: Config) -> Mapping[str, Principal]:
+    """Principals by the digest of their token, so that looking one up takes the same time for every wrong token."""
+    variable = config.serving.tokens_env
+    content = os.environ.get(variable)
+    if not content:
+        raise ConfigError(f"serving.auth 'tokens' needs {variable}: a JSON object of token: {{tenant, user, groups}}")
+    try:
+        entries = json.loads(content)
+        return {_digest(token): _principal(entry, config) for token, entry in entries.items()}
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise ConfigError(f"{variable} is not a JSON object of token: {{tenant, user, groups}} ({error})") from None
+
+
+def _principal(entry: Mapping[str, Any], config: Config) -> Principal:
+    tenant, user, groups = entry["tenant"], entry.get("user"), entry.get("groups", [])
+    if tenant not in config.tenants:
+        raise ValueError(f"tenant {tenant!r} is not configured")
+    if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
+        raise ValueError("groups must be a list of names")
+    if user is not None and not isinstance(user, str):
+        raise ValueError("user must be a name")
+    return Principal(tenant, user, frozenset(groups))
+
+
+def _digest(token: str) -> str:
+    return hmac.new(b"citelock", token.encode(), hashlib.sha256).hexdigest()

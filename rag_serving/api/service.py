@@ -1,0 +1,62 @@
+"""What the routes of the API share: the service, who asks, requests that cannot be served.
+
+Belongs here: dependencies of routes. Does not belong here: routes (`app`, `completions`), deciding who asks (`auth`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends
+from fastapi import Request as HttpRequest
+
+from rag_serving.access import Principal
+from rag_serving.api.auth import Authenticator, Request
+from rag_serving.config import Config
+from rag_serving.pipeline import Pipeline
+
+
+class RequestError(Exception):
+    """A request that cannot be served as it stands."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+@dataclass(frozen=True)
+class Service:
+    """What requests share."""
+
+    config: Config
+    authenticator: Authenticator
+    pipelines: Mapping[str, Pipeline]
+
+
+def service_of(request: HttpRequest) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def caller_of(request: HttpRequest, tenant: str | None = None) -> Principal:
+    client = request.client.host if request.client else None
+    headers = request.headers
+    seen = Request(client, headers.get("host"), headers.get("authorization"), tenant)
+    return service_of(request).authenticator.principal(seen)
+
+
+Caller = Annotated[Principal, Depends(caller_of)]
+Shared = Annotated[Service, Depends(service_of)]
+
+
+def checked_text(name: str, value: str, config: Config) -> str:
+    """A question without outer white space, neither empty nor too long."""
+    text = value.strip()
+    limit = config.serving.max_question_chars
+    if not text:
+        raise RequestError(400, "BAD_REQUEST", f"'{name}' is empty")
+    if len(text) > limit:
+        raise RequestError(400, "TOO_LONG", f"'{name}' has {len(text)} characters, at most {limit} are read")
+    return text

@@ -1,0 +1,1 @@
+"""How good it is: gold sets, test collections, metrics, thresholds."""

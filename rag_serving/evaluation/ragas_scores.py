@@ -1,0 +1,117 @@
+"""RAGAS' metrics of an evaluation, where the extra is installed; its absence or failure is a line, never an error.
+
+Belongs here: samples out of `eval_report.json`, the child process with its deadline, what came of it.
+Does not belong here: anything that imports `ragas` (`models.ragas_child`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rag_serving.config import Config
+from rag_serving.evaluation.gold_check import Pages, plain
+
+TIMEOUT_S = 600.0
+ABSENT = "the extra is not installed; pip install 'citelock[ragas]'"
+_DEFAULT_URLS = {"ollama": "http://127.0.0.1:11434", "openai": "http://127.0.0.1:1234/v1"}
+_MARKS = re.compile(r"\s*(?:\[\d+\])+")
+# No figures about us go to anybody, and nothing is fetched.
+_QUIET = {
+    "RAGAS_DO_NOT_TRACK": "true",
+    "LANGSMITH_TRACING": "false",
+    "LANGCHAIN_TRACING_V2": "false",
+    "HF_HUB_OFFLINE": "1",
+}
+
+
+@dataclass(frozen=True)
+class RagasScores:
+    """Scores by metric and question id; `problem` says why there are none, `faults` why a metric lacks some."""
+
+    scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    faults: Mapping[str, str] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def ragas_samples(cases: Sequence[Mapping[str, Any]], pages: Pages) -> dict[str, dict[str, Any]]:
+    """A sample for every answered answerable question of `eval_report.json`, by question id.
+
+    Its reference contexts are the sections in which the gold quotes stand, else the quotes.
+    """
+    found = {}
+    for case in cases:
+        contexts = [str(passage["text"]) for passage in case["passages"]]
+        if case["answerable"] and case["status"] == "answered" and case["quotes"] and contexts:
+            found[case["id"]] = {
+                "user_input": case["question"],
+                "response": _MARKS.sub("", case["answer"]),
+                "retrieved_contexts": contexts,
+                "reference": case["expected"] or " ".join(case["quotes"]),
+                "reference_contexts": _holding(case, pages) or list(case["quotes"]),
+            }
+    return found
+
+
+def ragas_scores(samples: Mapping[str, Mapping[str, Any]], config: Config, timeout_s: float = TIMEOUT_S) -> RagasScores:
+    """What RAGAS says: metrics without a model always, those with one where `generation` names a model."""
+    if importlib.util.find_spec("ragas") is None:
+        return RagasScores(problem=ABSENT)
+    if not samples:
+        return RagasScores(problem="no answered question to score")
+    asked = {
+        "samples": list(samples.values()),
+        "model": _model(config),
+        "embedding": config.embedding.model_dump(mode="json"),
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "rag_serving.models.ragas_child"],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            env={**os.environ, **_QUIET},
+            check=True,
+        )
+        told = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return RagasScores(problem=f"RAGAS was not done after {timeout_s:g} s")
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr or "").strip().splitlines()[-1:] or ["no message"]
+        return RagasScores(problem=f"RAGAS failed: {last[0][:300]}")
+    except (OSError, ValueError) as error:
+        return RagasScores(problem=f"RAGAS failed: {error}")
+    scores = {name: _by_question(samples, values) for name, values in told["scores"].items()}
+    return RagasScores({name: values for name, values in scores.items() if values}, told["faults"])
+
+
+def _by_question(samples: Mapping[str, Any], values: Sequence[float | None]) -> dict[str, float]:
+    return {name: value for name, value in zip(samples, values, strict=True) if value is not None}
+
+
+def _holding(case: Mapping[str, Any], pages: Pages) -> list[str]:
+    places = [place for page in case["pages"] for place in pages.get(page, ())]
+    quotes = [plain(quote) for quote in case["quotes"]]
+    return [place.text for place in places if any(quote in plain(place.text) for quote in quotes)]
+
+
+def _model(config: Config) -> dict[str, Any] | None:
+    """The configured language model by its OpenAI-compatible address, which Ollama has below /v1."""
+    settings = config.generation
+    if settings.provider == "extractive":
+        return None
+    base = (settings.base_url or _DEFAULT_URLS[settings.provider]).rstrip("/")
+    return {
+        "model": settings.model,
+        "base_url": f"{base}/v1" if settings.provider == "ollama" else base,
+        "api_key": os.environ.get(settings.api_key_env or "", "") or "none",
+        "timeout_s": settings.timeout_s,
+    }

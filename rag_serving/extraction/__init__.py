@@ -1,0 +1,1 @@
+"""Answers without a model: the sentences of a passage, and what speaks for each."""

@@ -1,0 +1,155 @@
+"""What speaks for a sentence as the answer to a question, as numbers, and how much each number counts.
+
+Belongs here: the features of a question and a sentence, the weights learnt for them.
+Does not belong here: which sentences there are and which are chosen (`extract`), learning (`scripts/train_answers.py`).
+
+Two linear models over the same features: `rank` orders the sentences of one question (pairwise logistic regression,
+after Joachims, "Optimizing Search Engines using Clickthrough Data", KDD 2002), `confidence` says how likely it is that
+the best one answers (logistic regression). In both, evidence counts only in its own direction: more of the question
+covered never makes an answer less likely. A table of its own serves where no vectors can be had.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rag_serving.extraction.question_kinds import Kind, asked_words, holds, kind_of, names_of, topic_of
+from rag_serving.extraction.sentences import Unit
+from rag_serving.records import Candidate
+from rag_serving.verification.claims import contradict, negations, turns
+
+Analyze = Callable[[str], Sequence[str]]
+Features = Mapping[str, float]
+
+WEIGHTS = "answer_weights.json"
+FOR = ("covered", "covered_nearby", "passage_rank", "similarity", "passage_similarity", "score")
+RANK_ONLY = ("covered_apart", "length", "first")  # they tell sentences apart, not answers from others
+_LONG = 30.0  # words
+_SURE = 30.0  # beyond it a logistic function is 0 or 1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as its sentences are judged by it."""
+
+    text: str
+    kind: Kind
+    words: frozenset[str]  # lower case
+    terms: frozenset[str]  # of what it is about
+    weights: Mapping[str, float]  # inverse document frequency by term
+    names: frozenset[str]  # terms of capitalized words
+    numbers: frozenset[str]  # terms with a digit
+    turns: Counter[str]
+    negates: bool
+
+    @classmethod
+    def of(cls, question: str, weights: Mapping[str, float], analyze: Analyze) -> Asked:
+        terms = frozenset(analyze(topic_of(question))) or frozenset(analyze(question))
+        return cls(
+            text=question,
+            kind=kind_of(question),
+            words=asked_words(question),
+            terms=terms,
+            weights=weights,
+            names=frozenset(term for name in names_of(question) for term in analyze(name)),
+            numbers=frozenset(term for term in terms if any(character.isdigit() for character in term)),
+            turns=turns(question),
+            negates=negations(question) > 0,
+        )
+
+    def share(self, terms: frozenset[str]) -> float:
+        """The share of the question's weight that these terms have, 0 to 1."""
+        total = sum(self.weights.get(term, 0.0) for term in sorted(self.terms))
+        return sum(self.weights.get(term, 0.0) for term in sorted(terms & self.terms)) / (total or 1.0)
+
+    def rarest(self, terms: frozenset[str]) -> float:
+        """The weight of the rarest of these terms against the rarest of the question, 0 to 1."""
+        most = max((self.weights.get(term, 0.0) for term in self.terms), default=0.0)
+        return max((self.weights.get(term, 0.0) for term in terms & self.terms), default=0.0) / (most or 1.0)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A unit of a locked passage with the terms of what stands around it."""
+
+    index: int  # of the passage in the lock, from 1
+    unit: Unit
+    text: str
+    terms: frozenset[str]
+    headings: frozenset[str]
+    previous: frozenset[str]  # of the unit before
+    passage: frozenset[str]  # of headings and text
+    is_first: bool
+
+
+def features(asked: Asked, statement: Statement, candidate: Candidate, similarity: float | None) -> dict[str, float]:
+    """The features of a sentence, by name, each about 0 to 1; those of vectors only where there is a similarity."""
+    own = asked.terms & statement.terms
+    near = (asked.terms & (statement.headings | statement.previous)) - own
+    apart = (asked.terms & statement.passage) - own - near
+    missing, absent = asked.terms - statement.terms, asked.terms - statement.passage
+    fits = holds(asked.kind, statement.text, asked.words)
+    turned = asked.kind != "yes_no"  # "Can it be reopened?" is answered by "It cannot"
+    found = {
+        "covered": asked.share(own),
+        "covered_nearby": asked.share(near),
+        "covered_apart": asked.share(apart),
+        "rarest_missing": asked.rarest(missing),
+        "rarest_absent": asked.rarest(absent),
+        "absent": len(absent) / 5,
+        "names_missing": _portion(asked.names - statement.terms - statement.headings, asked.names),
+        "names_absent": _portion(asked.names - statement.passage, asked.names),
+        "numbers_missing": _portion(asked.numbers - statement.terms, asked.numbers),
+        "numbers_absent": _portion(asked.numbers - statement.passage, asked.numbers),
+        "negation_differs": float(turned and asked.negates != (negations(statement.text) > 0)),
+        "contradicts": float(turned and contradict(asked.text, statement.text)),
+        "turns_missing": sum((asked.turns - turns(statement.text)).values()) / 3 if turned else 0.0,
+        "no_person": float(asked.kind == "person" and not fits),
+        "no_time": float(asked.kind == "time" and not fits),
+        "no_quantity": float(asked.kind == "quantity" and not fits),
+        "no_place_or_reason": float(asked.kind in ("place", "reason") and not fits),
+        "length": len(statement.text.split()) / _LONG,
+        "first": float(statement.is_first),
+        "passage_rank": 1 / statement.index,
+    }
+    if similarity is not None:
+        found["similarity"] = similarity
+        found["passage_similarity"] = candidate.scores.get("dense", similarity)  # found by its words alone
+    return found
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The learnt weights of one table, by feature."""
+
+    rank: Mapping[str, float]
+    confidence: Mapping[str, float]
+    bias: float
+
+    def score(self, found: Features) -> float:
+        """What sentences of one question are ordered by."""
+        return sum(self.rank.get(name, 0.0) * value for name, value in found.items())
+
+    def confident(self, found: Features, score: float) -> float:
+        """How likely a sentence with these features, and this score among the others, answers: 0 to 1."""
+        told = {**found, "score": score}
+        logit = self.bias + sum(self.confidence.get(name, 0.0) * value for name, value in told.items())
+        return 1 / (1 + math.exp(-min(max(logit, -_SURE), _SURE)))
+
+
+@cache
+def learnt(with_vectors: bool) -> Weights:
+    """The weights that the package carries."""
+    tables = json.loads(Path(__file__).with_name(WEIGHTS).read_text(encoding="utf-8"))
+    table = tables["with_vectors" if with_vectors else "words_alone"]
+    return Weights(table["rank"], table["confidence"], table["bias"])
+
+
+def _portion(part: frozenset[str], whole: frozenset[str]) -> float:
+    return len(part) / len(whole) if whole else 0.0

@@ -1,0 +1,211 @@
+"""How a chosen unit is told so that it is understood alone: a row with its columns, an item with what leads it in, a
+step with all steps, a line of code with its block.
+
+Belongs here: which verbatim parts of the passage are told together.
+Does not belong here: which unit answers (`extract`), splitting Markdown (`sentences`), the check of parts (`verify`).
+
+Whatever is told beside the quoted words is handed on as `parts`, which verification looks for one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+
+from rag_serving.extraction.sentences import Unit, units
+
+_ORDERED = re.compile(r"\s*\d{1,3}[.)]\s+(?:\[[ xX]\]\s+)?$")
+_MARKER = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?$")
+_BAR = re.compile(r"(?<!\\)\|")
+_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
+_FENCE_LINE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_MOST_LINES = 12  # of a block of code that is told whole
+_MOST_ITEMS = 12
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is said, the unit that is quoted for it, and the other verbatim parts of the passage it is made of."""
+
+    text: str
+    quoted: Unit
+    parts: tuple[str, ...] = ()
+    start: int = 0  # of what is told in the passage, lead-in and columns aside
+    end: int = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A passage whose units are told."""
+
+    text: str
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        """Its units in order."""
+        return units(self.text)
+
+    def alone(self, unit: Unit) -> Told:
+        """The unit by itself; a row with its columns, an item with its lead-in."""
+        if unit.kind == "table":
+            return self._row(unit)
+        lead, item = self.lead_in(unit), self._item(unit)
+        if lead is None and (unit == item[0] or not self._leads(item[0])):
+            return Told(unit.of(self.text), unit, (), unit.start, unit.end)
+        parts = (*([lead.of(self.text)] if lead else []), self.text[item[0].start : item[-1].end])
+        return Told(" ".join(parts), unit, parts, item[0].start, item[-1].end)
+
+    def lead_in(self, unit: Unit) -> Unit | None:
+        """The sentence with a colon that the list of this unit hangs from, or None."""
+        before = self.units[: self.units.index(unit)] if unit.kind == "list" else ()
+        sentence = next((each for each in reversed(before) if each.kind != "list"), None)
+        return sentence if sentence and sentence.kind == "sentence" and self._leads(sentence) else None
+
+    def steps(self, unit: Unit) -> Told | None:
+        """All steps of the ordered list that the unit is in or stands right before, with their lead-in, or None."""
+        at = self.units.index(unit)
+        first = next((each for each in reversed(self.units[: at + 1]) if each.kind != "code"), unit)
+        if unit.kind == "sentence":
+            first = next(iter(self.units[at + 1 : at + 2]), unit)
+        items = self._items(first)
+        if unit.kind == "code" and not any(unit in item for item in items):
+            return None
+        if len(items) < 2 or not all(_ORDERED.match(self._before(item[0])) for item in items):
+            return None
+        return self._listed(items, unit if unit.kind == "sentence" else None)
+
+    def listed(self, unit: Unit) -> Told | None:
+        """The whole list of an item that a sentence leads in, with that sentence; None for a long list."""
+        items = self._items(unit)
+        return self._listed(items) if self.lead_in(unit) and len(items) <= _MOST_ITEMS else None
+
+    def block(self, unit: Unit) -> Told | None:
+        """The lines of code around this one, in their fence where there are several, with the sentence that leads them
+        in; None for a long block.
+        """
+        at = self.units.index(unit)
+        before = list(takewhile(lambda each: self._is_fenced_with(unit, each), reversed(self.units[:at])))
+        after = takewhile(lambda each: self._is_fenced_with(unit, each), self.units[at + 1 :])
+        lines = [*reversed(before), unit, *after]
+        if len(lines) > _MOST_LINES:
+            return None
+        start, end = lines[0].start, lines[-1].end
+        if len(lines) > 1:
+            start, end = self._fenced(start, end)
+        lead = self._lead_of_code(at - len(before))
+        parts = (*([lead] if lead else []), self.text[start:end])
+        return Told("\n".join(parts), unit, parts, start, end)
+
+    def code_after(self, unit: Unit) -> Unit | None:
+        """The first line of the code that stands right after a sentence, or None."""
+        at = self.units.index(unit)
+        after = next(iter(self.units[at + 1 : at + 2]), unit)
+        return after if unit.kind == "sentence" and after.kind == "code" else None
+
+    def _row(self, unit: Unit) -> Told:
+        """`column: value` of each cell that is not empty; where no columns are named, a pair of cells is one."""
+        cells, columns = self._cells(unit), self._columns(unit)
+        if columns is None and len(cells) == 2 and all(cells):
+            return Told(": ".join(cells), unit, tuple(cells), unit.start, unit.end)
+        if columns is None or len(columns) != len(cells):
+            return Told(unit.of(self.text), unit, (), unit.start, unit.end)
+        pairs = [(column, cell) for column, cell in zip(columns, cells, strict=True) if cell]
+        text = "; ".join(f"{column}: {cell}" if column else cell for column, cell in pairs)
+        parts = [part for pair in pairs for part in pair if part]
+        return Told(text, unit, tuple(dict.fromkeys(parts)), unit.start, unit.end)
+
+    def _columns(self, unit: Unit) -> list[str] | None:
+        """The cells of the row above the delimiter row of this row's table, or None."""
+        for before in reversed(self.units[: self.units.index(unit)]):
+            if before.kind == "heading":
+                return self._cells(before) if self._line(before).lstrip().startswith("|") else None
+            if before.kind != "table" or "\n\n" in self.text[before.end : unit.start]:
+                return None
+        return None
+
+    def _cells(self, unit: Unit) -> list[str]:
+        row = self._line(unit).strip()
+        return [cell.strip() for cell in _BAR.split(row.removeprefix("|").removesuffix("|"))]
+
+    def _items(self, unit: Unit) -> list[list[Unit]]:
+        """The units of the list that this one is in, item by item: nested items and code with theirs."""
+        at = self.units.index(unit)
+        if unit.kind != "list":
+            return []
+        before = list(takewhile(_is_listed, reversed(self.units[:at])))
+        while before and before[-1].kind == "code":
+            before.pop()
+        found = [*reversed(before), *takewhile(_is_listed, self.units[at:])]
+        last = max(place for place, each in enumerate(found) if each.kind == "list")
+        if not self._leads(found[last]):
+            del found[last + 1 :]
+        outermost = min(self._indent(each) for each in found if each.kind == "list")
+        items: list[list[Unit]] = []
+        for each in found:
+            begins = each.kind == "list" and _MARKER.match(self._before(each)) and self._indent(each) == outermost
+            if begins or not items:
+                items.append([])
+            items[-1].append(each)
+        return items
+
+    def _listed(self, items: Sequence[Sequence[Unit]], sentence: Unit | None = None) -> Told:
+        """The items with their markers, a line each, below their lead-in or this sentence."""
+        lead = sentence or self.lead_in(items[0][0])
+        spans = [(item[0].start - len(self._before(item[0]).lstrip()), self._end(item)) for item in items]
+        parts = (*([lead.of(self.text)] if lead else []), *(self.text[start:end] for start, end in spans))
+        start = sentence.start if sentence else spans[0][0]
+        return Told("\n".join(parts), items[0][0], parts, start, spans[-1][1])
+
+    def _end(self, item: Sequence[Unit]) -> int:
+        """Where an item ends, the fence of code at its end included."""
+        if item[-1].kind != "code":
+            return item[-1].end
+        return self._fenced(next(each for each in item if each.kind == "code").start, item[-1].end)[1]
+
+    def _lead_of_code(self, at: int) -> str | None:
+        """The sentence with a colon before the unit at `at`; a caption of one line may stand between."""
+        before = [each for each in reversed(self.units[max(at - 2, 0) : at]) if each.kind == "sentence"]
+        if len(before) == 2 and self.text[before[0].end - 1] in ".!?。":
+            before = before[:1]
+        return next((each.of(self.text) for each in before if self._leads(each)), None)
+
+    def _is_fenced_with(self, unit: Unit, other: Unit) -> bool:
+        """Whether a unit is code in the same fence as another."""
+        first, second = sorted((unit, other), key=lambda each: each.start)
+        return other.kind == "code" and not _FENCE_LINE.search(self.text, first.end, second.start)
+
+    def _leads(self, unit: Unit) -> bool:
+        return self.text[unit.end - 1] in ":："
+
+    def _item(self, unit: Unit) -> list[Unit]:
+        return next((item for item in self._items(unit) if unit in item), [unit])
+
+    def _fenced(self, start: int, end: int) -> tuple[int, int]:
+        """The range with the lines of the fence around it, where both are there."""
+        opening = self.text.rfind("\n", 0, max(self.text.rfind("\n", 0, start), 0)) + 1
+        closing = self.text.find("\n", end) + 1
+        fence = _FENCE.match(self.text, closing) if closing else None
+        return (opening, fence.end()) if fence and _FENCE.match(self.text, opening) else (start, end)
+
+    def _line(self, unit: Unit) -> str:
+        end = self.text.find("\n", unit.end)
+        return self.text[self._line_start(unit) : end if end >= 0 else None]
+
+    def _line_start(self, unit: Unit) -> int:
+        return self.text.rfind("\n", 0, unit.start) + 1
+
+    def _before(self, unit: Unit) -> str:
+        """What stands before the unit in its line."""
+        return self.text[self._line_start(unit) : unit.start]
+
+    def _indent(self, unit: Unit) -> int:
+        line = self._line(unit)
+        return len(line) - len(line.lstrip())
+
+
+def _is_listed(unit: Unit) -> bool:
+    """Whether a unit may stand in a list."""
+    return unit.kind in ("list", "code")

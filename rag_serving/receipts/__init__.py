@@ -1,0 +1,1 @@
+"""Receipts: making, storing, showing and proving them."""

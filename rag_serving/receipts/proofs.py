@@ -1,0 +1,112 @@
+"""The receipts of one tenant: who may see one, and whether it holds.
+
+Belongs here: opening the generations that a receipt is compared with, and who may see it.
+Does not belong here: the comparison (`replay`), where receipts lie (`receipt_store`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rag_serving.access import Principal, satisfied_classes
+from rag_serving.config import Config
+from rag_serving.generation import Generation
+from rag_serving.published import Published, UnpublishedError
+from rag_serving.receipts.receipt import ReceiptError
+from rag_serving.receipts.replay import changes, faults
+from rag_serving.receipts.store import ReceiptStore
+from rag_serving.store import Store, StoreError
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What does not hold of a receipt, and what has changed on the pages since; a line each."""
+
+    receipt_id: str
+    faults: tuple[str, ...]
+    changes: tuple[str, ...] = ()
+
+    def payload(self) -> dict[str, Any]:
+        """The JSON shape."""
+        return {
+            "receipt_id": self.receipt_id,
+            "valid": not self.faults,
+            "faults": list(self.faults),
+            "changes": list(self.changes),
+        }
+
+
+class Proofs:
+    """Shows and proves stored receipts. Safe to use from several threads."""
+
+    def __init__(self, config: Config, tenant: str, published: Published, receipts: ReceiptStore) -> None:
+        self._config = config
+        self._tenant = tenant
+        self._published = published
+        self._receipts = receipts
+
+    def shown(self, principal: Principal, identifier: str) -> dict[str, Any]:
+        """A stored receipt, shown to whoever could read all of its passages and may still read their pages.
+
+        Raises:
+            ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read all
+                of it.
+            UnpublishedError: there is no generation that says who may read what now.
+        """
+        receipt = self._receipts.get(identifier, self._tenant)
+        with self._stored(str(receipt.get("generation"))) as then, self._published.lease() as now:
+            if not _is_open_to(principal, receipt, then, now):
+                raise ReceiptError(f"receipt {identifier!r} has passages that the caller may not read")
+        return receipt
+
+    def prove(self, identifier: str) -> Proof:
+        """Replay a stored receipt without any model.
+
+        Raises:
+            ReceiptError: there is no such receipt, it is no JSON, or its generation is gone.
+        """
+        stored = self._receipts.stored(identifier, self._tenant)
+        fault, receipt = self._receipts.signature_fault(stored), stored.receipt()
+        found = [f"signature: {fault}"] if fault else []
+        with self._stored(str(receipt.get("generation"))) as generation:
+            found += faults(receipt, generation)
+        return Proof(identifier, tuple(found), () if found else tuple(self._changes(receipt)))
+
+    def _changes(self, receipt: Mapping[str, Any]) -> list[str]:
+        try:
+            with self._published.lease() as now:
+                return [] if now.id == receipt["generation"] else changes(receipt, now)
+        except UnpublishedError as error:
+            return [f"published: {error}"]
+
+    @contextmanager
+    def _stored(self, generation_id: str) -> Iterator[Generation]:
+        """A generation by its id, the published one or an older one that is still kept."""
+        try:
+            generation = Generation.open(Store(self._config.home), self._tenant, generation_id, self._config)
+        except StoreError as error:
+            raise ReceiptError(f"the receipt's generation cannot be opened: {error}") from error
+        try:
+            yield generation
+        finally:
+            generation.close()
+
+
+def _is_open_to(principal: Principal, receipt: Mapping[str, Any], then: Generation, now: Generation) -> bool:
+    """Whether a caller may see the receipt: all passages as they were, and their pages as they are.
+
+    `then` is the generation that the receipt names, `now` the published one. A page that is no longer there is no
+    longer shown.
+    """
+    classes_then = satisfied_classes(principal, then.tenant, then.known_classes)
+    classes_now = satisfied_classes(principal, now.tenant, now.known_classes)
+    for passage in receipt["passages"]:
+        row = then.row_of(passage["chunk_id"])
+        if row is None or then.readers_of(row) not in classes_then:
+            return False
+        if classes_now.isdisjoint(now.readers_of_page(passage["page_id"])):
+            return False
+    return True

@@ -1,0 +1,114 @@
+"""Whether a receipt still holds: its verification once more, without a model, and what has changed since.
+
+Belongs here: comparing a receipt with the generation it names, and with the published one.
+Does not belong here: storing and signing (`receipt_store`), who may see it (`proofs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rag_serving.generation import Generation
+from rag_serving.lock import has_anchor
+from rag_serving.receipts.receipt import VERSION, text_hash
+from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock
+from rag_serving.verification.quotes import find_exact
+from rag_serving.verify import verify
+
+Receipt = Mapping[str, Any]
+
+
+def faults(receipt: Receipt, generation: Generation) -> list[str]:
+    """What does not hold of a receipt, a line each that begins with the part; empty when it is proved.
+
+    `generation` is the stored generation that the receipt names. The receipt may be anything that JSON can say.
+    """
+    if receipt.get("version") != VERSION:
+        return [f"receipt: it has version {receipt.get('version')!r}, this program reads version {VERSION}"]
+    try:
+        passages = [_passage(passage, generation) for passage in receipt["passages"]]
+        found = [passage for passage in passages if isinstance(passage, str)]
+        chunks = [passage for passage in passages if isinstance(passage, Chunk)]
+        if receipt["question_hash"] != text_hash(receipt["question"]):
+            found.append("question: it is not the one that was hashed")
+        if found:
+            return found
+        lock = Lock(tuple(Candidate(chunk, 0.0) for chunk in chunks))
+        return [*_citation_faults(receipt, lock), *_verdict_faults(receipt, lock)]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        return [f"receipt: it cannot be read ({type(error).__name__}: {error})"]
+
+
+def changes(receipt: Receipt, published: Generation) -> list[str]:
+    """What is otherwise in the published generation than when the answer was given, a line each.
+
+    A receipt holds whatever changed since; this tells whether the answer may be out of date.
+    """
+    told = []
+    for passage in receipt["passages"]:
+        page_id, index = passage["page_id"], passage["index"]
+        versions = {chunk.version for chunk in published.chunks_of_page(page_id)}
+        if not versions:
+            told.append(f"passage [{index}]: page {page_id} is not published any more")
+        elif passage["page_version"] not in versions:
+            told.append(f"passage [{index}]: page {page_id} is now version {max(versions)}, it was {_version(passage)}")
+        elif published.row_of(passage["chunk_id"]) is None:
+            told.append(f"passage [{index}]: chunk {passage['chunk_id']} is not published any more")
+    return [*told, *_lost_quotes(receipt, published)]
+
+
+def _version(passage: Mapping[str, Any]) -> str:
+    return str(passage["page_version"])
+
+
+def _lost_quotes(receipt: Receipt, published: Generation) -> Iterator[str]:
+    """The quotes that stand nowhere on their pages any more; a quote may go over the border of two chunks."""
+    pages = {passage["chunk_id"]: passage["page_id"] for passage in receipt["passages"]}
+    for citation in receipt["citations"]:
+        page_id = pages[citation["chunk_id"]]
+        chunks = published.chunks_of_page(page_id)
+        texts = [*(chunk.text for chunk in chunks), "\n".join(chunk.text for chunk in chunks)]
+        if not any(citation["quote"] in text or find_exact(citation["quote"], text) for text in texts):
+            yield f"citation [{citation['index']}]: the quote stands on page {page_id} no more"
+
+
+def _passage(passage: Mapping[str, Any], generation: Generation) -> Chunk | str:
+    """The chunk of a locked passage as it was, or what is wrong with it."""
+    what = f"passage [{passage['index']}]: chunk {passage['chunk_id']}"
+    row = generation.row_of(passage["chunk_id"])
+    if row is None:
+        return f"{what} is not in the generation"
+    chunk = generation.chunk(row)
+    if text_hash(chunk.text) != passage["text_hash"] or chunk.version != passage["page_version"]:
+        return f"{what} has another text or version"
+    return chunk
+
+
+def _citation_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
+    places = [(v["index"], v["start"], v["end"]) for v in receipt["verdicts"] if v["outcome"] != "dropped"]
+    for citation in receipt["citations"]:
+        index, start, end = citation["index"], citation["start"], citation["end"]
+        passage = lock.passage(index)
+        if passage is None or passage.chunk.chunk_id != citation["chunk_id"]:
+            yield f"citation [{index}]: chunk {citation['chunk_id']} was not in the lock"
+        elif not citation["quote"] or passage.chunk.text[start:end] != citation["quote"]:
+            yield f"citation [{index}]: the quote does not stand at its offsets"
+        elif not any(place == index and first < end and start < last for place, first, last in places):
+            yield f"citation [{index}]: no verdict bears it out"
+        elif not has_anchor(citation["url"]):
+            yield f"citation [{index}]: the link has no anchor"
+
+
+def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
+    """The verdicts that verification does not reach once more."""
+    noted: Sequence[Mapping[str, Any]] = receipt["verdicts"]
+    draft = Draft(
+        tuple(Claim(v["sentence"], v["cited"], v["quote"], tuple(v["others"])) for v in noted), receipt["generator"]
+    )
+    for number, (then, now) in enumerate(
+        zip(noted, verify(draft, lock, **receipt["rules"], question=receipt["question"]), strict=True), start=1
+    ):
+        reached = now.outcome, now.index, now.start, now.end, now.support
+        if tuple(then[name] for name in ("outcome", "index", "start", "end", "support")) != reached:
+            yield f"verdict {number}: it was {then['outcome']} ({then['reason']}), is now {now.outcome} ({now.reason})"

@@ -1,0 +1,194 @@
+"""`citelock doctor`: what is installed, what is published, what does not work, and how to mend it.
+
+Belongs here: one function per thing looked at. Does not belong here: mending.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+from rag_serving.api.auth import Authenticator, check_address
+from rag_serving.config import DEFAULT_CONFIG, Config, ConfigError, load_config
+from rag_serving.generate import open_generator
+from rag_serving.generation import Generation
+from rag_serving.models.embedders import open_embedder
+from rag_serving.models.generators import open_chat
+from rag_serving.models.protocols import ModelError
+from rag_serving.store import Store, StoreError
+
+State = Literal["ok", "warn", "fail"]
+
+_LEAST_FREE_BYTES = 1_000_000_000
+_OLD_DAYS = 30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report; `mend` says what to do where something is wrong."""
+
+    name: str
+    state: State
+    detail: str
+    mend: str = ""
+
+
+def examine(path: Path | None) -> Iterator[Finding]:
+    """Everything that can be looked at without changing anything; without a usable configuration only that."""
+    where = path or Path(os.environ.get("CITELOCK_CONFIG", DEFAULT_CONFIG))
+    try:
+        config = load_config(path)
+    except ConfigError as error:
+        yield Finding("configuration", "fail", str(error), "see docs/configuration.md")
+        return
+    yield Finding("configuration", "ok", str(where.absolute()))
+    yield _python()
+    yield _home(config)
+    yield _disk(config)
+    for tenant in config.tenants:
+        yield _published(config, tenant)
+    if not config.tenants:
+        yield Finding("tenants", "fail", "none is configured", f"add `tenants: {{NAME: {{}}}}` to {where}")
+    yield _weights(config)
+    yield _embedder(config)
+    yield _generator(config)
+    yield _contexts(config)
+    yield _chroma()
+    yield _dagster()
+    yield _serving(config)
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", f"{sys.version.split()[0]}, citelock {_version('citelock') or 'not installed'}")
+
+
+def _home(config: Config) -> Finding:
+    home = config.home.absolute()
+    folder = next(folder for folder in (home, *home.parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        return Finding("home", "fail", f"{home} cannot be written ({error.strerror})", "set `home:` or CITELOCK_HOME")
+    return Finding("home", "ok", f"{home}" if home.exists() else f"{home}, made by the first `citelock build`")
+
+
+def _disk(config: Config) -> Finding:
+    home = config.home.absolute()
+    free = shutil.disk_usage(next(folder for folder in (home, *home.parents) if folder.exists())).free
+    detail = f"{free / 1e9:.1f} GB free"
+    if free < _LEAST_FREE_BYTES:
+        return Finding("disk", "warn", detail, "free some, or lower indexing.keep_generations")
+    return Finding("disk", "ok", detail)
+
+
+def _published(config: Config, tenant: str) -> Finding:
+    name, store = f"tenant {tenant}", Store(config.home)
+    try:
+        current = store.current(tenant)
+        if current is None:
+            return Finding(name, "warn", "nothing is published yet", "run `citelock build`")
+        generation = Generation.open(store, tenant, current, config)
+    except (StoreError, OSError) as error:
+        detail, _, mend = str(error).rpartition("; ")
+        return Finding(name, "fail", detail or mend, mend if detail else "run `citelock build`")
+    try:
+        return _generation(name, generation)
+    finally:
+        generation.close()
+
+
+def _generation(name: str, generation: Generation) -> Finding:
+    age = datetime.now(UTC) - generation.manifest.created_at
+    detail = f"generation {generation.id}, {len(generation)} chunks, {_age(age.total_seconds())} old"
+    if faults := generation.dense_faults():
+        return Finding(name, "warn", f"{detail}; {faults[0]}", "run `citelock build`")
+    if age.days >= _OLD_DAYS:
+        return Finding(name, "warn", detail, "run `citelock build`, or schedule it")
+    return Finding(name, "ok", detail)
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} seconds"
+
+
+def _weights(config: Config) -> Finding:
+    if config.embedding.provider != "local":
+        return Finding("weights", "ok", f"not needed: embedding.provider is {config.embedding.provider}")
+    from rag_serving.models.weights import find_weights
+
+    try:
+        weights = find_weights(config.embedding.model, config.embedding.weights_dir)
+    except ModelError as error:
+        return Finding("weights", "fail", str(error), "install the weights or set embedding.weights_dir")
+    return Finding("weights", "ok", f"{weights.name} from {weights.origin}")
+
+
+def _embedder(config: Config) -> Finding:
+    try:
+        return Finding("embedder", "ok", open_embedder(config.embedding).check())
+    except ModelError as error:
+        return Finding("embedder", "fail", str(error), "until then questions are answered by the lexical index alone")
+
+
+def _generator(config: Config) -> Finding:
+    if config.generation.provider == "extractive":
+        return Finding("generator", "ok", "extractive: verbatim sentences, no model needed")
+    try:
+        return Finding("generator", "ok", open_generator(config.generation).check())
+    except ModelError as error:
+        return Finding("generator", "fail", str(error), "until then extraction answers, and answers say so")
+
+
+def _contexts(config: Config) -> Finding:
+    provider = config.context.provider
+    if provider == "metadata" or provider == "none":
+        return Finding("contexts", "ok", f"{provider}: no model needed")
+    try:
+        return Finding("contexts", "ok", open_chat(provider, config.context, "context").check())
+    except ModelError as error:
+        return Finding("contexts", "fail", str(error), "until then chunks get the metadata template")
+
+
+def _chroma() -> Finding:
+    found = _version("chromadb")
+    if found is None:
+        return Finding("chroma", "fail", "not installed", "pip install chromadb")
+    return Finding("chroma", "ok", f"chromadb {found}")
+
+
+def _dagster() -> Finding:
+    found = _version("dagster")
+    if found is None:
+        return Finding(
+            "dagster", "warn", "not installed: this machine serves, it cannot build", "pip install citelock[assets]"
+        )
+    return Finding("dagster", "ok", f"dagster {found}")
+
+
+def _serving(config: Config) -> Finding:
+    checks: tuple[Callable[[], object], ...] = (lambda: check_address(config.serving), lambda: Authenticator(config))
+    try:
+        for check in checks:
+            check()
+    except ConfigError as error:
+        return Finding("serving", "fail", str(error), "`citelock serve` refuses to start until then")
+    return Finding("serving", "ok", f"http://{config.serving.host}:{config.serving.port}, auth {config.serving.auth}")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

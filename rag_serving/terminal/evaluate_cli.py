@@ -1,0 +1,176 @@
+"""`citelock evaluate`: arguments and printing.
+
+Belongs here: the command. Does not belong here: what it measures (`evaluate`), choosing thresholds (`calibrate`).
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rag_serving.config import Config, ConfigError, load_config, load_or_default
+from rag_serving.terminal.commands import UsageError
+
+if TYPE_CHECKING:
+    from rag_serving.evaluation.calibrate import Calibration
+    from rag_serving.evaluation.evaluate import Evaluation
+    from rag_serving.evaluation.gold import GoldSet
+    from rag_serving.pipeline import Pipeline
+
+GOLD_FOLDER = Path("evals/gold")
+
+
+def command(
+    gold: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[GOLD]",
+            help="Gold set, SQuAD 2.0 file, or SciFact folder; default: the tenant's sets in evals/gold.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")
+    ] = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Choose the gates on half of the questions, measure on the other.")
+    ] = False,
+    write: Annotated[
+        Path | None, typer.Option("--write", help="With --calibrate: put the gates into this configuration file.")
+    ] = None,
+    index: Annotated[
+        Path | None, typer.Option("--index", help="Keep a collection's index in this folder, and use what it has.")
+    ] = None,
+    ablate: Annotated[
+        bool, typer.Option("--ablate", help="Ask with each stage on and off; prints CSV, or JSON with --json.")
+    ] = False,
+    every: Annotated[int, typer.Option("--every", min=1, help="Ask only every n-th question.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Ask the questions of a gold set and measure the answers.
+
+    \b
+    citelock evaluate
+    citelock evaluate evals/gold/sample.yaml --json | jq .failed
+    citelock evaluate --ablate > ablation.csv
+    citelock evaluate squad2/dev.json --calibrate --write config/app.yaml
+    """
+    from rag_serving.evaluation.calibrate import calibrate as calibrated
+    from rag_serving.evaluation.calibrate import open_gates
+    from rag_serving.evaluation.evaluate import evaluate
+    from rag_serving.evaluation.gates_file import write_gates
+    from rag_serving.terminal.bench_cli import Progress
+
+    if write and not calibrate:
+        raise UsageError("--write needs --calibrate")
+    if ablate:
+        _ablated(gold, config, tenant, as_json)
+        return
+    with _asked(gold, config, tenant, index, open_gates if calibrate else lambda same: same) as (pipeline, questions):
+        questions = replace(questions, questions=questions.questions[::every])
+        measured = evaluate(pipeline, questions, Progress())
+    if not calibrate:
+        typer.echo(json.dumps(measured.payload(), ensure_ascii=False) if as_json else _told(measured))
+        return
+    found = calibrated(questions, measured)
+    if write:
+        write_gates(write, found.gates)
+    typer.echo(json.dumps(found.payload(), ensure_ascii=False) if as_json else _calibration(found))
+
+
+def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json: bool) -> None:
+    """The matrix of variants, for a tenant."""
+    from rag_serving.evaluation.answer_ablation import ablate_answers, to_csv
+    from rag_serving.evaluation.gold_collections import is_collection
+    from rag_serving.terminal.bench_cli import Progress
+
+    if path and is_collection(path):
+        raise UsageError("--ablate is for a tenant's gold set; `scripts/ablation.py` takes collections")
+    settings = load_config(config)
+    questions, name = _gold(path, tenant, sorted(settings.tenants))
+    rows = ablate_answers(settings, name, questions, Progress())
+    typer.echo(json.dumps(rows) if as_json else to_csv(rows), nl=as_json)
+
+
+@contextmanager
+def _asked(
+    path: Path | None, config: Path | None, tenant: str | None, index: Path | None, change: Callable[[Config], Config]
+) -> Iterator[tuple[Pipeline, GoldSet]]:
+    """The questions, and the pipeline that they are asked of: a tenant's, or a collection's own."""
+    from rag_serving.evaluation.gold_collections import is_collection, published, read_gold_collection
+    from rag_serving.pipeline import Pipeline
+
+    if path and is_collection(path):
+        collection = read_gold_collection(path)
+        with _home(index) as home, published(collection, home, change(load_or_default(config))) as pipeline:
+            yield pipeline, collection.gold
+        return
+    settings = load_config(config)
+    questions, name = _gold(path, tenant, sorted(settings.tenants))
+    pipeline = Pipeline.open(change(settings), name)
+    try:
+        yield pipeline, questions
+    finally:
+        pipeline.close()
+
+
+def _gold(path: Path | None, tenant: str | None, tenants: list[str]) -> tuple[GoldSet, str]:
+    """The questions, and the tenant that is asked: the option's, else the gold set's, else the only one."""
+    from rag_serving.api.auth import choose_tenant
+    from rag_serving.evaluation.gold import find_gold, read_gold
+
+    found = read_gold(path) if path else None
+    try:
+        name = choose_tenant(tenants, tenant or (found.tenant if found else None), "--tenant NAME")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if found and found.tenant not in (None, name):
+        raise UsageError(f"{path} is of tenant {found.tenant!r}, not of {name!r}")
+    return found or find_gold(GOLD_FOLDER, name), name
+
+
+@contextmanager
+def _home(index: Path | None) -> Iterator[Path]:
+    if index is not None:
+        yield index
+        return
+    with tempfile.TemporaryDirectory(prefix="citelock-evaluate-") as folder:
+        yield Path(folder)
+
+
+def _told(measured: Evaluation) -> str:
+    failed = measured.payload()["failed"]
+    lines = [f"  {each['id']}: {each['fault']}: {each['question']}" for each in failed]
+    return "\n".join([*_figures(measured), *lines])
+
+
+def _calibration(found: Calibration) -> str:
+    gates = [f"  {name}: {value}" for name, value in found.gates.items()]
+    return "\n".join(["gates:", *gates, "On the questions that they were not chosen by:", *_figures(found.measured)])
+
+
+def _figures(measured: Evaluation) -> list[str]:
+    found = measured.payload()
+    ability: dict[str, Any] = found["answerability"]
+    figures = {
+        "citation precision": found["citation_precision"],
+        "sentence precision": found["sentence_precision"],
+        "answerability": ability["accuracy"],
+        "“not found” precision": ability["precision"],
+        "“not found” recall": ability["recall"],
+        "anchors that exist": found["anchor_validity"],
+    }
+    lines = [f"{found['questions']} questions, {found['answered']} answered"]
+    lines += [f"{name:<24}{'-' if value is None else f'{value:.4f}'}" for name, value in figures.items()]
+    if total := found["latency_ms"].get("total"):
+        lines.append(f"{'latency':<24}p50 {total['p50']:.1f} ms, p95 {total['p95']:.1f} ms")
+    return lines

@@ -1,0 +1,63 @@
+"""`citelock feedback`: arguments and printing.
+
+Belongs here: the command. Does not belong here: what may be judged (`feedback`), keeping it (`telemetry`).
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rag_serving.access import Principal
+from rag_serving.api.auth import choose_tenant
+from rag_serving.api.feedback import citation_fault
+from rag_serving.config import ConfigError, load_config
+from rag_serving.receipts.store import ReceiptStore
+from rag_serving.store import Store
+from rag_serving.telemetry.events import MAX_COMMENT_CHARS, FeedbackVerdict
+from rag_serving.telemetry.recorder import TelemetryError
+from rag_serving.telemetry.telemetry import open_telemetry
+from rag_serving.terminal.commands import UsageError
+
+
+def command(
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT_ID", help="The answer's receipt_id.")],
+    verdict: Annotated[FeedbackVerdict, typer.Argument(help="What the answer was.")],
+    citation: Annotated[int | None, typer.Option("--citation", min=1, help="The number of the citation meant.")] = None,
+    comment: Annotated[str | None, typer.Option("--comment", help="In the reader's own words.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Who says so; only a keyed hash is kept.")] = None,
+) -> None:
+    """Say what an answer was: helpful, not_helpful, wrong_citation, or missing what the pages do tell.
+
+    \b
+    citelock feedback 1f0c… helpful
+    citelock feedback 1f0c… wrong_citation --citation 2 --comment "that page is about another product"
+    """
+    settings = load_config(config)
+    try:
+        name = choose_tenant(sorted(settings.tenants), tenant, "--tenant NAME")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if comment and len(comment) > MAX_COMMENT_CHARS:
+        raise UsageError(f"the comment has {len(comment)} characters, at most {MAX_COMMENT_CHARS} are kept")
+    with closing(ReceiptStore(Store(settings.home).serving_db())) as receipts:
+        fault = citation_fault(receipts.get(receipt, name), citation)
+    if fault:
+        raise UsageError(fault)
+    telemetry = open_telemetry(settings, name)
+    if telemetry is None:
+        raise ConfigError("feedback is not kept: telemetry.enabled is false")
+    telemetry.judged(Principal(name, user), receipt, verdict, citation, comment)
+    telemetry.close()
+    if not telemetry.counts().recorded:
+        raise TelemetryError("the verdict was not kept: the telemetry database is away")
+    typer.echo("Thank you: kept.")

@@ -1,0 +1,107 @@
+"""Answers, results and findings as lines of a terminal.
+
+Belongs here: what is printed and how it looks. Does not belong here: arguments (`cli`), what an answer says (`render`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rag_serving.receipts.proofs import Proof
+    from rag_serving.records import AlsoAt, Answer, Candidate
+    from rag_serving.terminal.doctor import Finding
+
+_PLACES_SHOWN = 3
+
+
+def shaped(answer: Answer, shape: str) -> str:
+    if shape == "json":
+        return json.dumps(answer.payload(), ensure_ascii=False)
+    if shape == "markdown":
+        from rag_serving.render import markdown
+
+        tell_flags(answer.flags)
+        return markdown(answer)
+    return "\n".join(answer_lines(answer))
+
+
+def answer_lines(answer: Answer) -> Iterator[str]:
+    yield answer.answer
+    if answer.clarification:
+        yield dim(answer.clarification)
+    for citation in answer.citations:
+        where = f"{citation.space}, version {citation.page_version}" if citation.space else ""
+        yield ""
+        yield f"{bold(f'[{citation.index}] {citation.title}')}  {dim(where)}"
+        yield f"    “{' '.join(citation.quote.split())}”"
+        yield f"    {link(citation.url, citation.fragment_url)}"
+        yield from also_at_lines(citation.also_at)
+    yield from (dim(f"    {note}") for note in answer.notes or ())
+    for passage in answer.passages or ():
+        yield ""
+        scores = ", ".join(f"{stage} {value:.3f}" for stage, value in passage["scores"].items())
+        yield dim(f"[{passage['index']}] {' → '.join(passage['heading_path'])}: {passage['why']} ({scores})")
+    tell_flags(answer.flags)
+
+
+def result_lines(rank: int, candidate: Candidate) -> Iterator[str]:
+    chunk = candidate.chunk
+    text = " ".join(chunk.text.split())
+    yield f"{bold(f'{rank}. ' + ' → '.join(chunk.heading_path))}  {dim(f'{chunk.space}, version {chunk.version}')}"
+    yield f"    {text if len(text) <= 200 else text[:199] + '…'}"
+    yield f"    {link(chunk.url, chunk.url)}"
+    yield from also_at_lines(chunk.also_at)
+
+
+def also_at_lines(places: Sequence[AlsoAt]) -> Iterator[str]:
+    for place in places[:_PLACES_SHOWN]:
+        yield f"    {dim('also at')} {place.title}  {dim(place.space)}  {link(place.url, place.url)}"
+    if len(places) > _PLACES_SHOWN:
+        yield dim(f"    and {len(places) - _PLACES_SHOWN} more places")
+
+
+def finding_line(finding: Finding) -> str:
+    color = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}[finding.state]
+    mend = f": {finding.mend}" if finding.mend else ""
+    return f"{typer.style(f'{finding.state:<4}', fg=color)}  {finding.name:<14} {finding.detail}{dim(mend)}"
+
+
+def tell_proof(proof: Proof) -> None:
+    if not proof.faults:
+        typer.echo(
+            f"{proof.receipt_id} holds: its signature, every passage, every quote at its place and every verdict."
+        )
+    for fault in proof.faults:
+        print(f"citelock: {fault}", file=sys.stderr)
+    for change in proof.changes:
+        typer.echo(f"since then: {change}")
+
+
+def tell_flags(flags: tuple[str, ...]) -> None:
+    if flags:
+        print(f"citelock: degraded: {', '.join(flags)}", file=sys.stderr)
+
+
+def tell(text: str) -> None:
+    """Print at once, also into a pipe."""
+    typer.echo(text)
+    sys.stdout.flush()
+
+
+def bold(text: str) -> str:
+    return typer.style(text, bold=True)
+
+
+def dim(text: str) -> str:
+    return typer.style(text, dim=True) if text else ""
+
+
+def link(shown: str, target: str) -> str:
+    """The address; on a terminal it opens the quoted words (OSC 8)."""
+    return f"\x1b]8;;{target}\x1b\\{shown}\x1b]8;;\x1b\\" if sys.stdout.isatty() else shown

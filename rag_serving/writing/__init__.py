@@ -1,0 +1,1 @@
+"""Answers by a language model: what it is told, and how what it wrote is read."""
