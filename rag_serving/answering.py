@@ -21,6 +21,7 @@ from rag_serving.extract import MODEL, Similarity, extract
 from rag_serving.gates import NOT_FOUND, closest, gate_confidence, gate_passages, gate_question, likeness
 from rag_serving.generate import Generator
 from rag_serving.indexes.terms import analyze
+from rag_serving.models.judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
 from rag_serving.records import Answer, Candidate, Draft, Lock, Verdict
 from rag_serving.render import answer_text, citations_of, explained
@@ -29,6 +30,7 @@ from rag_serving.verify import verify
 
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
+NOT_JUDGED, DOUBTED = "claims_not_judged", "claims_doubted_by_the_model"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Answering:
         self._config = config
         self._embedder = embedder
         self._generator = Generator(config.generation)
+        self._judge: Entails | None = None
 
     def answer(
         self, attempt: Attempt, asked: Asked, lock: Lock, generation: str = "", explain: bool = False
@@ -89,6 +92,8 @@ class Answering:
             verdicts = verify(draft, lock, fuzzy_min, settings.max_citations, settings.require_quotes, asked.original)
         if any(verdict.support == "differs" for verdict in verdicts):
             attempt.raise_flag(UNSUPPORTED)
+        if self._config.verification.model_check and settings.provider != "extractive":
+            verdicts = self._judged(attempt, verdicts, lock)
         with attempt.part("render"):
             answer = _composed(draft, verdicts, lock, generation, settings.unverified == "mark")
             if answer.status == "answered" and (stop := gate_confidence(asked.text, draft.confidence, gates)):
@@ -98,6 +103,20 @@ class Answering:
             if explain:
                 answer = replace(answer, passages=explained(lock, verdicts))
         return Written(answer, draft, lock, verdicts)
+
+    def _judged(self, attempt: Attempt, verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
+        """The verdicts with what the model says of each sentence; it decides nothing, and its absence costs nothing."""
+        found = list(verdicts)
+        with attempt.part("judge", NOT_JUDGED):
+            entails = self._judge = self._judge or open_judge(self._config.generation)
+            for place, verdict in enumerate(found):
+                passage = lock.passage(verdict.index or 0)
+                if entails and passage and verdict.outcome != "dropped":
+                    judged = entails(passage.chunk.text, verdict.told or verdict.claim.text)
+                    found[place] = replace(verdict, judged=judged)
+        if any(verdict.judged is False for verdict in found):
+            attempt.raise_flag(DOUBTED)
+        return found
 
     def _extracted(self, attempt: Attempt, asked: Asked, lock: Lock) -> Draft:
         settings = self._config.generation

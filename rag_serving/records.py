@@ -186,6 +186,7 @@ class Verdict:
     end: int | None = None
     told: str = ""  # the claim's sentence, with what it quotes only nearly as the passages have it
     support: Support = "unchecked"  # what the sentence around the quote is worth
+    judged: bool | None = None  # whether it follows from the passage, as a model says; None: not asked, or no answer
 
 
 @dataclass(frozen=True)

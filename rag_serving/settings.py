@@ -276,6 +276,9 @@ class Verification(Section):
     fuzzy_partial_ratio_min: float = Field(90, ge=0, le=100)
     """RapidFuzz partial ratio that a quote needs when it is not found exactly; numbers and negations must be equal
     anyway."""
+    model_check: bool = False
+    """Ask the generator's model, too, whether each sentence follows from the passage that it cites; it is told and
+    flagged, and decides nothing."""
 
 
 class Evaluation(Section):

@@ -20,7 +20,7 @@ from rag_assets.publishing.checks import CheckResult
 from rag_assets.publishing.publish import PublishError
 from rag_assets.steps.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
 from rag_serving.config import Config, ConfigError
-from rag_serving.evaluation.entailment import Entails, open_entailment
+from rag_serving.evaluation.entailment import open_entailment
 from rag_serving.evaluation.evaluate import Evaluation, Judged, evaluate, rank_pages
 from rag_serving.evaluation.gold import GoldSet, tenant_gold
 from rag_serving.evaluation.gold_check import Stale, check_gold, live, live_pages
@@ -28,6 +28,7 @@ from rag_serving.evaluation.measures import answer_similarity, by_entailment, of
 from rag_serving.generation import Generation
 from rag_serving.generations import EVAL_REPORT
 from rag_serving.indexes.terms import ANALYZER_VERSION
+from rag_serving.models.judge import Entails
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker import open_reranker
 from rag_serving.pipeline import Pipeline

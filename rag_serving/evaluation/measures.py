@@ -14,10 +14,10 @@ from statistics import fmean
 from typing import Any
 
 from rag_serving.evaluation import entailment
-from rag_serving.evaluation.entailment import Entails
 from rag_serving.evaluation.evaluate import Judged
 from rag_serving.evaluation.metrics import average_precision, mrr_at_k, ndcg_at_k, recall_at_k
 from rag_serving.evaluation.significance import bootstrap_interval
+from rag_serving.models.judge import Entails
 from rag_serving.models.protocols import Embedder
 
 DEPTH = 10

@@ -110,6 +110,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "outcome": verdict.outcome,
         "reason": verdict.reason,
         "support": verdict.support,
+        "judged": verdict.judged,
         "index": verdict.index,
         "start": verdict.start,
         "end": verdict.end,
