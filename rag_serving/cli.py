@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rag_serving.terminal.commands import FAILED, Commands, UsageError
-from rag_serving.terminal.printing import finding_line, result_lines, shaped, tell, tell_flags, tell_proof
+from rag_serving.terminal.printing import finding_line, search_lines, shaped, tell, tell_flags, tell_proof
 
 if TYPE_CHECKING:
     from rag_serving.access import Principal
@@ -141,16 +141,15 @@ def search(
     citelock search 'label:howto "rolled back"'
 
     space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
-    phrase" is looked for to the letter. --json says how the query was read.
+    phrase" is looked for to the letter.
     """
     with _pipeline(config, tenant, is_recorded=True) as pipeline:
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
-        found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=as_json)
+        found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
         if as_json:
             tell(json.dumps(found.payload(), ensure_ascii=False))
             return
-        results = (line for rank, each in enumerate(found.results, start=1) for line in result_lines(rank, each))
-        tell("\n".join(results) or "Nothing found.")
+        tell("\n".join(search_lines(found)))
     tell_flags(found.degraded)
 
 

@@ -107,7 +107,7 @@ class Pipeline:
     def search(
         self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
-        """The k best chunks that the principal may read; with `explain` also how the query was read.
+        """The k best chunks that the principal may read; with `explain`, or without any, also how the query was read.
 
         Raises:
             UnpublishedError: there is no generation to search.
@@ -120,9 +120,9 @@ class Pipeline:
             found = self._find(attempt, generation, query, classes, filters, depth)
             weights = generation.term_weights(found.query.terms, classes)
             ranked = self._reranked(attempt, found.query, self._clean(found.retrieved.candidates), weights, k)
-            results = islice(ranked.candidates, k)
-        notes = found.query.notes if explain else None
-        shown = SearchResults(tuple(results), generation.id, tuple(attempt.flags), attempt.timings_ms, notes, ranked.by)
+            results = tuple(islice(ranked.candidates, k))
+        notes = found.query.notes if explain or not results else None
+        shown = SearchResults(results, generation.id, tuple(attempt.flags), attempt.timings_ms, notes, ranked.by)
         if self.telemetry:
             trace = Trace(_told(found.retrieved.candidates, shown.results))
             self.telemetry.searched(principal, query, shown, trace)
@@ -225,7 +225,7 @@ class Pipeline:
         lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
         asked = Asked(query.text, question, weights, retrieved.vector)
         written = self._answering.answer(attempt, asked, lock, generation.id, explain)
-        notes = query.notes if explain else None
+        notes = query.notes if explain or not written.answer.citations else None
         answer = pinpointed(written.answer, lock, lambda page_id: generation.page_text(page_id, classes))
         answer = replace(answer, notes=notes, reranker=ranked.by)
         return replace(written, answer=answer, candidates=_told(retrieved.candidates, lock.passages))

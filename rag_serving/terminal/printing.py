@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
     from rag_serving.receipts.proofs import Proof
-    from rag_serving.records import AlsoAt, Answer, Candidate
+    from rag_serving.records import AlsoAt, Answer, Candidate, Citation, SearchResults
     from rag_serving.terminal.doctor import Finding
 
 _PLACES_SHOWN = 3
@@ -35,19 +36,34 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     yield answer.answer
     if answer.clarification:
         yield dim(answer.clarification)
-    for citation in answer.citations:
-        where = f"{citation.space}, version {citation.page_version}" if citation.space else ""
+    by_passage = sorted(answer.citations, key=lambda citation: citation.index)
+    for _, citations in groupby(by_passage, key=lambda citation: citation.index):
         yield ""
-        yield f"{bold(f'[{citation.index}] {citation.title}')}  {dim(where)}"
-        yield f"    “{' '.join(citation.quote.split())}”"
-        yield f"    {link(citation.url, citation.fragment_url)}"
-        yield from also_at_lines(citation.also_at)
+        yield from citation_lines(list(citations))
     yield from (dim(f"    {note}") for note in answer.notes or ())
     for passage in answer.passages or ():
         yield ""
         scores = ", ".join(f"{stage} {value:.3f}" for stage, value in passage["scores"].items())
         yield dim(f"[{passage['index']}] {' → '.join(passage['heading_path'])}: {passage['why']} ({scores})")
     tell_flags(answer.flags)
+
+
+def citation_lines(citations: Sequence[Citation]) -> Iterator[str]:
+    """A passage with all of its quotes; its link opens at the first of them."""
+    first = citations[0]
+    where = f"{first.space}, version {first.page_version}" if first.space else ""
+    yield f"{bold(f'[{first.index}] {first.title}')}  {dim(where)}"
+    yield from (f"    “{' '.join(citation.quote.split())}”" for citation in citations)
+    yield f"    {link(first.url, first.fragment_url)}"
+    yield from also_at_lines(first.also_at)
+
+
+def search_lines(found: SearchResults) -> Iterator[str]:
+    if not found.results:
+        yield "Nothing found."
+    yield from (dim(f"    {note}") for note in found.notes or ())
+    for rank, candidate in enumerate(found.results, start=1):
+        yield from result_lines(rank, candidate)
 
 
 def result_lines(rank: int, candidate: Candidate) -> Iterator[str]:

@@ -102,10 +102,15 @@ def test_spelling_can_be_switched_off(wiki_home: Path) -> None:
     pipeline.close()
 
 
-def test_how_it_was_read_is_told_only_where_it_is_asked_for(pipeline: Pipeline) -> None:
+def test_how_it_was_read_is_else_told_where_it_is_asked_for(pipeline: Pipeline) -> None:
     assert "notes" not in pipeline.search(EVERYONE, "space:SRE lag").payload()
     assert "notes" not in pipeline.ask(EVERYONE, "space:SRE lag").payload()
     assert pipeline.ask(EVERYONE, "space:SRE lag", explain=True).payload()["notes"] == ["only pages of the space SRE"]
+
+
+def test_where_nothing_was_found_it_is_told_how_it_was_read(pipeline: Pipeline) -> None:
+    assert pipeline.search(EVERYONE, "space:NOPE lag").payload()["notes"] == ["only pages of the space NOPE"]
+    assert pipeline.ask(EVERYONE, "space:NOPE lag").payload()["notes"] == ["only pages of the space NOPE"]
 
 
 class LeastLikely:
