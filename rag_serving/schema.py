@@ -32,6 +32,7 @@ _PLACES = pa.list_(
 _LINKS = pa.list_(
     pa.struct([(name, pa.string()) for name in ("text", "kind", "target", "space", "anchor")])  # kind: page, file, …
 )
+_ANCHORS = pa.list_(pa.struct([("name", pa.string()), ("rule", pa.string())]))
 _BLOCKS = pa.list_(pa.struct([("kind", pa.string()), ("start", pa.int32()), ("end", pa.int32())]))
 
 
@@ -94,7 +95,7 @@ PAGES = TableSchema(
 
 SECTIONS = TableSchema(
     "sections",
-    3,
+    4,
     "citelock build",
     pa.schema(
         [
@@ -115,6 +116,7 @@ SECTIONS = TableSchema(
             ("also_readers", pa.string()),  # who must be able to read it beside the page; everyone: the page's own text
             ("included_from", pa.string()),  # page id of the text where it is another's
             ("links", _LINKS),  # where the links of the page's own text lead
+            ("anchors", _ANCHORS),  # further ones that links reach the page's own text by, beside `anchor`
         ]
     ),
 )

@@ -10,6 +10,7 @@ from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, listed_pages, previous_table, writing
 from rag_assets.state import SectionsState, read_state, update_state
+from rag_assets.steps.anchor_links import landings
 from rag_assets.steps.anchor_validity import anchor_figures
 from rag_assets.steps.incremental import update_sections
 from rag_assets.steps.macros import Outcome
@@ -62,7 +63,7 @@ def sections(
             pages=pages_digest(pages),
         )
         update_state(store, key, sections=state)
-    anchors = anchor_figures(update.sections)
+    anchors, landed = anchor_figures(update.sections), [one.target for one in landings(update.sections, pages)]
     return dg.MaterializeResult(
         metadata={
             **metadata.of_table(update.sections, folder / "sections.parquet", ["heading_path", "anchor", "text"]),
@@ -75,6 +76,8 @@ def sections(
             "anchors_repeated": anchors.repeated,
             "anchors_unconfirmed": anchors.unconfirmed,
             "anchor_rules": dict(anchors.rules),
+            "links_to_anchors": len(landed),
+            "links_to_anchors_dead": landed.count(None),
         },
         check_results=[checks.macros_lost(update, built.macros_lost + built.macros_unresolved if built else 0)],
     )

@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 _SPACE = re.compile(r"\s+")
 
+BORROWED = "html-above"
+"""The rule of a heading that has no id of its own: it is reached by that of the heading above."""
+
 
 class Anchor(NamedTuple):
     """An id without `#`, not yet encoded for a URL, and the rule that made it."""
@@ -50,18 +53,28 @@ class Anchors:
         rules = _RULES[self._flavor]
         if isinstance(rules, _Html):
             self._above = macros[0] if macros else self._above
-            return Anchor(self._above, "html-id" if macros else "html-above")
+            return Anchor(self._above, "html-id" if macros else BORROWED)
         base = rules.heading(self._title, text)
         count = self._seen.get(base, 0)
         self._seen[base] = count + 1
         if count and macros:
-            return Anchor(rules.macro(self._title, macros[0]), f"{self._flavor}-macro")
+            return self.macro(macros[0])
         name = f"{base}.{count}" if count else base
         while name in self._taken:
             self._seen[base] = count = count + 1
             name = f"{base}.{count}"
         self._taken.add(name)
         return Anchor(name, f"{self._flavor}-repeated" if count else self._flavor)
+
+    def macro(self, name: str) -> Anchor:
+        """The anchor that an anchor macro of this name makes, wherever it stands."""
+        return Anchor(_RULES[self._flavor].macro(self._title, name), f"{self._flavor}-macro")
+
+    def meant(self, words: str) -> list[str]:
+        """The ids that a link may mean by these words: a whole id, the name of an anchor macro, a heading."""
+        rules = _RULES[self._flavor]
+        of_heading = [] if isinstance(rules, _Html) else [rules.heading(self._title, words)]
+        return [words, rules.macro(self._title, words), *of_heading]
 
 
 class OneAnchor:
@@ -74,6 +87,9 @@ class OneAnchor:
         return self._anchor
 
     def heading(self, _text: str, _macros: Sequence[str] = ()) -> Anchor:
+        return self._anchor
+
+    def macro(self, _name: str) -> Anchor:
         return self._anchor
 
 
@@ -112,6 +128,9 @@ class _Html:
 
     def title(self, _title: str) -> str:
         return "top"
+
+    def macro(self, _title: str, name: str) -> str:
+        return name
 
 
 _RULES: Mapping[str, _DataCenter | _Cloud | _Html] = {

@@ -60,7 +60,7 @@ class Block(NamedTuple):
     group: int = 0  # shared by the rows of one table and the items of one list; 0: stands alone
     indent: int = 0  # columns, for nested list items
     level: int = 0  # of a heading; 0: inside a table cell, where it splits nothing but takes its id
-    anchors: tuple[str, ...] = ()  # names of the anchor macros inside a heading
+    anchors: tuple[str, ...] = ()  # names of anchor macros: in a heading; of a reference, before what follows
     body: str = ""  # of code, to the letter
     linked: int = 0  # characters of the text that are links
     reference: Reference | None = None

@@ -31,10 +31,10 @@ class Macro(NamedTuple):
 class Page(Protocol):
     """What a macro may do to the page that it stands on."""
 
-    anchors: list[str]
     lists: bool  # whether lists that the server fills in are asked for
 
     def write(self, text: str) -> None: ...
+    def anchor(self, name: str) -> None: ...
     def paragraph(self, text: str) -> None: ...
     def code(self, body: str, language: str = "", title: str = "") -> None: ...
     def container(self, element: Element) -> None: ...
@@ -83,7 +83,7 @@ def _jira(page: Page, macro: Macro) -> Outcome:
 
 
 def _anchor(page: Page, macro: Macro) -> Outcome:
-    page.anchors.append(macro.parameters.get("", "") or macro.parameters.get("name", ""))
+    page.anchor(macro.parameters.get("", "") or macro.parameters.get("name", ""))
     return "rendered"
 
 

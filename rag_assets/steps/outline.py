@@ -25,12 +25,13 @@ class Section:
     references: list[Reference] = field(default_factory=list)
     listings: list[Listing] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
+    anchors: list[Anchor] = field(default_factory=list)  # further ones: of anchor macros and of headings in cells
 
 
 def split_at_headings(
     blocks: Sequence[Block], heading: str, path: tuple[str, ...], anchors: Anchors | OneAnchor
 ) -> Iterator[Section]:
-    """Sections in order, with text or without.
+    """Sections in order, with text or without. An anchor stands with the text after it, be that in the next section.
 
     Args:
         blocks: of a whole body.
@@ -40,6 +41,7 @@ def split_at_headings(
     """
     section = Section(0, heading, path, anchors.title())
     above: list[tuple[int, str]] = []
+    waiting: list[Anchor] = []
     for block in blocks:
         if block.reference is not None:
             section.references.append(block.reference)
@@ -47,15 +49,23 @@ def split_at_headings(
             section.listings.append(block.listing)
         elif block.links:
             section.links.extend(block.links)
+        elif block.kind == "reference":
+            waiting += map(anchors.macro, block.anchors)
         elif block.kind != "heading":
             section.blocks.append(block)
+            section.anchors.extend(waiting)
+            waiting.clear()
         else:
-            anchor = anchors.heading(block.text, block.anchors)
+            anchor, named = anchors.heading(block.text, block.anchors), map(anchors.macro, block.anchors)
             if not block.level:
+                waiting += (anchor, *named)
                 continue
             yield section
             while above and above[-1][0] >= block.level:
                 above.pop()
             above.append((block.level, block.text))
             section = Section(block.level, block.text, (*path, *(text for _, text in above)), anchor)
+            section.anchors.extend((*waiting, *named))
+            waiting.clear()
+    section.anchors.extend(waiting)
     yield section

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from rag_assets.steps.anchors import Anchors
+from rag_assets.steps.anchors import BORROWED, Anchor, Anchors
 from rag_assets.steps.blocks import Block, clean, joined
 from rag_assets.steps.boilerplate import is_boilerplate
 from rag_assets.steps.html_format import html_content
@@ -32,7 +32,7 @@ from rag_serving.schema import MACRO_LEDGER, PAGES, SECTIONS
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
 
-VERSION = 6
+VERSION = 7
 """Raised when the same page would give other sections: unchanged pages are then read again."""
 
 _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
@@ -54,6 +54,7 @@ class _Text(NamedTuple):
     section: Section
     blocks: list[Block]
     passage: Passage | None = None
+    anchors: Sequence[Anchor] = ()  # further ones that lead to it
 
 
 class SectionsResult(NamedTuple):
@@ -165,13 +166,19 @@ def _listed(
 
 
 def _kept(sections: Sequence[Section]) -> Iterator[_Text]:
-    """What becomes rows of the page's own text: sections with text, and bare headings without deeper ones below."""
+    """What becomes rows of the page's own text: sections with text, and bare headings without deeper ones below.
+
+    Whoever follows a link to another heading reads what stands below it.
+    """
+    above: list[Anchor] = []
     for section, following in zip(sections, [*sections[1:], None], strict=True):
         deeper = following is not None and following.level > section.level
-        if section.blocks:
-            yield _Text(section, section.blocks)
-        elif section.level and not deeper:
-            yield _Text(section, [Block("heading", section.heading)])
+        if section.blocks or (section.level and not deeper):
+            blocks = section.blocks or [Block("heading", section.heading)]
+            yield _Text(section, blocks, anchors=[*above, *section.anchors])
+            above.clear()
+        else:
+            above += [*([section.anchor] if section.level else []), *section.anchors]
 
 
 def _section_rows(page: Mapping[str, Any], own: Sequence[_Text], included: Sequence[Passage]) -> list[dict[str, Any]]:
@@ -203,7 +210,14 @@ def _section_row(page: Mapping[str, Any], order: int, found: _Text, has_text: bo
         "also_readers": passage.readers if passage else EVERYONE,
         "included_from": passage.page_id if passage else None,
         "links": [] if passage else [link._asdict() for link in section.links],
+        "anchors": _further(section.anchor, found.anchors),
     }
+
+
+def _further(main: Anchor, anchors: Sequence[Anchor]) -> list[dict[str, Any]]:
+    """The anchors that are others than the main one, each once."""
+    by_name = {anchor.name: anchor for anchor in anchors if anchor.rule != BORROWED and anchor.name != main.name}
+    return [anchor._asdict() for anchor in by_name.values()]
 
 
 def _stamped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

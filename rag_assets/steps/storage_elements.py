@@ -85,9 +85,11 @@ def _heading(walk: Walk, node: Element) -> None:
         walk.mark_links()
     outer, walk.anchors, walk.in_heading = walk.anchors, [], True
     text, lifted = walk.line(node)
-    names, walk.anchors, walk.in_heading = tuple(filter(None, walk.anchors)), outer, False
+    names, walk.anchors, walk.in_heading = tuple(walk.anchors), outer, False
     if text:
         walk.heading(text, int(node.tag[1]), names)
+    for name in () if text else names:
+        walk.anchor(name)
     walk.blocks += lifted
 
 

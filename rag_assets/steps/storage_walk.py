@@ -20,6 +20,10 @@ DEPTH_MAX = 60  # lists in cells in panels …; a page nests a handful
 Rule: TypeAlias = "Callable[[Walk, Element], None]"
 
 
+def _link(text: str, target: str) -> Link:
+    return Link(text, "anchor", anchor=target[1:]) if target.startswith("#") else Link(text, "url", target)
+
+
 @dataclass
 class Place:
     """Where text is written: a list item, a quote, a line (a cell or a heading), or the page itself."""
@@ -41,7 +45,7 @@ class Walk:
     blocks: list[Block] = field(default_factory=list)
     ledger: Counter[tuple[str, str]] = field(default_factory=Counter)
     met: set[Element] = field(default_factory=set)  # macros that the walk came to
-    anchors: list[str] = field(default_factory=list)
+    anchors: list[str] = field(default_factory=list)  # of the heading that the walk is in
     in_heading: bool = False
     place: Place = field(default_factory=Place)
     linked: int = 0  # characters of the gathered text that are links
@@ -79,6 +83,13 @@ class Walk:
         """Mark the place of a list of pages."""
         self.flush()
         self.blocks.append(Block("reference", "", listing=listing))
+
+    def anchor(self, name: str) -> None:
+        """Mark a place that links reach by a name: of the heading, or else of the text that follows."""
+        if name and self.in_heading:
+            self.anchors.append(name)
+        elif name:
+            self._page.append(Block("reference", "", anchors=(name,)))
 
     def mark_links(self) -> None:
         """Leave the links of a section at its end."""
@@ -149,7 +160,7 @@ class Walk:
             text = "".join(self._buffer[links.pop() :])
             self.linked += len(text)
             if target := node.get("href", "").strip():
-                self.links.append(Link(clean(text), "url", target))
+                self.links.append(_link(clean(text), target))
         if node.tail:
             self._buffer.append(node.tail)
 

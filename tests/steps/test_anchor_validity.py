@@ -23,7 +23,7 @@ def test_an_anchor_counts_when_it_is_alone_in_its_page_and_no_guess() -> None:
         section("c", "html-above"),
     ]
     figures = anchor_figures(SECTIONS.table(rows))
-    assert (figures.sections, figures.repeated, figures.unconfirmed, figures.valid) == (6, 2, 2, 3)
+    assert (figures.anchors, figures.repeated, figures.unconfirmed, figures.valid) == (6, 2, 2, 3)
     assert figures.validity == 0.5
     assert figures.rules == {"cloud": 3, "cloud-repeated": 1, "html-id": 1, "html-above": 1}
 

@@ -40,7 +40,7 @@ def section_of(atoms: list[tuple[str, str]]) -> pa.Table:
         "section_id": "7:3:s0", "page_id": "7", "version": 3, "order": 0, "level": 2, "heading": "Rolling back",
         "heading_path": ["Deploy guide", "Rolling back"], "anchor": "Rolling-back?", "anchor_rule": "cloud",
         "text": text, "blocks": blocks, "content_types": [], "is_boilerplate": False, "content_hash": "h",
-        "also_readers": "everyone", "included_from": None, "links": [],
+        "also_readers": "everyone", "included_from": None, "links": [], "anchors": [],
     }  # fmt: skip
     return SECTIONS.table([row])
 
