@@ -53,6 +53,7 @@ class StandInChat(ThreadingHTTPServer):
         self.finish = "stop"
         self.chunk_bytes = 0  # 0: one write an event
         self.open_streams = 0
+        self.one_choice = False
 
     @property
     def url(self) -> str:
@@ -126,6 +127,8 @@ class _Handler(BaseHTTPRequestHandler):
         for parameter, message in self.server.refused.items():
             if parameter in body:
                 return self._write(400, openai_error(message, "unsupported_parameter", param=parameter), {})
+        if not body.get("stream"):
+            return self._json(200, self._completion(body))
 
         def event(**more: object) -> bytes:
             content = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": MODEL, **more}
@@ -146,6 +149,21 @@ class _Handler(BaseHTTPRequestHandler):
             yield b"data: [DONE]\n\n"
 
         return self._stream("text/event-stream; charset=utf-8", events())
+
+    def _completion(self, body: dict[str, Any]) -> dict[str, Any]:
+        """All in one piece, as often as `n` asks for (which Ollama overlooks)."""
+        wanted = 1 if self.server.one_choice else body.get("n") or 1
+        choices = [
+            {
+                "index": index,
+                "message": {"role": "assistant", "content": "".join(self.server.script(body["messages"]))},
+                "finish_reason": self.server.finish,
+            }
+            for index in range(wanted)
+        ]
+        usage = {"prompt_tokens": 42, "completion_tokens": 7, "total_tokens": 49}
+        head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": MODEL}
+        return {**head, "choices": choices, "usage": usage}
 
     def _stream(self, kind: str, parts: Iterator[bytes]) -> None:
         self.server.open_streams += 1

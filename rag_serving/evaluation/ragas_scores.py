@@ -34,7 +34,7 @@ _QUIET = {
 
 @dataclass(frozen=True)
 class RagasScores:
-    """Scores by metric and question id; `problem` says why there are none, `faults` why a metric lacks some."""
+    """Scores by metric and question id; `problem` says why there are none, `faults` which metric lacks some and why."""
 
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     faults: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,10 @@ def ragas_samples(cases: Sequence[Mapping[str, Any]], pages: Pages) -> dict[str,
 
 
 def ragas_scores(samples: Mapping[str, Mapping[str, Any]], config: Config, timeout_s: float = TIMEOUT_S) -> RagasScores:
-    """What RAGAS says: metrics without a model always, those with one where `generation` names a model."""
+    """What RAGAS says: metrics without a model always, those with one where `generation` names a model.
+
+    A child that is late or dies costs the scores that it had not told yet, and no other.
+    """
     if importlib.util.find_spec("ragas") is None:
         return RagasScores(problem=ABSENT)
     if not samples:
@@ -71,30 +74,55 @@ def ragas_scores(samples: Mapping[str, Mapping[str, Any]], config: Config, timeo
         "model": _model(config),
         "embedding": config.embedding.model_dump(mode="json"),
     }
+    told, ended = _told_by_child(json.dumps(asked), timeout_s)
+    if not any("value" in each for each in told):
+        problem = ended or next((each["fault"] for each in told if "fault" in each), "it told nothing")
+        return RagasScores(problem=f"RAGAS {problem}" if ended else f"RAGAS failed: {problem}")
+    return _gathered(told, list(samples), ended)
+
+
+def _told_by_child(asked: str, timeout_s: float) -> tuple[list[dict[str, Any]], str]:
+    """The lines of the child process, those before its end too where it ended badly, and how it did."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "rag_serving.models.ragas_child"],
-            input=json.dumps(asked),
+            input=asked.encode(),
             capture_output=True,
-            text=True,
             timeout=timeout_s,
             env={**os.environ, **_QUIET},
             check=True,
         )
-        told = json.loads(done.stdout)
-    except subprocess.TimeoutExpired:
-        return RagasScores(problem=f"RAGAS was not done after {timeout_s:g} s")
+        return _lines(done.stdout), ""
+    except subprocess.TimeoutExpired as error:
+        return _lines(error.stdout), f"was not done after {timeout_s:g} s"
     except subprocess.CalledProcessError as error:
-        last = (error.stderr or "").strip().splitlines()[-1:] or ["no message"]
-        return RagasScores(problem=f"RAGAS failed: {last[0][:300]}")
-    except (OSError, ValueError) as error:
-        return RagasScores(problem=f"RAGAS failed: {error}")
-    scores = {name: _by_question(samples, values) for name, values in told["scores"].items()}
-    return RagasScores({name: values for name, values in scores.items() if values}, told["faults"])
+        last = error.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"exit code {error.returncode}"]
+        return _lines(error.stdout), f"failed: {last[0][:300]}"
+    except OSError as error:
+        return [], f"failed: {error}"
 
 
-def _by_question(samples: Mapping[str, Any], values: Sequence[float | None]) -> dict[str, float]:
-    return {name: value for name, value in zip(samples, values, strict=True) if value is not None}
+def _lines(output: bytes | None) -> list[dict[str, Any]]:
+    """Every line that was written to its end."""
+    return [json.loads(line) for line in (output or b"").splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def _gathered(told: Sequence[Mapping[str, Any]], questions: Sequence[str], otherwise: str) -> RagasScores:
+    """Scores and faults by metric; `otherwise` is why a score is missing of which nothing was told."""
+    metrics = next(each["metrics"] for each in told if "metrics" in each)
+    scores: dict[str, dict[str, float]] = {name: {} for name in metrics}
+    reasons: dict[str, str] = {}
+    for each in told:
+        if "value" in each:
+            scores[each["metric"]][questions[each["sample"]]] = each["value"]
+        elif "fault" in each:
+            reasons.setdefault(each["metric"], each["fault"])
+    faults = {
+        name: f"{len(questions) - len(values)} of {len(questions)} questions: {reasons.get(name, otherwise)}"
+        for name, values in scores.items()
+        if len(values) < len(questions)
+    }
+    return RagasScores({name: values for name, values in scores.items() if values}, faults)
 
 
 def _holding(case: Mapping[str, Any], pages: Pages) -> list[str]:

@@ -1,6 +1,7 @@
-"""RAGAS in a process of its own: samples as JSON on standard input, scores as JSON on standard output.
+"""RAGAS in a process of its own: samples as JSON on standard input, scores as lines of JSON on standard output.
 
-Belongs here: all that imports `ragas`. Does not belong here: which samples, and what is done with scores (`ragas`).
+Belongs here: all that imports `ragas`. Does not belong here: which samples, and what is done with scores
+(`evaluation.ragas_scores`).
 
 Es, Espinosa-Anke, James & Schockaert, "RAGAS: Automated Evaluation of Retrieval Augmented Generation", EACL 2024;
 metrics as documented at https://docs.ragas.io/en/stable/concepts/metrics/.
@@ -8,35 +9,64 @@ metrics as documented at https://docs.ragas.io/en/stable/concepts/metrics/.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import math
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+AT_ONCE = 4  # samples that a model is asked about at the same time
+GIVE_UP = 5  # faults in a row after which a metric is left alone
+_TRIES = 2
+_LONGEST_WAIT_S = 2
 
-def scores(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The scores [samples] of every metric, None where it could not be computed, and the first fault of each metric.
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+def score(asked: Mapping[str, Any], tell: Tell) -> None:
+    """Tell the names of all metrics, then every score as soon as it is there; the metrics that need no model first.
 
     `asked`: `samples` in RAGAS' shape, `model` (base_url, model, api_key, timeout_s) or None, `embedding` settings.
+    A score is told as `metric`, `sample` (its place) and `value`, or a `fault` instead of the value. Of samples that a
+    metric is no longer asked about nothing is told.
     """
     from ragas import SingleTurnSample
 
     samples = [SingleTurnSample(**sample) for sample in asked["samples"]]
-    found: dict[str, list[float | None]] = {}
-    faults: dict[str, str] = {}
-    for metric in [*_without_model(), *(_with_model(asked["model"], asked["embedding"]) if asked["model"] else ())]:
-        found[metric.name] = []
-        for sample in samples:
-            try:
-                value = float(metric.single_turn_score(sample))
-            except Exception as error:  # a metric of another's making may raise anything; the others go on
-                faults.setdefault(metric.name, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-                value = math.nan
-            found[metric.name].append(None if math.isnan(value) else round(value, 6))
-    return {"scores": found, "faults": faults}
+    metrics = [*_without_model(), *(_with_model(asked["model"], asked["embedding"]) if asked["model"] else ())]
+    tell({"metrics": [metric.name for metric in metrics]})
+    asyncio.run(_score_all(metrics, samples, tell))
+
+
+async def _score_all(metrics: Sequence[Any], samples: Sequence[Any], tell: Tell) -> None:
+    for metric in metrics:
+        await _score(metric, samples, tell)
+
+
+async def _score(metric: Any, samples: Sequence[Any], tell: Tell) -> None:
+    """One metric of every sample, some at the same time, until it fails too often in a row."""
+    in_flight, in_a_row = asyncio.Semaphore(AT_ONCE), 0
+
+    async def one(place: int) -> None:
+        nonlocal in_a_row
+        async with in_flight:
+            if in_a_row < GIVE_UP:
+                found = await _scored(metric, samples[place])
+                in_a_row = in_a_row + 1 if "fault" in found else 0
+                tell({"metric": metric.name, "sample": place, **found})
+
+    await asyncio.gather(*(one(place) for place in range(len(samples))))
+
+
+async def _scored(metric: Any, sample: Any) -> dict[str, Any]:
+    try:
+        value = float(await metric.single_turn_ascore(sample))
+    except Exception as error:  # a metric of another's making may raise anything; the others go on
+        return {"fault": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+    return {"fault": "RAGAS gave no number"} if math.isnan(value) else {"value": round(value, 6)}
 
 
 def _without_model() -> list[Any]:
@@ -50,6 +80,7 @@ def _with_model(model: Mapping[str, Any], embedding: Mapping[str, Any]) -> list[
     from ragas.embeddings import LangchainEmbeddingsWrapper
     from ragas.llms import LangchainLLMWrapper
     from ragas.metrics import Faithfulness, LLMContextPrecisionWithReference, LLMContextRecall, ResponseRelevancy
+    from ragas.run_config import RunConfig
 
     chat = ChatOpenAI(
         model=model["model"],
@@ -57,9 +88,9 @@ def _with_model(model: Mapping[str, Any], embedding: Mapping[str, Any]) -> list[
         api_key=model["api_key"],
         timeout=model["timeout_s"],
         temperature=0,
-        max_retries=1,
+        max_retries=0,
     )
-    llm = LangchainLLMWrapper(chat)
+    llm = LangchainLLMWrapper(chat, RunConfig(max_retries=_TRIES, max_wait=_LONGEST_WAIT_S))
     return [
         Faithfulness(llm=llm),
         ResponseRelevancy(llm=llm, embeddings=LangchainEmbeddingsWrapper(_Embeddings(embedding))),
@@ -93,9 +124,9 @@ class _Embeddings:
 def main() -> None:
     """What a library prints goes to standard error: standard output is the scores'."""
     warnings.simplefilter("ignore")
+    lines = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):
-        found = scores(json.load(sys.stdin))
-    json.dump(found, sys.stdout)
+        score(json.load(sys.stdin), lambda found: print(json.dumps(found), file=lines, flush=True))
 
 
 if __name__ == "__main__":

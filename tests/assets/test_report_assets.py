@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import dagster as dg
 import pytest
 import yaml
 from envelopes import SECTION, envelope
+from stand_in_chat import MODEL, StandInChat, served
+from stand_in_ragas import answers_ragas
 from test_dedup_asset import write_twins
 from test_jobs import Project, project  # noqa: F401
 
@@ -180,3 +183,27 @@ def test_ragas_is_asked_about_the_published_generation_or_says_why_not(
     found = told(project.materialize("ragas_report"), "ragas_report")
     assert Path(found["html"]).is_file()
     assert found["problem"] == "none" or "not installed" in found["report"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ragas") is None, reason="needs the extra `ragas`")
+def test_what_a_model_judges_is_told_and_the_metric_that_it_fails_is_named(
+    project: Project,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    def half_broken(messages: list[dict[str, str]]) -> list[str]:
+        fails = '"ContextRecallClassifications"' in messages[-1]["content"]
+        return ["I would rather not."] if fails else answers_ragas(messages)
+
+    project.wiki.configure(evaluation={"gold": str(gold_of(tmp_path))})
+    project.build()
+    published = project.store.current("demo")
+    with served(StandInChat(half_broken)) as server:
+        project.wiki.configure(generation={"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"})
+        found = told(project.materialize("ragas_report"), "ragas_report")
+    assert found["problem"] == "none"
+    assert "| faithfulness | 1.000 |" in found["report"]
+    assert "| answer relevancy | 0." in found["report"]
+    assert "**Metrics that lack scores**" in found["report"]
+    assert "| context_recall | 1 of 1 questions: OutputParserException: " in found["report"]
+    assert "OutputParserException" in Path(found["html"]).read_text(encoding="utf-8")
+    assert project.store.current("demo") == published
