@@ -56,17 +56,17 @@ def command(
         refuse_unknown(settings, sources or [])
         refuse_no_reason(override_gates)
     except ConfigError as error:
-        print(error, file=sys.stderr)
+        print(f"citelock: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
     with reporting(as_json, verbose) as reporter:
         try:
             build = Build(settings, config, reporter, verbose, override_gates)
             summary = build.run(sources or [], full, retry_contexts)
         except (LockedError, StoreError) as error:
-            print(error, file=sys.stderr)
+            print(f"citelock: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            print("interrupted; what was finished is kept, and what is published stays", file=sys.stderr)
+            print("citelock: interrupted; what was finished is kept, and what is published stays", file=sys.stderr)
             raise typer.Exit(130) from None
     for key, reason in summary.errors.items():
         print(f"{key}: {reason}", file=sys.stderr)

@@ -58,7 +58,7 @@ def main() -> int:
     try:
         config = load_config()
     except ConfigError as error:
-        print(error, file=sys.stderr)
+        print(f"citelock: {error}", file=sys.stderr)
         return 2
     with dg.DagsterInstance.get() as instance:
         register(instance, config)

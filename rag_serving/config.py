@@ -158,7 +158,9 @@ def parse_config(content: dict[str, Any], origin: str = "configuration") -> Conf
     try:
         return Config(**content)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {_explain(error.errors()[0])}") from None
+        # A misspelt key first: that its right name is missing follows from it.
+        first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+        raise ConfigError(f"{origin}: {_explain(first)}") from None
 
 
 def _explain(fault: ErrorDetails) -> str:

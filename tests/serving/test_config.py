@@ -24,6 +24,10 @@ def test_the_environment_stands_over_the_file(monkeypatch: pytest.MonkeyPatch) -
         ({"retrieval": {"dens_k": 3}}, "unknown key 'retrieval.dens_k'; did you mean 'dense_k'?"),
         ({"retrieval": {"dense_k": 0}}, "retrieval.dense_k: Input should be greater than or equal to 1"),
         ({"tenants": {"a": {}}, "sources": {"s": {"kind": "confluence", "tenant": "a"}}}, "sources.s.base_url"),
+        (
+            {"tenants": {"a": {}}, "sources": {"s": {"kind": "confluence_dump", "tenannt": "a", "path": "x"}}},
+            "unknown key 'sources.s.tenannt'; did you mean 'tenant'?",
+        ),
         ({"sources": {"s": {"kind": "confluence_dump", "tenant": "b", "path": "x"}}}, "'b' is not among the tenants"),
         ({"tenants": {"A b": {}}}, "must be a slug"),
         ({"features": {"FEATURE_RAG_PROVENANCE_LOCK": False}}, "features.FEATURE_RAG_PROVENANCE_LOCK"),
