@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.attempts import Attempt
-from rag_serving.config import Config
+from rag_serving.config import Config, ConfigError
 from rag_serving.extract import MODEL, Similarity, extract
+from rag_serving.extraction.weights import Tables, WeightsError, calibrated
 from rag_serving.gates import NOT_FOUND, closest, gate_confidence, gate_passages, gate_question, likeness
 from rag_serving.generate import Generator
 from rag_serving.indexes.terms import analyze
@@ -62,9 +63,15 @@ class Answering:
     """Writes answers from locked passages. Safe to use from several threads."""
 
     def __init__(self, config: Config, embedder: Embedder) -> None:
+        """Read the weights of the extractive generator.
+
+        Raises:
+            ConfigError: `gates.confidence_weights` cannot be used.
+        """
         self._config = config
         self._embedder = embedder
         self._generator = Generator(config.generation)
+        self._tables = open_tables(config)
         self._judge: Entails | None = None
 
     def answer(
@@ -99,7 +106,7 @@ class Answering:
             if answer.status == "answered" and (stop := gate_confidence(asked.text, draft.confidence, gates)):
                 answer, verdicts = stop.answer(generation, lock), []
             told = {} if draft.confidence is None else {"confidence": draft.confidence}
-            answer = replace(answer, generator=draft.model, gates={**found, **told})
+            answer = replace(answer, generator=draft.model, gates={**found, **told}, evidence=draft.evidence)
             if explain:
                 answer = replace(answer, passages=explained(lock, verdicts))
         return Written(answer, draft, lock, verdicts)
@@ -123,7 +130,7 @@ class Answering:
 
         def extracted(similarity: Similarity | None) -> Draft:
             citations, words = settings.max_citations, settings.quote_max_words
-            return extract(asked.text, lock, asked.weights, analyze, similarity, citations, words)
+            return extract(asked.text, lock, asked.weights, analyze, similarity, citations, words, self._tables)
 
         if (vector := asked.vector) is not None:
             with attempt.part("sentences", NO_VECTORS):
@@ -139,6 +146,18 @@ class Answering:
             "max_citations": settings.max_citations,
             "require_quotes": settings.require_quotes,
         }
+
+
+def open_tables(config: Config) -> Tables:
+    """The weights that the extractive generator goes by.
+
+    Raises:
+        ConfigError: `gates.confidence_weights` cannot be used.
+    """
+    try:
+        return calibrated(config.gates.confidence_weights, f"{config.embedding.provider}/{config.embedding.model}")
+    except WeightsError as error:
+        raise ConfigError(f"gates.confidence_weights: {error}") from error
 
 
 def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, mark: bool) -> Answer:

@@ -15,10 +15,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rag_serving.extraction.evidence import Analyze, Asked, Statement, Weights, features, learnt
+from rag_serving.extraction.evidence import Analyze, Asked, Statement, features
 from rag_serving.extraction.quoting import best_window
 from rag_serving.extraction.sentences import Unit, words
 from rag_serving.extraction.telling import Layout, Told
+from rag_serving.extraction.weights import Tables, Weights, learnt
 from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock
 from rag_serving.verification.quotes import MIN_QUOTE_BYTES, weight
 
@@ -60,17 +61,22 @@ def extract(
     similarity: Similarity | None = None,
     max_citations: int = 3,
     quote_max_words: int = 12,
+    tables: Tables | None = None,
 ) -> Draft:
     """The best sentences of the lock as claims, best first, with the confidence of the best; none without a sentence.
 
-    `weights` are those of the question's analyzed terms. Without `similarity` words alone decide.
+    `weights` are those of the question's analyzed terms. Without `similarity` words alone decide. `tables` weigh the
+    evidence; without them those of the package do.
     """
-    asked, table = Asked.of(question, weights, analyze), learnt(similarity is not None)
+    asked, table = Asked.of(question, weights, analyze), (tables or learnt()).of(similarity is not None)
     ranked = rank(asked, lock, analyze, similarity, table)
     chosen = _chosen(asked, ranked, max_citations)
     claims = _claims(asked, lock, [each.statement for each in chosen], analyze, quote_max_words)[:max_citations]
-    confidence = table.confident(ranked[0].evidence, ranked[0].score) if ranked else None
-    return Draft(claims, MODEL, confidence=confidence)
+    if not ranked:
+        return Draft(claims, MODEL)
+    best = ranked[0]
+    evidence = {**best.evidence, "score": best.score}
+    return Draft(claims, MODEL, confidence=table.confident(best.evidence, best.score), evidence=evidence)
 
 
 def rank(asked: Asked, lock: Lock, analyze: Analyze, similarity: Similarity | None, weights: Weights) -> list[Ranked]:

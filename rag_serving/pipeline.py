@@ -86,9 +86,13 @@ class Pipeline:
         reranker: RemoteReranker | None = None,
         telemetry: Telemetry | None = None,
     ) -> Pipeline:
-        """A pipeline that opens model and generation with the first question that needs them; it never fails here.
+        """A pipeline that opens model and generation with the first question that needs them, so that it fails here
+        for neither.
 
         Questions are recorded only where `telemetry` is given: what is asked to measure is no reader's question.
+
+        Raises:
+            ConfigError: the configured weights cannot be used.
         """
         store = Store(config.home)
         receipts = ReceiptStore(store.serving_db())

@@ -172,6 +172,7 @@ class Draft:
     notes: tuple[str, ...] = ()  # what was done on the way, a line each
     usage: Usage | None = None
     confidence: float | None = None  # how likely the best claim answers, 0 to 1; None: the writer does not say
+    evidence: Mapping[str, float] = field(default_factory=dict)  # what speaks for the best claim, by name
 
 
 @dataclass(frozen=True)
@@ -252,6 +253,7 @@ class Answer:
     reranker: Ranker = "none"  # who ranked the passages after fusion
     receipt_id: str | None = None
     gates: Mapping[str, float] = field(default_factory=dict)  # what the gates decided by
+    evidence: Mapping[str, float] = field(default_factory=dict)  # what the confidence among them was told from
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
 
@@ -272,6 +274,7 @@ class Answer:
         if self.passages is not None:
             shape["passages"] = [dict(passage) for passage in self.passages]
             shape["gates"] = dict(self.gates)
+            shape["evidence"] = dict(self.evidence)
         if self.notes is not None:
             shape["notes"] = list(self.notes)
         return shape

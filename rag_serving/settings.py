@@ -268,6 +268,9 @@ class Gates(Section):
     """How likely the extractive generator's best sentence must be the answer, by its own estimate."""
     min_confidence_statement: float = Field(0.15, ge=0, le=1)
     """The same where nothing is asked: claims and keywords get what bears on them."""
+    confidence_weights: Path | None = None
+    """File of the weights by which that estimate is made, as `citelock evaluate --calibrate --write` puts it beside the
+    configuration; null: the weights of the package, learnt from several sets."""
 
 
 class Verification(Section):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import rag_serving
+import rag_serving.extraction
 from rag_serving.attempts import Attempt
 from rag_serving.config import load_config, parse_config
 from rag_serving.evaluation.calibrate import halves, open_gates
@@ -28,7 +28,8 @@ from rag_serving.evaluation.evaluate import says
 from rag_serving.evaluation.gold import GoldQuestion, GoldSet, find_gold
 from rag_serving.evaluation.gold_collections import published, read_gold_collection
 from rag_serving.extract import MODEL, Ranked, rank
-from rag_serving.extraction.evidence import FOR, RANK_ONLY, WEIGHTS, Asked, learnt
+from rag_serving.extraction.evidence import FOR, RANK_ONLY, Asked
+from rag_serving.extraction.weights import WEIGHTS, learnt
 from rag_serving.indexes.terms import analyze
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Draft, Lock
@@ -82,7 +83,7 @@ class Watching(Pipeline):
             found: list[float] = (self._embedder.embed_documents(texts) @ vector).tolist()
             return found
 
-        self.front = lock, rank(asked, lock, analyze, similarity, learnt(True))
+        self.front = lock, rank(asked, lock, analyze, similarity, learnt().with_vectors)
         return Draft((), MODEL)
 
     def see(self, gold: GoldQuestion) -> Seen:
@@ -111,7 +112,7 @@ def main() -> None:
         "with_vectors": table(adversarial, stated, own, ()),
         "words_alone": table(adversarial, stated, own, OF_VECTORS),
     }
-    target = Path(rag_serving.__file__).parent / WEIGHTS
+    target = Path(rag_serving.extraction.__file__).parent / WEIGHTS
     target.write_text(json.dumps(tables, indent=2) + "\n", encoding="utf-8")
     print(f"{target}: learnt from {len(adversarial) + len(stated) + len(own)} questions")
 

@@ -1,7 +1,7 @@
-"""What speaks for a sentence as the answer to a question, as numbers, and how much each number counts.
+"""What speaks for a sentence as the answer to a question, as numbers.
 
-Belongs here: the features of a question and a sentence, the weights learnt for them.
-Does not belong here: which sentences there are and which are chosen (`extract`), learning (`scripts/train_answers.py`).
+Belongs here: the features of a question and a sentence.
+Does not belong here: what each counts (`weights`), which sentences there are and which are chosen (`extract`).
 
 Two linear models over the same features: `rank` orders the sentences of one question (pairwise logistic regression,
 after Joachims, "Optimizing Search Engines using Clickthrough Data", KDD 2002), `confidence` says how likely it is that
@@ -11,13 +11,9 @@ covered never makes an answer less likely. A table of its own serves where no ve
 
 from __future__ import annotations
 
-import json
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 from rag_serving.extraction.question_kinds import Kind, asked_words, holds, kind_of, names_of, topic_of
 from rag_serving.extraction.sentences import Unit
@@ -25,13 +21,10 @@ from rag_serving.records import Candidate
 from rag_serving.verification.claims import contradict, negations, turns
 
 Analyze = Callable[[str], Sequence[str]]
-Features = Mapping[str, float]
 
-WEIGHTS = "answer_weights.json"
 FOR = ("covered", "covered_nearby", "passage_rank", "similarity", "passage_similarity", "score")
 RANK_ONLY = ("covered_apart", "length", "first")  # they tell sentences apart, not answers from others
 _LONG = 30.0  # words
-_SURE = 30.0  # beyond it a logistic function is 0 or 1
 
 
 @dataclass(frozen=True)
@@ -122,33 +115,6 @@ def features(asked: Asked, statement: Statement, candidate: Candidate, similarit
         found["similarity"] = similarity
         found["passage_similarity"] = candidate.scores.get("dense", similarity)  # found by its words alone
     return found
-
-
-@dataclass(frozen=True)
-class Weights:
-    """The learnt weights of one table, by feature."""
-
-    rank: Mapping[str, float]
-    confidence: Mapping[str, float]
-    bias: float
-
-    def score(self, found: Features) -> float:
-        """What sentences of one question are ordered by."""
-        return sum(self.rank.get(name, 0.0) * value for name, value in found.items())
-
-    def confident(self, found: Features, score: float) -> float:
-        """How likely a sentence with these features, and this score among the others, answers: 0 to 1."""
-        told = {**found, "score": score}
-        logit = self.bias + sum(self.confidence.get(name, 0.0) * value for name, value in told.items())
-        return 1 / (1 + math.exp(-min(max(logit, -_SURE), _SURE)))
-
-
-@cache
-def learnt(with_vectors: bool) -> Weights:
-    """The weights that the package carries."""
-    tables = json.loads(Path(__file__).with_name(WEIGHTS).read_text(encoding="utf-8"))
-    table = tables["with_vectors" if with_vectors else "words_alone"]
-    return Weights(table["rank"], table["confidence"], table["bias"])
 
 
 def _portion(part: frozenset[str], whole: frozenset[str]) -> float:

@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from rag_serving.answering import open_tables
 from rag_serving.api.auth import Authenticator, check_address
 from rag_serving.config import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.generate import open_generator
@@ -178,7 +179,11 @@ def _dagster() -> Finding:
 
 
 def _serving(config: Config) -> Finding:
-    checks: tuple[Callable[[], object], ...] = (lambda: check_address(config.serving), lambda: Authenticator(config))
+    checks: tuple[Callable[[], object], ...] = (
+        lambda: check_address(config.serving),
+        lambda: Authenticator(config),
+        lambda: open_tables(config),
+    )
     try:
         for check in checks:
             check()

@@ -8,9 +8,10 @@ import pytest
 from passages import candidate_of, lock_of
 
 from rag_serving.extract import extract, named
-from rag_serving.extraction.evidence import FOR, RANK_ONLY, Asked, learnt
+from rag_serving.extraction.evidence import FOR, RANK_ONLY, Asked
 from rag_serving.extraction.quoting import best_window
 from rag_serving.extraction.sentences import words
+from rag_serving.extraction.weights import learnt
 from rag_serving.indexes.terms import analyze
 from rag_serving.records import Draft, Lock
 from rag_serving.verify import verify
@@ -134,13 +135,13 @@ def test_a_turned_answer_to_yes_or_no_is_an_answer() -> None:
 
 @pytest.mark.parametrize("with_vectors", [True, False])
 def test_evidence_counts_only_in_its_own_direction(with_vectors: bool) -> None:
-    for name, weight in learnt(with_vectors).confidence.items():
+    for name, weight in learnt().of(with_vectors).confidence.items():
         assert weight >= 0 if name in FOR else weight <= 0, name
 
 
 def test_every_feature_is_weighed() -> None:
-    assert learnt(True).rank.keys() - learnt(False).rank.keys() == {"similarity", "passage_similarity"}
-    assert learnt(True).confidence.keys() ^ learnt(True).rank.keys() == {"score", *RANK_ONLY}
+    assert learnt().with_vectors.rank.keys() - learnt().words_alone.rank.keys() == {"similarity", "passage_similarity"}
+    assert learnt().with_vectors.confidence.keys() ^ learnt().with_vectors.rank.keys() == {"score", *RANK_ONLY}
 
 
 def test_shares_are_of_the_weight_of_the_question() -> None:

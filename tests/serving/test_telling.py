@@ -6,9 +6,10 @@ import pytest
 from passages import candidate_of, lock_of
 
 from rag_serving.extract import extract, rank
-from rag_serving.extraction.evidence import Asked, learnt
+from rag_serving.extraction.evidence import Asked
 from rag_serving.extraction.sentences import Unit
 from rag_serving.extraction.telling import Layout
+from rag_serving.extraction.weights import learnt
 from rag_serving.indexes.terms import analyze
 from rag_serving.records import Claim, Draft, Lock
 from rag_serving.render import answer_text, citations_of
@@ -139,8 +140,8 @@ def test_steps_below_the_heading_that_is_asked_for_are_preferred_beyond_their_ev
     text = "1. Name of the port.\n2. Ask for a number to call back.\n\nTell people that you call back."
     lock = Lock((candidate_of(text, heading_path=("Desk", "Taking a call")),))
     asked = Asked.of("How do I take a call?", {"take": 1.0, "call": 1.0}, analyze)
-    ranked = rank(asked, lock, analyze, None, learnt(False))
-    preferred = {each.statement.unit.kind: each.score > learnt(False).score(each.evidence) for each in ranked}
+    ranked = rank(asked, lock, analyze, None, learnt().words_alone)
+    preferred = {each.statement.unit.kind: each.score > learnt().words_alone.score(each.evidence) for each in ranked}
     assert preferred == {"list": True, "sentence": False}
 
 
