@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,3 +59,13 @@ def test_serving_runs_without_dagster_and_without_the_assets() -> None:
     code = f"import sys\nfor name in {modules}: __import__(name)\nprint(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not {"dagster", "rag_assets", "torch"} & set(run.stdout.split())
+
+
+def test_what_is_no_code_is_packaged_with_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packaged = project["tool"]["setuptools"]["package-data"]
+    files = [path for room in ("rag_assets", "rag_serving") for path in (ROOT / room).rglob("*") if path.is_file()]
+    for path in files:
+        package = ".".join(path.parent.relative_to(ROOT).parts)
+        patterns = packaged.get(package, [])
+        assert path.suffix in (".py", ".pyc") or any(path.match(pattern) for pattern in patterns), name_of(path)
