@@ -57,11 +57,11 @@ def read_day(engine: Engine, tenant: str, day: date) -> Day:
     """
     from rag_serving.telemetry.kpis import kpis
     from rag_serving.telemetry.log import questions_of, records, rows_of_day
-    from rag_serving.telemetry.tables import FEEDBACK, QUESTIONS
+    from rag_serving.telemetry.tables import FEEDBACK, LOSSES, QUESTIONS
 
-    questions, feedback = (rows_of_day(engine, table, tenant, day) for table in (QUESTIONS, FEEDBACK))
+    questions, feedback, losses = (rows_of_day(engine, table, tenant, day) for table in (QUESTIONS, FEEDBACK, LOSSES))
     judged = records(questions_of(engine, tenant, feedback["receipt_id"].tolist()))
-    return Day(kpis(questions, feedback), complaint_cases(records(feedback), judged))
+    return Day(kpis(questions, feedback, losses), complaint_cases(records(feedback), judged))
 
 
 def plots_of(found: Kpis) -> list[Plot]:

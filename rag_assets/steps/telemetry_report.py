@@ -94,7 +94,12 @@ def _figures(found: Kpis) -> list[Figure]:
         Figure("p95", _ms(total.get("p95"))),
         Figure("complaints", f"{complaints:,}", "bad" if complaints else "neutral", f"helpful: {_helpful(found)}"),
         Figure("cost", f"{found.cost:,.2f}", note=f"{found.tokens_in:,} tokens read, {found.tokens_out:,} written"),
+        *_dropped(found.dropped),
     ]
+
+
+def _dropped(rows: int) -> list[Figure]:
+    return [Figure("not recorded", f"{rows:,}", "bad", "the database was away or refused them")] if rows else []
 
 
 def _tables(found: Kpis) -> list[Table]:

@@ -89,6 +89,10 @@ class Scribe:
             "comment": _writable(comment)[:MAX_COMMENT_CHARS] if comment else None,
         }
 
+    def of_loss(self, rows: int) -> dict[str, Any]:
+        """The row of LOSSES for rows that were dropped."""
+        return {**_stamp(), "tenant": self._tenant, "rows": rows}
+
     def _asked(self, principal: Principal | None, question: str, kind: Kind) -> dict[str, Any]:
         return {
             **_stamp(),

@@ -30,14 +30,15 @@ class Kpis:
     tokens_in: int
     tokens_out: int
     cost: float
+    dropped: int  # rows that could not be recorded
     feedback: Mapping[str, int] = field(default_factory=dict)
 
     def payload(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def kpis(questions: pd.DataFrame, feedback: pd.DataFrame) -> Kpis:
-    """The figures of rows of QUESTIONS and of FEEDBACK."""
+def kpis(questions: pd.DataFrame, feedback: pd.DataFrame, losses: pd.DataFrame) -> Kpis:
+    """The figures of rows of QUESTIONS, of FEEDBACK, and of LOSSES."""
     asked = questions[questions["kind"] != "search"]
     claims = int(asked["claims"].sum())
     flags = Counter(flag for row in questions["flags"] for flag in row)
@@ -54,6 +55,7 @@ def kpis(questions: pd.DataFrame, feedback: pd.DataFrame) -> Kpis:
         tokens_in=int(questions["tokens_in"].sum()),
         tokens_out=int(questions["tokens_out"].sum()),
         cost=float(questions["cost"].sum()),
+        dropped=int(losses["rows"].sum()),
         feedback=_counted(feedback["verdict"]),
     )
 

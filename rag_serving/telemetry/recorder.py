@@ -5,7 +5,8 @@ Does not belong here: what a row says (`events`), the database (`writer`), which
 SQLAlchemy takes as long to import as a question takes.
 
 A full queue drops the new row and counts it. While the database is away rows wait in the queue; those that came before
-it went are written when it is back. A row that the database refuses is dropped and counted alone.
+it went are written when it is back. A row that the database refuses is dropped and counted alone. How many were
+dropped is written down as soon as the database takes rows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 
 _log = logging.getLogger(__name__)
 
-TableName = Literal["questions", "feedback"]
+TableName = Literal["questions", "feedback", "losses"]
 Row = tuple[TableName, Mapping[str, Any]]
 
 
@@ -58,16 +59,25 @@ class Counts:
 class Recorder:
     """Writes rows from one thread. `record` never blocks and never raises."""
 
-    def __init__(self, open_writer: Callable[[], Writer], capacity: int = CAPACITY) -> None:
-        """`open_writer` is called with the first row, in the writing thread; it may raise TelemetryError."""
+    def __init__(
+        self,
+        open_writer: Callable[[], Writer],
+        capacity: int = CAPACITY,
+        loss_of: Callable[[int], Row] | None = None,
+    ) -> None:
+        """`open_writer` is called with the first row, in the writing thread; it may raise TelemetryError.
+
+        `loss_of` makes the row that says how many rows were dropped; without it that is only counted.
+        """
         self._open = open_writer
         self._capacity = capacity
+        self._loss_of = loss_of
         self._rows: deque[Row] = deque()
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
         self._writer: Writer | None = None
         self._deadline: float | None = None  # of the last writing, once closed
-        self._writing = self._recorded = self._dropped = 0
+        self._writing = self._recorded = self._dropped = self._dropped_told = 0
 
     def record(self, table: TableName, row: Mapping[str, Any]) -> None:
         """Hand over a row; it is written soon, or dropped and counted."""
@@ -127,6 +137,7 @@ class Recorder:
             try:
                 self._writer = self._writer or self._open()
                 recorded = self._writer.write(batch)
+                self._tell_losses(self._writer, len(batch) - recorded)
                 break
             except TelemetryError as error:
                 _log.warning("telemetry waits: %s", error)
@@ -141,6 +152,14 @@ class Recorder:
         with self._news:
             self._recorded += recorded
             self._dropped += len(batch) - recorded
+
+    def _tell_losses(self, writer: Writer, refused: int) -> None:
+        """Write down how many rows were dropped since this was last done, `refused` ones just now."""
+        with self._news:
+            dropped = self._dropped + refused
+        if self._loss_of is not None and dropped > self._dropped_told:
+            writer.write([self._loss_of(dropped - self._dropped_told)])
+            self._dropped_told = dropped
 
     def _is_over(self, wait_s: float) -> bool:
         """Wait before another try; whether there is no time left for one."""

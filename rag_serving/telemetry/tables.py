@@ -60,6 +60,16 @@ FEEDBACK = Table(
     Column("comment", Text),
 )
 
+LOSSES = Table(
+    "losses",
+    METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("at", Float, nullable=False),  # when the database took rows again
+    Column("day", String(10), nullable=False, index=True),
+    Column("tenant", Text, nullable=False),
+    Column("rows", Integer, nullable=False),  # of the other tables, dropped since the last time that rows were written
+)
+
 _BUSY_S = 5.0
 _CONNECT_S = 3
 

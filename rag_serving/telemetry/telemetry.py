@@ -37,7 +37,9 @@ class Telemetry:
         """`patience_s`: how long closing waits for the database."""
         self._patience_s = patience_s
         self._settings, self._home, self._tenant = settings, home, tenant
-        self._recorder = Recorder(lambda: _open_writer(settings, serving_db))
+        self._recorder = Recorder(
+            lambda: _open_writer(settings, serving_db), loss_of=lambda rows: ("losses", self._scribe.of_loss(rows))
+        )
         self._off = False
         self.live = Live()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from rag_serving.settings import Telemetry as Settings
 from rag_serving.telemetry.events import Scribe, Trace
 from rag_serving.telemetry.kpis import kpis
 from rag_serving.telemetry.log import rows_of_day
-from rag_serving.telemetry.recorder import Recorder, TelemetryError, Writer
-from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, open_engine
+from rag_serving.telemetry.recorder import Recorder, Row, TelemetryError, Writer
+from rag_serving.telemetry.tables import FEEDBACK, LOSSES, METADATA, QUESTIONS, open_engine
 from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.telemetry.writer import DatabaseWriter, forget
 
@@ -38,7 +38,10 @@ def engine(url: str | None, tmp_path: Path) -> Iterator[Engine]:
 @pytest.fixture
 def recorder(url: str | None, engine: Engine, tmp_path: Path) -> Iterator[Recorder]:
     assert engine.url  # its tables were dropped
-    opened = Recorder(lambda: DatabaseWriter(lambda: open_engine(url, tmp_path / "serving.db"), 90))
+    opened = Recorder(
+        lambda: DatabaseWriter(lambda: open_engine(url, tmp_path / "serving.db"), 90),
+        loss_of=lambda rows: ("losses", SCRIBE.of_loss(rows)),
+    )
     yield opened
     opened.close()
 
@@ -122,6 +125,7 @@ def test_a_row_that_is_refused_takes_no_other_with_it(recorder: Recorder, engine
     assert recorder.flush()
     assert count(engine) == 2
     assert (recorder.counts().recorded, recorder.counts().dropped) == (2, 1)
+    assert rows_of_day(engine, LOSSES, "acme", TODAY)["rows"].tolist() == [1]
 
 
 def test_a_row_that_comes_twice_is_there_once(recorder: Recorder, engine: Engine) -> None:
@@ -132,7 +136,7 @@ def test_a_row_that_comes_twice_is_there_once(recorder: Recorder, engine: Engine
     assert count(engine) == 1
 
 
-def test_a_thousand_questions_a_second_are_recorded(recorder: Recorder, engine: Engine) -> None:
+def test_a_thousand_rows_a_second_are_recorded(recorder: Recorder, engine: Engine) -> None:
     row, waits = answered(), []
     started = time.perf_counter()
     for number in range(3_000):
@@ -161,6 +165,28 @@ def test_a_full_queue_drops_and_counts() -> None:
     assert recorder.counts().dropped == 25
     recorder.record("questions", answered())  # after closing: counted, not raised
     assert recorder.counts().dropped == 26
+
+
+def test_how_many_rows_were_dropped_is_written_when_the_database_is_back(engine: Engine) -> None:
+    """The third try to write finds the database; rows that came after the tenth were dropped meanwhile."""
+    tries = 0
+
+    class Back(DatabaseWriter):
+        def write(self, batch: Sequence[Row]) -> int:
+            nonlocal tries
+            tries += 1
+            if tries < 3:
+                raise TelemetryError("away")
+            return super().write(batch)
+
+    recorder = Recorder(lambda: Back(lambda: engine, 90), capacity=10, loss_of=lambda n: ("losses", SCRIBE.of_loss(n)))
+    for _ in range(25):
+        recorder.record("questions", answered())
+    assert recorder.flush(20)
+    dropped = recorder.counts().dropped
+    assert dropped == 25 - count(engine) > 0
+    assert rows_of_day(engine, LOSSES, "acme", TODAY)["rows"].sum() == dropped
+    recorder.close()
 
 
 def test_what_was_asked_while_the_database_was_away_is_written_when_it_is_back(postgres: Any, tmp_path: Path) -> None:
@@ -215,7 +241,8 @@ def test_the_figures_of_a_day(engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(insert(QUESTIONS), rows)
         connection.execute(insert(FEEDBACK), [SCRIBE.of_feedback(ALICE, "r1", "helpful")])
-    found = kpis(rows_of_day(engine, QUESTIONS, "acme", TODAY), rows_of_day(engine, FEEDBACK, "acme", TODAY))
+        connection.execute(insert(LOSSES), [SCRIBE.of_loss(3), SCRIBE.of_loss(4)])
+    found = kpis(*(rows_of_day(engine, table, "acme", TODAY) for table in (QUESTIONS, FEEDBACK, LOSSES)))
     assert (found.questions, found.searches, found.users) == (3, 1, 1)
     assert found.status == {"answered": 2, "not_found": 1}
     assert found.citation_precision == 0.5
@@ -224,10 +251,11 @@ def test_the_figures_of_a_day(engine: Engine) -> None:
     assert found.flags == {"dense_unavailable": 1, "x": 1}
     assert found.latency_ms["total"] == {"p50": 10.0, "p95": pytest.approx(27.0)}
     assert found.feedback == {"helpful": 1}
+    assert found.dropped == 7
 
 
 def test_a_day_without_questions_has_no_shares(engine: Engine) -> None:
-    found = kpis(rows_of_day(engine, QUESTIONS, "acme", TODAY), rows_of_day(engine, FEEDBACK, "acme", TODAY))
+    found = kpis(*(rows_of_day(engine, table, "acme", TODAY) for table in (QUESTIONS, FEEDBACK, LOSSES)))
     assert (found.questions, found.citation_precision, found.not_found_rate, found.fallback_rate) == (
         0,
         None,

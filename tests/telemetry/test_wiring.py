@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,16 @@ from sqlalchemy import Engine, func, select
 sys.path.append(str(Path(__file__).parents[1] / "serving"))
 from wiki import configuration, embedder, publish
 
+from rag_assets import telemetry_days
+from rag_assets.steps.report import markdown
+from rag_assets.steps.report_html import html
+from rag_assets.steps.telemetry_report import telemetry_report
 from rag_serving.access import Principal
 from rag_serving.config import Config
 from rag_serving.pipeline import Pipeline
-from rag_serving.telemetry.kpis import Kpis, kpis
-from rag_serving.telemetry.log import rows_of_day
-from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, open_engine
+from rag_serving.telemetry import telemetry as telemetry_module
+from rag_serving.telemetry.recorder import Row, Writer
+from rag_serving.telemetry.tables import METADATA, QUESTIONS, open_engine
 from rag_serving.telemetry.telemetry import open_telemetry
 
 ALICE = Principal("acme", "alice")
@@ -140,22 +144,49 @@ def test_stopping_the_database_while_people_ask_loses_no_answer(postgres: Any, h
     assert max(times[10:20]) < 10 * max(times[:10])
 
 
-def test_both_databases_give_the_same_figures(postgres: Any, home: Path) -> None:
-    def figures(url: str | None) -> Kpis:
-        made = emptied(url, home)
-        pipeline = opened(configuration(home, telemetry={"url": url}))
-        assert pipeline.telemetry is not None
-        for question in (QUESTION, NOWHERE, QUESTION):
-            answer = pipeline.ask(ALICE, question)
-        assert answer.receipt_id
-        pipeline.telemetry.judged(ALICE, answer.receipt_id, "wrong_citation", 1, "it is on another page")
-        pipeline.close()
-        (day,) = {row["day"] for row in asked(made)}
-        tables = [rows_of_day(made, table, "acme", date.fromisoformat(day)) for table in (QUESTIONS, FEEDBACK)]
-        made.dispose()
-        return kpis(*tables)
+class Both:
+    """Writes every row to two databases."""
 
-    lite, pg = figures(None).payload(), figures(postgres.url).payload()
-    assert lite["latency_ms"].keys() == pg["latency_ms"].keys()
-    assert {k: v for k, v in lite.items() if k != "latency_ms"} == {k: v for k, v in pg.items() if k != "latency_ms"}
-    assert lite["feedback"] == {"wrong_citation": 1}
+    def __init__(self, *writers: Writer) -> None:
+        self._writers = writers
+
+    def write(self, batch: Sequence[Row]) -> int:
+        (written,) = {writer.write(batch) for writer in self._writers}
+        return written
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
+
+def test_both_databases_give_the_same_report_to_the_letter(
+    postgres: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = [configuration(home, telemetry={"url": url, "store_questions": True}) for url in (None, postgres.url)]
+    for config in configs:
+        emptied(config.telemetry.url, home).dispose()
+    opening = telemetry_module._open_writer
+    both = lambda _, path: Both(*(opening(config.telemetry, path) for config in configs))  # noqa: E731
+    monkeypatch.setattr(telemetry_module, "_open_writer", both)
+    pipeline = opened(configs[0])
+    assert pipeline.telemetry is not None
+    for question in (QUESTION, NOWHERE, "Où est la machine à café \0 <b>☕</b>?", QUESTION):
+        answer = pipeline.ask(ALICE, question)
+    pipeline.search(ALICE, "consumer lag", 3)
+    assert answer.receipt_id
+    pipeline.telemetry.judged(ALICE, answer.receipt_id, "helpful", None, None)
+    pipeline.telemetry.judged(ALICE, answer.receipt_id, "wrong_citation", 1, "it is | on <i>another</i> page\n¡ \ud800")
+    pipeline.close()
+
+    def rendered(config: Config) -> tuple[str, str]:
+        with telemetry_days.database(config) as engine:
+            (day,) = {row["day"] for row in asked(engine)}
+            found = telemetry_days.read_day(engine, "acme", date.fromisoformat(day))
+        assert found.kpis.questions == 4
+        report = telemetry_report("acme", day, found.kpis, found.complaints, telemetry_days.plots_of(found.kpis), [])
+        return markdown(report), html(report)
+
+    lite, pg = (rendered(config) for config in configs)
+    assert lite == pg
+    assert "it is | on &lt;i&gt;another&lt;/i&gt; page" in lite[1]
+    assert "data:image/png;base64," in lite[0]

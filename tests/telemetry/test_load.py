@@ -1,0 +1,156 @@
+"""A thousand questions a second through the pipeline, its database stopped midway: no answer waits or is lost.
+
+No two cores answer a thousand questions a second. The real stages answer each question once, and what they wrote is
+given again: all that the pipeline does around them, telemetry included, runs as it does for readers.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+sys.path.append(str(Path(__file__).parents[1] / "serving"))
+from wiki import configuration, embedder, publish
+
+from rag_serving.access import Principal
+from rag_serving.config import Config
+from rag_serving.pipeline import Pipeline
+from rag_serving.records import Answer
+from rag_serving.telemetry.tables import METADATA, QUESTIONS, open_engine
+from rag_serving.telemetry.telemetry import Telemetry, open_telemetry
+
+ALICE = Principal("acme", "alice")
+ASKED = [
+    "May I restart a broker while partitions are under-replicated?",
+    "How long does each broker keep logs?",
+    "What is consumer lag?",
+    "When does an alert fire for consumer lag?",
+    "What is the default of max.poll.records?",
+    "How often is the coffee machine descaled?",
+    "What is the capital of Mongolia?",
+]
+A_SECOND, THREADS, SECONDS = 1_000, 4, 6.0
+STOPPED_AT, STARTED_AT = 2.0, 4.0
+MOST_MORE_S = 0.001  # what telemetry may add to the median question, its database up or away
+LONGEST_S = 2.0  # of any question: who waited for the database would wait for seconds
+
+
+class Replaying(Pipeline):
+    """Gives what the stages wrote the first time; a receipt is stored then, too."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._known: dict[str, tuple[Any, dict[str, float]]] = {}
+        self._given: dict[str, Answer] = {}
+
+    def _answer(self, attempt: Any, generation: Any, principal: Any, question: str, *more: Any) -> Any:
+        if question not in self._known:
+            written = super()._answer(attempt, generation, principal, question, *more)
+            self._known[question] = written, dict(attempt.timings_ms)
+        written, timings_ms = self._known[question]
+        attempt.timings_ms.update(timings_ms)
+        return written
+
+    def _with_receipt(self, attempt: Any, written: Any, question: str, filters: Any) -> Answer:
+        if question not in self._given:
+            self._given[question] = super()._with_receipt(attempt, written, question, filters)
+        return self._given[question]
+
+
+@dataclass
+class Load:
+    """Questions at a steady rate from several threads: when each was asked, how long it took, what came back."""
+
+    pipeline: Pipeline
+    seconds: float
+    started: float = 0.0
+    asked: list[tuple[float, float, str, str]] = field(default_factory=list)  # at, seconds, question, status
+
+    def start(self) -> list[threading.Thread]:
+        self.started = time.perf_counter()
+        threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _ask(self, first: int) -> None:
+        for number in range(first, int(A_SECOND * self.seconds), THREADS):
+            question = ASKED[number % len(ASKED)]
+            time.sleep(max(0.0, self.started + number / A_SECOND - time.perf_counter()))
+            before = time.perf_counter()
+            answer = self.pipeline.ask(ALICE, question)
+            self.asked.append((before - self.started, time.perf_counter() - before, question, answer.status))
+
+    def times(self, since: float = 0.0, until: float = 1e9) -> list[float]:
+        return [took for at, took, _, _ in self.asked if since <= at < until]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("load")
+    publish(folder)
+    return folder
+
+
+def replaying(config: Config, telemetry: Telemetry | None) -> tuple[Pipeline, dict[str, str]]:
+    """The pipeline, and the status of each question when the stages answered it."""
+    pipeline = Replaying.open(config, "acme", embedder(), telemetry=telemetry)
+    return pipeline, {question: pipeline.ask(ALICE, question).status for question in ASKED}
+
+
+def joined(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join()
+
+
+def test_a_thousand_questions_a_second_are_answered_and_recorded_while_the_database_stops(
+    postgres: Any, home: Path
+) -> None:
+    engine = open_engine(postgres.url, home / "unused.db")
+    METADATA.drop_all(engine)
+    unrecorded, _ = replaying(configuration(home), None)
+    baseline = Load(unrecorded, seconds=1.0)
+    joined(baseline.start())
+    unrecorded.close()
+
+    config = configuration(home, telemetry={"url": postgres.url})
+    telemetry = open_telemetry(config, "acme", patience_s=20.0)
+    assert telemetry
+    pipeline, statuses = replaying(config, telemetry)
+    assert telemetry.counts().waiting + telemetry.counts().recorded == len(ASKED)
+    load = Load(pipeline, SECONDS)
+    threads = load.start()
+    time.sleep(STOPPED_AT)
+    postgres.stop()
+    stopped = time.perf_counter() - load.started
+    time.sleep(max(0.0, STARTED_AT - stopped))
+    restarting = time.perf_counter() - load.started
+    postgres.start()
+    joined(threads)
+    ended = time.perf_counter() - load.started
+    pipeline.close()
+
+    assert len(load.asked) == A_SECOND * SECONDS
+    assert {(question, status) for _, _, question, status in load.asked} == set(statuses.items())
+    counts = telemetry.counts()
+    assert (counts.recorded + counts.dropped, counts.waiting) == (len(load.asked) + len(ASKED), 0)
+    with engine.connect() as connection:
+        assert connection.execute(select(func.count()).select_from(QUESTIONS)).scalar_one() == counts.recorded
+    engine.dispose()
+    plain, up, away = (
+        median(times) for times in (baseline.times(), load.times(until=STOPPED_AT), load.times(stopped, restarting))
+    )
+    figures = {"plain_s": plain, "up_s": up, "away_s": away, "longest_s": max(load.times()), "seconds": ended}
+    print({name: round(value, 5) for name, value in figures.items()}, counts)  # pytest -s
+    assert up - plain < MOST_MORE_S
+    assert away - plain < MOST_MORE_S
+    assert max(load.times()) < LONGEST_S
+    assert ended < 1.5 * SECONDS  # so many a second were really asked
