@@ -38,15 +38,12 @@ def database(config: Config) -> Iterator[Engine]:
     Raises:
         TelemetryError: it cannot be used.
     """
-    from rag_serving.telemetry.tables import open_engine
+    from rag_serving.telemetry.tables import opened
     from rag_serving.telemetry.writer import forget
 
-    engine = open_engine(config.telemetry.url, Store(config.home).serving_db())
-    try:
+    with opened(config.telemetry.url, Store(config.home).serving_db()) as engine:
         forget(engine, config.telemetry.retention_days)
         yield engine
-    finally:
-        engine.dispose()
 
 
 def read_day(engine: Engine, tenant: str, day: date) -> Day:

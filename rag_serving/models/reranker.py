@@ -13,6 +13,7 @@ import math
 import threading
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx
@@ -26,6 +27,7 @@ Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
+_CHECK_S = 5.0
 _LONGEST_ANSWER = 1_000_000  # bytes; 500 results have some 40,000
 _LONGEST_TEXT = 20_000  # characters; more than any model reads
 _CONNECTIONS = httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=60)
@@ -34,6 +36,37 @@ _CONNECTIONS = httpx.Limits(max_connections=64, max_keepalive_connections=16, ke
 def open_reranker(features: Features, settings: Reranker) -> RemoteReranker | None:
     """The sidecar's client; None where the configuration has no sidecar, or switches it off."""
     return RemoteReranker(settings) if features.FEATURE_RERANKER and settings.url else None
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """What a sidecar says of itself."""
+
+    model: str
+    state: str  # ok, or what it is doing instead
+
+
+def ask_sidecar(settings: Reranker) -> Sidecar:
+    """The model that serves at `reranker.url`, and whether it is ready.
+
+    Raises:
+        ModelError: the token is not set, nothing answers there, what answers is no reranker, or its model failed.
+    """
+    url = settings.url or ""
+    bearer(settings.token_env, "reranker.token_env")
+    try:
+        health, ready = (httpx.get(httpx.URL(url).join(path), timeout=_CHECK_S) for path in ("/healthz", "/readyz"))
+        told = {**health.json(), **ready.json()}
+        sidecar = Sidecar(str(told["model"]), str(told["status"]))
+    except httpx.ConnectError:
+        raise ModelError(f"no reranker answers at {url}; start `citelock rerank-service` or set reranker.url") from None
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise ModelError(f"the reranker at {url} failed: {one_line(error) or type(error).__name__}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"what answers at {url} is no reranker; set reranker.url") from error
+    if health.status_code != 200:
+        raise ModelError(f"the model {sidecar.model} of the reranker at {url} is {sidecar.state}; see its log")
+    return sidecar
 
 
 class RemoteReranker:

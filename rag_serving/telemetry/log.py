@@ -10,11 +10,11 @@ from datetime import date, timedelta
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import Engine, Select, Table, select
+from sqlalchemy import Engine, Select, Table, func, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from rag_serving.telemetry.recorder import TelemetryError
-from rag_serving.telemetry.tables import METADATA, QUESTIONS, told
+from rag_serving.telemetry.tables import LOSSES, METADATA, QUESTIONS, told
 
 _AT_ONCE = 500  # parameters of one query
 
@@ -50,6 +50,22 @@ def questions_of(engine: Engine, tenant: str, receipt_ids: Collection[str]) -> p
     parts = [ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE)] or [[]]
     queries = (select(table).where(table.c.tenant == tenant, table.c.receipt_id.in_(part)) for part in parts)
     return pd.concat([_read(engine, query.order_by(table.c.at, table.c.id)) for query in queries], ignore_index=True)
+
+
+def rows_dropped(engine: Engine, since: date) -> int:
+    """How many rows of all tenants could not be recorded since a day; 0 where none was ever lost.
+
+    Raises:
+        TelemetryError: the database cannot be read.
+    """
+    query = select(func.coalesce(func.sum(LOSSES.c.rows), 0)).where(LOSSES.c.day >= since.isoformat())
+    try:
+        if not inspect(engine).has_table(LOSSES.name):
+            return 0
+        with engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+    except SQLAlchemyError as error:
+        raise TelemetryError(f"the telemetry database cannot be read ({told(error)})") from error
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:

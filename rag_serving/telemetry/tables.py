@@ -6,12 +6,27 @@ what they mean (`events`, `kpis`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import JSON, Column, Engine, Float, Integer, MetaData, String, Table, Text, create_engine, event
+from sqlalchemy import (
+    JSON,
+    Column,
+    Engine,
+    Float,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    event,
+    inspect,
+)
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from rag_serving.telemetry.recorder import TelemetryError
 
@@ -96,6 +111,41 @@ def open_engine(url: str | None, serving_db: Path) -> Engine:
         raise TelemetryError(
             f"telemetry.url is no database URL ({error}); postgresql://user@host/name is one"
         ) from error
+
+
+@contextmanager
+def opened(url: str | None, serving_db: Path) -> Iterator[Engine]:
+    """The same engine, its connections closed behind it.
+
+    Raises:
+        TelemetryError: see `open_engine`.
+    """
+    engine = open_engine(url, serving_db)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def faults_of(engine: Engine) -> list[str]:
+    """What the tables of a database lack, in a line each; a table that is not there yet lacks nothing.
+
+    Raises:
+        TelemetryError: the database cannot be read.
+    """
+    try:
+        there = inspect(engine)
+        columns = {
+            name: {str(column["name"]) for column in there.get_columns(name)} for name in there.get_table_names()
+        }
+    except SQLAlchemyError as error:
+        raise TelemetryError(f"the telemetry database cannot be read ({told(error)})") from error
+    lacking = {
+        name: [column.name for column in table.columns if column.name not in columns[name]]
+        for name, table in METADATA.tables.items()
+        if name in columns
+    }
+    return [f"table {name} lacks {', '.join(missing)}" for name, missing in lacking.items() if missing]
 
 
 def told(error: Exception) -> str:

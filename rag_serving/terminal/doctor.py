@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
@@ -24,12 +24,14 @@ from rag_serving.generation import Generation
 from rag_serving.models.embedders import open_embedder
 from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ModelError
+from rag_serving.models.reranker import ask_sidecar
 from rag_serving.store import Store, StoreError
 
 State = Literal["ok", "warn", "fail"]
 
 _LEAST_FREE_BYTES = 1_000_000_000
 _OLD_DAYS = 30
+_LOST_DAYS = 7
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield _embedder(config)
     yield _generator(config)
     yield _contexts(config)
+    yield _reranker(config)
+    yield _telemetry(config)
     yield _chroma()
     yield _dagster()
     yield _serving(config)
@@ -160,6 +164,49 @@ def _contexts(config: Config) -> Finding:
         return Finding("contexts", "ok", open_chat(provider, config.context, "context").check())
     except ModelError as error:
         return Finding("contexts", "fail", str(error), "until then chunks get the metadata template")
+
+
+def _reranker(config: Config) -> Finding:
+    if not config.reranker.url:
+        return Finding("reranker", "ok", "none is configured: the order of the search stays")
+    if not config.features.FEATURE_RERANKER:
+        return Finding("reranker", "ok", "switched off by features.FEATURE_RERANKER")
+    try:
+        sidecar = ask_sidecar(config.reranker)
+    except ModelError as error:
+        return Finding("reranker", "fail", str(error), "until then the heuristic or the order of the search ranks")
+    detail = f"{sidecar.model} at {config.reranker.url}"
+    if sidecar.state != "ok":
+        return Finding("reranker", "warn", f"{detail} is not ready: {sidecar.state}", "wait for it, or see its log")
+    if sidecar.model != config.reranker.model:
+        mend = f"start the sidecar with {config.reranker.model}, or set reranker.model"
+        return Finding("reranker", "warn", f"{detail} is not the configured model", mend)
+    return Finding("reranker", "ok", detail)
+
+
+def _telemetry(config: Config) -> Finding:
+    """The database as it is; it is made, and its folder, by the first question."""
+    from rag_serving.telemetry.log import rows_dropped
+    from rag_serving.telemetry.recorder import TelemetryError
+    from rag_serving.telemetry.tables import faults_of, opened
+
+    settings, file = config.telemetry, Store(config.home).serving_db()
+    if not settings.enabled:
+        return Finding("telemetry", "ok", "switched off by telemetry.enabled")
+    if settings.url is None and not file.exists():
+        return Finding("telemetry", "ok", f"{file.absolute()}, made by the first question")
+    try:
+        with opened(settings.url, file) as engine:
+            where = engine.url.render_as_string(hide_password=True)
+            if faults := faults_of(engine):
+                mend = "move the database away or give telemetry.url another: a new one is made"
+                return Finding("telemetry", "fail", f"{where}: {'; '.join(faults)}", mend)
+            since = datetime.now(UTC).date() - timedelta(days=_LOST_DAYS - 1)
+            lost = rows_dropped(engine, since)
+    except TelemetryError as error:
+        return Finding("telemetry", "fail", str(error), "start it or mend telemetry.url; until then rows are dropped")
+    detail = f"{where}, {lost:,} rows dropped in {_LOST_DAYS} days"
+    return Finding("telemetry", "warn" if lost else "ok", detail, "see the server's log for the reason" if lost else "")
 
 
 def _chroma() -> Finding:

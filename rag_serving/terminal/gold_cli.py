@@ -100,16 +100,14 @@ def from_feedback(
     from rag_serving.receipts.store import ReceiptStore
     from rag_serving.store import Store
     from rag_serving.telemetry.log import questions_of, records, rows_until
-    from rag_serving.telemetry.tables import FEEDBACK, open_engine
+    from rag_serving.telemetry.tables import FEEDBACK, opened
 
     settings = load_config(config)
     name = _tenant(settings, tenant)
     path, today = Store(settings.home).serving_db(), datetime.now(UTC).date()
-    with closing(ReceiptStore(path)) as store:
-        engine = open_engine(settings.telemetry.url, path)
+    with closing(ReceiptStore(path)) as store, opened(settings.telemetry.url, path) as engine:
         feedback = records(rows_until(engine, FEEDBACK, name, today, days))
         questions = records(questions_of(engine, name, [row["receipt_id"] for row in feedback]))
-        engine.dispose()
         receipts = {}
         for row in feedback:
             try:
