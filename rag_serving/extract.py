@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from rag_serving.extraction.continued import steps_across
 from rag_serving.extraction.evidence import Analyze, Asked, Statement, features
 from rag_serving.extraction.quoting import best_window
 from rag_serving.extraction.sentences import Unit, words
 from rag_serving.extraction.telling import Layout, Told
 from rag_serving.extraction.weights import Tables, Weights, learnt
 from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock
-from rag_serving.verification.quotes import MIN_QUOTE_BYTES, weight
 
 Similarity = Callable[[Sequence[str]], Sequence[float]]
 """Cosine similarity of each text to the question."""
@@ -37,9 +37,11 @@ _FEWEST_WORDS = {"sentence": 4, "list": 3, "table": 2, "code": 2, "heading": 0}
 _BEHIND_CLAIM, _BEHIND_OTHERS = 2.0, 0.1
 _FEWEST_WORDS_OF_A_CLAIM = 5
 # The sets that the weights were learnt from have no code, tables or lists: a question for a command is answered by one,
-# one that names an identifier by the row that begins with it, and one how to do what a heading says by the steps there.
+# one that names an identifier by the row that begins with it, and one how to do something by the steps or the code for
+# it, above all where a heading says just that.
 _CODE_FOR_COMMANDS = 1.0
-_STEPS_BELOW_HEADING = 1.0
+_PROCEDURE = 1.0
+_PROCEDURE_NAMED = 2.0
 _ROW_OF_IDENTIFIER = 2.0
 _REPETITION = 0.7
 
@@ -83,12 +85,12 @@ def rank(asked: Asked, lock: Lock, analyze: Analyze, similarity: Similarity | No
     """The sentences in front with their evidence, best first."""
     front = _front(asked, list(statements(asked, lock, analyze)))
     names = named(asked.text, analyze)
-    near = similarity([statement.text for statement in front]) if similarity and front else [None] * len(front)
+    near = similarity([statement.said for statement in front]) if similarity and front else [None] * len(front)
     ranked = []
     for statement, value in zip(front, near, strict=True):
         passage = _passage(lock, statement)
         found = features(asked, statement, passage, None if value is None else float(value))
-        bonus = _bonus(asked, statement, names, analyze, passage.chunk.text)
+        bonus = _bonus(asked, statement, names, analyze)
         ranked.append(Ranked(statement, found, weights.score(found) + bonus))
     return sorted(ranked, key=lambda each: -each.score)
 
@@ -102,18 +104,33 @@ def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement
         passage = headings.union(analyze(chunk.text))
         if names and not names <= passage:
             continue
-        before: frozenset[str] = frozenset()
-        layout = Layout(chunk.text)
-        for place, unit in enumerate(layout.units):
+        layout, before = Layout(chunk.text), frozenset[str]()
+        for place, (unit, procedure) in enumerate(_parts(asked, layout)):
             text = unit.of(chunk.text)
-            terms = frozenset(analyze(text))
-            if _is_introduced(asked, unit):
+            terms = frozenset(analyze(procedure.text if procedure else text))
+            if procedure or _is_introduced(asked, unit):
                 terms |= before
             elif lead := layout.lead_in(unit):
                 terms |= frozenset(analyze(lead.of(chunk.text)))
-            if _can_answer(chunk, unit):
-                yield Statement(index, unit, text, terms, headings, before, passage, place == 0)
+            found = Statement(index, unit, text, terms, headings, before, passage, place == 0)
+            if procedure:
+                named_by = max((asked.likeness(analyze(heading)) for heading in chunk.heading_path), default=0.0)
+                told = "\n".join((*chunk.heading_path[-1:], procedure.text))
+                yield replace(found, terms=terms | headings, procedure=told, named=named_by)
+            elif _can_answer(chunk, unit):
+                yield found
             before = terms
+
+
+def _parts(asked: Asked, layout: Layout) -> Iterator[tuple[Unit, Told | None]]:
+    """The units of a passage; to who asks how to do something the steps of a list, or a block of code, are one."""
+    end = 0
+    for unit in layout.units:
+        if unit.end <= end:
+            continue
+        procedure = layout.procedure(unit) if asked.kind == "steps" else None
+        end = procedure.end if procedure else end
+        yield unit, procedure
 
 
 def named(question: str, analyze: Analyze) -> frozenset[str]:
@@ -151,10 +168,12 @@ def _passage(lock: Lock, statement: Statement) -> Candidate:
     return lock.passages[statement.index - 1]
 
 
-def _bonus(asked: Asked, statement: Statement, names: frozenset[str], analyze: Analyze, text: str) -> float:
-    bonus = _CODE_FOR_COMMANDS * _is_introduced(asked, statement.unit)
-    if asked.kind == "steps" and statement.unit.kind == "list" and Layout(text).steps(statement.unit):
-        bonus += _STEPS_BELOW_HEADING * asked.share(statement.headings)
+def _bonus(asked: Asked, statement: Statement, names: frozenset[str], analyze: Analyze) -> float:
+    bonus = 0.0
+    if statement.procedure:
+        bonus = _PROCEDURE + _PROCEDURE_NAMED * statement.named
+    elif _is_introduced(asked, statement.unit):
+        bonus = _CODE_FOR_COMMANDS
     if statement.unit.kind == "table" and names:
         bonus += _ROW_OF_IDENTIFIER * names.issubset(analyze(statement.text.split("|")[0]))
     return bonus
@@ -188,30 +207,28 @@ def _claims(
         index, unit = statement.index, statement.unit
         if any(index == other and start <= unit.start and unit.end <= end for other, start, end in covered):
             continue
-        layout = Layout(_passage(lock, statement).chunk.text)
-        for told in _told(asked, statement, layout, analyze):
-            quoted = told.quoted.of(layout.text)
-            if weight(quoted) < MIN_QUOTE_BYTES:
-                quoted = statement.text
+        for place, told in _told(asked, statement, lock, analyze):
+            quoted = told.quoted.of(lock.passages[place - 1].chunk.text)
             start, end = best_window(quoted, asked.weights, analyze, quote_max_words)
-            claims.setdefault(told.text, Claim(told.text, index, quoted[start:end], told.parts))
-            covered.append((index, told.start, told.end))
+            claims.setdefault(told.text, Claim(told.text, place, quoted[start:end], told.parts))
+            covered.append((place, told.start, told.end))
     return tuple(claims.values())
 
 
-def _told(asked: Asked, statement: Statement, layout: Layout, analyze: Analyze) -> list[Told]:
-    """What is said for a sentence: the steps or the code that who asks how to do something needs, the list that is
-    asked for by its lead-in, else the sentence alone.
+def _told(asked: Asked, statement: Statement, lock: Lock, analyze: Analyze) -> list[tuple[int, Told]]:
+    """What is said for a sentence, and of which passage: the steps or the code that who asks how to do something needs,
+    the list that is asked for by its lead-in, else the sentence alone.
     """
-    unit = statement.unit
-    alone = layout.alone(unit)
+    unit, index = statement.unit, statement.index
+    layout = Layout(_passage(lock, statement).chunk.text)
     if asked.kind == "steps":
         if steps := layout.steps(unit):
-            return [steps]
+            return steps_across(lock, index, steps)
         after = layout.code_after(unit)
         block = layout.block(after or unit) if after or unit.kind == "code" else None
-        return ([alone, block] if after else [block]) if block else [alone]
+        alone = [layout.alone(unit)] if after or not block else []
+        return [(index, told) for told in (*alone, block) if told]
     lead = layout.lead_in(unit)
     if lead and asked.terms & set(analyze(statement.text)) <= set(analyze(lead.of(layout.text))):
-        return [layout.listed(unit) or alone]
-    return [alone]
+        return [(index, layout.listed(unit) or layout.alone(unit))]
+    return [(index, layout.alone(unit))]

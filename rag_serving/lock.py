@@ -5,9 +5,10 @@ Belongs here: freezing. Does not belong here: choosing what is frozen (`retrieve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
+from rag_serving.extraction.continued import sharing
 from rag_serving.records import Candidate, Chunk, Lock
 
 Order = Literal["score", "document"]
@@ -26,6 +27,19 @@ def freeze(candidates: Iterable[Candidate], count: int, order: Order = "score") 
             passages.setdefault(candidate.chunk.chunk_id, candidate)
     found = tuple(passages.values())
     return Lock(found if order == "score" else _as_in_pages(found))
+
+
+def completed(lock: Lock, beside: Callable[[Chunk, int], Chunk | None]) -> Lock:
+    """The lock, and at its end the passages that its lists of steps began in or run on into.
+
+    `beside` gives the passage before (-1) or after (1) another that the asker may read, else None.
+    """
+    passages = {candidate.chunk.chunk_id: candidate for candidate in lock.passages}
+    for candidate in lock.passages:
+        for chunk in sharing(candidate.chunk, beside):
+            if has_anchor(chunk.url):
+                passages.setdefault(chunk.chunk_id, Candidate(chunk, candidate.score, {"steps": candidate.score}))
+    return Lock(tuple(passages.values()))
 
 
 def _as_in_pages(passages: Sequence[Candidate]) -> tuple[Candidate, ...]:

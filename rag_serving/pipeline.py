@@ -17,12 +17,13 @@ from rag_serving.access import Principal, satisfied_classes
 from rag_serving.answering import NO_VECTORS, Answering, Asked, Written
 from rag_serving.attempts import Attempt, Listen
 from rag_serving.config import Config
+from rag_serving.extraction.question_kinds import kind_of
 from rag_serving.generation import Generation
 from rag_serving.guard import GuardedEmbedder
 from rag_serving.heuristic import POOL, rerank_by_words
 from rag_serving.hygiene import is_clean, keyword_gate
 from rag_serving.indexes.terms import analyze, analyze_passage
-from rag_serving.lock import freeze, lock_selection
+from rag_serving.lock import completed, freeze, lock_selection
 from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.models.reranker import RemoteReranker, open_reranker
@@ -32,7 +33,7 @@ from rag_serving.published import Published, UnpublishedError
 from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.receipt import make_receipt
 from rag_serving.receipts.store import ReceiptStore
-from rag_serving.records import Answer, Candidate, Filters, Query, SearchResults
+from rag_serving.records import Answer, Candidate, Chunk, Filters, Query, SearchResults
 from rag_serving.render import pinpointed
 from rag_serving.rerank import Reranked, rerank
 from rag_serving.retrieve import Mode, RetrievalError
@@ -227,6 +228,8 @@ class Pipeline:
         count = self.config.retrieval.final_passages
         ranked = self._reranked(attempt, query, gated, weights, count)
         lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
+        if kind_of(query.text) == "steps":
+            lock = completed(lock, partial(_beside, generation, classes))
         asked = Asked(query.text, question, weights, retrieved.vector)
         written = self._answering.answer(attempt, asked, lock, generation.id, explain)
         notes = query.notes if explain or not written.answer.citations else None
@@ -290,6 +293,12 @@ class Pipeline:
 def _classes(principal: Principal, generation: Generation) -> frozenset[str]:
     """What the principal may read of a generation, decided before anything is looked at."""
     return satisfied_classes(principal, generation.tenant, generation.known_classes)
+
+
+def _beside(generation: Generation, classes: frozenset[str], chunk: Chunk, direction: int) -> Chunk | None:
+    """The chunk right before (-1) or after (1) another in its page, if these reader classes open it."""
+    row = generation.row_of(f"{chunk.page_id}:{chunk.version}:{chunk.chunk_idx + direction}")
+    return generation.chunk(row, classes) if row is not None and generation.readers_of(row) in classes else None
 
 
 def _told(found: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[Candidate]:

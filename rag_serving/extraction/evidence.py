@@ -12,7 +12,7 @@ covered never makes an answer less likely. A table of its own serves where no ve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag_serving.extraction.question_kinds import Kind, asked_words, holds, kind_of, names_of, topic_of
@@ -61,6 +61,11 @@ class Asked:
         total = sum(self.weights.get(term, 0.0) for term in sorted(self.terms))
         return sum(self.weights.get(term, 0.0) for term in sorted(terms & self.terms)) / (total or 1.0)
 
+    def likeness(self, heading: Iterable[str]) -> float:
+        """How nearly a heading, as terms, is what is asked for and nothing else, 0 to 1."""
+        terms = frozenset(heading)
+        return self.share(terms) * len(terms & self.terms) / (len(terms) or 1)
+
     def rarest(self, terms: frozenset[str]) -> float:
         """The weight of the rarest of these terms against the rarest of the question, 0 to 1."""
         most = max((self.weights.get(term, 0.0) for term in self.terms), default=0.0)
@@ -79,6 +84,15 @@ class Statement:
     previous: frozenset[str]  # of the unit before
     passage: frozenset[str]  # of headings and text
     is_first: bool
+    procedure: str = (
+        ""  # heading and all steps, or block of code, that the unit is of, for who asks how to do something
+    )
+    named: float = 0.0  # how nearly the best of its headings is what is asked for, 0 to 1
+
+    @property
+    def said(self) -> str:
+        """What is compared with the question by meaning."""
+        return self.procedure or self.text
 
 
 def features(asked: Asked, statement: Statement, candidate: Candidate, similarity: float | None) -> dict[str, float]:

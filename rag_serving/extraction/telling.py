@@ -16,8 +16,9 @@ from functools import cached_property
 from itertools import takewhile
 
 from rag_serving.extraction.sentences import Unit, units
+from rag_serving.verification.quotes import MIN_QUOTE_BYTES, weight
 
-_ORDERED = re.compile(r"\s*\d{1,3}[.)]\s+(?:\[[ xX]\]\s+)?$")
+_ORDERED = re.compile(r"\s*(\d{1,3})[.)]\s+(?:\[[ xX]\]\s+)?$")
 _MARKER = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?$")
 _BAR = re.compile(r"(?<!\\)\|")
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
@@ -77,6 +78,34 @@ class Layout:
             return None
         return self._listed(items, unit if unit.kind == "sentence" else None)
 
+    def procedure(self, unit: Unit) -> Told | None:
+        """What is done as a whole: the steps that a unit is one of, else its block of code where a sentence leads that
+        in, else None.
+        """
+        steps = self.steps(unit) if unit.kind != "sentence" else None
+        block = self.block(unit) if unit.kind == "code" else None
+        return steps or (block if block and len(block.parts) > 1 else None)
+
+    @property
+    def first_step(self) -> int | None:
+        """The number of the step that the passage begins with, or None."""
+        return self._number(self.units[0]) if self.units else None
+
+    @property
+    def last_step(self) -> int | None:
+        """The number of the last step of the list that ends the passage, or None."""
+        last = next((each for each in reversed(self.units) if each.kind != "code"), None)
+        items = self._items(last) if last else []
+        return self._number(items[-1][0]) if items and items[-1][-1] == self.units[-1] else None
+
+    def run(self, unit: Unit) -> Told:
+        """The steps of this unit's list, be it a single one."""
+        return self._listed(self._items(unit))
+
+    def _number(self, unit: Unit) -> int | None:
+        marker = _ORDERED.match(self._before(unit)) if unit.kind == "list" else None
+        return int(marker[1]) if marker else None
+
     def listed(self, unit: Unit) -> Told | None:
         """The whole list of an item that a sentence leads in, with that sentence; None for a long list."""
         items = self._items(unit)
@@ -97,7 +126,8 @@ class Layout:
             start, end = self._fenced(start, end)
         lead = self._lead_of_code(at - len(before))
         parts = (*([lead] if lead else []), self.text[start:end])
-        return Told("\n".join(parts), unit, parts, start, end)
+        quoted = unit if weight(unit.of(self.text)) >= MIN_QUOTE_BYTES else self._weighty(lines)
+        return Told("\n".join(parts), quoted, parts, start, end)
 
     def code_after(self, unit: Unit) -> Unit | None:
         """The first line of the code that stands right after a sentence, or None."""
@@ -157,7 +187,11 @@ class Layout:
         spans = [(item[0].start - len(self._before(item[0]).lstrip()), self._end(item)) for item in items]
         parts = (*([lead.of(self.text)] if lead else []), *(self.text[start:end] for start, end in spans))
         start = sentence.start if sentence else spans[0][0]
-        return Told("\n".join(parts), items[0][0], parts, start, spans[-1][1])
+        return Told("\n".join(parts), self._weighty([item[0] for item in items]), parts, start, spans[-1][1])
+
+    def _weighty(self, found: Sequence[Unit]) -> Unit:
+        """The first of some units that is long enough to be quoted, else the first."""
+        return next((each for each in found if weight(each.of(self.text)) >= MIN_QUOTE_BYTES), found[0])
 
     def _end(self, item: Sequence[Unit]) -> int:
         """Where an item ends, the fence of code at its end included."""

@@ -145,6 +145,44 @@ def test_steps_below_the_heading_that_is_asked_for_are_preferred_beyond_their_ev
     assert preferred == {"list": True, "sentence": False}
 
 
+RUNBOOK = {
+    "Decide": "Roll back a release when data is damaged. Do not roll back a release for a wrong label.",
+    "Application services → Rollback": "Run this on the host:\n\n```\nhbl rollback --to previous\n```\n\nWait.",
+    "After the rollback": "Open a page about the release that was rolled back within one day.",
+}
+
+
+def test_how_to_is_answered_by_the_code_below_its_heading_not_by_a_sentence_with_its_words() -> None:
+    passages = [
+        candidate_of(text, f"1:1:{place}", heading_path=("Rolling Back a Release", *heading.split(" → ")))
+        for place, (heading, text) in enumerate(RUNBOOK.items())
+    ]
+    text, cited = answer("How do I roll back a release?", Lock(tuple(passages)))
+    assert (text, cited) == ("Run this on the host:\nhbl rollback --to previous [2]", 1)
+
+
+def test_how_to_is_answered_by_the_steps_below_its_heading_not_by_a_sentence_with_its_words() -> None:
+    sentence = candidate_of("If the wrong replica was promoted, rebuild the other one.", "1:1:5")
+    steps = candidate_of(
+        "1. Choose the host with the least lag.\n2. Promote: hbl db promote --confirm.",
+        "1:1:3",
+        heading_path=("Failover Runbook", "Promote a replica"),
+    )
+    assert answer("How do I promote a replica?", Lock((sentence, steps)))[0].startswith("1. Choose the host")
+
+
+def test_code_that_nothing_leads_in_is_no_procedure() -> None:
+    layout = Layout("A broker looks like this.\n\n```\nname: broker\nport: 9092\n```")
+    assert layout.procedure(unit_of(layout, "port")) is None
+
+
+def test_a_block_is_quoted_by_a_line_that_is_long_enough() -> None:
+    layout = Layout("Run:\n\n```\ncd /\nhbl rollback --to previous\n```")
+    block = layout.block(unit_of(layout, "cd"))
+    assert block is not None
+    assert block.quoted.of(layout.text) == "hbl rollback --to previous"
+
+
 def test_several_lines_of_code_are_told_in_their_fence_with_the_sentence_that_leads_them_in() -> None:
     layout = Layout(BLOCK)
     block = layout.block(unit_of(layout, "bus replay"))
