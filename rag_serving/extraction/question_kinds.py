@@ -45,6 +45,12 @@ zero one two three four five six seven eight nine ten eleven twelve fifteen twen
 hundreds thousand thousands million millions billion dozen half third quarter once twice every several many few both
 always never most least all none daily weekly monthly
 """
+# How long something lasts tells nobody when it happens.
+_DURATION = re.compile(
+    rf"\b(?:for|lasts?|lasted|takes?|took)\s+(?:\w+\s+){{0,2}}?(?:\d[\d.,]*|{'|'.join(_NUMBER_WORDS.split())})\s+"
+    r"(?:second|minute|hour|day|week|month|year|decade)s?\b",
+    re.IGNORECASE,
+)
 _PRONOUN_WORDS = "he she they it we you i this that these those his her its their our the a an"
 _TIMES = frozenset(_TIME_WORDS.split())
 _NUMBERS = frozenset(_NUMBER_WORDS.split())
@@ -72,6 +78,8 @@ def kind_of(question: str) -> Kind:
 
 def holds(kind: Kind, sentence: str, asked: Collection[str]) -> bool:
     """Whether the sentence has, beside the words that were asked (lower case), something of the expected kind."""
+    if kind == "time":
+        sentence = _DURATION.sub(" ", sentence)
     words = [word for word in _WORD.findall(sentence) if word.lower() not in asked]
     lower = {word.lower() for word in words}
     if kind == "quantity":

@@ -35,6 +35,8 @@ def test_a_question_tells_what_kind_of_answer_it_asks_for(question: str, kind: K
         ("quantity", "How many cranes?", "It has 12 cranes.", "It has cranes."),
         ("quantity", "How many of the 12 cranes?", "Seven of the 12 cranes.", "The 12 cranes."),
         ("time", "When is it tested?", "It is tested on Monday.", "It is tested by hand."),
+        ("time", "When is it opened?", "It is opened 6 hours ahead.", "It was open for about six hours."),
+        ("time", "When is it opened?", "It was open for 19 hours in 2024.", "Opening it takes two days."),
         ("person", "Who holds a token?", "It is held by Ann.", "It is held."),
         ("person", "Who holds a token?", "It is held by the release manager.", "It is a token."),
         ("reason", "Why is it slow?", "It is slow because the pool is full.", "It is slow."),
