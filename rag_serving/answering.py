@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rag_serving.attempts import Attempt
 from rag_serving.config import Config, ConfigError
 from rag_serving.extract import MODEL, Similarity, extract
+from rag_serving.extraction.differing import Differing, differing
 from rag_serving.extraction.weights import Tables, WeightsError, calibrated
 from rag_serving.gates import NOT_FOUND, closest, gate_confidence, gate_passages, gate_question, likeness
 from rag_serving.generate import Generator
@@ -31,6 +32,7 @@ from rag_serving.verify import verify
 
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
+CONFLICTING = "conflicting_figures"
 NOT_JUDGED, DOUBTED = "claims_not_judged", "claims_doubted_by_the_model"
 
 
@@ -95,8 +97,7 @@ class Answering:
         for flag in draft.flags:
             attempt.raise_flag(flag)
         with attempt.part("verify"):
-            fuzzy_min = self._config.verification.fuzzy_partial_ratio_min
-            verdicts = verify(draft, lock, fuzzy_min, settings.max_citations, settings.require_quotes, asked.original)
+            draft, verdicts, differs = self._verified(draft, asked, lock)
         if any(verdict.support == "differs" for verdict in verdicts):
             attempt.raise_flag(UNSUPPORTED)
         if self._config.verification.model_check and settings.provider != "extractive":
@@ -105,11 +106,25 @@ class Answering:
             answer = _composed(draft, verdicts, lock, generation, settings.unverified == "mark")
             if answer.status == "answered" and (stop := gate_confidence(asked.text, draft.confidence, gates)):
                 answer, verdicts = stop.answer(generation, lock), []
+            if answer.status == "answered" and differs and (told_so := _told_to_differ(verdicts, differs)):
+                attempt.raise_flag(CONFLICTING)
+                answer = replace(answer, clarification=told_so)
             told = {} if draft.confidence is None else {"confidence": draft.confidence}
             answer = replace(answer, generator=draft.model, gates={**found, **told}, evidence=draft.evidence)
             if explain:
                 answer = replace(answer, passages=explained(lock, verdicts))
         return Written(answer, draft, lock, verdicts)
+
+    def _verified(self, draft: Draft, asked: Asked, lock: Lock) -> tuple[Draft, list[Verdict], Differing | None]:
+        """The draft with its verdicts; where pages differ about what was asked, with what the others say beside it."""
+        settings, fuzzy_min = self._config.generation, self._config.verification.fuzzy_partial_ratio_min
+        rules = fuzzy_min, settings.max_citations, settings.require_quotes, asked.original
+        verdicts = verify(draft, lock, *rules)
+        differs = differing(asked.text, asked.weights, lock, verdicts, analyze, settings.quote_max_words)
+        if differs:
+            draft = replace(draft, claims=differs.beside(draft.claims))
+            verdicts = verify(draft, lock, *rules)
+        return draft, verdicts, differs
 
     def _judged(self, attempt: Attempt, verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
         """The verdicts with what the model says of each sentence; it decides nothing, and its absence costs nothing."""
@@ -146,6 +161,16 @@ class Answering:
             "max_citations": settings.max_citations,
             "require_quotes": settings.require_quotes,
         }
+
+
+def _told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | None:
+    """Which passages do not agree, as far as both sides stand; None where one does not."""
+    stand = {verdict.claim: verdict.index for verdict in verdicts if verdict.outcome != "dropped"}
+    others = dict.fromkeys(stand[claim] for claim in differs.others if claim in stand)
+    if differs.claim not in stand or not others:
+        return None
+    told = " and ".join(f"[{index}]" for index in (stand[differs.claim], *others))
+    return f"The pages do not agree: {told} give different figures. Read both before you rely on one."
 
 
 def open_tables(config: Config) -> Tables:

@@ -88,6 +88,8 @@ def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 def markdown(answer: Answer) -> str:
     """The answer and its sources as Markdown."""
     lines = [answer.answer]
+    if answer.citations and answer.clarification:
+        lines += ["", answer.clarification]
     if answer.citations:
         lines.append("")
     for citation in answer.citations:

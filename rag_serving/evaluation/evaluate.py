@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rag_serving.answering import CONFLICTING
 from rag_serving.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer, Citation
@@ -148,8 +149,9 @@ def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None, ex
     judged = []
     for done, question in enumerate(gold.questions, start=1):
         answer = pipeline.ask(question.asker(pipeline.tenant), question.question, explain=explain)
-        if answer.status == "unavailable" or answer.flags:
-            why = ", ".join(answer.flags) or answer.answer
+        faults = [flag for flag in answer.flags if flag != CONFLICTING]  # what pages say is no fault of ours
+        if answer.status == "unavailable" or faults:
+            why = ", ".join(faults) or answer.answer
             raise EvaluationError(f"question {question.id!r} was not answered as built ({why}); see `citelock doctor`")
         judged.append(judge(question, answer, anchors))
         if report:

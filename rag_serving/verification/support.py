@@ -33,6 +33,8 @@ _WORDS = "zero one two three four five six seven eight nine ten eleven twelve"
 _SPELLED = {word: str(value) for value, word in enumerate(_WORDS.split())}
 _SPELLED |= {"twenty": "20", "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "ninety": "90"}
 _SPELLED |= {"hundred": "100", "thousand": "1000", "million": "1000000", "dozen": "12", "twice": "2"}
+FIGURE_WORDS = frozenset({*_UNIT, *_SPELLED})
+"""Names of units and of numbers, lower case."""
 _LETTERS = re.compile(r"[^\W\d_]+")
 _QUOTED = re.compile(r"[\"“„«»‘「『][^\n]*?(?:[\"”“»«’」』]|$)|(?<!\w)'[^'\n]*'(?!\w)", re.MULTILINE)
 
@@ -126,16 +128,16 @@ def _negatives(text: str) -> set[str]:
 
 def strange_figures(sentence: str, text: str) -> list[str]:
     """The figures of a sentence that a text does not have, or has only with other units."""
-    known = _figures(text)
+    known = figures_with_units(text)
     return [
         f"{figure} {unit}".strip()
-        for figure, units in _figures(sentence).items()
+        for figure, units in figures_with_units(sentence).items()
         for unit in sorted(units)
         if figure not in known or (unit and unit not in known[figure] and "" not in known[figure])
     ]
 
 
-def _figures(text: str) -> dict[str, set[str]]:
+def figures_with_units(text: str) -> dict[str, set[str]]:
     """Each figure with the units it has; "" where it has none that is known. Number words count as figures."""
     folded = fold(text).text.lower()
     found: dict[str, set[str]] = {}

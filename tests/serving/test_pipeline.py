@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from wiki import PASSAGES, RESTART, Passage, configuration, embedder, publish
 
 from rag_serving.access import Principal
-from rag_serving.answering import NO_VECTORS
+from rag_serving.answering import CONFLICTING, NO_VECTORS
 from rag_serving.gates import NOT_FOUND
 from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.pipeline import EXACT_SEARCH, NO_RECEIPT, STALE, Pipeline
 from rag_serving.published import UnpublishedError
 from rag_serving.query import read_query
 from rag_serving.records import Filters
+from rag_serving.render import markdown
 from rag_serving.retrieve import DENSE_UNAVAILABLE, RetrievalError, gather
 from rag_serving.store import Store
 
@@ -207,3 +208,41 @@ def test_selected_text_is_answered_from_that_text_alone(tmp_path: Path) -> None:
     assert text[citation.start : citation.end] == citation.quote
     assert (answer.status, citation.url, answer.receipt_id) == ("answered", "#selection", None)
     assert pipeline.ask_selection("Who won the football match?", text).status == "not_found"
+
+
+def test_pages_that_give_different_figures_are_both_told_and_flagged(tmp_path: Path) -> None:
+    other = Passage("21", "Logs", "By default a broker keeps its logs for 14 days.", title="Old handbook")
+    publish(tmp_path, [*PASSAGES, other])
+    pipeline = Pipeline.open(configuration(tmp_path), "acme", embedder())
+    answer = pipeline.ask(EVERYONE, "How long does a broker keep logs?")
+    proof = pipeline.proof(answer.receipt_id or "")
+    pipeline.close()
+    assert (answer.status, answer.flags) == ("answered", (CONFLICTING,))
+    assert {"12:1:0", "21:1:0"} == {citation.chunk_id for citation in answer.citations}
+    assert "168 hours" in answer.answer
+    assert "14 days" in answer.answer
+    assert "The pages do not agree" in (answer.clarification or "")
+    assert "The pages do not agree" in markdown(answer)
+    assert not proof.faults
+
+
+@pytest.mark.parametrize(("principal", "complete"), [(EVERYONE, False), (HR, True)])
+def test_steps_run_on_into_the_next_passage_where_that_may_be_read(
+    tmp_path: Path, principal: Principal, complete: bool
+) -> None:
+    first = "1. Call the desk and name the crane.\n2. Lower the hook to the ground."
+    rest = "3. Switch the power off.\n4. Lock the door of the cabin."
+    publish(
+        tmp_path,
+        [
+            *PASSAGES,
+            Passage("31", "Park a crane", first, title="Cranes"),
+            Passage("31", "Park a crane", rest, title="Cranes", chunk_idx=1, readers="group:hr"),
+        ],
+    )
+    pipeline = Pipeline.open(configuration(tmp_path), "acme", embedder())
+    answer = pipeline.ask(principal, "How do I park a crane?", explain=True)
+    pipeline.close()
+    assert answer.answer.startswith("1. Call the desk")
+    assert ("4. Lock the door of the cabin." in answer.answer) == complete
+    assert ("cabin" in str(answer.payload())) == complete

@@ -31,6 +31,7 @@ class Passage:
     labels: tuple[str, ...] = ()
     content_type: str = "paragraph"
     version: int = 1
+    chunk_idx: int = 0
     places: tuple[tuple[str, str, str], ...] = ()  # (page id, space, readers) of chunks dropped for this one
 
 
@@ -85,10 +86,10 @@ def _row(passage: Passage) -> dict[str, object]:
     anchor = passage.heading.replace(" ", "-")
     path = [passage.title, passage.heading]
     return {
-        "chunk_id": f"{passage.page_id}:{passage.version}:0",
+        "chunk_id": f"{passage.page_id}:{passage.version}:{passage.chunk_idx}",
         "page_id": passage.page_id,
         "version": passage.version,
-        "chunk_idx": 0,
+        "chunk_idx": passage.chunk_idx,
         "section_id": f"{passage.page_id}:{passage.version}:s0",
         "space": passage.space,
         "title": passage.title,
@@ -112,7 +113,7 @@ def _row(passage: Passage) -> dict[str, object]:
         "prefix": " → ".join(path),
         "lexical_prefix": lexical_prefix(passage.title, path),
         "parent_id": "",
-        "vector_key": f"{passage.page_id}-{passage.version}",
+        "vector_key": f"{passage.page_id}-{passage.version}-{passage.chunk_idx}",
         "shard": "",
     }
 

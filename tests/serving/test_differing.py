@@ -1,0 +1,85 @@
+"""Passages that give another figure for what was asked."""
+
+from __future__ import annotations
+
+import pytest
+from passages import lock_of
+
+from rag_serving.extract import extract
+from rag_serving.extraction.differing import differing, measures
+from rag_serving.indexes.terms import analyze
+from rag_serving.records import Claim, Draft, Lock
+from rag_serving.verify import verify
+
+QUESTION = "How long are audit logs kept?"
+FIRST = "The desk reads them. Audit logs are kept for 30 days."
+
+
+def others(question: str, lock: Lock, *written: Claim) -> list[str]:
+    """What is told of other pages than the one that extraction, or the written claim, cites."""
+    weights = dict.fromkeys(analyze(question), 1.0)
+    draft = Draft(written, "model") if written else extract(question, lock, weights, analyze, max_citations=1)
+    verdicts = verify(draft, lock)
+    assert all(verdict.outcome != "dropped" for verdict in verdicts)
+    found = differing(question, weights, lock, verdicts, analyze, 12)
+    if found is None:
+        return []
+    told = verify(Draft(found.beside(draft.claims), "both"), lock)
+    assert all(verdict.outcome != "dropped" for verdict in told)
+    return [claim.text for claim in found.others]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "Audit logs are kept for 90 days.",
+        "Audit logs are kept for six weeks.",
+        "All audit logs are kept for 2 years.",
+    ],
+)
+def test_another_page_with_another_figure_is_told(other: str) -> None:
+    assert others(QUESTION, lock_of([FIRST, other])) == [other]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "Audit logs are kept for one month or 30 days.",
+        "Audit logs are kept for 720 hours.",
+        "Audit logs are kept in Bergen.",
+        "Audit logs are kept for 30 days.",
+        "Backups are kept for 90 days.",
+        "The audit of the logs takes 90 days and nobody knows where the people who do it have kept it.",
+        "Audit logs are kept for 90 GB.",
+        "Audit logs are kept for 14 days in Oslo and for 60 days in Bergen.",
+    ],
+)
+def test_the_same_figure_or_one_of_something_else_is_no_difference(other: str) -> None:
+    assert others(QUESTION, lock_of([FIRST, other])) == []
+
+
+def test_a_page_does_not_differ_from_itself() -> None:
+    assert others(QUESTION, lock_of([FIRST + "\n\nAudit logs are kept for 90 days."])) == []
+
+
+def test_who_does_not_ask_for_a_figure_is_not_bothered() -> None:
+    assert others("Why are audit logs kept?", lock_of([FIRST, "Audit logs are kept for 90 days."])) == []
+
+
+def test_each_page_that_differs_is_told_once() -> None:
+    lock = lock_of([FIRST, "Audit logs are kept for 90 days.", "Audit logs are kept for 10 days."])
+    assert len(others(QUESTION, lock)) == 2
+
+
+def test_what_a_model_already_cites_is_not_told_again() -> None:
+    lock = lock_of([FIRST, "Audit logs are kept for 90 days."])
+    claims = (
+        Claim("They stay for 30 days.", 1, "Audit logs are kept for 30 days"),
+        Claim("Elsewhere it is 90 days.", 2, "Audit logs are kept for 90 days"),
+    )
+    assert others(QUESTION, lock, *claims) == ["Elsewhere it is 90 days."]
+
+
+def test_measures_are_of_one_kind_in_any_of_its_units() -> None:
+    assert measures("within 2 minutes or 120 s, 5 % of 10 GB") == {"time": {120.0}, "%": {5.0}, "size": {1e10}}
+    assert measures("release 3.9.1 at 10:30 with 4 berths") == {}
