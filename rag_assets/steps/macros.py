@@ -120,8 +120,8 @@ def _diagram(page: Page, macro: Macro) -> Outcome:
 _DIAGRAM_NAMES = ("diagramdisplayname", "diagramname", "displayname", "name", "filename", "title")
 
 
-def _excerpt(page: Page, macro: Macro) -> Outcome:
-    """Its content, unless it is only there to be shown on other pages."""
+def _hideable(page: Page, macro: Macro) -> Outcome:
+    """Its content, unless it is only there for other pages: to show it, or for a report of page properties."""
     return "hidden" if is_hidden(macro) else _unknown(page, macro)
 
 
@@ -151,11 +151,12 @@ def is_excerpt(macro: Macro, name: str) -> bool:
 
 
 def is_hidden(macro: Macro) -> bool:
-    """Whether a macro is an excerpt that is only there to be shown on other pages."""
-    return macro.name in _EXCERPTS and macro.parameters.get("hidden", "").lower() == "true"
+    """Whether a macro's content does not stand on its own page: an excerpt or page properties so marked."""
+    return macro.name in _HIDEABLE and macro.parameters.get("hidden", "").lower() == "true"
 
 
 _EXCERPTS = frozenset({"excerpt", "multiexcerpt", "multiexcerpt-macro"})
+_HIDEABLE = _EXCERPTS | {"details"}
 _TITLES = ("", "pagewithexcerpt", "page", "pagetitle", "title")
 
 
@@ -196,8 +197,8 @@ HANDLERS: Mapping[str, Handler] = MappingProxyType(
         **_named(_code, "code code-pro noformat code-block html markdown mermaid plantuml"),
         **_named(_panel, " ".join(_LABELS)),
         **_named(_expand, "expand ui-expand"),
-        **_named(_unknown, "section column details toc-zone div span table-plus"),
-        **_named(_excerpt, " ".join(_EXCERPTS)),
+        **_named(_unknown, "section column toc-zone div span table-plus"),
+        **_named(_hideable, " ".join(sorted(_HIDEABLE))),
         **_named(_include, "include"),
         **_named(_excerpt_include, "excerpt-include multiexcerpt-include multiexcerpt-include-macro"),
         **_named(_status, "status"),

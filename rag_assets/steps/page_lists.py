@@ -68,11 +68,13 @@ class PageLists:
         return [Passage(Section(*place, blocks), readers, None) for readers, blocks in groups if blocks]
 
     def _children(self, listing: Listing, page: Row) -> Iterator[tuple[str, list[Block]]]:
-        """Children as nested lists of titles. `first` is left out: which are first depends on who looks."""
+        """Children as nested lists of titles."""
         asked = listing.parameters
         levels = _ALL_LEVELS if _is_true(asked.get("all")) else int(asked.get("depth") or 1) or _ALL_LEVELS
         excerpts = asked.get("excerpttype", asked.get("excerpt", "")).lower() in ("simple", "rich content", "true")
-        found = list(self._descendants(self._root(listing, page), levels, asked))
+        root = self._root(listing, page)
+        most = max(int(asked.get("first") or 0), 0)
+        found = list(_first(list(self._descendants(root, levels, asked)), root, most, page))
         for readers, rows in _by_readers(page, found):
             yield readers, [self._item(row, {each["page_id"] for each in rows}, excerpts) for row in rows]
 
@@ -81,7 +83,7 @@ class PageLists:
         if not listing.title:
             return str(page["page_id"])
         top = _top_of(page["space"])
-        if listing.title == "/":
+        if listing.title in ("/", f"{page['space']}:"):
             return top
         if listing.title == "@home" and len(homes := self._below.get(top, [])) == 1:
             return str(homes[0]["page_id"])
@@ -162,12 +164,27 @@ class PageLists:
         return whole
 
 
+def _first(rows: Sequence[Row], root: str, most: int, page: Row) -> Iterator[Row]:
+    """The rows without children beyond the first so many, and what stands below those; 0: all.
+
+    Which children come first depends on who looks. Counted are those that the same people may read, so nobody misses
+    one that the site would show him, and nothing tells of one that he may not read; who may read more may find more.
+    """
+    children = [row for row in rows if (row["ancestors"] or [root])[-1] == root]
+    beyond = {row["page_id"] for some in _grouped(page, children).values() for row in some[most:] if most}
+    return (row for row in rows if beyond.isdisjoint((row["page_id"], *(row["ancestors"] or ()))))
+
+
 def _by_readers(page: Row, rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
     """The rows that the same people may read, of those who may read the page."""
+    return ((readers, some[:LISTED_MAX]) for readers, some in sorted(_grouped(page, rows).items()))
+
+
+def _grouped(page: Row, rows: Iterable[Row]) -> dict[str, list[Row]]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(both(page["readers"], row["readers"]), []).append(row)
-    return ((readers, rows[:LISTED_MAX]) for readers, rows in sorted(groups.items()))
+    return groups
 
 
 def _top_of(space: str) -> str:

@@ -32,7 +32,7 @@ from rag_serving.schema import MACRO_LEDGER, PAGES, SECTIONS
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
 
-VERSION = 7
+VERSION = 8
 """Raised when the same page would give other sections: unchanged pages are then read again."""
 
 _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(

@@ -59,12 +59,34 @@ TREE = [
         ({"page": "A"}, "- Deep"),
         ({"page": "/"}, "- Outer"),
         ({"page": "@home", "sort": "title"}, "- A\n- b 9\n- B 10"),
+        ({"page": "ENG:"}, "- Outer"),
+        ({"first": "2"}, "- A\n- b 9"),
+        ({"first": "1", "reverse": "true"}, "- B 10"),
+        ({"first": "1", "all": "true"}, "- A\n  - Deep\n    - Deeper"),
+        ({"first": "0"}, "- A\n- b 9\n- B 10"),
     ],
 )
 def test_children_are_listed_as_the_macro_asks(parameters: dict[str, str], text: str) -> None:
     result = build(children(**parameters), *TREE)
     assert shown(result) == [text]
     assert outcomes(result) == {("children", "resolved"): 1}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(["everyone", "group:a", "group:b", "group:a&group:b"]), max_size=6), st.integers(1, 3))
+def test_the_first_children_are_never_fewer_than_the_site_shows_and_none_that_may_not_be_read(
+    readers: list[str], first: int
+) -> None:
+    pages = [below(f"C{number}", "outer", readers=each) for number, each in enumerate(readers)]
+    found = said(build(children(first=str(first)), *pages))
+    for groups in ({"a"}, {"b"}, {"a", "b"}, set[str]()):
+        principal = Principal("t", "u", frozenset(groups))
+        mine = [f"C{number}" for number, each in enumerate(readers) if satisfies(principal, each)]
+        lines = [line for _, _, text, each in found if satisfies(principal, each) for line in text.split("\n")]
+        seen = {line.removeprefix("- ") for line in lines if line.startswith("- ")}
+        assert set(mine[:first]) <= seen <= set(mine)
+    classes = {each: sum(one == each for one in readers) for each in readers}
+    assert all(text.count("- C") <= min(first, classes.get(each, first)) for _, _, text, each in found)
 
 
 def test_a_list_stands_under_the_heading_and_anchor_that_show_it() -> None:
@@ -154,6 +176,14 @@ def test_a_report_shows_the_properties_of_the_pages_that_it_asks_for(parameters:
     result = build(report(**parameters), *KIPS)
     assert "".join(shown(result)) == text
     assert outcomes(result) == {("detailssummary", "resolved"): 1}
+
+
+def test_hidden_properties_stand_in_reports_and_not_on_their_own_page() -> None:
+    one = below("One", body="<p>Text.</p>" + details(("A", macro("status", title="DONE")), hidden="true"), labels=["x"])
+    found = build(report(label="x"), one)
+    assert found.sections["text"].to_pylist() == ["| Title | A |\n|---|---|\n| One | DONE |", "Text."]
+    ledger = {(row["macro"], row["outcome"]) for row in found.ledger.to_pylist()}
+    assert ledger == {("detailssummary", "resolved"), ("details", "hidden"), ("status", "hidden")}
 
 
 def test_properties_are_told_apart_by_their_id_and_may_stand_in_the_first_row() -> None:
