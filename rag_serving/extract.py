@@ -22,6 +22,7 @@ from rag_serving.extraction.sentences import Unit, words
 from rag_serving.extraction.telling import Layout, Told
 from rag_serving.extraction.weights import Tables, Weights, learnt
 from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock
+from rag_serving.verification.quotes import MIN_QUOTE_BYTES, weight
 
 Similarity = Callable[[Sequence[str]], Sequence[float]]
 """Cosine similarity of each text to the question."""
@@ -129,6 +130,8 @@ def _parts(asked: Asked, layout: Layout) -> Iterator[tuple[Unit, Told | None]]:
         if unit.end <= end:
             continue
         procedure = layout.procedure(unit) if asked.kind == "steps" else None
+        if procedure and weight(procedure.quoted.of(layout.text)) < MIN_QUOTE_BYTES:
+            procedure = None
         end = procedure.end if procedure else end
         yield unit, procedure
 
@@ -150,6 +153,7 @@ def _can_answer(chunk: Chunk, unit: Unit) -> bool:
     return (
         unit.kind != "heading"
         and chunk.text[unit.end - 1] not in "?？:"
+        and weight(unit.of(chunk.text)) >= MIN_QUOTE_BYTES
         and len(words(chunk.text, unit.start, unit.end)) >= _FEWEST_WORDS[unit.kind]
     )
 

@@ -176,6 +176,13 @@ def test_code_that_nothing_leads_in_is_no_procedure() -> None:
     assert layout.procedure(unit_of(layout, "port")) is None
 
 
+def test_code_too_short_to_be_quoted_answers_nothing() -> None:
+    lock = lock_of(
+        ["Go to the root of the broker with this:\n\n```\ncd / &&\n```\n\nThe root of the broker is a folder."]
+    )
+    assert answer("How do I go to the root of the broker?", lock)[0].startswith("The root of the broker is a folder")
+
+
 def test_a_block_is_quoted_by_a_line_that_is_long_enough() -> None:
     layout = Layout("Run:\n\n```\ncd /\nhbl rollback --to previous\n```")
     block = layout.block(unit_of(layout, "cd"))
