@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rag_serving.terminal.commands import FAILED, Commands, UsageError
+from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.terminal.printing import finding_line, search_lines, shaped, tell, tell_flags, tell_proof
 
 if TYPE_CHECKING:
@@ -40,16 +41,11 @@ receipt_app = typer.Typer(
 )
 app.add_typer(receipt_app, name="receipt")
 
-ConfigPath = Annotated[
-    Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
-]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")]
 User = Annotated[str | None, typer.Option("--user", help="Who asks: account id or name.")]
 Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of who asks; repeatable.")]
 Spaces = Annotated[list[str] | None, typer.Option("--space", help="Only pages of this space; repeatable.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", help="Only pages with this label; repeatable.")]
 Title = Annotated[str | None, typer.Option("--title", help="Only pages whose title has these words.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def main() -> None:
@@ -245,16 +241,12 @@ def receipt_verify(
 
 @contextmanager
 def _pipeline(path: Path | None, tenant: str | None, is_recorded: bool = False) -> Iterator[Pipeline]:
-    from rag_serving.api.auth import choose_tenant
-    from rag_serving.config import ConfigError, load_config
+    from rag_serving.config import load_config
     from rag_serving.pipeline import Pipeline
     from rag_serving.telemetry.telemetry import open_telemetry
 
     config = load_config(path)
-    try:
-        name = choose_tenant(sorted(config.tenants), tenant, "--tenant NAME")
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    name = chosen_tenant(config, tenant)
     telemetry = open_telemetry(config, name, _PATIENCE_S) if is_recorded else None
     pipeline = Pipeline.open(config, name, telemetry=telemetry)
     try:

@@ -6,8 +6,8 @@ from typing import Any
 import dagster as dg
 
 from rag_assets import metadata, plots
-from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
+from rag_assets.report_assets import report_asset
 from rag_assets.report_files import reports_folder, write_report
 from rag_assets.resources import Installation
 from rag_assets.steps.ablation_report import ablation_report as report_of
@@ -18,13 +18,7 @@ from rag_serving.evaluation.gold import GoldError, tenant_gold
 from rag_serving.store import StoreError, write_json, write_text
 
 
-@dg.asset(
-    partitions_def=TENANTS,
-    deps=["published_generation"],
-    group_name="reports",
-    kinds={"html"},
-    owners=["team:analytics"],
-)
+@report_asset("published_generation")
 def ablation_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:

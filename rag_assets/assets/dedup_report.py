@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from rag_assets import metadata, plots
 from rag_assets.facts import chunk_digests
-from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
+from rag_assets.report_assets import report_asset
 from rag_assets.report_files import write_report
 from rag_assets.resources import Installation
 from rag_assets.steps.dedup_report import COLUMNS
@@ -21,13 +21,7 @@ from rag_serving.schema import CHUNKS, DEDUP_MAP
 from rag_serving.store import StoreError, read_table
 
 
-@dg.asset(
-    partitions_def=TENANTS,
-    deps=["dedup_map"],
-    group_name="reports",
-    kinds={"html"},
-    owners=["team:analytics"],
-)
+@report_asset("dedup_map")
 def dedup_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:

@@ -3,8 +3,8 @@
 import dagster as dg
 
 from rag_assets import metadata
-from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
+from rag_assets.report_assets import report_asset
 from rag_assets.report_files import reports_folder, write_report
 from rag_assets.resources import Installation
 from rag_assets.steps.ragas_report import ragas_report as report_of
@@ -14,13 +14,7 @@ from rag_serving.generations import EVAL_REPORT, current_generation
 from rag_serving.store import StoreError, read_json, write_json
 
 
-@dg.asset(
-    partitions_def=TENANTS,
-    deps=["published_generation"],
-    group_name="reports",
-    kinds={"html"},
-    owners=["team:analytics"],
-)
+@report_asset("published_generation")
 def ragas_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:

@@ -7,6 +7,7 @@ import dagster as dg
 from rag_assets import telemetry_days
 from rag_assets.partitions import DAYS
 from rag_assets.progress import Reporter
+from rag_assets.report_assets import report_asset
 from rag_assets.report_files import TELEMETRY, forget_days, write_report
 from rag_assets.resources import Installation
 from rag_assets.state import read_publish_state
@@ -17,12 +18,7 @@ from rag_serving.store import Store
 from rag_serving.telemetry.recorder import TelemetryError
 
 
-@dg.asset(
-    partitions_def=DAYS,
-    group_name="reports",
-    kinds={"html"},
-    owners=["team:analytics"],
-)
+@report_asset(partitions=DAYS)
 def telemetry_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:

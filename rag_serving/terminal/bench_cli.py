@@ -18,6 +18,7 @@ import typer
 
 from rag_serving.config import ConfigError, load_or_default
 from rag_serving.retrieve import Mode
+from rag_serving.terminal.options import AsJson, ConfigPath
 
 if TYPE_CHECKING:
     from rag_serving.evaluation.bench import Bench
@@ -27,16 +28,14 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 def command(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder in BEIR layout.")],
-    config: Annotated[
-        Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
-    ] = None,
+    config: ConfigPath = None,
     mode: Annotated[Mode, typer.Option("--mode", help="Which indexes answer.")] = "hybrid",
     split: Annotated[str, typer.Option("--split", help="Judgements of qrels/SPLIT.tsv.")] = "test",
     index: Annotated[
         Path | None, typer.Option("--index", help="Keep the index in this folder, and use again what it has.")
     ] = None,
     run_file: Annotated[Path | None, typer.Option("--run-file", help="Write the rankings as a TREC run.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure retrieval on any folder in BEIR layout, with the code that answers questions."""
     from rag_serving.evaluation.beir import check_run_path, read_collection, write_run

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rag_serving.config import Config, ConfigError, load_config, load_or_default
+from rag_serving.config import Config, load_config, load_or_default
 from rag_serving.terminal.commands import UsageError
+from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 
 if TYPE_CHECKING:
     from rag_serving.evaluation.calibrate import Calibration
@@ -35,17 +36,13 @@ def command(
             help="Gold set, SQuAD 2.0 file, or SciFact folder; default: the tenant's sets in evals/gold.",
         ),
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
-    ] = None,
-    tenant: Annotated[
-        str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")
-    ] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Choose the gates on half of the questions, measure on the other.")
+        bool, typer.Option("--calibrate", help="Learn confidence and gates from half of the questions, measure on the other.")
     ] = False,
     write: Annotated[
-        Path | None, typer.Option("--write", help="With --calibrate: put the gates into this configuration file.")
+        Path | None, typer.Option("--write", help="With --calibrate: put what was learnt into this configuration file and beside it.")
     ] = None,
     index: Annotated[
         Path | None, typer.Option("--index", help="Keep a collection's index in this folder, and use what it has.")
@@ -54,7 +51,7 @@ def command(
         bool, typer.Option("--ablate", help="Ask with each stage on and off; prints CSV, or JSON with --json.")
     ] = False,
     every: Annotated[int, typer.Option("--every", min=1, help="Ask only every n-th question.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Ask the questions of a gold set and measure the answers.
 
@@ -67,7 +64,7 @@ def command(
     from rag_serving.evaluation.calibrate import calibrate as calibrated
     from rag_serving.evaluation.calibrate import open_gates
     from rag_serving.evaluation.evaluate import evaluate
-    from rag_serving.evaluation.gates_file import write_gates
+    from rag_serving.evaluation.gates_file import write_calibration
     from rag_serving.terminal.bench_cli import Progress
 
     if write and not calibrate:
@@ -83,7 +80,7 @@ def command(
         return
     found = calibrated(questions, measured)
     if write:
-        write_gates(write, found.gates)
+        write_calibration(write, found, pipeline.config.embedding)
     typer.echo(json.dumps(found.payload(), ensure_ascii=False) if as_json else _calibration(found))
 
 
@@ -94,9 +91,9 @@ def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json
     from rag_serving.terminal.bench_cli import Progress
 
     if path and is_collection(path):
-        raise UsageError("--ablate is for a tenant's gold set; `scripts/ablation.py` takes collections")
+        raise UsageError("--ablate is for a tenant's gold set; `make ablation` takes collections")
     settings = load_config(config)
-    questions, name = _gold(path, tenant, sorted(settings.tenants))
+    questions, name = _gold(path, tenant, settings)
     rows = ablate_answers(settings, name, questions, Progress())
     typer.echo(json.dumps(rows) if as_json else to_csv(rows), nl=as_json)
 
@@ -115,7 +112,7 @@ def _asked(
             yield pipeline, collection.gold
         return
     settings = load_config(config)
-    questions, name = _gold(path, tenant, sorted(settings.tenants))
+    questions, name = _gold(path, tenant, settings)
     pipeline = Pipeline.open(change(settings), name)
     try:
         yield pipeline, questions
@@ -123,16 +120,12 @@ def _asked(
         pipeline.close()
 
 
-def _gold(path: Path | None, tenant: str | None, tenants: list[str]) -> tuple[GoldSet, str]:
+def _gold(path: Path | None, tenant: str | None, settings: Config) -> tuple[GoldSet, str]:
     """The questions, and the tenant that is asked: the option's, else the gold set's, else the only one."""
-    from rag_serving.api.auth import choose_tenant
     from rag_serving.evaluation.gold import find_gold, read_gold
 
     found = read_gold(path) if path else None
-    try:
-        name = choose_tenant(tenants, tenant or (found.tenant if found else None), "--tenant NAME")
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    name = chosen_tenant(settings, tenant or (found.tenant if found else None))
     if found and found.tenant not in (None, name):
         raise UsageError(f"{path} is of tenant {found.tenant!r}, not of {name!r}")
     return found or find_gold(GOLD_FOLDER, name), name
@@ -155,7 +148,9 @@ def _told(measured: Evaluation) -> str:
 
 def _calibration(found: Calibration) -> str:
     gates = [f"  {name}: {value}" for name, value in found.gates.items()]
-    return "\n".join(["gates:", *gates, "On the questions that they were not chosen by:", *_figures(found.measured)])
+    learnt = found.confidence
+    told = "by the package's weights" if learnt.strength is None else f"learnt from {len(learnt.unseen)} answers"
+    return "\n".join(["gates:", *gates, f"confidence: {told}", "On the questions that they were not chosen by:", *_figures(found.measured)])
 
 
 def _figures(measured: Evaluation) -> list[str]:

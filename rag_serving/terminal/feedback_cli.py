@@ -6,13 +6,11 @@ Belongs here: the command. Does not belong here: what may be judged (`feedback`)
 from __future__ import annotations
 
 from contextlib import closing
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rag_serving.access import Principal
-from rag_serving.api.auth import choose_tenant
 from rag_serving.api.feedback import citation_fault
 from rag_serving.config import ConfigError, load_config
 from rag_serving.receipts.store import ReceiptStore
@@ -21,6 +19,7 @@ from rag_serving.telemetry.events import MAX_COMMENT_CHARS, FeedbackVerdict
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.telemetry import open_telemetry
 from rag_serving.terminal.commands import UsageError
+from rag_serving.terminal.options import ConfigPath, Tenant, chosen_tenant
 
 
 def command(
@@ -28,12 +27,8 @@ def command(
     verdict: Annotated[FeedbackVerdict, typer.Argument(help="What the answer was.")],
     citation: Annotated[int | None, typer.Option("--citation", min=1, help="The number of the citation meant.")] = None,
     comment: Annotated[str | None, typer.Option("--comment", help="In the reader's own words.")] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
-    ] = None,
-    tenant: Annotated[
-        str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")
-    ] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
     user: Annotated[str | None, typer.Option("--user", help="Who says so; only a keyed hash is kept.")] = None,
 ) -> None:
     """Say what an answer was: helpful, not_helpful, wrong_citation, or missing what the pages do tell.
@@ -43,10 +38,7 @@ def command(
     citelock feedback 1f0c… wrong_citation --citation 2 --comment "that page is about another product"
     """
     settings = load_config(config)
-    try:
-        name = choose_tenant(sorted(settings.tenants), tenant, "--tenant NAME")
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    name = chosen_tenant(settings, tenant)
     if comment and len(comment) > MAX_COMMENT_CHARS:
         raise UsageError(f"the comment has {len(comment)} characters, at most {MAX_COMMENT_CHARS} are kept")
     with closing(ReceiptStore(Store(settings.home).serving_db())) as receipts:

@@ -6,29 +6,23 @@ Belongs here: arguments and printing. Does not belong here: what the commands do
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.config import load_config
 from rag_serving.generations import list_generations, rollback, show_generation
 from rag_serving.store import Store
+from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 
 app = typer.Typer(help="List, show and roll back published generations.", no_args_is_help=True)
-
-ConfigPath = Annotated[
-    Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
-]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
 def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
     """List a tenant's generations, newest first; the published one is marked."""
     settings = load_config(config)
-    name = _tenant(settings, tenant)
+    name = chosen_tenant(settings, tenant)
     found = list_generations(Store(settings.home), name)
     if as_json:
         typer.echo(json.dumps([info.payload() for info in found]))
@@ -52,7 +46,7 @@ def show_command(
 ) -> None:
     """Print a generation's manifest as JSON."""
     settings = load_config(config)
-    manifest = show_generation(Store(settings.home), _tenant(settings, tenant), generation)
+    manifest = show_generation(Store(settings.home), chosen_tenant(settings, tenant), generation)
     typer.echo(manifest.model_dump_json(indent=2))
 
 
@@ -65,7 +59,7 @@ def rollback_command(
 ) -> None:
     """Publish an earlier generation again."""
     settings = load_config(config)
-    name = _tenant(settings, tenant)
+    name = chosen_tenant(settings, tenant)
     store = Store(settings.home)
     before = store.current(name)
     now = rollback(store, name, settings, generation)
@@ -73,14 +67,3 @@ def rollback_command(
         typer.echo(json.dumps({"tenant": name, "previous": before, "current": now}))
     else:
         typer.echo(f"{name}: {now} is published, was {before}")
-
-
-def _tenant(config: Config, name: str | None) -> str:
-    """The tenant asked for, or the only one."""
-    known = sorted(config.tenants)
-    if name is None and len(known) == 1:
-        return known[0]
-    if name not in known:
-        asked = "give --tenant" if name is None else f"tenant {name!r} is not configured"
-        raise ConfigError(f"{asked}; there are: {', '.join(known) or 'none'}")
-    return name

@@ -7,23 +7,17 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_serving.api.auth import choose_tenant
 from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.terminal.options import ConfigPath, Tenant, chosen_tenant
 
 if TYPE_CHECKING:
     from rag_serving.evaluation.gold_suggest import Ask
 
 app = typer.Typer(help="Check gold sets, and draft questions for them.", no_args_is_help=True)
-
-ConfigPath = Annotated[
-    Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
-]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")]
 
 
 @app.callback()
@@ -42,7 +36,7 @@ def check(config: ConfigPath = None, tenant: Tenant = None) -> None:
     from rag_serving.store import Store
 
     settings = load_config(config)
-    name = _tenant(settings, tenant)
+    name = chosen_tenant(settings, tenant)
     gold = find_gold(settings.evaluation.gold, name)
     pages = live_pages(Store(settings.home), settings, name)
     if not pages:
@@ -75,7 +69,7 @@ def suggest_command(
     from rag_serving.store import Store
 
     settings = load_config(config)
-    name, store = _tenant(settings, tenant), Store(settings.home)
+    name, store = chosen_tenant(settings, tenant), Store(settings.home)
     with closing(Generation.open(store, name, current_generation(store, name), settings)) as generation:
         rows = [row for row in range(len(generation)) if generation.readers_of(row) == EVERYONE]
         drafts = suggest(generation.chunks(rows), count, _ask(settings))
@@ -103,7 +97,7 @@ def from_feedback(
     from rag_serving.telemetry.tables import FEEDBACK, opened
 
     settings = load_config(config)
-    name = _tenant(settings, tenant)
+    name = chosen_tenant(settings, tenant)
     path, today = Store(settings.home).serving_db(), datetime.now(UTC).date()
     with closing(ReceiptStore(path)) as store, opened(settings.telemetry.url, path) as engine:
         feedback = records(rows_until(engine, FEEDBACK, name, today, days))
@@ -120,13 +114,6 @@ def from_feedback(
         typer.echo(
             f"citelock: {without_text} more without their question's text; telemetry.store_questions keeps it", err=True
         )
-
-
-def _tenant(config: Config, name: str | None) -> str:
-    try:
-        return choose_tenant(sorted(config.tenants), name, "--tenant NAME")
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
 
 
 def _ask(config: Config) -> Ask | None:
