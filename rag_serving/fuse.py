@@ -18,6 +18,8 @@ Item = TypeVar("Item", bound=Hashable)
 Method = Literal["zscore", "minmax", "rrf"]
 Scores = NDArray[np.float64]
 
+_EPSILON = np.finfo(np.float32).eps  # below it scores are equal
+
 
 def reciprocal_rank_fusion(rankings: Iterable[Sequence[Item]], k: int = 60) -> list[tuple[Item, float]]:
     """Items by the sum of 1 / (k + rank), ranks counted from 1; best first, ties in order of first appearance.
@@ -48,7 +50,7 @@ def weighted_sum(scores: Mapping[str, Scores], weights: Mapping[str, float], met
 def standard(scores: Scores) -> Scores:
     """Standard scores [n]: mean 0, deviation 1; all 0 where all are equal."""
     deviation = scores.std() if len(scores) else 0.0
-    if not deviation > np.finfo(np.float32).eps:
+    if not deviation > _EPSILON:
         return np.zeros(len(scores))
     centred: Scores = (scores - scores.mean()) / deviation
     return centred
@@ -56,7 +58,7 @@ def standard(scores: Scores) -> Scores:
 
 def min_max(scores: Scores) -> Scores:
     """Scores [n] brought to 0 … 1; all 0 where all are equal."""
-    if not len(scores) or not np.ptp(scores) > np.finfo(np.float32).eps:
+    if not len(scores) or not np.ptp(scores) > _EPSILON:
         return np.zeros(len(scores))
     scaled: Scores = (scores - scores.min()) / np.ptp(scores)
     return scaled

@@ -7,16 +7,16 @@ Does not belong here: fusing or ranking (`retrieve`), building (`indexes.build`)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rag_serving.columns import Read, reader
 from rag_serving.config import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import Place
@@ -38,11 +38,18 @@ from rag_serving.store import Store, StoreError, coded, map_table, read_table, w
 CHUNKS_FILE = "chunks.parquet"
 MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
 LEXICAL_FOLDER = "lexical"
-_DECODED = 4096  # chunks that are kept decoded: some 10 MB
 CODED_ROWS = 2048  # fewer vectors are sooner compared than their codes
 
-_FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name in GENERATION_CHUNKS.columns.names)
+_FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name != "also_at")
 _TUPLES = frozenset({"heading_path", "labels"})
+
+
+class _ReadableRows(NamedTuple):
+    """The rows of some reader classes."""
+
+    mask: NDArray[np.bool_]  # [chunks]
+    rows: NDArray[np.int64]  # ascending
+    limits: NDArray[np.bool_] | None  # the mask, None where every row may be read
 
 
 class Generation:
@@ -64,13 +71,13 @@ class Generation:
         self._vectors = vectors
         self._lexical = lexical
         self._readers, self._reader_codes = coded(table["readers"])
+        self._own_classes = frozenset(self._readers)
         self.reader_classes = tuple(sorted(self._readers))
         self.places = Places(table["places"])
         self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
         self._codes = codes
         self._dense = DenseIndex(place, self._shard_rows(), vectors, self.row_of, codes)
-        self._decoded: dict[int, Chunk] = {}
-        self._allowed = lru_cache(maxsize=64)(self._compute_allowed)
+        self._readable_rows = lru_cache(maxsize=64)(self._find_readable)
         self._names = lru_cache(maxsize=64)(self._compute_names)
 
     @classmethod
@@ -118,24 +125,11 @@ class Generation:
 
     def chunks(self, rows: Sequence[int], classes: frozenset[str] = frozenset()) -> list[Chunk]:
         """The chunks at some rows, in their order, each with the other places that these reader classes open."""
-        chunks = {row: chunk for row in rows if (chunk := self._decoded.get(row))}
-        if missing := [row for row in dict.fromkeys(rows) if row not in chunks]:
-            chunks |= zip(missing, self._decode(missing), strict=True)
-            if len(self._decoded) > _DECODED:
-                self._decoded.clear()
-            self._decoded.update(chunks)
-        places = [self.places.of(row, classes) for row in rows]
-        return [
-            replace(chunks[row], also_at=also) if also else chunks[row] for row, also in zip(rows, places, strict=True)
-        ]
-
-    def _decode(self, rows: Sequence[int]) -> list[Chunk]:
-        """Chunks without their other places; sooner decoded together than one by one."""
-        taken = pa.array(rows, pa.int64())
-        columns = {name: column.take(taken).to_pylist() for name, column in self._columns.items()}
+        columns = {name: read(rows) for name, read in self._columns.items()}
         for name in _TUPLES:
             columns[name] = [tuple(values or ()) for values in columns[name]]
-        return [Chunk(**dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+        places = [self.places.of(row, classes) for row in rows]
+        return [*map(Chunk, *columns.values(), places)]
 
     def row_of(self, chunk_id: str) -> int | None:
         """The row of a chunk id, None where the generation has no such chunk."""
@@ -168,15 +162,14 @@ class Generation:
 
         `among` [chunks] narrows the search to some rows, which are then compared one by one.
         """
-        allowed, rows = self._allowed(self._known(classes))
+        readable = self._readable(classes)
         if among is not None:
-            return exact.search(self._vectors, vector, k, np.flatnonzero(allowed & among), self._codes)
-        return self._dense.search(vector, k, classes, allowed, rows)
+            return exact.search(self._vectors, vector, k, np.flatnonzero(readable.mask & among), self._codes)
+        return self._dense.search(vector, k, classes, readable.mask, readable.rows)
 
     def exact(self, vector: NDArray[np.float32], k: int, classes: frozenset[str]) -> list[Hit]:
         """The same by comparing with every vector."""
-        _, rows = self._allowed(self._known(classes))
-        return exact.search(self._vectors, vector, k, rows)
+        return exact.search(self._vectors, vector, k, self._readable(classes).rows)
 
     def approximate(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
         """What the dense index alone finds among all chunks; raises DenseError where Chroma cannot be used."""
@@ -197,19 +190,19 @@ class Generation:
         among: NDArray[np.bool_] | None = None,
     ) -> list[Hit]:
         """The same for analyzed terms, or for weights by term."""
-        allowed, rows = self._allowed(self._known(classes))
-        if not len(rows):
+        readable = self._readable(classes)
+        if not len(readable.rows):
             return []
-        return self._lexical.search(terms, k, None if len(rows) == len(self) else allowed, among)
+        return self._lexical.search(terms, k, readable.limits, among)
 
     def lexical_scores(
         self, terms: Iterable[str] | Mapping[str, float], classes: frozenset[str]
     ) -> NDArray[np.float32]:
         """The BM25 score [chunks] of every row, 0 without a term of the query and where the classes may not read."""
-        allowed, rows = self._allowed(self._known(classes))
-        if not len(rows):
+        readable = self._readable(classes)
+        if not len(readable.rows):
             return np.zeros(len(self), dtype=np.float32)
-        return self._lexical.scores(terms, None if len(rows) == len(self) else allowed)
+        return self._lexical.scores(terms, readable.limits)
 
     def similarities(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Cosine similarity of some rows to `vector` [d]."""
@@ -219,25 +212,24 @@ class Generation:
         self, scores: NDArray[np.float32], rows: NDArray[np.int64], classes: frozenset[str]
     ) -> NDArray[np.float64]:
         """The mean of the scores [chunks], 0 where the classes may not read, over what they may of each row's page."""
-        return self.tree.means(scores, rows, self._allowed(self._known(classes))[1])
+        return self.tree.means(scores, rows, self._readable(classes).rows)
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
         """Inverse document frequency of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
 
         Counted among the chunks of the given reader classes, so that a weight tells nothing of other chunks.
         """
-        allowed, rows = self._allowed(self._known(classes))
-        return {term: idf(self._lexical.frequency(term, allowed), len(rows)) for term in terms}
+        readable = self._readable(classes)
+        return {term: idf(self._lexical.frequency(term, readable.limits), len(readable.rows)) for term in terms}
 
     def frequency(self, term: str, classes: frozenset[str]) -> int:
         """How many chunks of the given reader classes hold an analyzed term."""
-        return self._lexical.frequency(term, self._allowed(self._known(classes))[0])
+        return self._lexical.frequency(term, self._readable(classes).limits)
 
     def rows_with(self, terms: Iterable[str], classes: frozenset[str]) -> NDArray[np.int64]:
         """The rows of the given reader classes that hold every one of some analyzed terms, ascending."""
-        allowed, _ = self._allowed(self._known(classes))
         rows = self._lexical.rows_with(terms)
-        return rows[allowed[rows]]
+        return rows[self._readable(classes).mask[rows]]
 
     def names(self, classes: frozenset[str]) -> Names:
         """The spaces, labels and titles that these reader classes open, those of other places of a text as well."""
@@ -245,7 +237,8 @@ class Generation:
 
     def wording(self, row: int) -> str:
         """Headings and text of the chunk at a row."""
-        return f"{' '.join(self._columns['heading_path'][row].as_py() or ())}\n{self._columns['text'][row].as_py()}"
+        (path,), (text,) = (self._columns[name]([row]) for name in ("heading_path", "text"))
+        return f"{' '.join(path or ())}\n{text}"
 
     @cached_property
     def tree(self) -> PageTree:
@@ -275,27 +268,26 @@ class Generation:
         self._dense.close()
 
     @cached_property
-    def _columns(self) -> dict[str, Any]:
-        return {name: whole(self.table[name]) for name in _FIELDS}
+    def _columns(self) -> dict[str, Read]:
+        return {name: reader(whole(self.table[name])) for name in _FIELDS}
 
     @cached_property
     def _rows(self) -> dict[str, int]:
         return {chunk_id: row for row, chunk_id in enumerate(self.table["chunk_id"].to_pylist())}
 
-    def _known(self, classes: frozenset[str]) -> frozenset[str]:
-        """Only classes that occur here: what a caller may read elsewhere must not fill the cache of masks."""
-        return classes & frozenset(self._readers)
+    def _readable(self, classes: frozenset[str]) -> _ReadableRows:
+        """The rows of some reader classes, found once for those that occur here: others must not fill the cache."""
+        return self._readable_rows(classes & self._own_classes)
 
-    def _compute_allowed(self, classes: frozenset[str]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """The rows of some reader classes, as a mask [chunks] and as ascending numbers."""
+    def _find_readable(self, classes: frozenset[str]) -> _ReadableRows:
         satisfied = np.array([readers in classes for readers in self._readers], dtype=np.bool_)
-        allowed: NDArray[np.bool_] = (
+        mask: NDArray[np.bool_] = (
             satisfied[self._reader_codes] if len(satisfied) else np.zeros(len(self), dtype=np.bool_)
         )
-        return allowed, np.flatnonzero(allowed)
+        return _ReadableRows(mask, np.flatnonzero(mask), None if mask.all() else mask)
 
     def _compute_names(self, classes: frozenset[str]) -> Names:
-        _, rows = self._allowed(self._known(classes))
+        rows = self._readable(classes).rows
         return names_of([self.table.select(NAMED).take(rows), self.places.readable(classes)])
 
     def _shard_rows(self) -> list[ShardRows]:

@@ -6,7 +6,7 @@ Does not belong here: what a stage does; HTTP and terminals (`app`, `cli`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -45,6 +45,8 @@ from rag_serving.telemetry.telemetry import Telemetry
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 
 STALE, NO_RECEIPT, EXACT_SEARCH = "stale_generation", "receipt_not_stored", "dense_index_searched_exactly"
+
+TermWeights = Callable[[], Mapping[str, float]]
 
 # Fused candidates that hygiene may choose from.
 _POOL = 100
@@ -123,7 +125,7 @@ class Pipeline:
             classes = _classes(principal, generation)
             depth = max(2 * k, self.config.reranker.candidates if self.reranker else POOL)
             found = self._find(attempt, generation, query, classes, filters, depth)
-            weights = generation.term_weights(found.query.terms, classes)
+            weights = partial(generation.term_weights, found.query.terms, classes)
             ranked = self._reranked(attempt, found.query, self._clean(found.retrieved.candidates), weights, k)
             results = tuple(islice(ranked.candidates, k))
         notes = found.query.notes if explain or not results else None
@@ -226,7 +228,7 @@ class Pipeline:
             gated = keyword_gate(clean, query.text, analyze, self.config.retrieval.min_keyword_overlap)
             weights = generation.term_weights(query.terms, classes)
         count = self.config.retrieval.final_passages
-        ranked = self._reranked(attempt, query, gated, weights, count)
+        ranked = self._reranked(attempt, query, gated, lambda: weights, count)
         lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
         if kind_of(query.text) == "steps":
             lock = completed(lock, partial(_beside, generation, classes))
@@ -261,24 +263,24 @@ class Pipeline:
         return found
 
     def _reranked(
-        self, attempt: Attempt, query: Query, candidates: Iterable[Candidate], weights: Mapping[str, float], count: int
+        self, attempt: Attempt, query: Query, candidates: Iterable[Candidate], weights: TermWeights, count: int
     ) -> Reranked:
         """The best of the candidates, with what is wrong noted in the attempt; no model ranks quoted words down."""
         settings, features = self.config.reranker, self.config.features
         switched_on = features.FEATURE_HEURISTIC_FALLBACK if self.reranker else features.FEATURE_HEURISTIC_RERANKER
-        heuristic = partial(rerank_by_words, weights=weights, analyze=analyze_passage) if switched_on else None
+        heuristic = partial(rerank_by_words, weights=weights(), analyze=analyze_passage) if switched_on else None
         with attempt.part("rerank"):
             top_n = max(count, settings.top_n)
             ranked = rerank(query.text, candidates, top_n, settings.candidates, self.reranker, heuristic)
             if ranked.by == "sidecar":
-                ranked = replace(ranked, candidates=prefer(ranked.candidates, query))
+                ranked = replace(ranked, candidates=prefer(tuple(ranked.candidates), query))
         for flag in ranked.flags:
             attempt.raise_flag(flag)
         return ranked
 
-    def _clean(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+    def _clean(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
         labels = self.config.ingestion.drop_labels
-        return [candidate for candidate in candidates if is_clean(candidate.chunk, labels)]
+        return (candidate for candidate in candidates if is_clean(candidate.chunk, labels))
 
     def _with_receipt(self, attempt: Attempt, written: Written, question: str, filters: Filters | None) -> Answer:
         """The answer with flags, timings and the id of its receipt; that no receipt can be stored is only a flag."""

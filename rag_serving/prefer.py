@@ -5,7 +5,7 @@ Belongs here: how much that is worth. Does not belong here: finding it (`search`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from rag_serving.records import Candidate, Query
 from rag_serving.verification.typography import caseless, holds
@@ -15,14 +15,16 @@ from rag_serving.verification.typography import caseless, holds
 _PHRASE, _PAGE = 1.1, 0.5
 
 
-def prefer(candidates: Iterable[Candidate], query: Query) -> tuple[Candidate, ...]:
-    """The candidates best first, those with quoted phrases or of the named page raised; others keep score and order."""
-    found = tuple(candidates)
-    if not found or not (query.phrases or query.page):
-        return found
-    scores = [candidate.score for candidate in found]
+def prefer(candidates: Sequence[Candidate], query: Query) -> Sequence[Candidate]:
+    """The candidates best first, those with quoted phrases or of the named page raised; others keep score and order.
+
+    None is looked at where the query names neither.
+    """
+    if not candidates or not (query.phrases or query.page):
+        return candidates
+    scores = [candidate.score for candidate in candidates]
     span = (max(scores) - min(scores)) or 1.0
-    raised = [_raised(candidate, query, span) for candidate in found]
+    raised = [_raised(candidate, query, span) for candidate in candidates]
     return tuple(sorted(raised, key=lambda candidate: -candidate.score))
 
 

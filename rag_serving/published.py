@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from rag_serving.config import Config
 from rag_serving.generation import Generation
-from rag_serving.store import Store, StoreError
+from rag_serving.store import Store, StoreError, read_pointer
 
 RETRY_S = 5.0
 
@@ -48,6 +48,7 @@ class Published:
         self, store: Store, tenant: str, config: Config, retry_s: float = RETRY_S, pinned: str | None = None
     ) -> None:
         self._store, self._tenant, self._config = store, tenant, config
+        self._pointer = store.pointer(tenant)
         self._pinned = pinned
         self._retry_s = retry_s
         self._lock = threading.Lock()
@@ -104,7 +105,7 @@ class Published:
     def _wanted(self) -> str | None:
         """The id that the pointer names, where it is not the open generation's and did not just fail."""
         try:
-            wanted = self._pinned or self._store.current(self._tenant)
+            wanted = self._pinned or read_pointer(self._pointer)
         except OSError as error:
             self.problem = f"the pointer of tenant {self._tenant!r} cannot be read ({error.strerror})"
             return None

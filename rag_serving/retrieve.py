@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from rag_serving.indexes.lexical import best_of
 from rag_serving.indexes.terms import analyze
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.page_tree import PageTree
+from rag_serving.ranked import Ranked
 from rag_serving.records import Candidate, Query
 from rag_serving.rm3 import PASSAGES, expanded
 from rag_serving.settings import Retrieval
@@ -45,7 +47,7 @@ class RetrievalError(Exception):
 class Retrieved:
     """Fused candidates, best first, with what was degraded and how long each part took."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: Sequence[Candidate]
     vector: Vector | None
     degraded: tuple[str, ...]
     timings_ms: dict[str, float]
@@ -165,7 +167,7 @@ def _scored(
     mode: Mode,
 ) -> tuple[Numbers, dict[str, Scores]]:
     """The rows that any index found, ascending, and their scores by stage: those of the last stages add up."""
-    rows = np.unique(np.array([row for index in asked.values() for row in index.found], dtype=np.int64))
+    rows = np.array(sorted({row for index in asked.values() for row in index.found}), dtype=np.int64)
     scores = {name: index.scores(rows).astype(np.float64) for name, index in asked.items()}
     if mode != "hybrid":
         return rows, scores
@@ -206,13 +208,9 @@ def _surroundings(
 
 def _best(
     generation: Generation, rows: Numbers, scores: Mapping[str, Scores], classes: frozenset[str], k: int
-) -> tuple[Candidate, ...]:
+) -> Ranked:
     """The k best rows as candidates; equal scores stand in row order."""
     final = np.sum([values for stage, values in scores.items() if stage not in _INDEXES or len(scores) == 1], axis=0)
     order = np.argsort(-final, kind="stable")[:k]
     told = {stage: values[order].tolist() for stage, values in scores.items()}
-    chunks = generation.chunks(rows[order].tolist(), classes)
-    return tuple(
-        Candidate(chunk, score, {stage: values[place] for stage, values in told.items()})
-        for place, (chunk, score) in enumerate(zip(chunks, final[order].tolist(), strict=True))
-    )
+    return Ranked(rows[order].tolist(), final[order].tolist(), told, partial(generation.chunks, classes=classes))

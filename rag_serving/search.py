@@ -71,8 +71,9 @@ def find(
             retrieved = replace(retrieved, candidates=_diverse(generation, retrieved.candidates, settings.mmr_lambda))
     with attempt.part("prefer"):
         query, holders = _holders(readable, query)
-        added = _added(generation, query, classes, holders, inside if inside is not None else among, retrieved)
-        candidates = prefer([*retrieved.candidates, *added], query)[:k]
+        added = [*_added(generation, query, classes, holders, inside if inside is not None else among, retrieved)]
+        candidates = prefer([*retrieved.candidates, *added] if added else retrieved.candidates, query)
+        candidates = candidates[:k] if added else candidates
     timings = {**attempt.timings_ms, **retrieved.timings_ms}
     return Found(query, replace(retrieved, candidates=candidates, timings_ms=timings))
 

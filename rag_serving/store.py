@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 
 from rag_serving.schema import VERSION_KEY, TableSchema
 
+_LONGEST_POINTER = 4096
+
 
 class StoreError(Exception):
     """An artifact is missing, truncated, or of another version; the message says how to mend it."""
@@ -57,12 +59,13 @@ class Store:
     def generation(self, tenant: str, generation_id: str) -> Path:
         return self.generations(tenant) / generation_id
 
+    def pointer(self, tenant: str) -> Path:
+        """The file that names the published generation."""
+        return self.tenant(tenant) / "current"
+
     def current(self, tenant: str) -> str | None:
         """The published generation's id, or None where nothing was published yet."""
-        try:
-            return (self.tenant(tenant) / "current").read_text(encoding="utf-8").strip() or None
-        except FileNotFoundError:
-            return None
+        return read_pointer(self.pointer(tenant))
 
     def point_current(self, tenant: str, generation_id: str) -> None:
         """Publish (or roll back to) a complete generation: one atomic rename."""
@@ -71,7 +74,7 @@ class Store:
                 f"generation {generation_id!r} of tenant {tenant!r} does not exist or is not complete; "
                 f"`citelock generations list --tenant {tenant}` shows what there is"
             )
-        write_text(self.tenant(tenant) / "current", generation_id + "\n")
+        write_text(self.pointer(tenant), generation_id + "\n")
 
     @contextmanager
     def lock(self, tenant: str) -> Iterator[None]:
@@ -84,6 +87,18 @@ class Store:
 
     def serving_db(self) -> Path:
         return self.home / "serving.db"
+
+
+def read_pointer(path: Path) -> str | None:
+    """What a pointer names, None where there is no such file. Every question asks: a plain read, no text layer."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.read(handle, _LONGEST_POINTER).decode().strip() or None
+    finally:
+        os.close(handle)
 
 
 def write_table(path: Path, table: pa.Table, schema: TableSchema) -> None:

@@ -43,7 +43,8 @@ def load_vectors(folder: Path, rows: int, dimension: int) -> Vectors:
         return np.zeros((0, dimension), dtype=np.float32)
     path = folder / FILE
     try:
-        vectors: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        # A plain view: slices of numpy's memmap class are slow.
+        vectors: Vectors = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError) as error:
         raise VectorsError(f"{path} cannot be read ({error})") from error
     if vectors.shape != (rows, dimension) or vectors.dtype != np.float32:

@@ -5,14 +5,13 @@ Belongs here: the record and the one rule for ties. Does not belong here: any in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(NamedTuple):
     """A chunk found by an index: its row in the generation's chunk table, and the index's score."""
 
     row: int
@@ -28,4 +27,4 @@ def best(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[H
         chosen = np.flatnonzero(scores >= threshold)
         rows, scores = rows[chosen], scores[chosen]
     order = np.lexsort((rows, -scores))[:k]
-    return [Hit(row, score) for row, score in zip(rows[order].tolist(), scores[order].tolist(), strict=True)]
+    return [*map(Hit, rows[order].tolist(), scores[order].tolist())]

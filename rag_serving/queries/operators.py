@@ -20,6 +20,7 @@ _SIGNS = re.compile(
     r"|“\s*(?P<typeset>[^”\n]{2,200}?)\s*”",
     re.IGNORECASE,
 )
+_BEGINNINGS = frozenset('`:"“')  # most queries have none of them
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ def read_signs(query: str) -> Signs:
 
     Operators alone leave their values as words, so that there is something to rank by.
     """
+    if _BEGINNINGS.isdisjoint(query):
+        return Signs(query, Filters(), ())
     given: dict[str, list[str]] = {"space": [], "label": [], "title": []}
     phrases: list[str] = []
     rest: list[str] = []

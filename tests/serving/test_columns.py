@@ -1,0 +1,41 @@
+"""Cells of Arrow columns: the same values as pyarrow's own way, wherever a column begins."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_serving.columns import reader
+from rag_serving.schema import GENERATION_CHUNKS
+
+_TEXTS = st.text(max_size=8)
+_VALUES = {
+    pa.string(): _TEXTS,
+    pa.list_(pa.string()): st.lists(_TEXTS, max_size=3),
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.bool_(): st.booleans(),
+    pa.timestamp("ms", tz="UTC"): st.datetimes(datetime(1000, 1, 1), datetime(3000, 1, 1), timezones=st.just(UTC)).map(
+        lambda time: time.replace(microsecond=time.microsecond // 1000 * 1000)
+    ),
+}
+
+
+@given(data=st.data(), nulls=st.booleans())
+@pytest.mark.parametrize("kind", _VALUES, ids=str)
+def test_rows_are_read_as_pyarrow_reads_them(kind: pa.DataType, data: st.DataObject, nulls: bool) -> None:
+    values = data.draw(st.lists(st.one_of(st.none(), _VALUES[kind]) if nulls else _VALUES[kind], max_size=12))
+    start = data.draw(st.integers(0, len(values)))
+    column = pa.array(values, kind).slice(start)
+    rows = data.draw(st.lists(st.integers(0, len(column) - 1), max_size=12)) if len(column) else []
+
+    assert reader(column)(rows) == column.take(pa.array(rows, pa.int64())).to_pylist()
+
+
+def test_the_kinds_that_are_tested_are_those_of_a_generation() -> None:
+    kinds = set(GENERATION_CHUNKS.columns.types) - {GENERATION_CHUNKS.columns.field("places").type}
+
+    assert kinds == set(_VALUES)
