@@ -55,10 +55,10 @@ test: lint  ## Install what tests need and run all of them.
 	@pytest
 
 bench: $(VENV)/.installed  ## Measure quality, speed and memory on ../shared/data (BENCH="--sizes 5183 --no-quality" for less).
-	@python -m bench --plot docs/images/benchmarks.svg --out docs/benchmarks.json $(BENCH)
+	@python -m bench --docs docs $(BENCH)
 
 ablation: $(VENV)/.installed  ## Measure each stage of retrieval on and off on ../shared/data (docs/ablation.md).
-	@python scripts/ablation.py --index .citelock/ablation
+	@python -m bench.ablation --index .citelock/bench
 
 bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries on this machine's GPU (JSON on standard output).
 	@python -m rag_serving.reranking.gpu_bench

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from bench.real_text import Sentence, read_sentences
 from rag_serving.config import Config, parse_config
 from rag_serving.evaluation.beir import Document
-from rag_serving.evaluation.bench import TENANT, chunk_table
+from rag_serving.evaluation.bench import TENANT, Report, chunk_table
 from rag_serving.generation import Generation
 from rag_serving.indexes.build import build_generation
 from rag_serving.models import open_embedder, open_tokenizer
@@ -38,7 +39,7 @@ class Built:
     seconds: dict[str, float]
 
 
-def build(home: Path, size: int, cache: Path) -> Built:
+def build(home: Path, size: int, cache: Path, report: Report) -> Built:
     """Index and publish `size` chunks under `home`; vectors are kept in `cache`.
 
     Where there are fewer distinct sentences they are used again: each time with a vector that another sentence's,
@@ -47,7 +48,7 @@ def build(home: Path, size: int, cache: Path) -> Built:
     config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
     sentences, chosen = _choose(read_sentences(), size)
     started = time.perf_counter()
-    vectors = _vectors(config, sentences, cache)
+    vectors = _vectors(config, sentences, cache, report)
     embedded = time.perf_counter()
     vectors = _spread(vectors, chosen)
     table, ids = chunk_table(_documents(sentences, chosen), open_tokenizer(config.embedding))
@@ -55,7 +56,9 @@ def build(home: Path, size: int, cache: Path) -> Built:
     keys = pa.array([f"bench:{number}" for number in order], pa.string())
     table = table.set_column(table.column_names.index("vector_key"), "vector_key", keys)
     prepared = time.perf_counter()
-    generation = build_generation(Store(home), TENANT, table, vectors[order], config, _model(config))
+    indexing = partial(report, "chunks indexed")
+    model = open_embedder(config.embedding).name
+    generation = build_generation(Store(home), TENANT, table, vectors[order], config, model, progress=indexing)
     publish(config, generation)
     seconds = {"embed": embedded - started, "index_and_publish": time.perf_counter() - prepared}
     return Built(config, size, table["text"].to_pylist(), vectors[order], seconds)
@@ -73,9 +76,10 @@ def _choose(sentences: list[Sentence], size: int) -> tuple[list[Sentence], NDArr
     return [sentences[number] for number in order], np.arange(size) % len(order)
 
 
-def _vectors(config: Config, sentences: list[Sentence], cache: Path) -> NDArray[np.float32]:
+def _vectors(config: Config, sentences: list[Sentence], cache: Path, report: Report) -> NDArray[np.float32]:
     embedder = open_embedder(config.embedding)
-    return VectorCache(cache, embedder.name).embed(embedder, [sentence.text for sentence in sentences]).vectors
+    texts = [sentence.text for sentence in sentences]
+    return VectorCache(cache, embedder.name).embed(embedder, texts, partial(report, "sentences embedded")).vectors
 
 
 def _spread(vectors: NDArray[np.float32], chosen: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -96,7 +100,3 @@ def _documents(sentences: list[Sentence], chosen: NDArray[np.int64]) -> list[Doc
         title = sentence.document.rpartition(".")[2]
         documents.append(Document(str(number), title, sentence.passage, page, sentence.number))
     return documents
-
-
-def _model(config: Config) -> str:
-    return open_embedder(config.embedding).name

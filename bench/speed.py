@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.built import Built
+from bench.floors import bm25s_search, exact_search, timed
 from bench.real_text import DATA
 from rag_serving.access import Principal
 from rag_serving.config import Config
@@ -68,51 +70,24 @@ def measure(built: Built, k: int = 10) -> dict[str, Any]:
 def _latency(pipeline: Pipeline, embedder: Embedder, built: Built, asked: Sequence[str], k: int) -> dict[str, Any]:
     """p50 and p95 of the product and of each floor, query by query in turns."""
     times: dict[str, list[float]] = {}
-    bm25, vectors = _bm25(built.texts), built.vectors
-
-    def exact(vector: NDArray[np.float32]) -> None:
-        scores = vectors @ vector
-        nearest = np.argpartition(-scores, min(DEPTH, len(scores) - 1))[:DEPTH]
-        nearest[np.argsort(-scores[nearest])]
+    bm25, exact = bm25s_search(built.texts, DEPTH), exact_search(built.vectors, DEPTH)
 
     for number, query in enumerate(asked):
         started = time.perf_counter()
         found = pipeline.search(_ASKER, query, k)
         elapsed = (time.perf_counter() - started) * 1000
-        vector, model = _timed(lambda query=query: embedder.embed_query(query))  # type: ignore[misc]
+        vector, model = timed(partial(embedder.embed_query, query))
         parts = {"total": elapsed, "without_embedding": elapsed - found.timings_ms["embed"], "floor_model": model}
-        parts["floor_exact"] = _timed(lambda vector=vector: exact(vector))[1]  # type: ignore[misc]
-        parts["floor_bm25s"] = _timed(lambda query=query: bm25(query))[1]  # type: ignore[misc]
+        parts["floor_exact"] = timed(partial(exact, vector))[1]
+        parts["floor_bm25s"] = timed(partial(bm25, query))[1]
         if number >= WARM:
             for name, value in {**parts, **{f"stage_{stage}": ms for stage, ms in found.timings_ms.items()}}.items():
                 times.setdefault(name, []).append(value)
     return {name: _percentiles(values) for name, values in times.items() if name != "stage_total"}
 
 
-def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    started = time.perf_counter()
-    result = call()
-    return result, (time.perf_counter() - started) * 1000
-
-
 def _percentiles(values: Sequence[float]) -> dict[str, float]:
     return {f"p{part}": round(float(np.percentile(values, part)), 3) for part in (50, 95)}
-
-
-def _bm25(texts: Sequence[str]) -> Callable[[str], Any]:
-    """bm25s as its documentation shows it, English stop words and stemmer."""
-    import bm25s
-    import Stemmer
-
-    stemmer = Stemmer.Stemmer("english")
-    index = bm25s.BM25()
-    index.index(bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
-
-    def search(query: str) -> Any:
-        tokens = bm25s.tokenize(query, stopwords="en", stemmer=stemmer, show_progress=False)
-        return index.retrieve(tokens, k=DEPTH, show_progress=False)
-
-    return search
 
 
 def _throughput(pipeline: Pipeline, asked: Sequence[str], k: int, rounds: int = 5) -> dict[str, float]:

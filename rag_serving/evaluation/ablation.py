@@ -18,14 +18,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rag_serving.access import EVERYONE
 from rag_serving.config import Config
 from rag_serving.evaluation.beir import Collection
 from rag_serving.evaluation.bench import Bench, Index, Keep, indexed, measured, run_queries, with_column
+from rag_serving.generation import Generation
+from rag_serving.heuristic import rerank_by_words
 from rag_serving.hygiene import keyword_gate
-from rag_serving.indexes.terms import analyze
+from rag_serving.indexes.terms import analyze, analyze_passage
 from rag_serving.models import Embedder
 from rag_serving.records import Candidate
 from rag_serving.retrieve import Mode
+from rag_serving.search import Found
 from rag_serving.settings import Retrieval
 from rag_serving.structure import lexical_prefix
 
@@ -53,12 +57,17 @@ def _without_definitions(table: pa.Table) -> pa.Table:
     return with_column(table, "lexical_prefix", [lexical_prefix(title, path) for title, path in places])
 
 
-def _all(_: str, candidates: Iterable[Candidate]) -> Iterable[Candidate]:
-    return candidates
+def _all(_: Generation, found: Found) -> Iterable[Candidate]:
+    return found.retrieved.candidates
 
 
-def _gated(query: str, candidates: Iterable[Candidate]) -> Iterable[Candidate]:
-    return keyword_gate(candidates, query, analyze, Retrieval().min_keyword_overlap)
+def _gated(_: Generation, found: Found) -> Iterable[Candidate]:
+    return keyword_gate(found.retrieved.candidates, found.query.text, analyze, Retrieval().min_keyword_overlap)
+
+
+def _by_words(generation: Generation, found: Found) -> Iterable[Candidate]:
+    weights = generation.term_weights(found.query.terms, frozenset({EVERYONE}))
+    return rerank_by_words(found.retrieved.candidates, weights, analyze_passage)
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,7 @@ VARIANTS = (
     Variant("with RM3", rm3=True),
     Variant("with MMR 0.5", {"mmr_lambda": 0.5}),
     Variant("with MMR 0.8", {"mmr_lambda": 0.8}),
+    Variant("with heuristic reranker", keep=_by_words),
     Variant("with keyword gate", keep=_gated),
     Variant("without cosine floor", {"cosine_floor": -1.0}),
     Variant("without spelling", {"spelling": False}),

@@ -32,7 +32,7 @@ from rag_serving.prefix import embedded_texts, metadata_prefix
 from rag_serving.records import Candidate
 from rag_serving.retrieve import Mode
 from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.search import find
+from rag_serving.search import Found, find
 from rag_serving.store import Store
 from rag_serving.structure import lexical_prefixes
 
@@ -43,7 +43,7 @@ DEPTH = 100
 _CLASSES = frozenset({EVERYONE})
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
-Keep = Callable[[str, Sequence[Candidate]], Iterable[Candidate]]
+Keep = Callable[[Generation, Found], Iterable[Candidate]]
 Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 
 
@@ -83,8 +83,7 @@ class Bench:
             "recall": dict(self.recall),
             "ndcg": dict(self.ndcg),
             "mrr": dict(self.mrr),
-            "latency_ms": _percentiles(self.run.total_ms),
-            "latency_without_embedding_ms": _percentiles(self.run.search_ms),
+            **latencies(self.run),
             "index_seconds": round(self.index_seconds, 3),
             "embed_seconds": round(self.embed_seconds, 3),
             "texts_embedded": self.texts_embedded,
@@ -222,11 +221,11 @@ def run_queries(
     config: Config,
     mode: Mode = "hybrid",
     report: Report | None = None,
-    keep: Keep = lambda _, candidates: candidates,
+    keep: Keep = lambda _, found: found.retrieved.candidates,
 ) -> Run:
     """Run every query alone, as a user's comes; the first once more before, because it opens the indexes.
 
-    `keep` says which candidates of a query count.
+    `keep` says which candidates of a query count, and in which order; its time counts too.
 
     Raises:
         BenchError: an index did not answer a query.
@@ -252,13 +251,14 @@ def run_queries(
     total_ms, search_ms = [], []
     for done, (query, text) in enumerate(collection.queries.items(), start=1):
         started = time.perf_counter()
-        found = ask(text).retrieved
+        found = ask(text)
+        kept = list(keep(index.generation, found))
         elapsed = (time.perf_counter() - started) * 1000
-        if found.degraded:
-            raise BenchError(f"query {query!r} was answered without an index ({', '.join(found.degraded)})")
-        rankings[query] = _ranking(keep(text, found.candidates), index.ids, collection.of_pages)
+        if degraded := found.retrieved.degraded:
+            raise BenchError(f"query {query!r} was answered without an index ({', '.join(degraded)})")
+        rankings[query] = _ranking(kept, index.ids, collection.of_pages)
         total_ms.append(elapsed)
-        search_ms.append(elapsed - found.timings_ms.get("embed", 0.0))
+        search_ms.append(elapsed - found.retrieved.timings_ms.get("embed", 0.0))
         if progress:
             progress(done, len(collection.queries))
     return Run(rankings, total_ms, search_ms)
@@ -275,17 +275,29 @@ def _ranking(candidates: Iterable[Candidate], ids: Mapping[str, str], of_pages: 
 
 
 def measured(bench: Bench) -> Bench:
-    """The same with its metrics, each the mean over all queries."""
+    """The same with its metrics."""
+    recall, ndcg, mrr = metrics(bench.run.rankings, bench.collection).values()
+    return replace(bench, recall=recall, ndcg=ndcg, mrr=mrr)
+
+
+def metrics(rankings: Mapping[str, Ranking], collection: Collection) -> dict[str, dict[str, float]]:
+    """Recall, nDCG and MRR at their cutoffs, each the mean over all queries."""
     pairs = [
-        ([document for document, _ in ranking], bench.collection.judgements[query])
-        for query, ranking in bench.run.rankings.items()
+        ([document for document, _ in ranking], collection.judgements[query]) for query, ranking in rankings.items()
     ]
-    return replace(
-        bench,
-        recall={str(k): _mean([recall_at_k(found, judged, k) for found, judged in pairs]) for k in RECALL_AT},
-        ndcg={str(CUTOFF): _mean([ndcg_at_k(found, judged, CUTOFF) for found, judged in pairs])},
-        mrr={str(CUTOFF): _mean([mrr_at_k(found, judged, CUTOFF) for found, judged in pairs])},
-    )
+    return {
+        "recall": {str(k): _mean([recall_at_k(found, judged, k) for found, judged in pairs]) for k in RECALL_AT},
+        "ndcg": {str(CUTOFF): _mean([ndcg_at_k(found, judged, CUTOFF) for found, judged in pairs])},
+        "mrr": {str(CUTOFF): _mean([mrr_at_k(found, judged, CUTOFF) for found, judged in pairs])},
+    }
+
+
+def latencies(run: Run) -> dict[str, dict[str, float]]:
+    """Milliseconds of a query's median and 95th percentile, in all and without its embedding."""
+    return {
+        "latency_ms": _percentiles(run.total_ms),
+        "latency_without_embedding_ms": _percentiles(run.search_ms),
+    }
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,9 +1,11 @@
 """Links of a wiki as a test collection: the words around a link ask for the page that it points to.
 
-`python scripts/link_collection.py WIKI OUT` reads REST envelopes (`WIKI/*/*.json`) and `WIKI/link_known_item.jsonl`
-(rows of target_id, target_title, anchor, context), and writes OUT in BEIR layout: the pages' passages as they are
-indexed, and judgements of pages. Markup, the link's own words and the title of its target are masked, or the task were
-trivial. `citelock bench OUT` measures it.
+Belongs here: a wiki's passages, the masked words, the files. Does not belong here: what is measured.
+
+`python -m bench.links WIKI OUT` reads REST envelopes (`WIKI/*/*.json`) and `WIKI/link_known_item.jsonl` (rows of
+target_id, target_title, anchor, context), and writes OUT in BEIR layout: the pages' passages as they are indexed, and
+judgements of pages. Markup, the link's own words and the title of its target are masked, or the task were trivial.
+`citelock bench OUT` measures it.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ from rag_serving.models import open_tokenizer
 from rag_serving.schema import PAGES
 from rag_serving.settings import Embedding, Ingestion
 
+JUDGEMENTS = "link_known_item.jsonl"
 _MARKUP = re.compile(r"<!\[CDATA\[|\]\]>?|<[^<>]*>?|^[^<>]*>")
 
 
-def main(wiki: Path, out: Path) -> None:
+def write_collection(wiki: Path, out: Path) -> None:
     """Write corpus.jsonl, queries.jsonl and qrels/test.tsv."""
     chunks = passages(wiki)
     pages = set(chunks["page_id"].to_pylist())
-    links = [json.loads(line) for line in (wiki / "link_known_item.jsonl").read_text(encoding="utf-8").splitlines()]
+    links = [json.loads(line) for line in (wiki / JUDGEMENTS).read_text(encoding="utf-8").splitlines()]
     asked = [(f"l{number}", link) for number, link in enumerate(links) if link["target_id"] in pages]
     (out / "qrels").mkdir(parents=True, exist_ok=True)
     _write(out / "corpus.jsonl", (json.dumps(row, ensure_ascii=False) for row in documents(chunks)))
@@ -74,4 +77,4 @@ def _write(path: Path, lines: Any) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    write_collection(Path(sys.argv[1]), Path(sys.argv[2]))

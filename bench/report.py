@@ -1,0 +1,140 @@
+"""What was measured as documents: benchmarks.json, the tables of benchmarks.md made from it, and the plot.
+
+Belongs here: tables and where they stand in the page. Does not belong here: measuring, drawing (`plot`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.plot import plot
+from rag_serving.store import write_json, write_text
+
+Results = Mapping[str, Any]
+RANKINGS = {
+    "hybrid": "**Citelock**",
+    "dense": "its dense index alone",
+    "lexical": "its BM25 index alone",
+    "floor_fused": "floor: both below, ranks fused",
+    "floor_dense": "floor: the model, exact search",
+    "floor_bm25s": "floor: bm25s",
+}
+TIMES = {
+    "total": "hybrid query",
+    "without_embedding": "without the embedding",
+    "stage_dense": "dense stage",
+    "stage_lexical": "BM25 stage",
+    "stage_fuse": "fusion, evidence, decoding",
+    "floor_model": "floor: the model alone",
+    "floor_exact": "floor: exact search by numpy alone",
+    "floor_bm25s": "floor: bm25s alone",
+}
+SERVING = {
+    "open_s": ("opening, fresh process", "s"),
+    "open_again_s": ("opening again", "s"),
+    "first_question_s": ("first question of a fresh process, model included", "s"),
+    "rss_mb": ("resident memory after 220 questions", "MB"),
+    "rss_without_files_mb": ("of it not backed by files", "MB"),
+}
+
+
+def write_report(results: Results, docs: Path) -> None:
+    """Write benchmarks.json, images/benchmarks.svg and the tables of benchmarks.md into a folder."""
+    (docs / "images").mkdir(parents=True, exist_ok=True)
+    write_json(docs / "benchmarks.json", results)
+    if results["speed"]:
+        plot(results, docs / "images" / "benchmarks.svg")
+    page = docs / "benchmarks.md"
+    text = page.read_text(encoding="utf-8") if page.exists() else empty_page()
+    write_text(page, with_tables(text, tables(results)))
+
+
+def empty_page() -> str:
+    """A page with nothing but the places of the tables."""
+    return "".join(f"<!-- begin {name} -->\n<!-- end {name} -->\n" for name in ("machine", "quality", "speed"))
+
+
+def with_tables(page: str, made: Mapping[str, str]) -> str:
+    """The page with what stands between `<!-- begin NAME -->` and `<!-- end NAME -->` replaced."""
+    for name, table in made.items():
+        place = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->\n)", re.DOTALL)
+        page = place.sub(lambda found, table=table: f"{found[1]}{table}{found[2]}", page)  # type: ignore[misc]
+    return page
+
+
+def tables(results: Results) -> dict[str, str]:
+    """The parts of the page by name."""
+    return {
+        "machine": _machine(results["machine"]),
+        "quality": "\n".join(_rows(_quality(results["quality"]))) + "\n",
+        "speed": "\n".join(_rows(_speed(results["speed"]))) + "\n",
+    }
+
+
+def _machine(facts: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    return (
+        f"{facts['when']}, {facts['cores']} cores of {facts['processor']}, {facts['memory_gib']} GiB; load "
+        f"{facts['load_before']:.1f} before, {facts['load_after']:.1f} after {facts['seconds']} s. "
+        f"{facts['system']}, Python {facts['python']}, {versions}.\n"
+    )
+
+
+def _quality(sets: Mapping[str, Any]) -> Iterator[Sequence[str]]:
+    yield ("set", "ranking", "R@5", "R@10", "R@20", "R@100", "nDCG@10", "MRR@10", "p50 ms", "without embedding")
+    for name, found in sets.items():
+        about = f"{name}: {found['queries']:,} queries, {found['documents']:,} passages"
+        if found["judged"] == "pages":
+            about += ", pages judged"
+        for ranking, label in RANKINGS.items():
+            figures = found["rankings"][ranking]
+            yield (
+                about,
+                label,
+                *(_share(figures["recall"][k]) for k in ("5", "10", "20", "100")),
+                _share(figures["ndcg"]["10"]),
+                _share(figures["mrr"]["10"]),
+                f"{figures['latency_ms']['p50']:.1f}",
+                f"{figures['latency_without_embedding_ms']['p50']:.1f}",
+            )
+            about = ""
+
+
+def _speed(runs: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
+    yield ("", *(f"{run['chunks']:,} chunks" for run in runs))
+    for name, label in TIMES.items():
+        figures = [run["latency_ms"].get(name) for run in runs]
+        yield (f"{label}, p50 / p95", *(f"{ms['p50']:.1f} / {ms['p95']:.1f} ms" if ms else "" for ms in figures))
+    yield ("one client", *(f"{run['throughput_per_s']['1_client']:.0f} queries/s" for run in runs))
+    yield ("eight clients", *(_clients(run["throughput_per_s"]) for run in runs))
+    yield ("recall@80 of the dense stage", *(f"{run['recall_at_80']['serving']:.4f}" for run in runs))
+    yield ("recall@80 of Chroma's graphs alone", *(_chroma(run["recall_at_80"]) for run in runs))
+    for name, (label, unit) in SERVING.items():
+        digits = 0 if unit == "MB" else 2
+        yield (label, *(f"{run['serving'][name]:.{digits}f} {unit}" for run in runs))
+    yield ("indexing and publishing, vectors given", *(f"{run['seconds']['index_and_publish']:.0f} s" for run in runs))
+    yield ("on disk", *(f"{sum(run['bytes'].values()) / 1e6:.0f} MB" for run in runs))
+
+
+def _clients(rates: Mapping[str, float]) -> str:
+    return f"{rates['8_clients']:.0f} queries/s, {rates['ratio']:.2f} times"
+
+
+def _chroma(shares: Mapping[str, Any]) -> str:
+    found = shares["chroma"]
+    return f"{found:.4f} in {shares['chroma_ms']:.1f} ms" if isinstance(found, float) else str(found)
+
+
+def _share(value: float) -> str:
+    return f"{value:.3f}".removeprefix("0") if value < 1 else f"{value:.3f}"
+
+
+def _rows(rows: Iterator[Sequence[str]]) -> Iterator[str]:
+    """Markdown; the first row is the head."""
+    for number, row in enumerate(rows):
+        yield f"| {' | '.join(row)} |"
+        if not number:
+            yield f"|{' --- |' * len(row)}"
