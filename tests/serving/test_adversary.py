@@ -161,9 +161,9 @@ def test_parsing_and_verifying_an_answer_takes_under_five_milliseconds_at_the_me
     for seed in range(150):
         lock = lock_for(seed)
         text = write(seed, [candidate.chunk.text for candidate in lock.passages]).text
-        start = time.perf_counter()
+        start = time.process_time()  # other people's work on this machine is not ours
         verify(Draft(parse(text).claims, "test"), lock)
-        taken.append(time.perf_counter() - start)
+        taken.append(time.process_time() - start)
     assert statistics.median(taken) < 0.005, statistics.median(taken)
 
 
