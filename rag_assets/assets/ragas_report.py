@@ -1,17 +1,23 @@
 """The asset `ragas_report`: RAGAS' metrics of the published generation's evaluation, for analysts."""
 
+from pathlib import Path
+
 import dagster as dg
 
-from rag_assets import metadata
+from rag_assets import metadata, plots
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
 from rag_assets.report_files import reports_folder, write_report
 from rag_assets.resources import Installation
+from rag_assets.steps.ragas_report import means
 from rag_assets.steps.ragas_report import ragas_report as report_of
+from rag_assets.steps.report import Plot
 from rag_serving.evaluation.gold_check import live_pages
-from rag_serving.evaluation.ragas_scores import ragas_samples, ragas_scores
+from rag_serving.evaluation.ragas_scores import RagasScores, ragas_samples, ragas_scores
 from rag_serving.generations import EVAL_REPORT, current_generation
 from rag_serving.store import StoreError, read_json, write_json
+
+SCORES = "ragas.json"
 
 
 @report_asset("published_generation")
@@ -35,8 +41,10 @@ def ragas_report(
     found = ragas_scores(samples, config)
     if found.problem:
         context.log.warning("RAGAS: %s", found.problem)
-    write_json(reports_folder(store, tenant) / "ragas.json", {"generation": generation, **vars(found)})
-    told = report_of(tenant, generation, found, {name: sample["user_input"] for name, sample in samples.items()})
+    file = reports_folder(store, tenant) / SCORES
+    before = _before(file, generation)
+    write_json(file, {"generation": generation, **vars(found)})
+    told = report_of(tenant, generation, found, samples, before, _plots(found, before))
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(samples),
@@ -45,3 +53,20 @@ def ragas_report(
             **metadata.of_report(told, write_report(store, tenant, "ragas", told)),
         }
     )
+
+
+def _before(file: Path, generation: str) -> RagasScores | None:
+    """What was written for another generation, when this was made the last time."""
+    try:
+        told = read_json(file)
+    except StoreError:
+        return None
+    if told["generation"] == generation or told["problem"]:
+        return None
+    return RagasScores(told["scores"], told["faults"])
+
+
+def _plots(found: RagasScores, before: RagasScores | None) -> list[Plot]:
+    values = means(found, before)
+    parts = ["this generation", "before"] if before else ["this generation"]
+    return [Plot("Metrics", plots.bars(values, parts, "Metrics", "mean over the questions"))] if values else []

@@ -1,9 +1,10 @@
-"""A published sample space, and candidates that are damaged on their way to publication."""
+"""The published sample, and candidates that are damaged on their way to publication."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +35,38 @@ Vectors = NDArray[np.float32]
 
 
 class Sample:
-    """The space OPS of the sample wiki in a home of its own, built asset by asset."""
+    """The sample wiki, or some of its spaces, in a home of its own, built asset by asset."""
 
-    def __init__(self, folder: Path) -> None:
-        self.pages = folder / "OPS"
-        shutil.copytree(ROOT / "sample" / "OPS", self.pages)
+    def __init__(self, folder: Path, spaces: Sequence[str] = ("ENG", "OPS")) -> None:
+        self.sources = [space.lower() for space in spaces]
+        for space in spaces:
+            shutil.copytree(ROOT / "sample" / space, folder / space)
         self.config_path = folder / "app.yaml"
-        source = {"kind": "confluence_dump", "tenant": TENANT, "path": str(self.pages), "readers": "everyone"}
-        content = {"home": str(folder / "home"), "tenants": {TENANT: {}}, "sources": {"ops": source}}
+        sources = {
+            space.lower(): {
+                "kind": "confluence_dump",
+                "tenant": TENANT,
+                "path": str(folder / space),
+                "readers": "everyone",
+            }
+            for space in spaces
+        }
+        content = {"home": str(folder / "home"), "tenants": {TENANT: {}}, "sources": sources}
         evaluation = {"gold": str(ROOT / "evals" / "gold"), "gates": str(ROOT / "evals" / "gates.toml")}
         self.config_path.write_text(yaml.safe_dump({**content, "evaluation": evaluation}), encoding="utf-8")
         self.config: Config = load_config(self.config_path)
+        self.pages = [path for path in sorted(folder.glob("*/*.json")) if self.is_indexed(path)]
         self.store = Store(self.config.home)
         self.candidate = self.store.candidate(TENANT)
 
-    def ingest(self) -> None:
-        assert self.run("ops", ["pages", "sections", "chunks"]).success
+    def is_indexed(self, page: Path) -> bool:
+        """An archived page changes nothing that readers see."""
+        labels = json.loads(page.read_text(encoding="utf-8"))["metadata"]["labels"]["results"]
+        return not {label["name"] for label in labels} & set(self.config.ingestion.drop_labels)
+
+    def ingest(self, **tags: str) -> None:
+        for source in self.sources:
+            assert self.run(source, ["pages", "sections", "chunks"], **tags).success
 
     def run(self, partition: str, assets: list[str], **tags: str) -> dg.ExecuteInProcessResult:
         """Materialize some assets of one partition."""
@@ -71,12 +88,12 @@ class Sample:
     def publish(self, **tags: str) -> dg.ExecuteInProcessResult:
         return self.run(TENANT, [*MADE, *INDEXED], **tags)
 
-    def edit_page(self, sentence: str) -> None:
-        """Add a sentence to a page, as a new version of it."""
-        path = self.pages / "65601623.json"
+    def edit_page(self, number: int) -> None:
+        """Add a sentence to a page, as a new version of it; the pages take turns."""
+        path = self.pages[number % len(self.pages)]
         page = json.loads(path.read_text(encoding="utf-8"))
         page["version"]["number"] += 1
-        page["body"]["storage"]["value"] += f"<p>{sentence}</p>"
+        page["body"]["storage"]["value"] += f"<p>Edit {number} of this page.</p>"
         path.write_text(json.dumps(page), encoding="utf-8")
 
     def current(self) -> str | None:

@@ -21,7 +21,7 @@ from rag_assets.report_files import forget_days, reports_folder
 from rag_serving.access import Principal
 from rag_serving.config import load_config
 from rag_serving.pipeline import Pipeline
-from rag_serving.store import Store
+from rag_serving.store import Store, write_json
 from rag_serving.telemetry.telemetry import open_telemetry
 
 TODAY = datetime.now(UTC).date().isoformat()
@@ -180,7 +180,11 @@ def test_ragas_is_asked_about_the_published_generation_or_says_why_not(
 ) -> None:
     project.wiki.configure(evaluation={"gold": str(gold_of(tmp_path))})
     project.build()
+    scores = {"non_llm_context_recall": {"back": 0.125}}
+    earlier = {"generation": "another", "scores": scores, "faults": {}, "problem": None}
+    write_json(reports_folder(project.store, "demo") / "ragas.json", earlier)
     found = told(project.materialize("ragas_report"), "ragas_report")
+    assert "was 0.125" in found["report"] or "not installed" in found["report"]
     assert Path(found["html"]).is_file()
     assert found["problem"] == "none" or "not installed" in found["report"]
 
@@ -204,6 +208,6 @@ def test_what_a_model_judges_is_told_and_the_metric_that_it_fails_is_named(
     assert "| faithfulness | 1.000 |" in found["report"]
     assert "| answer relevancy | 0." in found["report"]
     assert "**Metrics that lack scores**" in found["report"]
-    assert "| context_recall | 1 of 1 questions: OutputParserException: " in found["report"]
+    assert "| context recall | 1 of 1 questions: OutputParserException: " in found["report"]
     assert "OutputParserException" in Path(found["html"]).read_text(encoding="utf-8")
     assert project.store.current("demo") == published
