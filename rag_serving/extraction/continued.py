@@ -29,18 +29,19 @@ def sharing(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> list[
     `beside` gives the passage before or after another, None where there is none.
     """
     found = [chunk]
-    while (before := beside(found[0], BEFORE)) and len(found) < MOST_PASSAGES and runs_on(before, found[0]):
+    while len(found) < MOST_PASSAGES and (before := _before(found[0], beside)):
         found.insert(0, before)
-    while (after := beside(found[-1], AFTER)) and len(found) < MOST_PASSAGES and runs_on(found[-1], after):
+    while len(found) < MOST_PASSAGES and (after := _after(found[-1], beside)):
         found.append(after)
     return found
 
 
 def steps_across(lock: Lock, index: int, told: Told) -> list[tuple[int, Told]]:
     """The steps that are told of a passage of the lock, with those before and after them in others, in order."""
+    own = lock.passages[index - 1].chunk
     places = {_place(candidate.chunk): at for at, candidate in enumerate(lock.passages, start=1)}
-    layout = Layout(lock.passages[index - 1].chunk.text)
-    begins, ends = told.start <= layout.units[0].start, told.end >= layout.units[-1].end
+    units = Layout(own.text).units
+    begins, ends = told.start <= units[0].start, told.end >= units[-1].end
 
     def beside(chunk: Chunk, direction: int) -> Chunk | None:
         if chunk is own and not (begins if direction == BEFORE else ends):
@@ -48,8 +49,19 @@ def steps_across(lock: Lock, index: int, told: Told) -> list[tuple[int, Told]]:
         at = places.get((*_section(chunk), chunk.chunk_idx + direction))
         return lock.passages[at - 1].chunk if at else None
 
-    own = lock.passages[index - 1].chunk
     return [(places[_place(each)], told if each is own else _part(each, own)) for each in sharing(own, beside)]
+
+
+def _before(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk | None:
+    """The passage that the list at the beginning of this one began in, or None; only such a one is fetched."""
+    found = beside(chunk, BEFORE) if (Layout(chunk.text).first_step or 1) > 1 else None
+    return found if found and runs_on(found, chunk) else None
+
+
+def _after(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk | None:
+    """The passage that the list at the end of this one runs on into, or None; only such a one is fetched."""
+    found = beside(chunk, AFTER) if Layout(chunk.text).last_step is not None else None
+    return found if found and runs_on(chunk, found) else None
 
 
 def _part(chunk: Chunk, own: Chunk) -> Told:
