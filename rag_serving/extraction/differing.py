@@ -9,7 +9,9 @@ Does not belong here: what the reader is told of it (`answering`), what a claim 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from rag_serving.extraction.evidence import Analyze, Asked
@@ -24,6 +26,7 @@ _SECONDS |= {"week": 604_800.0, "month": 2_592_000.0, "year": 31_536_000.0}
 _BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15}
 _KINDS = ("quantity", "time", "thing", "statement")  # of questions that a figure can answer
 _SCALES = {"time": _SECONDS, "size": _BYTES}
+_ALONE = re.compile(r"(?<![\w.,:/-])\d+(?:[.,]\d+)*(?![\w:/-]|[.,]\d)")
 _SAME = 0.05  # 31 days are a month, 1,024 MB a gigabyte
 _ALIKE = 0.6  # Jaccard similarity of the words beside the figures
 _ABOUT = 0.8  # of the question's weight that both sentences must have
@@ -60,16 +63,18 @@ def differing(
 
 
 def measures(text: str) -> dict[str, set[float]]:
-    """The figures of a text that have a unit, by kind: times in seconds, sizes in bytes, others in their own unit."""
+    """The figures of a text by kind: times in seconds, sizes in bytes, others in their own unit; "" has those alone.
+
+    Versions, times of the day and figures inside names are none.
+    """
+    alone = {figure.replace(",", "") for figure in _ALONE.findall(text)}
     found: dict[str, set[float]] = {}
     for figure, names in figures_with_units(text).items():
-        for unit in filter(None, names):
+        for unit in names if names != {""} or figure in alone else ():
             kind = next((kind for kind, scale in _SCALES.items() if unit in scale), unit)
-            try:
-                value = float(figure.replace(":", "x")) * _SCALES.get(kind, {}).get(unit, 1.0)
-            except ValueError:  # a version, a time of the day
-                continue
-            found.setdefault(kind, set()).add(value)
+            with suppress(ValueError):
+                value = float(figure) * _SCALES.get(kind, {}).get(unit, 1.0)
+                found.setdefault(kind, set()).add(value)
     return found
 
 

@@ -80,6 +80,25 @@ def test_what_a_model_already_cites_is_not_told_again() -> None:
     assert others(QUESTION, lock, *claims) == ["Elsewhere it is 90 days."]
 
 
-def test_measures_are_of_one_kind_in_any_of_its_units() -> None:
-    assert measures("within 2 minutes or 120 s, 5 % of 10 GB") == {"time": {120.0}, "%": {5.0}, "size": {1e10}}
-    assert measures("release 3.9.1 at 10:30 with 4 berths") == {}
+def test_counts_and_values_of_settings_differ_too() -> None:
+    assert others("How many cranes does Oslo have?", lock_of(["Oslo has 4 cranes.", "The port of Oslo has 5 cranes."]))
+    rows = [f"| Setting | Default |\n|---|---|\n| backup.keep_days | {days} |" for days in (42, 30)]
+    assert others("What is the default of backup.keep_days?", lock_of(rows))
+
+
+def test_figures_inside_names_are_none_that_differ() -> None:
+    texts = ["The host skv-db-1 keeps audit logs.", "The host skv-db-2 keeps audit logs."]
+    assert others("Which host keeps audit logs?", lock_of(texts)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("within 2 minutes or 120 s, 5 % of 10 GB", {"time": {120.0}, "%": {5.0}, "size": {1e10}}),
+        ("release 3.9.1 at 10:30 on skv-db-1 with 4,000 berths", {"": {4000.0}}),
+        ("| backup.keep_days | 42 |", {"": {42.0}}),
+        ("no figures", {}),
+    ],
+)
+def test_measures_are_of_one_kind_in_any_of_its_units(text: str, found: dict[str, set[float]]) -> None:
+    assert measures(text) == found
