@@ -1,8 +1,8 @@
 """Learn the weights by which the extractive generator orders sentences and says how confident it is.
 
-`python scripts/train_answers.py --squad FILE --scifact DIR --index DIR` writes the extraction's answer_weights.json. It
-learns from half of SQuAD's articles, the training claims of SciFact (order alone) and the gold sets in evals/gold,
-whose tenant must be published; `citelock evaluate FILE --calibrate` measures on the other articles.
+`python scripts/train_answers.py` writes the extraction's answer_weights.json. It learns from half of SQuAD's articles,
+the training claims of SciFact (order alone) and the gold sets in evals/gold, whose tenants it builds first;
+`citelock evaluate FILE --calibrate` measures on the other articles.
 
 Questions that annotators wrote to look answerable are one kind of unanswerable ones; people rather ask for what no page
 tells. Each answerable question is therefore seen a second time, without the pages that answer it.
@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,21 +23,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rag_serving.extraction
+from rag_serving.answering import Answering
+from rag_serving.answering import Asked as Question
 from rag_serving.attempts import Attempt
-from rag_serving.config import load_config, parse_config
+from rag_serving.config import Config, load_config, parse_config
 from rag_serving.evaluation.calibrate import halves, open_gates
 from rag_serving.evaluation.evaluate import says
 from rag_serving.evaluation.gold import GoldQuestion, GoldSet, find_gold
-from rag_serving.evaluation.gold_collections import published, read_gold_collection
+from rag_serving.evaluation.gold_collections import Collection, published, read_gold_collection
 from rag_serving.extract import MODEL, Ranked, rank
 from rag_serving.extraction.evidence import FOR, RANK_ONLY, Asked
 from rag_serving.extraction.weights import WEIGHTS, learnt
 from rag_serving.indexes.terms import analyze
+from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline import Pipeline
+from rag_serving.published import Published
 from rag_serving.records import Draft, Lock
 
 Matrix = NDArray[np.float64]
 
+DATA = Path("../shared/data")
 GOLD = Path("evals/gold")
 OF_VECTORS = ("similarity", "passage_similarity")
 RIDGE = 3.0
@@ -71,43 +78,58 @@ class Seen:
         return Seen(self.gold, tuple(sentences))
 
 
-class Watching(Pipeline):
-    """A pipeline that keeps the sentences that the extractive generator had to choose from."""
+class Watching(Answering):
+    """Answering that keeps the sentences that the extractive generator had to choose from, and writes nothing."""
 
     front: tuple[Lock, list[Ranked]] | None = None
 
-    def _extracted(self, _: Attempt, question: str, lock: Lock, weights: Mapping[str, float], vector: Any) -> Draft:
-        asked = Asked.of(question, weights, analyze)
+    def __init__(self, config: Config, embedder: Embedder) -> None:
+        super().__init__(config, embedder)
+        self._vectors: dict[str, Matrix] = {}  # a sentence is in front of many questions
+
+    def _extracted(self, _: Attempt, asked: Question, lock: Lock) -> Draft:
+        vector = asked.vector
+        if vector is None:
+            raise SystemExit("the embedding model gives no vectors; see `citelock doctor`")
 
         def similarity(texts: Sequence[str]) -> Sequence[float]:
-            found: list[float] = (self._embedder.embed_documents(texts) @ vector).tolist()
-            return found
+            new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+            if new:
+                self._vectors.update(zip(new, self._embedder.embed_documents(new), strict=True))
+            return [float(self._vectors[text] @ vector) for text in texts]
 
-        self.front = lock, rank(asked, lock, analyze, similarity, learnt().with_vectors)
+        evidence = Asked.of(asked.text, asked.weights, analyze)
+        self.front = lock, rank(evidence, lock, analyze, similarity, learnt().with_vectors)
         return Draft((), MODEL)
 
+
+class Watched(Pipeline):
+    """A pipeline whose sentences are kept."""
+
+    def __init__(self, config: Config, tenant: str, published: Published, embedder: Embedder, *others: Any) -> None:
+        super().__init__(config, tenant, published, embedder, *others)
+        self._answering = self.watching = Watching(config, embedder)
+
     def see(self, gold: GoldQuestion) -> Seen:
-        self.front = None
+        self.watching.front = None
         self.ask(gold.asker(self.tenant), gold.question)
-        if self.front is None:
+        if self.watching.front is None:
             return Seen(gold, ())
-        lock, ranked = self.front
+        lock, ranked = self.watching.front
         return Seen(gold, tuple(_sentence(gold, lock, each) for each in ranked))
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--squad", type=Path, required=True)
-    arguments.add_argument("--scifact", type=Path, required=True)
-    arguments.add_argument("--index", type=Path, required=True, help="folder that keeps the indexes")
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--squad", type=Path, default=DATA / "squad2" / "dev-8-articles.json")
+    arguments.add_argument("--scifact", type=Path, default=DATA / "scifact")
+    arguments.add_argument("--index", type=Path, default=Path(".citelock/training"), help="folder of the indexes")
     given = arguments.parse_args()
-    squad = read_gold_collection(given.squad)
-    with published(squad, given.index / "squad", open_gates(parse_config({})), Watching) as pipeline:
-        adversarial = _see(pipeline, halves(squad.gold)[0])
-    claims = read_gold_collection(given.scifact)
-    with published(claims, given.index / "scifact", open_gates(parse_config({})), Watching) as pipeline:
-        stated = _see(pipeline, claims.gold)
+    subprocess.run([Path(sys.executable).with_name("citelock"), "build"], check=True)
     own = [seen for tenant in load_config().tenants for seen in _own(tenant)]
+    squad = read_gold_collection(given.squad)
+    adversarial = _asked(replace(squad, gold=halves(squad.gold)[0]), given.index / "squad")
+    stated = _asked(read_gold_collection(given.scifact), given.index / "scifact")
     tables = {
         "with_vectors": table(adversarial, stated, own, ()),
         "words_alone": table(adversarial, stated, own, OF_VECTORS),
@@ -117,8 +139,13 @@ def main() -> None:
     print(f"{target}: learnt from {len(adversarial) + len(stated) + len(own)} questions")
 
 
+def _asked(collection: Collection, home: Path) -> list[Seen]:
+    with published(collection, home, open_gates(parse_config({})), Watched) as pipeline:
+        return _see(pipeline, collection.gold)
+
+
 def _own(tenant: str) -> list[Seen]:
-    pipeline = Watching.open(open_gates(load_config()), tenant)
+    pipeline = Watched.open(open_gates(load_config()), tenant)
     try:
         return _see(pipeline, find_gold(GOLD, tenant))
     finally:
@@ -132,7 +159,7 @@ def _see(pipeline: Any, gold: GoldSet) -> list[Seen]:
 
 def _sentence(gold: GoldQuestion, lock: Lock, ranked: Ranked) -> Sentence:
     page = lock.passages[ranked.statement.index - 1].chunk.page_id
-    answers = gold.answerable and page in gold.pages and says(ranked.statement.text, gold.quotes)
+    answers = gold.answerable and page in gold.pages and says(ranked.statement.said, gold.quotes)
     return Sentence(ranked.evidence, page, answers)
 
 

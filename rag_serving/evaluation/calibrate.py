@@ -1,7 +1,8 @@
 """Thresholds chosen on data: answers given with open gates, and what each threshold would have made of them.
 
 Belongs here: the trade-off curve, choosing a point of it, halves to learn from and to measure with.
-Does not belong here: asking and judging (`evaluate`), what the gates do (`gates`).
+Does not belong here: asking and judging (`evaluate`), what the gates do (`gates`), how confidence is told
+(`confidence`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from rag_serving.config import Config
+from rag_serving.evaluation.confidence import Learnt, Seen, learn
 from rag_serving.evaluation.evaluate import Evaluation, Judged
 from rag_serving.evaluation.gold import GoldSet
 from rag_serving.extraction.question_kinds import kind_of
@@ -39,9 +41,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Thresholds learnt from one half, and what they give on the other."""
+    """Confidence and thresholds learnt from one half, and what they give on the other."""
 
     gates: dict[str, float]
+    confidence: Learnt
     curve: tuple[Point, ...]  # of the half that was not learnt from
     measured: Evaluation
 
@@ -49,14 +52,16 @@ class Calibration:
         """The JSON shape of `evaluate --calibrate --json`."""
         return {
             "gates": self.gates,
+            "confidence": {"prior_strength": self.confidence.strength, "learnt_from": len(self.confidence.unseen)},
             "measured": self.measured.payload(),
             "curve": [asdict(point) for point in self.curve],
         }
 
 
 def open_gates(config: Config) -> Config:
-    """The configuration with every gate open, so that each answer tells how confident it is."""
-    gates = config.gates.model_copy(update={ASKED: 0.0, STATED: 0.0, "min_similarity": -1.0, "min_coverage": 0.0})
+    """The configuration with every gate open, so that each answer tells how confident the package's weights are."""
+    opened = {ASKED: 0.0, STATED: 0.0, "min_similarity": -1.0, "min_coverage": 0.0, "confidence_weights": None}
+    gates = config.gates.model_copy(update=opened)
     return config.model_copy(update={"gates": gates})
 
 
@@ -70,10 +75,22 @@ def halves(gold: GoldSet) -> tuple[GoldSet, GoldSet]:
 
 
 def calibrate(gold: GoldSet, measured: Evaluation) -> Calibration:
-    """Choose the thresholds by one half of answers that were given with open gates, measure on the other."""
+    """Learn confidence and thresholds from one half of answers that were given with open gates, measure on the other.
+
+    Thresholds are chosen by what answers get from weights that were learnt without their part of the set.
+    """
     learning = {question.id for question in halves(gold)[0].questions}
-    learnt = [each for each in measured.judged if each.gold.id in learning]
-    kept = [each for each in measured.judged if each.gold.id not in learning]
+    first = [each for each in measured.judged if each.gold.id in learning]
+    taught = [each for each in first if each.answer.evidence]
+    confidence = learn([_seen(each) for each in taught])
+    unseen = dict(zip((each.gold.id for each in taught), confidence.unseen, strict=True))
+    learnt = [_confident(each, unseen[each.gold.id]) if each.gold.id in unseen else each for each in first]
+    told = confidence.tables.with_vectors.told
+    kept = [
+        _confident(each, told(each.answer.evidence)) if each.answer.evidence else each
+        for each in measured.judged
+        if each.gold.id not in learning
+    ]
     right = [each for each in learnt if each.cited_right]
     gates = {
         "min_similarity": _low([each.answer.gates.get("similarity", 1.0) for each in right]),
@@ -83,7 +100,7 @@ def calibrate(gold: GoldSet, measured: Evaluation) -> Calibration:
         if some := [each for each in learnt if _threshold_of(each) == name]:
             gates[name] = round(choose(curve(some)).min_confidence, 4)
     closed = tuple(closed_at(each, gates.get(_threshold_of(each), 0.0)) for each in kept)
-    return Calibration(gates, tuple(curve(kept)), Evaluation(closed))
+    return Calibration(gates, confidence, tuple(curve(kept)), Evaluation(closed))
 
 
 def curve(judged: Sequence[Judged]) -> list[Point]:
@@ -112,6 +129,18 @@ def closed_at(judged: Judged, min_confidence: float) -> Judged:
 def confidence_of(judged: Judged) -> float:
     """The confidence of an answer; of one that was not given, less than any."""
     return judged.answer.gates.get("confidence", 1.0) if judged.answered else -1.0
+
+
+def _seen(judged: Judged) -> Seen:
+    """An answer is right where it is on a right page and says what the gold set quotes, if it quotes anything."""
+    gold = judged.gold
+    is_right = gold.answerable and judged.cited_right > 0 and (judged.says_it or not gold.quotes)
+    return Seen(judged.answer.evidence, is_right, gold.part)
+
+
+def _confident(judged: Judged, confidence: float) -> Judged:
+    """The same answer told with this confidence."""
+    return replace(judged, answer=replace(judged.answer, gates={**judged.answer.gates, "confidence": confidence}))
 
 
 def _threshold_of(judged: Judged) -> str:

@@ -1,6 +1,7 @@
-"""Calibrated gates in a configuration file, whose other lines and comments stay as they are.
+"""What was calibrated, in a configuration file, whose other lines and comments stay as they are, and beside it.
 
-Belongs here: replacing the section `gates`. Does not belong here: reading configurations (`config`).
+Belongs here: replacing the section `gates`, the file of weights.
+Does not belong here: reading configurations (`config`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,34 @@ from pathlib import Path
 import yaml
 
 from rag_serving.config import ConfigError, load_config
+from rag_serving.evaluation.calibrate import Calibration
+from rag_serving.extraction.weights import to_json
+from rag_serving.settings import Embedding
 from rag_serving.store import write_text
 
+WEIGHTS = "answer_confidence.json"
 _SECTION = re.compile(r"^gates:.*\n?(?:(?:[ \t]+.*)?\n)*(?=\S|\Z)", re.MULTILINE)
 
 
-def write_gates(path: Path, gates: Mapping[str, float]) -> None:
+def write_calibration(path: Path, found: Calibration, embedding: Embedding) -> None:
+    """Set the gates in the file, with the weights by which confidence was told, in a file beside it.
+
+    Raises:
+        ConfigError: the file is no configuration, or cannot be written.
+    """
+    if found.confidence.strength is None:
+        write_gates(path, {**found.gates, "confidence_weights": None})
+        return
+    weights = path.with_name(WEIGHTS)
+    load_config(path)
+    try:
+        write_text(weights, to_json(found.confidence.tables, f"{embedding.provider}/{embedding.model}"))
+    except OSError as error:
+        raise ConfigError(f"{weights} cannot be written ({error.strerror})") from error
+    write_gates(path, {**found.gates, "confidence_weights": str(weights)})
+
+
+def write_gates(path: Path, gates: Mapping[str, float | str | None]) -> None:
     """Set these gates in the file; other gates that it sets are kept.
 
     Raises:

@@ -114,6 +114,7 @@ def features(asked: Asked, statement: Statement, candidate: Candidate, similarit
         "names_absent": _portion(asked.names - statement.passage, asked.names),
         "numbers_missing": _portion(asked.numbers - statement.terms, asked.numbers),
         "numbers_absent": _portion(asked.numbers - statement.passage, asked.numbers),
+        "negated": float(asked.negates),
         "negation_differs": float(turned and asked.negates != (negations(statement.text) > 0)),
         "contradicts": float(turned and contradict(asked.text, statement.text)),
         "turns_missing": sum((asked.turns - turns(statement.text)).values()) / 3 if turned else 0.0,

@@ -41,8 +41,11 @@ class Weights:
 
     def confident(self, found: Features, score: float) -> float:
         """How likely a sentence with these features, and this score among the others, answers: 0 to 1."""
-        told = {**found, "score": score}
-        logit = self.bias + sum(self.confidence.get(name, 0.0) * value for name, value in told.items())
+        return self.told({**found, "score": score})
+
+    def told(self, evidence: Features) -> float:
+        """The same from features with the score among them."""
+        logit = self.bias + sum(self.confidence.get(name, 0.0) * value for name, value in evidence.items())
         return 1 / (1 + math.exp(-min(max(logit, -_SURE), _SURE)))
 
 

@@ -39,10 +39,11 @@ def command(
     config: ConfigPath = None,
     tenant: Tenant = None,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Learn confidence and gates from half of the questions, measure on the other.")
+        bool,
+        typer.Option("--calibrate", help="Learn confidence and gates from half of the questions, test on the rest."),
     ] = False,
     write: Annotated[
-        Path | None, typer.Option("--write", help="With --calibrate: put what was learnt into this configuration file and beside it.")
+        Path | None, typer.Option("--write", help="With --calibrate: put what was learnt into this configuration.")
     ] = None,
     index: Annotated[
         Path | None, typer.Option("--index", help="Keep a collection's index in this folder, and use what it has.")
@@ -150,7 +151,8 @@ def _calibration(found: Calibration) -> str:
     gates = [f"  {name}: {value}" for name, value in found.gates.items()]
     learnt = found.confidence
     told = "by the package's weights" if learnt.strength is None else f"learnt from {len(learnt.unseen)} answers"
-    return "\n".join(["gates:", *gates, f"confidence: {told}", "On the questions that they were not chosen by:", *_figures(found.measured)])
+    rest = "On the questions that they were not chosen by:"
+    return "\n".join(["gates:", *gates, f"confidence: {told}", rest, *_figures(found.measured)])
 
 
 def _figures(measured: Evaluation) -> list[str]:

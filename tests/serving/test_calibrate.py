@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from typer.testing import CliRunner
 
+from rag_serving.answering import open_tables
 from rag_serving.cli import app
 from rag_serving.config import ConfigError, load_config, parse_config
-from rag_serving.evaluation.calibrate import calibrate, choose, closed_at, curve, halves, open_gates
+from rag_serving.evaluation.calibrate import Calibration, calibrate, choose, closed_at, curve, halves, open_gates
+from rag_serving.evaluation.confidence import Learnt
 from rag_serving.evaluation.evaluate import Evaluation, Judged, judge
-from rag_serving.evaluation.gates_file import write_gates
+from rag_serving.evaluation.gates_file import write_calibration, write_gates
 from rag_serving.evaluation.gold import GoldQuestion, GoldSet
+from rag_serving.extraction.weights import Tables, learnt
 from rag_serving.records import Answer, Citation
+from rag_serving.settings import Embedding
 
 
 def asked(name: str, answerable: bool, text: str = "How long are logs kept?") -> GoldQuestion:
@@ -78,6 +83,23 @@ def test_what_is_measured_was_not_learnt_from() -> None:
     assert found.payload()["measured"]["answerability"]["accuracy"] >= 0.9
 
 
+def test_confidence_is_learnt_from_one_half_and_told_on_the_other() -> None:
+    """Answers that the package trusts alike, of which those with the time that was asked for are right."""
+    judged = []
+    for number in range(400):
+        is_right = number // 8 % 2 == 0
+        evidence = {"no_time": float(not is_right), "covered": number % 7 / 7, "score": 4.0}
+        answer = given(
+            replace(asked(f"q{number:03}", is_right), part=f"part {number % 8}"), 0.3, "1" if is_right else "2"
+        )
+        judged.append(replace(answer, answer=replace(answer.answer, evidence=evidence)))
+    found = calibrate(GoldSet(tuple(each.gold for each in judged)), Evaluation(tuple(judged)))
+    assert found.confidence.strength is not None
+    assert len(found.confidence.unseen) == 200
+    assert found.measured.answerability["accuracy"] == 1.0
+    assert found.payload()["confidence"]["learnt_from"] == 200
+
+
 def test_claims_have_a_threshold_of_their_own() -> None:
     judged = answers(text="Logs are kept for a week")
     found = calibrate(GoldSet(tuple(each.gold for each in judged)), Evaluation(tuple(judged)))
@@ -120,6 +142,19 @@ def test_a_file_that_is_no_configuration_is_not_written(tmp_path: Path) -> None:
     assert path.read_text() == "tenant: acme\n"
 
 
+def test_weights_that_were_learnt_lie_beside_the_configuration_that_names_them(tmp_path: Path) -> None:
+    path = tmp_path / "app.yaml"
+    path.write_text("tenants: {acme: {}}\n")
+    tables = Tables(replace(learnt().with_vectors, bias=-2.0), replace(learnt().words_alone, bias=-1.0))
+    found = Calibration({"min_confidence": 0.42}, Learnt(tables, 100.0, ()), (), Evaluation(()))
+    write_calibration(path, found, Embedding())
+    config = load_config(path)
+    assert config.gates.min_confidence == 0.42
+    assert open_tables(config) == tables
+    write_calibration(path, replace(found, confidence=Learnt(learnt(), None, ())), Embedding())
+    assert open_tables(load_config(path)) == learnt()
+
+
 # The command
 
 
@@ -152,7 +187,9 @@ def test_a_collection_is_calibrated_on_and_the_gates_are_written(
     assert found.exit_code == 0, found.stderr
     payload = json.loads(found.stdout)
     assert payload["measured"]["citation_precision"] == 1.0
-    assert yaml.safe_load((tmp_path / "app.yaml").read_text())["gates"] == payload["gates"]
+    told = yaml.safe_load((tmp_path / "app.yaml").read_text())["gates"]
+    assert told == {**payload["gates"], "confidence_weights": None}
+    assert payload["confidence"]["prior_strength"] is None
 
 
 def test_a_collection_that_is_none_is_named(tmp_path: Path) -> None:
