@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sources.stand_in_confluence import StandIn
+from sources.stand_in_faults import Request
 
 from rag_assets.sources import SyncResult
 from rag_assets.sources.confluence_client import ConfluenceClient
@@ -51,3 +52,15 @@ def column(result: SyncResult, name: str) -> dict[str, Any]:
 
 def ids(*numbers: int) -> set[str]:
     return {str(number) for number in numbers}
+
+
+ALL = ids(*range(1, 13))
+"""The pages of the stand-in that the tests begin with."""
+
+
+def enumerates(request: Request) -> bool:
+    return "spaceKey" in request.params
+
+
+def third_batch(request: Request) -> bool:
+    return request.params.get("cql", "").startswith("id in (9,")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta, timezone
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -16,13 +15,6 @@ from sources.syncs import Syncs, column, ids
 from rag_assets.sources import SourceError
 
 LIGHT = {"listing_every_s": 3600}
-
-
-@pytest.fixture(params=["cloud", "datacenter"])
-def wiki(request: pytest.FixtureRequest) -> Iterator[StandIn]:
-    with StandIn(request.param) as stand_in:
-        stand_in.site.put(*(page(number) for number in range(1, 13)))
-        yield stand_in
 
 
 @pytest.fixture

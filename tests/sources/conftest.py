@@ -1,0 +1,23 @@
+"""A stand-in wiki of either flavor with a dozen pages, and syncs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sources.stand_in_confluence import StandIn
+from sources.stand_in_site import page
+from sources.syncs import Syncs
+
+
+@pytest.fixture(params=["cloud", "datacenter"])
+def wiki(request: pytest.FixtureRequest) -> Iterator[StandIn]:
+    with StandIn(request.param) as stand_in:
+        stand_in.site.put(*(page(number) for number in range(1, 13)))
+        yield stand_in
+
+
+@pytest.fixture
+def sync(wiki: StandIn, tmp_path: Path) -> Syncs:
+    return Syncs(wiki, tmp_path)
