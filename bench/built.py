@@ -6,6 +6,7 @@ Belongs here: which sentences, their vectors, building and publishing. Does not 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 from bench.real_text import Sentence, read_sentences
 from rag_serving.config import Config, parse_config
 from rag_serving.evaluation.beir import Document
-from rag_serving.evaluation.bench import TENANT, Report, chunk_table
+from rag_serving.evaluation.bench import TENANT, Report, chunk_table, with_column
 from rag_serving.generation import Generation
 from rag_serving.indexes.build import build_generation
-from rag_serving.models import open_embedder, open_tokenizer
+from rag_serving.models import Tokenizer, open_embedder, open_tokenizer
 from rag_serving.models.vector_cache import VectorCache
 from rag_serving.store import Store
 
@@ -39,29 +40,27 @@ class Built:
     seconds: dict[str, float]
 
 
-def build(home: Path, size: int, cache: Path, report: Report) -> Built:
-    """Index and publish `size` chunks under `home`; vectors are kept in `cache`.
+def build(home: Path, size: int, cache: Path, report: Report, sentences: Sequence[Sentence] = ()) -> Built:
+    """Index and publish `size` chunks under `home`; vectors are kept in `cache`. The sentences are those of the data.
 
     Where there are fewer distinct sentences they are used again: each time with a vector that another sentence's,
     `_NOISE` long, was added to, which keeps the distribution and makes no two equal.
     """
     config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
-    sentences, chosen = _choose(read_sentences(), size)
+    chosen = _choose(sentences or read_sentences(), size)
+    embedder = open_embedder(config.embedding)
     started = time.perf_counter()
-    vectors = _vectors(config, sentences, cache, report)
+    texts = [sentence.text for sentence in chosen]
+    vectors = VectorCache(cache, embedder.name).embed(embedder, texts, partial(report, "sentences embedded")).vectors
     embedded = time.perf_counter()
-    vectors = _spread(vectors, chosen)
-    table, ids = chunk_table(_documents(sentences, chosen), open_tokenizer(config.embedding))
-    order = np.array([int(ids[chunk_id]) for chunk_id in table["chunk_id"].to_pylist()])
-    keys = pa.array([f"bench:{number}" for number in order], pa.string())
-    table = table.set_column(table.column_names.index("vector_key"), "vector_key", keys)
+    table, order = _table(chosen, size, open_tokenizer(config.embedding), report)
+    vectors = _spread(vectors, size)[order]
     prepared = time.perf_counter()
     indexing = partial(report, "chunks indexed")
-    model = open_embedder(config.embedding).name
-    generation = build_generation(Store(home), TENANT, table, vectors[order], config, model, progress=indexing)
+    generation = build_generation(Store(home), TENANT, table, vectors, config, embedder.name, progress=indexing)
     publish(config, generation)
     seconds = {"embed": embedded - started, "index_and_publish": time.perf_counter() - prepared}
-    return Built(config, size, table["text"].to_pylist(), vectors[order], seconds)
+    return Built(config, size, table["text"].to_pylist(), vectors, seconds)
 
 
 def publish(config: Config, generation: Generation) -> None:
@@ -70,33 +69,42 @@ def publish(config: Config, generation: Generation) -> None:
     Store(Path(config.home)).point_current(TENANT, generation.id)
 
 
-def _choose(sentences: list[Sentence], size: int) -> tuple[list[Sentence], NDArray[np.int64]]:
-    """The sentences in an order of chance, only as many as needed, and which of them every chunk is made of."""
-    order = np.random.default_rng(_SEED).permutation(len(sentences))[:size]
-    return [sentences[number] for number in order], np.arange(size) % len(order)
+def _choose(sentences: Sequence[Sentence], size: int) -> list[Sentence]:
+    """As many as are needed, in an order of chance."""
+    return [sentences[number] for number in np.random.default_rng(_SEED).permutation(len(sentences))[:size]]
 
 
-def _vectors(config: Config, sentences: list[Sentence], cache: Path, report: Report) -> NDArray[np.float32]:
-    embedder = open_embedder(config.embedding)
-    texts = [sentence.text for sentence in sentences]
-    return VectorCache(cache, embedder.name).embed(embedder, texts, partial(report, "sentences embedded")).vectors
-
-
-def _spread(vectors: NDArray[np.float32], chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-    spread = vectors[chosen]
-    again = np.arange(len(chosen)) >= len(vectors)
-    others = np.random.default_rng(_SEED).integers(0, len(vectors), int(again.sum()))
-    spread[again] += np.float32(_NOISE) * vectors[others]
-    spread /= np.linalg.norm(spread, axis=1, keepdims=True)
+def _spread(vectors: NDArray[np.float32], size: int) -> NDArray[np.float32]:
+    """As many vectors as chunks: those of the sentences over and over, after the first pass each with another's."""
+    count = len(vectors)
+    spread = np.resize(vectors, (size, vectors.shape[1]))
+    shifts = np.random.default_rng(_SEED).permutation(np.arange(1, count))
+    for number, start in enumerate(range(count, size, count)):
+        part = spread[start : start + count]
+        part += np.float32(_NOISE) * np.roll(vectors, shifts[number], axis=0)[: len(part)]
+        part /= np.linalg.norm(part, axis=1, keepdims=True)
     return spread
 
 
-def _documents(sentences: list[Sentence], chosen: NDArray[np.int64]) -> list[Document]:
-    """A chunk each; pages are the documents that the sentences stand in, and are repeated with them."""
+def _table(
+    sentences: Sequence[Sentence], size: int, tokenizer: Tokenizer, report: Report
+) -> tuple[pa.Table, NDArray[np.int64]]:
+    """The chunks, and each one's number: pass by pass over the sentences, because a pass takes a gigabyte to make."""
+    tables, numbers = [], []
+    for start in range(0, size, len(sentences)):
+        table, ids = chunk_table(_documents(sentences[: size - start], start), tokenizer)
+        order = [int(ids[chunk_id]) for chunk_id in table["chunk_id"].to_pylist()]
+        tables.append(with_column(table, "vector_key", [f"bench:{number}" for number in order]))
+        numbers += order
+        report("chunks made", len(numbers), size)
+    return pa.concat_tables(tables), np.array(numbers)
+
+
+def _documents(sentences: Sequence[Sentence], start: int) -> list[Document]:
+    """A chunk each; pages are the documents that the sentences stand in, of later passes copies of them."""
     documents = []
-    for number, place in enumerate(chosen.tolist()):
-        sentence, copy = sentences[place], number // len(sentences)
-        page = f"{sentence.document}.{copy}" if copy else sentence.document
+    for number, sentence in enumerate(sentences, start):
+        page = f"{sentence.document}.{start}" if start else sentence.document
         title = sentence.document.rpartition(".")[2]
         documents.append(Document(str(number), title, sentence.passage, page, sentence.number))
     return documents

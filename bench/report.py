@@ -69,8 +69,8 @@ def tables(results: Results) -> dict[str, str]:
     """The parts of the page by name."""
     return {
         "machine": _machine(results["machine"]),
-        "quality": "\n".join(_rows(_quality(results["quality"]))) + "\n",
-        "speed": "\n".join(_rows(_speed(results["speed"]))) + "\n",
+        "quality": markdown(_quality(results["quality"])),
+        "speed": markdown(_speed(results["speed"])),
     }
 
 
@@ -132,9 +132,7 @@ def _share(value: float) -> str:
     return f"{value:.3f}".removeprefix("0") if value < 1 else f"{value:.3f}"
 
 
-def _rows(rows: Iterator[Sequence[str]]) -> Iterator[str]:
-    """Markdown; the first row is the head."""
-    for number, row in enumerate(rows):
-        yield f"| {' | '.join(row)} |"
-        if not number:
-            yield f"|{' --- |' * len(row)}"
+def markdown(rows: Iterator[Sequence[str]]) -> str:
+    """A table; the first row is its head."""
+    lines = [f"| {' | '.join(row)} |\n" for row in rows]
+    return "".join([lines[0], f"|{' --- |' * (lines[0].count(' | ') + 1)}\n", *lines[1:]])

@@ -1,0 +1,44 @@
+"""Generations of any size from few sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.built import build
+from bench.real_text import Sentence
+from rag_serving.access import Principal
+from rag_serving.evaluation.bench import TENANT
+from rag_serving.pipeline import Pipeline
+
+WORDS = ("crane", "winch", "buoy", "anchor", "hull")
+SENTENCES = [
+    Sentence(f"book.{n // 2}", n % 2, f"The {word} is oiled weekly.", f"The {word} is oiled weekly. Then it rests.")
+    for n, word in enumerate(WORDS)
+]
+
+
+@pytest.mark.parametrize("size", [3, 5, 12])
+def test_sentences_are_used_again_until_there_are_enough_chunks(tmp_path: Path, size: int) -> None:
+    told: list[tuple[str, int, int]] = []
+    built = build(tmp_path / "home", size, tmp_path / "cache", lambda *what: told.append(what), SENTENCES)
+    assert len(built.texts) == len(built.vectors) == built.chunks == size
+    assert len(set(built.texts)) == min(size, len(SENTENCES))
+    assert np.linalg.norm(built.vectors, axis=1) == pytest.approx(np.ones(size), abs=1e-6)
+    assert len(np.unique(built.vectors.round(6), axis=0)) == size
+    assert ("chunks made", size, size) in told
+
+
+def test_a_chunk_has_the_vector_of_its_own_sentence_and_is_found(tmp_path: Path) -> None:
+    built = build(tmp_path / "home", 12, tmp_path / "cache", lambda *_: None, SENTENCES)
+    likeness = built.vectors @ built.vectors.T
+    same = np.array([[one == other for other in built.texts] for one in built.texts])
+    assert likeness[same].min() > 0.85
+    pipeline = Pipeline.open(built.config, TENANT)
+    try:
+        found = pipeline.search(Principal(TENANT), "oil the winch", 3).results
+    finally:
+        pipeline.close()
+    assert all("winch" in result.chunk.text for result in found[:2])
