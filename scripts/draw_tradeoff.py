@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+PERCENT = "{x:.0%}"
+_FEWEST = 0.02  # below this share of questions answered the curve is noise
 LINES = {
     "citation_precision": "citation of the right page, of those answered",
     "sentence_precision": "answer in the cited sentence, of those answered that have one",
@@ -30,18 +32,25 @@ def draw(found: dict[str, Any], target: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    curve = [point for point in found["curve"] if point["answered"] > 0.02]
-    figure, axes = plt.subplots(figsize=(8, 5), dpi=120)
-    for name, label in LINES.items():
-        axes.plot([point["answered"] for point in curve], [point[name] for point in curve], label=label)
-    measured = found["measured"]
+    measured, gates = found["measured"], found["gates"]
     share = measured["answered"] / measured["questions"]
-    axes.axvline(share, color="gray", linestyle=":", label=f"chosen: confidence ≥ {found['gates']['min_confidence']}")
-    axes.set(xlabel="share of questions answered", ylabel="share", ylim=(0, 1.02), xlim=(0, 1))
-    axes.set_title("The more is answered, the more is wrong")
+    curve = [point for point in found["curve"] if point["answered"] > _FEWEST]
+    chosen = min(curve, key=lambda point: abs(point["answered"] - share))
+    figure, axes = plt.subplots(figsize=(8, 5.6), dpi=120, facecolor="white")
+    for name, label in LINES.items():
+        line = axes.plot([point["answered"] for point in curve], [point[name] for point in curve], label=label)[0]
+        axes.plot(chosen["answered"], chosen[name], "o", color=line.get_color())
+        place = (chosen["answered"] + 0.012, chosen[name] + 0.015)
+        axes.annotate(f"{chosen[name]:.0%}", place, color=line.get_color(), fontsize=9)
+    chosen_line = f"chosen on other articles: confidence ≥ {gates['min_confidence']:.2f}"
+    axes.axvline(chosen["answered"], color="gray", linestyle=":", label=chosen_line)
+    axes.set(xlabel="share of questions answered", ylabel="share", ylim=(0, 1.04), xlim=(0, 1))
+    axes.xaxis.set_major_formatter(PERCENT)
+    axes.yaxis.set_major_formatter(PERCENT)
+    axes.set_title(f"The more is answered, the more is wrong ({measured['questions']} questions)")
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower left", fontsize=8)
-    figure.tight_layout()
+    figure.legend(*axes.get_legend_handles_labels(), loc="lower center", ncols=2, fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0.11, 1, 1))
     figure.savefig(target)
     plt.close(figure)
 
