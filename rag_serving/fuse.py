@@ -8,6 +8,7 @@ mean 0 and deviation 1 over the candidates first; ranks are what is left where s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -49,11 +50,9 @@ def weighted_sum(scores: Mapping[str, Scores], weights: Mapping[str, float], met
 
 def standard(scores: Scores) -> Scores:
     """Standard scores [n]: mean 0, deviation 1; all 0 where all are equal."""
-    deviation = scores.std() if len(scores) else 0.0
-    if not deviation > _EPSILON:
-        return np.zeros(len(scores))
-    centred: Scores = (scores - scores.mean()) / deviation
-    return centred
+    centred: Scores = scores - scores.sum() / max(len(scores), 1)
+    deviation = math.sqrt((centred * centred).sum() / max(len(scores), 1))
+    return centred / deviation if deviation > _EPSILON else np.zeros(len(scores))
 
 
 def min_max(scores: Scores) -> Scores:

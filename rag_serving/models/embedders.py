@@ -32,7 +32,8 @@ def open_embedder(config: Embedding) -> Embedder:
     from rag_serving.models.weights import find_weights
 
     weights = find_weights(config.model, config.weights_dir)
-    return LocalEmbedder(weights, config.query_prompt, config.document_prompt, config.batch_size)
+    prompts = config.query_prompt, config.document_prompt
+    return LocalEmbedder(weights, *prompts, config.batch_size, config.query_precision)
 
 
 def open_tokenizer(config: Embedding) -> Tokenizer:

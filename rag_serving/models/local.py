@@ -10,12 +10,13 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.models.bert_onnx import Bert
+from rag_serving.models.bert_onnx import Bert, Precision
 from rag_serving.models.prompts import prompts_digest
 from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.models.tokenizer import load_tokenizer
@@ -39,7 +40,7 @@ _Batch = Sequence[_Window]
 
 
 class LocalEmbedder:
-    """A BERT sentence encoder on the CPU, in float32.
+    """A BERT sentence encoder on the CPU, in float32; questions in int8 where that is asked for.
 
     A text longer than the encoder reads at once is cut into contiguous windows of equal size, whose vectors are
     averaged by their token counts and normalized again, so that a long passage is not judged by its beginning alone.
@@ -47,7 +48,12 @@ class LocalEmbedder:
     """
 
     def __init__(
-        self, weights: Weights, query_prompt: str = "", document_prompt: str = "", batch_size: int = 16
+        self,
+        weights: Weights,
+        query_prompt: str = "",
+        document_prompt: str = "",
+        batch_size: int = 16,
+        query_precision: Precision = "float32",
     ) -> None:
         """Load the model.
 
@@ -62,15 +68,16 @@ class LocalEmbedder:
         self._tokenizer = load_tokenizer(weights.tokenizer)
         self._first, self._last = self._special("[CLS]"), self._special("[SEP]")
         self._bert = Bert(weights)
+        self._query_bert = self._bert if query_precision == "float32" else Bert(weights, query_precision)
         self.dimension = self._bert.dimension
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
         """Vectors [n, dimension] in the order of the texts, equal to 1e-6 whatever else is embedded beside them."""
-        return self._embed([self._document_prompt + text for text in texts], progress)
+        return self._embed(self._bert, [self._document_prompt + text for text in texts], progress)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """The vector [dimension] of a question (about 4 ms, on the caller's thread alone)."""
-        vector: NDArray[np.float32] = self._embed([self._query_prompt + text], None)[0]
+        vector: NDArray[np.float32] = self._embed(self._query_bert, [self._query_prompt + text], None)[0]
         return vector
 
     def check(self) -> str:
@@ -86,11 +93,11 @@ class LocalEmbedder:
             raise ModelError(f"{self._weights.tokenizer} has no token {token!r}; only BERT encoders run locally")
         return int(number)
 
-    def _embed(self, texts: Sequence[str], progress: Progress | None) -> NDArray[np.float32]:
+    def _embed(self, bert: Bert, texts: Sequence[str], progress: Progress | None) -> NDArray[np.float32]:
         sums = np.zeros((len(texts), self.dimension), np.float64)
         windows = sorted(self._windows(texts), key=lambda window: len(window.ids), reverse=True)
         left = np.bincount(np.array([window.text for window in windows], np.int64), minlength=len(texts))
-        for batch, found in self._run_all([*_batches(windows, self._batch_size)]):
+        for batch, found in _run_all(bert, [*_batches(windows, self._batch_size)]):
             for window, vector in zip(batch, found, strict=True):
                 sums[window.text] += vector.astype(np.float64) * len(window.ids)
                 left[window.text] -= 1
@@ -105,23 +112,25 @@ class LocalEmbedder:
             for ids in spread(encoding.ids, size, MAX_WINDOWS):
                 yield _Window(number, [self._first, *ids, self._last])
 
-    def _run_all(self, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, NDArray[np.float32]]]:
-        """The batches in their order with their vectors, as many at once as there are cores."""
-        if len(batches) == 1:
-            yield batches[0], self._run(batches[0])
-            return
-        with ThreadPoolExecutor(min(_cores(), _MAX_THREADS), "embed") as pool:
-            try:
-                yield from zip(batches, pool.map(self._run, batches), strict=True)
-            finally:
-                pool.shutdown(cancel_futures=True)
 
-    def _run(self, batch: _Batch) -> NDArray[np.float32]:
-        lengths = np.array([len(window.ids) for window in batch], np.int32)
-        ids = np.zeros((len(batch), int(lengths.max())), np.int64)
-        for row, window in zip(ids, batch, strict=True):
-            row[: len(window.ids)] = window.ids
-        return self._bert(ids, lengths)
+def _run_all(bert: Bert, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, NDArray[np.float32]]]:
+    """The batches in their order with their vectors, as many at once as there are cores."""
+    if len(batches) == 1:
+        yield batches[0], _run(bert, batches[0])
+        return
+    with ThreadPoolExecutor(min(_cores(), _MAX_THREADS), "embed") as pool:
+        try:
+            yield from zip(batches, pool.map(partial(_run, bert), batches), strict=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _run(bert: Bert, batch: _Batch) -> NDArray[np.float32]:
+    lengths = np.array([len(window.ids) for window in batch], np.int32)
+    ids = np.zeros((len(batch), int(lengths.max())), np.int64)
+    for row, window in zip(ids, batch, strict=True):
+        row[: len(window.ids)] = window.ids
+    return bert(ids, lengths)
 
 
 def _cores() -> int:

@@ -42,6 +42,14 @@ def test_another_encoder_runs_by_its_own_configuration(tiny_folder: Path, poolin
     np.testing.assert_allclose(run(Bert(weights), sequences), expected, atol=1e-6)
 
 
+def test_bytes_give_nearly_the_same_vectors(packaged: Weights) -> None:
+    sequences = [[101, 2129, 2079, 1045, 25141, 102], [101, 7592, 102], [101, *range(2000, 2040), 102]]
+    exact, coded = run(Bert(packaged), sequences), run(Bert(packaged, "int8"), sequences)
+    cosines = (exact * coded).sum(axis=1)
+    assert (cosines > 0.97).all()
+    assert (cosines < 0.9999).all(), "nothing was coded"
+
+
 def test_padding_does_not_reach_a_vector(tiny_folder: Path) -> None:
     bert = Bert(find_weights(str(tiny_folder)))
     alone = run(bert, [[2, 5, 3]])[0]

@@ -99,6 +99,13 @@ def test_prompts_are_put_before_texts_and_show_in_the_name(packaged: Weights, mi
     np.testing.assert_allclose(prompted.embed_documents(["a"])[0], minilm.embed_query("passage: a"), atol=1e-6)
 
 
+def test_bytes_are_for_questions_alone_and_change_no_name(packaged: Weights, minilm: LocalEmbedder) -> None:
+    coded = LocalEmbedder(packaged, query_precision="int8")
+    assert coded.name == minilm.name
+    np.testing.assert_array_equal(coded.embed_documents(TEXTS), minilm.embed_documents(TEXTS))
+    assert 0.97 < coded.embed_query(TEXTS[0]) @ minilm.embed_query(TEXTS[0]) < 0.9999
+
+
 def test_progress_counts_finished_texts_up_to_all(minilm: LocalEmbedder) -> None:
     seen: list[tuple[int, int]] = []
     minilm.embed_documents(TEXTS * 5, lambda done, total: seen.append((done, total)))
