@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLORS = ("#4f7cac", "#e0a458", "#7a9e7e", "#b56576")
+COLORS = ("#4f7cac", "#c8802f", "#7a9e7e", "#b56576")
 MOST_BARS = 20
 
 
@@ -54,7 +54,9 @@ def bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str
     axes.set(title=title, xlabel=xlabel)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.margins(x=0.12, y=0.02)
+    axes.margins(x=0.18, y=0.02)  # room for the numbers on both sides
+    if all(float(value).is_integer() for name in names for value in values[name]):
+        axes.xaxis.get_major_locator().set_params(integer=True)
     if len(parts) > 1:
         _legend(figure, len(parts))
     return _png(figure)

@@ -68,5 +68,7 @@ def _before(file: Path, generation: str) -> RagasScores | None:
 
 def _plots(found: RagasScores, before: RagasScores | None) -> list[Plot]:
     values = means(found, before)
-    parts = ["this generation", "before"] if before else ["this generation"]
-    return [Plot("Metrics", plots.bars(values, parts, "Metrics", "mean over the questions"))] if values else []
+    if not values:
+        return []
+    parts = ["this generation", "before"][: len(next(iter(values.values())))]
+    return [Plot("Metrics", plots.bars(values, parts, "Metrics", "mean over the questions"))]

@@ -149,7 +149,9 @@ def _case(case: Facts, before: Facts | None) -> Case:
     parts = [("expected", case["expected"])] if case["expected"] else []
     parts += [("gold quote", quote) for quote in case["quotes"]]
     parts += _answered(case)
-    beside = [("judged before", _judged(before)), *_answered(before)] if before else []
+    beside = (
+        [(f"{name} before", text) for name, text in [("judged", _judged(before)), *_answered(before)]] if before else []
+    )
     passages = [_passage(each) for each in case["passages"]]
     tone: Tone = "bad" if case["fault"] else "good"
     return Case(f"{case['id']}: {case['question']}", _judged(case), tone, parts, beside, passages)

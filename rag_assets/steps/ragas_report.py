@@ -41,11 +41,10 @@ def ragas_report(
 
 
 def means(found: RagasScores, before: RagasScores | None) -> dict[str, list[float]]:
-    """The mean of each metric, with that of the other generation where there is one: what a plot shows."""
+    """The mean of each metric, with that of another generation that has them all: what a plot shows."""
     now, other = summary(found.scores), summary(before.scores) if before else {}
-    if not other:
-        return {_words(name): [told["mean"]] for name, told in now.items()}
-    return {_words(name): [told["mean"], other[name]["mean"]] for name, told in now.items() if name in other}
+    columns = [now, other] if now.keys() <= other.keys() else [now]
+    return {_words(name): [told[name]["mean"] for told in columns] for name in now}
 
 
 def _figures(found: RagasScores, before: RagasScores | None) -> list[Figure]:

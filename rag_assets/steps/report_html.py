@@ -30,16 +30,18 @@ h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { padding: .4rem .7rem; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top; }
-tr:last-child td { border-bottom: 0; } th { background: var(--card); white-space: nowrap; position: sticky; top: 0; }
+tr:last-child td { border-bottom: 0; } th { background: var(--card); position: sticky; top: 0; vertical-align: bottom; }
+th, td:first-child { text-wrap: balance; } td:first-child { min-width: 9rem; }
 th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid var(--accent); }
-th button::after { content: " ↕"; color: var(--soft); } th[aria-sort=ascending] button::after { content: " ↑"; }
-th[aria-sort=descending] button::after { content: " ↓"; }
+th button::after { content: "\\00a0↕"; color: var(--soft); } th[aria-sort=ascending] button::after { content: "\\00a0↑"; }
+th[aria-sort=descending] button::after { content: "\\00a0↓"; }
 td.number, th.number { text-align: right; } td.number { font-variant-numeric: tabular-nums; }
 input { font: inherit; padding: .35rem .6rem; margin-bottom: .6rem; width: min(24rem, 100%); color: inherit;
   background: var(--back); border: 1px solid var(--line); border-radius: 6px; }
 img { max-width: 100%; background: #fff; border-radius: 8px; border: 1px solid var(--line); }
-@media (prefers-color-scheme: dark) { img { filter: invert(.91) hue-rotate(180deg); border-color: transparent; } }
+@media (prefers-color-scheme: dark) { img { filter: invert(.91) hue-rotate(180deg); border-color: transparent;
+  mix-blend-mode: lighten; } }
 details { border: 1px solid var(--line); border-radius: 8px; margin-bottom: .5rem; padding: .5rem .9rem; }
 summary { cursor: pointer; } summary em { font-style: normal; font-weight: 600; margin-right: .6rem; }
 dt { color: var(--soft); margin-top: .7rem; font-size: .85rem; }

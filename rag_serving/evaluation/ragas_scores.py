@@ -44,7 +44,8 @@ class RagasScores:
 def ragas_samples(cases: Sequence[Mapping[str, Any]], pages: Pages) -> dict[str, dict[str, Any]]:
     """A sample for every answered answerable question of `eval_report.json`, by question id.
 
-    Its reference contexts are the sections in which the gold quotes stand, else the quotes.
+    Its reference contexts are the sections in which the gold quotes stand; where none is at hand it has none: a short
+    quote is like no passage.
     """
     found = {}
     for case in cases:
@@ -55,7 +56,7 @@ def ragas_samples(cases: Sequence[Mapping[str, Any]], pages: Pages) -> dict[str,
                 "response": _MARKS.sub("", case["answer"]),
                 "retrieved_contexts": contexts,
                 "reference": case["expected"] or " ".join(case["quotes"]),
-                "reference_contexts": _holding(case, pages) or list(case["quotes"]),
+                "reference_contexts": _holding(case, pages) or None,
             }
     return found
 

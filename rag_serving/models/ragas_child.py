@@ -65,7 +65,8 @@ async def _scored(metric: Any, sample: Any) -> dict[str, Any]:
     try:
         value = float(await metric.single_turn_ascore(sample))
     except Exception as error:  # a metric of another's making may raise anything; the others go on
-        return {"fault": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+        said = str(error).partition("For troubleshooting, visit")[0]
+        return {"fault": f"{type(error).__name__}: {' '.join(said.split())[:300]}"}
     return {"fault": "RAGAS gave no number"} if math.isnan(value) else {"value": round(value, 6)}
 
 

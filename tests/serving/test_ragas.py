@@ -42,6 +42,17 @@ def test_samples_are_of_answered_questions_with_the_sections_that_hold_the_quote
     }
 
 
+@needs_ragas
+def test_without_its_section_a_question_has_no_score_of_contexts_and_that_is_named() -> None:
+    lost = {**CASE, "id": "lost", "pages": ["2"]}
+    found = ragas_scores(ragas_samples([CASE, lost], PAGES), CONFIG)
+    assert found.scores["non_llm_context_recall"] == {"logs": 1.0}
+    assert found.scores["non_llm_string_similarity"].keys() == {"logs", "lost"}
+    assert set(found.faults) == {"non_llm_context_precision_with_reference", "non_llm_context_recall"}
+    assert all(fault.startswith("1 of 2 questions: ") for fault in found.faults.values())
+    assert all("reference_contexts" in fault for fault in found.faults.values())
+
+
 def test_without_the_extra_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert ragas_scores(ragas_samples([CASE], PAGES), CONFIG).problem == ABSENT

@@ -44,8 +44,8 @@ def test_a_metric_without_all_scores_is_named_above_the_questions() -> None:
 def test_what_another_generation_got_stands_beside() -> None:
     text = markdown(ragas_report("demo", "g2", FOUND, SAMPLES, BEFORE))
     assert "| faithfulness | 0.625 | was 0.500, " in text
-    assert means(FOUND, BEFORE) == {"faithfulness": [0.625, 0.5]}
-    assert means(FOUND, None) == {"faithfulness": [0.625], "context recall": [0.5]}
+    assert means(FOUND, None) == means(FOUND, BEFORE) == {"faithfulness": [0.625], "context recall": [0.5]}
+    assert means(BEFORE, FOUND) == {"faithfulness": [0.5, 0.625]}
 
 
 def test_that_there_are_no_scores_is_told() -> None:
