@@ -23,11 +23,12 @@ from rag_assets.sources.confluence_listing import Listing, Scope, batches, has_d
 from rag_assets.sources.confluence_memory import Memory, recall, remember
 from rag_assets.sources.confluence_nested import CUT, DETAILS, complete
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
+from rag_assets.sources.confluence_settle import settled_readers
 from rag_assets.sources.confluence_transport import AtlassianTransport
 from rag_assets.sources.envelope import EnvelopeError, Origin, row_of, version_of
 from rag_assets.sources.work import Work
-from rag_assets.steps.readers import Grants, effective_readers, grants_of, space_readers
-from rag_serving.access import NOBODY
+from rag_assets.steps.readers import Grants, grants_of, space_readers
+from rag_serving.access import NOBODY, both
 from rag_serving.source_kinds import Confluence as Settings
 
 _BODIES = f"body.storage,{DETAILS}"
@@ -44,6 +45,7 @@ class _Sync:
     reusable: Mapping[str, Row]  # rows of `before` whose bodies need not be fetched where the version is the same
     failures: dict[str, str]
     fetched: dict[str, Row] = field(default_factory=dict)
+    read_twice: dict[str, bool] = field(default_factory=dict)  # whether the second reading was like the first
 
 
 class Confluence:
@@ -59,6 +61,7 @@ class Confluence:
         types = ("page", "blogpost") if settings.blog_posts else ("page",)
         self._scope = Scope(settings.space, types, ("current", "archived") if settings.archived else ("current",))
         self._began = 0.0
+        self.grants: Mapping[str, Grants] = {}  # by raw page id: what decided on readers in the last sync
 
     def fingerprint(self) -> None:
         """Only a sync can tell whether the space changed."""
@@ -87,11 +90,19 @@ class Confluence:
         self._fetch(client, sync, work, progress)
         space, notes = self._space_readers(client)
         rows = self._rows(sync)
-        effective = effective_readers(listing.grants, space, unsaid=NOBODY, missing=NOBODY)
-        prefix = self._settings.id_prefix
+        same_text = {one: row["readers"] for one, row in before.items() if one in rows and _is_text_of(row, rows[one])}
+        effective = settled_readers(client, listing, space, rows, same_text, sync.read_twice)
+        # An old text, kept because the page cannot be read, was perhaps removed before others were let in.
+        old = {
+            one: before[one]["readers"]
+            for one in before.keys() & rows.keys()
+            if not _is_listed(rows[one], one, listing)
+        }
+        readers = {**effective.readers, **{one: both(narrow, effective.readers[one]) for one, narrow in old.items()}}
+        self.grants, prefix = listing.grants, self._settings.id_prefix
         return finish(
             known,
-            {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in rows.items()},
+            {f"{prefix}{one}": {**row, "readers": readers[one]} for one, row in rows.items()},
             seen=listing.seen,
             excluded=[(f"{prefix}{one}", why) for one, why in listing.excluded.items()],
             failures=[(f"{prefix}{one}", why) for one, why in sync.failures.items()],
@@ -192,7 +203,10 @@ class Confluence:
             return None
         if CUT in envelope:
             sync.failures[page_id] = envelope[CUT]
-        sync.listing.grants[page_id] = grants_of(envelope)
+        listed, grants = sync.listing.pages[page_id], grants_of(envelope)
+        same = sync.listing.grants.get(page_id) == grants and _is_version(row, version_of(listed))
+        sync.read_twice[page_id] = same
+        sync.listing.grants[page_id] = grants
         sync.listing.pages[page_id] = {**envelope, "body": None}
         return row
 
@@ -263,6 +277,16 @@ def cut_short(client: ConfluenceClient) -> list[str]:
 
 def _is_version(row: Row | None, version: int) -> bool:
     return row is not None and row["version"] == version
+
+
+def _is_listed(row: Row, page_id: str, listing: Listing) -> bool:
+    """Whether a row has the version that the listing tells."""
+    entry = listing.pages.get(page_id)
+    return entry is not None and _is_version(row, version_of(entry))
+
+
+def _is_text_of(row: Row, now: Row) -> bool:
+    return bool((row["version"], row["title"], row["body"]) == (now["version"], now["title"], now["body"]))
 
 
 def _settled(state: Mapping[str, Any]) -> int:

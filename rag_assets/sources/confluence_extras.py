@@ -36,7 +36,10 @@ from rag_assets.sources.confluence_client import FAILING_PAGES_IN_A_ROW, Conflue
 from rag_assets.sources.confluence_groups import group_members, groups_named
 from rag_assets.sources.confluence_hanging import NOTHING_HANGS, Hanging, Kind, list_hanging, state_of
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
+from rag_assets.sources.confluence_settle import UNSETTLED, decided_as_before
 from rag_assets.sources.envelope import EnvelopeError
+from rag_assets.steps.readers import Grants
+from rag_serving.access import NOBODY, both
 from rag_serving.schema import PAGES
 from rag_serving.source_kinds import Confluence as Settings
 
@@ -93,13 +96,17 @@ class _Asking:
         return list(_current(entries))
 
     def kept(self, hanging: Mapping[str, Row], pages: Mapping[str, Row], mark: str) -> dict[str, Row]:
-        """The rows of the last sync for pages that failed, under the readers that the pages have now."""
+        """The rows of the last sync for pages that failed, for whoever might read them and may read the pages now.
+
+        Nobody else: what stood there was perhaps removed before he was let in.
+        """
         failed = {page_id for page_id, _ in self.failures}
-        return {
+        kept = {
             row_id: kept_row(row, pages[row["ancestors"][-1]])
             for row_id, row in hanging.items()
             if row_id.startswith(mark) and row["ancestors"][-1] in failed
         }
+        return {one: {**row, "readers": both(hanging[one]["readers"], row["readers"])} for one, row in kept.items()}
 
     def _searched(self, page: Row) -> bool:
         """Search knows nothing of archived pages."""
@@ -143,11 +150,16 @@ class ConfluenceExtras:
             result = inner.sync(before.filter(pa.array(of_pages, pa.bool_())), state, progress)
             asked = self._settings.attachments != "none" or self._settings.comments
             if asked or not all(of_pages):
-                result = self._with_extras(client, rows_by_id(before), state, result)
+                result = self._with_extras(client, rows_by_id(before), state, result, inner.grants)
             return _with_groups(client, result) if self._settings.groups else result
 
     def _with_extras(
-        self, client: ConfluenceClient, known: Mapping[str, Row], state: Mapping[str, Any], result: SyncResult
+        self,
+        client: ConfluenceClient,
+        known: Mapping[str, Row],
+        state: Mapping[str, Any],
+        result: SyncResult,
+        grants: Mapping[str, Grants],
     ) -> SyncResult:
         pages, prefix = rows_by_id(result.pages), self._settings.id_prefix
         hanging = {one: row for one, row in known.items() if hangs_on_a_page(one, prefix)}
@@ -164,16 +176,37 @@ class ConfluenceExtras:
             said, states = self._comments(pages.values(), reusable, hanging, _remembered(state, "comments"), comments)
         kept = files.kept(hanging, pages, prefix + MARK) | comments.kept(hanging, pages, prefix + COMMENTS_MARK)
         kept = {row_id: row for row_id, row in kept.items() if row_id not in attached.rows}
+        rows = {**kept, **attached.rows, **said}
+        unsettled = self._unsettled(client, grants, pages, hanging, rows)
         return finish(
             known,
-            {**pages, **kept, **attached.rows, **said},
+            {**pages, **rows, **{one: {**rows[one], "readers": NOBODY} for one in unsettled}},
             seen=result.seen + attached.seen + len(kept) + len(said),
             excluded=[*result.excluded, *attached.excluded.items()],
             failures=[*result.failures, *attached.failures.items(), *files.failures, *comments.failures],
-            hidden=result.hidden,
+            hidden=[*result.hidden, *((one, UNSETTLED) for one in unsettled)],
             notes=dict.fromkeys([*result.notes, *cut_short(client)]),
             state={**result.state, "comments": states, "textless": attached.textless},
         )
+
+    def _unsettled(
+        self,
+        client: ConfluenceClient,
+        grants: Mapping[str, Grants],
+        pages: Mapping[str, Row],
+        hanging: Mapping[str, Row],
+        rows: Mapping[str, Row],
+    ) -> list[str]:
+        """New texts on pages whose readers became others before they were read; `grants` are the pages' by raw id."""
+        prefix = self._settings.id_prefix
+        anew = {
+            one: row["ancestors"][-1].removeprefix(prefix)
+            for one, row in rows.items()
+            if row["readers"] != NOBODY and not _is_shown(hanging.get(one), row)
+        }
+        of_space = {one.removeprefix(prefix) for one in pages}
+        settled = decided_as_before(client, grants, of_space, set(anew.values()))
+        return sorted(one for one, page_id in anew.items() if page_id not in settled)
 
     def _comments(
         self,
@@ -240,6 +273,13 @@ def _attached(client: ConfluenceClient, page_id: str, entry: Envelope) -> Attach
         size=size if isinstance(size, int) else None,
         url=f"{_site(links, client)}{urlsplit(link).path}",
     )
+
+
+def _is_shown(before: Row | None, now: Row) -> bool:
+    """Whether the last sync showed this text to all of these readers."""
+    if before is None or both(before["readers"], now["readers"]) != now["readers"]:
+        return False
+    return all(before[name] == now[name] for name in ("title", "body", "version"))
 
 
 def _site(links: Mapping[str, Any], client: ConfluenceClient) -> str:

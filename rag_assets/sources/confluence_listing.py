@@ -66,6 +66,7 @@ class Listing:
     grants: dict[str, Grants] = field(default_factory=dict)  # of the pages and of ancestors that are not among them
     excluded: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)  # whose grants were read now, and not remembered
 
     @property
     def seen(self) -> int:
@@ -79,6 +80,7 @@ class Listing:
             self.failures[str(entry.get("id"))] = f"its entry in the listing cannot be read: {error}"
             return
         self.grants[page_id] = grants_of(entry)
+        self.read.add(page_id)
         if excluded is None:
             self.pages[page_id] = entry
             if CUT in entry:

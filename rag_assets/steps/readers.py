@@ -98,7 +98,7 @@ def effective_readers(pages: Mapping[str, Grants], space: str, *, unsaid: str, m
     known: dict[frozenset[str], str] = {}  # few distinct ones, however many pages
     for page_id, grants in pages.items():
         classes, faults = [space], []
-        for lineal in _lineage(page_id, pages):
+        for lineal in lineage(page_id, pages):
             level, fault = _level(lineal, page_id, pages.get(lineal), unsaid, missing)
             classes.append(level)
             faults += [fault] if level == NOBODY else []
@@ -130,7 +130,7 @@ def _level(lineal: str, page_id: str, grants: Grants | None, unsaid: str, missin
     return grants.own, f"{whose}: {grants.fault or 'names nobody as reader'}"
 
 
-def _lineage(page_id: str, pages: Mapping[str, Grants]) -> Iterator[str]:
+def lineage(page_id: str, pages: Mapping[str, Grants]) -> Iterator[str]:
     """The page and its ancestors, and theirs: where two pages disagree about a chain, both narrow."""
     seen, waiting = {page_id}, [page_id]
     while waiting:

@@ -40,6 +40,7 @@ class StandIn:
         self.caps = caps  # with bodies, with other expansions, bare
         self.faults: list[Fault] = []
         self.requests: list[Request] = []
+        self.meanwhile: Callable[[], None] = _nothing  # what happens after each answer, before the next request
         self.authorization: str | None = None  # what a client must send
         self.per_second: int | None = None  # more requests are throttled
         self.context = "/wiki" if flavor == "cloud" else ""
@@ -77,7 +78,12 @@ class StandIn:
         return batches | {one.path.rpartition("/")[2] for one, ids in zip(asked, lists, strict=True) if not ids}
 
     def answer(self, request: Request, authorization: str | None) -> Answer:
-        """What a request gets, faults included."""
+        """What a request gets, faults included; then the site lives on."""
+        answer = self._spoiled(request, authorization)
+        self.meanwhile()
+        return answer
+
+    def _spoiled(self, request: Request, authorization: str | None) -> Answer:
         self.requests.append(request)
         if self.authorization and authorization != self.authorization:
             return Answer.of({"statusCode": 401, "message": "Unauthorized"}, 401)
@@ -210,6 +216,10 @@ class StandIn:
             links["next"] = f"{request.path}?{urlencode({'limit': limit, **position})}"
         counts = {"start": start, "limit": limit, "size": len(some), "totalSize": len(found)}
         return Answer.of({"results": [show(one) for one in some], **counts, "_links": links})
+
+
+def _nothing() -> None:
+    """Nobody does anything."""
 
 
 def _missing(what: str) -> Answer:

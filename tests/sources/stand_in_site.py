@@ -104,6 +104,10 @@ class Site:
             for ancestor in named:
                 ancestor["title"] = title
 
+    def written_at(self, page_id: str) -> datetime:
+        """When its version was made, by the site's clock."""
+        return datetime.fromisoformat(self.pages[page_id]["version"]["when"])
+
     def delete(self, *page_ids: str) -> None:
         """To the trash."""
         for page_id in page_ids:
