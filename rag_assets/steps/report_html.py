@@ -34,7 +34,8 @@ tr:last-child td { border-bottom: 0; } th { background: var(--card); position: s
 th, td:first-child { text-wrap: balance; } td:first-child { min-width: 9rem; }
 th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid var(--accent); }
-th button::after { content: "\\00a0↕"; color: var(--soft); } th[aria-sort=ascending] button::after { content: "\\00a0↑"; }
+th button::after { content: "\\00a0↕"; color: var(--soft); }
+th[aria-sort=ascending] button::after { content: "\\00a0↑"; }
 th[aria-sort=descending] button::after { content: "\\00a0↓"; }
 td.number, th.number { text-align: right; } td.number { font-variant-numeric: tabular-nums; }
 input { font: inherit; padding: .35rem .6rem; margin-bottom: .6rem; width: min(24rem, 100%); color: inherit;
