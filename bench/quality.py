@@ -27,7 +27,7 @@ def measure(collection: Collection, home: Path, report: Report) -> dict[str, Any
     """
     config = parse_config({"home": str(home)})
     with indexed(collection, home, config, report) as index:
-        runs: dict[str, Run] = {mode: run_queries(index, collection, config, mode, report) for mode in MODES}
+        runs: dict[str, Run] = {mode: run_queries(index, collection, config, mode, _of(mode, report)) for mode in MODES}
         runs |= {f"floor_{name}": run for name, run in _floors(index, collection, home, report).items()}
     return {
         "queries": len(collection.queries),
@@ -35,6 +35,11 @@ def measure(collection: Collection, home: Path, report: Report) -> dict[str, Any
         "judged": "pages" if collection.of_pages else "documents",
         "rankings": {name: {**metrics(run.rankings, collection), **latencies(run)} for name, run in runs.items()},
     }
+
+
+def _of(mode: Mode, report: Report) -> Report:
+    """Each mode is work of its own, with its own time left."""
+    return lambda what, done, total: report(f"{what}, {mode}", done, total)
 
 
 def _floors(index: Index, collection: Collection, home: Path, report: Report) -> Mapping[str, Run]:
