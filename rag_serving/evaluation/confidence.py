@@ -20,8 +20,8 @@ from rag_serving.extraction.weights import Tables, Weights, learnt
 
 Matrix = NDArray[np.float64]
 
-# Fewer answers, or parts, than these teach nothing that holds elsewhere.
-_FEWEST, _FEWEST_PARTS = 50, 4
+# Fewer right or wrong answers, or parts, than these teach nothing that holds elsewhere.
+_FEWEST, _FEWEST_PARTS = 25, 4
 _FOLDS = 5
 _STRENGTHS = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0, 100_000.0)
 _FREE = 1e-4  # what holds the bias, which no prior does
@@ -52,7 +52,7 @@ def learn(seen: Sequence[Seen], shipped: Tables | None = None) -> Learnt:
     shipped = shipped or learnt()
     parts = sorted({each.part for each in seen})
     right = sum(each.is_right for each in seen)
-    if min(right, len(seen) - right) < _FEWEST // 2 or len(parts) < _FEWEST_PARTS:
+    if min(right, len(seen) - right) < _FEWEST or len(parts) < _FEWEST_PARTS:
         return Learnt(shipped, None, tuple(shipped.with_vectors.told(each.evidence) for each in seen))
     fold_of = {part: number % _FOLDS for number, part in enumerate(parts)}
     folds = np.array([fold_of[each.part] for each in seen])
