@@ -11,7 +11,16 @@ from datetime import datetime, timedelta
 
 from rag_assets.sources.base import Row
 from rag_assets.sources.confluence_client import ConfluenceClient
-from rag_assets.sources.confluence_listing import LEAN, LIST_LIMIT, Listing, Scope, batches, detailed, list_ids
+from rag_assets.sources.confluence_listing import (
+    LEAN,
+    LIST_LIMIT,
+    Listing,
+    Scope,
+    add_by_id,
+    counted,
+    detailed,
+    list_ids,
+)
 from rag_assets.sources.confluence_memory import Memory
 from rag_assets.sources.confluence_nested import DETAILS, complete
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
@@ -37,16 +46,16 @@ def list_changes(
         entries = list(
             client.collect(
                 "rest/api/content/search",
-                {"cql": f'{_all_of(scope)} and lastmodified >= "{since}"', "expand": DETAILS, "limit": LIST_LIMIT},
+                {"cql": f'{scope.cql} and lastmodified >= "{since}"', "expand": DETAILS, "limit": LIST_LIMIT},
                 lean=LEAN,
             )
         )
-        count = client.get("rest/api/search", {"cql": _all_of(scope), "limit": 1}).get("totalSize")
+        count = counted(client, scope)
     except (Unreadable, Faulty):
         return None
     for entry in detailed(client, entries, batch_size):
         listing.add(complete(client, entry))
-    _add(client, listing, memory.unsettled, batch_size)
+    add_by_id(client, listing, memory.unsettled, batch_size)
     if count != listing.seen:
         _list_ids(client, listing, batch_size)
     listing.add_ancestors(client)
@@ -60,30 +69,13 @@ def _list_ids(client: ConfluenceClient, listing: Listing, batch_size: int) -> No
         for page_id in known.keys() - ids:
             del known[page_id]
     new = ids - listing.pages.keys() - listing.excluded.keys() - listing.failures.keys()
-    for page_id, reason in _add(client, listing, new, batch_size).items():
+    for page_id, reason in add_by_id(client, listing, new, batch_size).items():
         listing.failures.setdefault(page_id, reason)
-
-
-def _add(client: ConfluenceClient, listing: Listing, ids: set[str], batch_size: int) -> dict[str, str]:
-    """Take pages that CQL did not name; the reasons of those that the site refuses, which may be gone, come back."""
-    refused: dict[str, str] = {}
-    for some in batches(sorted(ids), batch_size):
-        batch = client.by_ids(some, DETAILS)
-        for entry in batch.found.values():
-            if listing.scope.holds(entry):
-                listing.add(complete(client, entry))
-        listing.failures.update(batch.faulty)
-        refused.update(batch.refused)
-    return refused
 
 
 def _bare(page_id: str, row: Row, scope: Scope) -> dict[str, object]:
     """An entry that says of a page only that it is there, in the version that is known."""
     return {"id": page_id, "type": scope.types[0], "status": row["status"], "version": {"number": row["version"]}}
-
-
-def _all_of(scope: Scope) -> str:
-    return f'type in ({", ".join(scope.types)}) and space = "{scope.space}"'
 
 
 def _offset(client: ConfluenceClient, before: Mapping[str, Row], remembered: timedelta | None) -> timedelta | None:

@@ -42,6 +42,11 @@ class Scope:
         """As words, to be compared with what was wanted before."""
         return (*self.types, *self.statuses)
 
+    @property
+    def cql(self) -> str:
+        """What CQL finds of it: it knows nothing but current content."""
+        return f'type in ({", ".join(self.types)}) and space = "{self.space}"'
+
     def excludes(self, entry: Envelope) -> str | None:
         """Why an entry is not wanted, or None; raises EnvelopeError."""
         return exclusion_of(entry, self.types, self.statuses)
@@ -104,8 +109,54 @@ def list_space(client: ConfluenceClient, scope: Scope, batch_size: int) -> Listi
     listing = Listing(scope)
     for entry in detailed(client, list(_entries(client, scope, DETAILS)), batch_size):
         listing.add(complete(client, entry))
+    _add_unlisted(client, listing, batch_size)
     listing.add_ancestors(client)
     return listing
+
+
+def counted(client: ConfluenceClient, scope: Scope) -> int | None:
+    """How many current pages search knows of; None where it does not tell.
+
+    Raises:
+        Unreadable, Faulty: there is no search.
+    """
+    count = client.get("rest/api/search", {"cql": scope.cql, "limit": 1}, retries=1).get("totalSize")
+    return count if isinstance(count, int) else None
+
+
+def add_by_id(client: ConfluenceClient, listing: Listing, ids: set[str], batch_size: int) -> dict[str, str]:
+    """Take pages that no list named; the reasons of those that the site refuses, which may be gone, come back."""
+    refused: dict[str, str] = {}
+    for some in batches(sorted(ids), batch_size):
+        batch = client.by_ids(some, DETAILS)
+        for entry in batch.found.values():
+            if listing.scope.holds(entry):
+                listing.add(complete(client, entry))
+        listing.failures.update(batch.faulty)
+        refused.update(batch.refused)
+    return refused
+
+
+def _add_unlisted(client: ConfluenceClient, listing: Listing, batch_size: int) -> None:
+    """Take in what search knows and the enumeration left out.
+
+    An enumeration ends with an empty page or without a link to the next, and nothing in it tells whether it ended too
+    early. A page that is known is then asked for before it counts as gone; one that is new would not be missed. So the
+    pages are counted by search, which costs one request, and listed by search only where it knows of more. What search
+    knows and the site refuses is gone or hidden; where there is no search, nothing can tell.
+    """
+    scope = listing.scope
+    try:
+        count = counted(client, scope)
+        current = sum(entry.get("status") == "current" for entry in listing.pages.values())
+        if count is None or count <= current + len(listing.failures.keys() - listing.pages.keys()):
+            return
+        found = client.collect("rest/api/content/search", {"cql": scope.cql, "limit": BARE_LIMIT})
+        known = listing.pages.keys() | listing.excluded.keys() | listing.failures.keys()
+        ids = {str(entry.get("id")) for entry in found} - known
+    except (Unreadable, Faulty):
+        return
+    add_by_id(client, listing, ids, batch_size)
 
 
 def list_ids(client: ConfluenceClient, scope: Scope) -> set[str]:

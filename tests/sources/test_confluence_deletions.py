@@ -112,7 +112,7 @@ def test_an_enumeration_that_ends_early_deletes_nothing_and_says_what_it_can(tmp
 )
 def test_an_enumeration_cut_short_deletes_nothing(wiki: StandIn, sync: Syncs, fault: Callable[[], Fault]) -> None:
     first = sync()
-    wiki.faults.append(fault())
+    wiki.faults += [fault(), broken(None, 410, "search")]
     with pytest.raises(SourceError):
         sync()
     wiki.faults.clear()
@@ -134,3 +134,13 @@ def test_a_page_that_cannot_be_read_any_more_is_not_deleted_while_it_is_listed(w
 def test_an_unknown_space_says_what_to_check(sync: Syncs) -> None:
     with pytest.raises(SourceError, match=r"space 'NOPE' cannot be listed.*check the key"):
         sync(space="NOPE")
+
+
+def test_an_enumeration_without_results_deletes_nothing_where_search_knows_the_pages(
+    wiki: StandIn, sync: Syncs
+) -> None:
+    sync()
+    wiki.faults.append(emptied(times=None))
+    result = sync()
+    assert (result.deleted, set(column(result, "title"))) == (0, ALL)
+    assert "ended with an empty page" in result.notes[0]

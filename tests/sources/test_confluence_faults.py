@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from sources.stand_in_confluence import StandIn
 from sources.stand_in_faults import Answer, Fault, Request, broken, cut, poisoned, throttled
 from sources.syncs import ALL, Syncs, column, enumerates
@@ -55,3 +57,31 @@ def test_a_page_whose_restrictions_cannot_be_read_is_hidden_and_told(wiki: Stand
     result = sync()
     assert set(column(result, "readers").values()) == {NOBODY}
     assert {page_id for page_id, _ in result.hidden} == ALL
+
+
+def test_an_enumeration_that_ends_early_and_says_nothing_is_made_whole_by_search(wiki: StandIn, sync: Syncs) -> None:
+    def ends_early(request: Request, answer: Answer) -> Answer:
+        content = json.loads(answer.content)
+        links = {name: link for name, link in content["_links"].items() if name != "next"}
+        return Answer.of({**content, "results": content["results"][:5] if request.start == 0 else [], "_links": links})
+
+    wiki.faults.append(Fault(ends_early, None, enumerates))
+    result = sync()
+    assert (result.seen, set(column(result, "title"))) == (12, ALL)
+    assert (result.failures, result.unaccounted) == ((), 0)
+
+
+def test_where_search_knows_of_no_more_the_count_is_one_request(wiki: StandIn, sync: Syncs) -> None:
+    wiki.site.unsearchable.add("3")
+    sync()
+    sync()
+    asked = [request for request in wiki.requests if not enumerates(request)]
+    assert [request.path for request in asked] == ["/rest/api/search"]
+
+
+def test_what_search_still_knows_of_deleted_pages_changes_nothing(wiki: StandIn, sync: Syncs) -> None:
+    def stale(_: Request, answer: Answer) -> Answer:
+        return Answer.of({**json.loads(answer.content), "totalSize": 99})
+
+    wiki.faults.append(Fault(stale, None, lambda request: request.path == "/rest/api/search"))
+    assert (sync().seen, sync().deleted) == (12, 0)
