@@ -101,7 +101,7 @@ def tell_proof(proof: Proof) -> None:
 
 def tell_flags(flags: tuple[str, ...]) -> None:
     if flags:
-        print(f"citelock: degraded: {', '.join(flags)}", file=sys.stderr)
+        print(f"citelock: flags: {', '.join(flags)}", file=sys.stderr)
 
 
 def tell(text: str) -> None:
