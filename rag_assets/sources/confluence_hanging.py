@@ -53,8 +53,14 @@ NOTHING_HANGS = state_of(())
 
 
 def _page_of(entry: Envelope) -> str | None:
+    """The page that a file or a comment hangs on.
+
+    On both kinds of site `container` is that page (`_expandable.container` names its address, and other clients rely on
+    its id: sooperset/mcp-atlassian#796, Spenhouet/confluence-markdown-exporter#302). Cloud's reference calls it the
+    space that content is in, as it is for pages: a space, which has a key, tells nothing here.
+    """
     container = entry.get("container")
-    page_id = container.get("id") if isinstance(container, dict) else None
+    page_id = container.get("id") if isinstance(container, dict) and "key" not in container else None
     return str(page_id) if page_id else None
 
 

@@ -121,12 +121,15 @@ def test_a_file_that_search_does_not_know_is_not_gone(wiki: StandIn, tmp_path: P
     assert {request.path for request in wiki.asked("child")} == {"/rest/api/content/2/child/attachment"}
 
 
-@pytest.mark.parametrize("without", ["search", "containers"])
+@pytest.mark.parametrize("without", ["search", "containers", "pages as containers"])
 def test_where_search_cannot_tell_every_page_is_asked(wiki: StandIn, tmp_path: Path, without: str) -> None:
     first = sync(wiki, tmp_path)
     fault = broken(None, 410, "search")
     if without == "containers":
         fault = Fault(lambda _, answer: Answer(200, answer.content.replace(b'"container"', b'"contained"')), None)
+    elif without == "pages as containers":
+        space = b'"container": {"key": "ENG", '
+        fault = Fault(lambda _, answer: Answer(200, answer.content.replace(b'"container": {', space)), None)
     wiki.faults.append(fault)
     wiki.requests.clear()
     assert sync(wiki, tmp_path, first).pages.equals(first.pages)
