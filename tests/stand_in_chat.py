@@ -7,27 +7,16 @@ OpenAI: https://platform.openai.com/docs/api-reference/chat-streaming (server-se
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
+
+from stand_in_model import Fault, ModelHandler, StandInModel, served
+
+__all__ = ["MODEL", "Fault", "Script", "StandInChat", "openai_error", "served"]
 
 MODEL = "llama3.2"
 Script = Callable[[list[dict[str, str]]], Iterable[str]]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What the next request meets instead of an answer."""
-
-    status: int = 200
-    body: bytes = b""
-    headers: dict[str, str] = field(default_factory=dict)
-    hang_s: float = 0
 
 
 def openai_error(
@@ -36,18 +25,12 @@ def openai_error(
     return json.dumps({"error": {"message": message, "type": kind, "param": param, "code": code}}).encode()
 
 
-class StandInChat(ThreadingHTTPServer):
-    """Answers for the model `llama3.2` what `script` says to the messages; `faults` are met in order, one a request."""
-
-    daemon_threads = True
-    request_queue_size = 64
+class StandInChat(StandInModel):
+    """Answers for the model `llama3.2` what `script` says to the messages."""
 
     def __init__(self, script: Script = lambda _: ["Hello", " there", "."]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.script = script
-        self.faults: deque[Fault] = deque()
-        self.requests: list[tuple[str, dict[str, Any], dict[str, str]]] = []
-        self.times: list[float] = []
         self.pause_s = 0.0
         self.refused: dict[str, str] = {}  # parameter -> message
         self.finish = "stop"
@@ -55,55 +38,18 @@ class StandInChat(ThreadingHTTPServer):
         self.open_streams = 0
         self.one_choice = False
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
 
-    @property
-    def bodies(self) -> list[dict[str, Any]]:
-        return [body for _, body, _ in self.requests]
-
-
-@contextmanager
-def served(server: StandInChat) -> Iterator[StandInChat]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(ModelHandler):
     server: StandInChat
-    wbufsize = -1
-
-    def do_GET(self) -> None:
-        if self.path == "/api/tags":
-            return self._json(200, {"models": [{"name": f"{MODEL}:latest", "model": f"{MODEL}:latest"}]})
-        if self.path == "/v1/models":
-            return self._json(200, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
-        return self._json(404, {"error": "no such page"})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.requests.append((self.path, body, dict(self.headers)))
-        self.server.times.append(time.monotonic())
-        if self.server.faults:
-            fault = self.server.faults.popleft()
-            time.sleep(fault.hang_s)
-            return self._write(fault.status, fault.body, fault.headers)
-        if self.path == "/api/chat":
-            return self._ollama(body)
-        if self.path == "/v1/chat/completions":
-            return self._openai(body)
-        return self._json(404, {"error": "no such page"})
+    gets: ClassVar[dict[str, object]] = {
+        "/api/tags": {"models": [{"name": f"{MODEL}:latest", "model": f"{MODEL}:latest"}]},
+        "/v1/models": {"object": "list", "data": [{"id": MODEL, "object": "model"}]},
+    }
+    posts: ClassVar[dict[str, str]] = {"/api/chat": "_ollama", "/v1/chat/completions": "_openai"}
 
     def _ollama(self, body: dict[str, Any]) -> None:
         if body["model"] != MODEL:
-            return self._json(404, {"error": f'model "{body["model"]}" not found, try pulling it first'})
+            return self.write_json(404, {"error": f'model "{body["model"]}" not found, try pulling it first'})
 
         def line(text: str, **more: object) -> bytes:
             message = {"role": "assistant", "content": text}
@@ -123,12 +69,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _openai(self, body: dict[str, Any]) -> None:
         if body["model"] != MODEL:
             message = f"The model `{body['model']}` does not exist or you do not have access to it."
-            return self._write(404, openai_error(message, "model_not_found"), {})
+            return self.write(404, openai_error(message, "model_not_found"), {})
         for parameter, message in self.server.refused.items():
             if parameter in body:
-                return self._write(400, openai_error(message, "unsupported_parameter", param=parameter), {})
+                return self.write(400, openai_error(message, "unsupported_parameter", param=parameter), {})
         if not body.get("stream"):
-            return self._json(200, self._completion(body))
+            return self.write_json(200, self._completion(body))
 
         def event(**more: object) -> bytes:
             content = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": MODEL, **more}
@@ -184,23 +130,3 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             self.close_connection = True
             self.server.open_streams -= 1
-
-    def _json(self, status: int, value: object) -> None:
-        self._write(status, json.dumps(value).encode(), {})
-
-    def _write(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        try:
-            self.send_response(status)
-            for name, value in {
-                "Content-Type": "application/json",
-                "Content-Length": str(len(body)),
-                **headers,
-            }.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-        except OSError:
-            self.close_connection = True  # the client gave up waiting
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""

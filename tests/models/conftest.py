@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 from stand_in_embeddings import StandIn
+from stand_in_model import served
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -76,10 +76,5 @@ def tiny_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server() -> Iterator[StandIn]:
-    stand_in = StandIn()
-    thread = threading.Thread(target=stand_in.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield stand_in
-    stand_in.shutdown()
-    stand_in.server_close()
-    thread.join()
+    with served(StandIn()) as stand_in:
+        yield stand_in

@@ -68,14 +68,14 @@ def test_prompts_are_put_before_texts_and_show_in_the_name(kind: str, server: St
 
 
 def test_a_server_that_says_when_to_come_back_is_obeyed(kind: str, server: StandIn) -> None:
-    server.faults.append(Fault(429, {"Retry-After": "1"}))
+    server.faults.append(Fault(429, headers={"Retry-After": "1"}))
     opened(kind, server).embed_documents(["a"])
     assert 1.0 <= server.times[1] - server.times[0] < 2.0
 
 
 def test_a_date_in_retry_after_is_understood(server: StandIn) -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
-    server.faults.append(Fault(503, {"Retry-After": soon}))
+    server.faults.append(Fault(503, headers={"Retry-After": soon}))
     opened("openai", server).embed_documents(["a"])
     assert 0.5 <= server.times[1] - server.times[0] < 3.0
 
@@ -96,15 +96,17 @@ def test_a_server_that_keeps_failing_is_named_with_what_it_said(kind: str, serve
 @pytest.mark.parametrize("body", [b'{"embeddings": [[0.1, ', b"[]", b"{}", b'"text"', b'{"data": [{"index": 5}]}'])
 def test_an_unreadable_answer_is_tried_again_and_then_told(kind: str, server: StandIn, body: bytes) -> None:
     json_type = {"Content-Type": "application/json"}
-    server.faults.append(Fault(200, json_type, body))
+    server.faults.append(Fault(200, body, json_type))
     opened(kind, server).embed_documents(["a"])
-    server.faults.extend([Fault(200, json_type, body)] * 3)
+    server.faults.extend([Fault(200, body, json_type)] * 3)
     with pytest.raises(ModelError, match="no embeddings in the answer"):
         opened(kind, server).embed_documents(["a"])
 
 
 def test_an_answer_that_breaks_off_is_tried_again(kind: str, server: StandIn) -> None:
-    server.faults.append(Fault(200, {"Content-Length": "1000", "Connection": "close"}, b'{"embeddings": [['))
+    server.faults.append(
+        Fault(200, headers={"Content-Length": "1000", "Connection": "close"}, body=b'{"embeddings": [[')
+    )
     np.testing.assert_allclose(opened(kind, server, timeout_s=0.5).embed_documents(["a"]), expected(["a"]), atol=1e-6)
 
 
@@ -123,7 +125,7 @@ def test_a_server_that_is_down_is_named_with_its_mend(kind: str, server: StandIn
 
 
 def test_a_question_is_tried_once_more_at_most_and_soon(kind: str, server: StandIn) -> None:
-    server.faults.extend([Fault(429, {"Retry-After": "30"})] * 5)
+    server.faults.extend([Fault(429, headers={"Retry-After": "30"})] * 5)
     with pytest.raises(ModelError, match="429"):
         opened(kind, server).embed_query("a")
     assert len(server.requests) == 2
