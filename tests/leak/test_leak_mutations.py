@@ -115,8 +115,8 @@ def open_where_not_understood(restrictions: object) -> str | None:
 
 UNDERSTOOD = readers.restriction_readers
 BUILDING_FAULTS: dict[str, tuple[object, str, object]] = {
-    "ancestors do not narrow": (readers, "_lineage", own_restrictions_alone),
-    "only the parent narrows": (readers, "_lineage", nearest_ancestor_alone),
+    "ancestors do not narrow": (readers, "lineage", own_restrictions_alone),
+    "only the parent narrows": (readers, "lineage", nearest_ancestor_alone),
     "what is not understood restricts nothing": (readers, "restriction_readers", open_where_not_understood),
     "included text is as open as the page": (transclusion, "both", lambda first, _: first),
 }
