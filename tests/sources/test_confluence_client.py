@@ -9,16 +9,7 @@ from typing import Any
 
 import pytest
 from sources.stand_in_confluence import TOKEN, USER, StandIn
-from sources.stand_in_faults import (
-    Answer,
-    Fault,
-    broken,
-    cut,
-    emptied,
-    poisoned,
-    slow,
-    throttled,
-)
+from sources.stand_in_faults import Answer, Fault, broken, cut, emptied, poisoned, slow, throttled
 from sources.stand_in_site import page
 
 from rag_assets.sources.base import SourceError
