@@ -12,6 +12,7 @@ from typing import Any
 
 PERCENT = "{x:.0%}"
 _FEWEST = 0.02  # below this share of questions answered the curve is noise
+_BESIDE = {"answerability": (-0.012, -0.05)}  # where another line crosses
 LINES = {
     "citation_precision": "citation of the right page, of those answered",
     "sentence_precision": "answer in the cited sentence, of those answered that have one",
@@ -40,8 +41,10 @@ def draw(found: dict[str, Any], target: Path) -> None:
     for name, label in LINES.items():
         line = axes.plot([point["answered"] for point in curve], [point[name] for point in curve], label=label)[0]
         axes.plot(chosen["answered"], chosen[name], "o", color=line.get_color())
-        place = (chosen["answered"] + 0.012, chosen[name] + 0.015)
-        axes.annotate(f"{chosen[name]:.0%}", place, color=line.get_color(), fontsize=9)
+        right, up = _BESIDE.get(name, (0.012, 0.015))
+        place = (chosen["answered"] + right, chosen[name] + up)
+        side = "left" if right > 0 else "right"
+        axes.annotate(f"{chosen[name]:.0%}", place, color=line.get_color(), fontsize=9, ha=side)
     chosen_line = f"chosen on other articles: confidence ≥ {gates['min_confidence']:.2f}"
     axes.axvline(chosen["answered"], color="gray", linestyle=":", label=chosen_line)
     axes.set(xlabel="share of questions answered", ylabel="share", ylim=(0, 1.04), xlim=(0, 1))

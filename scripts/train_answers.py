@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +128,14 @@ def main() -> None:
     arguments.add_argument("--squad", type=Path, default=DATA / "squad2" / "dev-8-articles.json")
     arguments.add_argument("--scifact", type=Path, default=DATA / "scifact")
     arguments.add_argument("--index", type=Path, default=Path(".citelock/training"), help="folder of the indexes")
+    arguments.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that ask")
     given = arguments.parse_args()
     subprocess.run([Path(sys.executable).with_name("citelock"), "build"], check=True)
-    own = [seen for tenant in load_config().tenants for seen in _own(tenant)]
+    config, workers = open_gates(load_config()), given.workers
+    own = [seen for name in config.tenants for seen in _see(config, name, find_gold(GOLD, name), workers)]
     squad = read_gold_collection(given.squad)
-    adversarial = _asked(replace(squad, gold=halves(squad.gold)[0]), given.index / "squad")
-    stated = _asked(read_gold_collection(given.scifact), given.index / "scifact")
+    adversarial = _asked(replace(squad, gold=halves(squad.gold)[0]), given.index / "squad", workers)
+    stated = _asked(read_gold_collection(given.scifact), given.index / "scifact", workers)
     tables = {
         "with_vectors": table(adversarial, stated, own, ()),
         "words_alone": table(adversarial, stated, own, OF_VECTORS),
@@ -139,22 +145,25 @@ def main() -> None:
     print(f"{target}: learnt from {len(adversarial) + len(stated) + len(own)} questions")
 
 
-def _asked(collection: Collection, home: Path) -> list[Seen]:
-    with published(collection, home, open_gates(parse_config({})), Watched) as pipeline:
-        return _see(pipeline, collection.gold)
+def _asked(collection: Collection, home: Path, workers: int) -> list[Seen]:
+    with published(collection, home, open_gates(parse_config({}))) as pipeline:
+        return _see(pipeline.config, pipeline.tenant, collection.gold, workers)
 
 
-def _own(tenant: str) -> list[Seen]:
-    pipeline = Watched.open(open_gates(load_config()), tenant)
+def _see(config: Config, tenant: str, gold: GoldSet, workers: int) -> list[Seen]:
+    """The questions that a sentence was found for, asked in several processes."""
+    parts = [GoldSet(gold.questions[number::workers], gold.tenant) for number in range(workers)]
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        found = pool.map(_seen, repeat(config), repeat(tenant), parts)
+        return [each for part in found for each in part if each.sentences]
+
+
+def _seen(config: Config, tenant: str, gold: GoldSet) -> list[Seen]:
+    pipeline = Watched.open(config, tenant)
     try:
-        return _see(pipeline, find_gold(GOLD, tenant))
+        return [pipeline.see(question) for question in gold.questions]
     finally:
         pipeline.close()
-
-
-def _see(pipeline: Any, gold: GoldSet) -> list[Seen]:
-    seen = [pipeline.see(question) for question in gold.questions]
-    return [each for each in seen if each.sentences]
 
 
 def _sentence(gold: GoldQuestion, lock: Lock, ranked: Ranked) -> Sentence:
