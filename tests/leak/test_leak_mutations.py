@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from asking import Asker, told_by_markers
 from brute_force import Judge
@@ -60,10 +59,7 @@ def lexical_without_filter(scores: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def open_to_whoever_has_many_classes(generation: Generation, classes: frozenset[str]) -> Any:
-    allowed = np.array([generation.readers_of(row) in classes for row in range(len(generation))])
-    if len(classes) > 3:
-        allowed[:] = True
-    return allowed, np.flatnonzero(allowed)
+    return READABLE(generation, frozenset(generation.reader_classes) if len(classes) > 3 else classes)
 
 
 def all_places(places: Places, row: int, classes: frozenset[str]) -> Any:  # noqa: ARG001
@@ -75,12 +71,13 @@ def everything_may_be_told(readable: Readable, generation: Generation, classes: 
 
 
 OF = Places.of
+READABLE = Generation._readable
 INIT = Readable.__init__
 SERVING_FAULTS: dict[str, tuple[object, str, object]] = {
     "one clause is enough": (access, "_satisfied", one_clause_is_enough),
     "the dense index is not filtered": (Generation, "dense", dense_without_filter),
     "the lexical index is not filtered": (LexicalIndex, "scores", lexical_without_filter(LexicalIndex.scores)),
-    "many classes open all": (Generation, "_compute_allowed", open_to_whoever_has_many_classes),
+    "many classes open all": (Generation, "_readable", open_to_whoever_has_many_classes),
     "misspelt words are read as words of any page": (Readable, "__init__", everything_may_be_told),
     "also_at is told to everybody": (Places, "of", all_places),
     "everybody may see every receipt": (Pipeline, "receipt", lambda self, _, i: self.receipts.get(i, self.tenant)),
