@@ -45,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         _tell(f"stopped; parts that were measured are in {unfinished}, vectors are kept for the next run")
         return STOPPED
+    unfinished.unlink(missing_ok=True)
     results["machine"] |= {"load_after": load(), "seconds": round(time.monotonic() - started)}
     if options.docs:
         write_report(results, options.docs)

@@ -45,6 +45,7 @@ def test_every_set_is_measured_beside_the_floors(
     assert found["machine"]["versions"]["numpy"]
     assert json.loads((tmp_path / "benchmarks.json").read_text()) == found
     assert told.err.count("measured") == 2
+    assert not (tmp_path / "cache" / "unfinished.json").exists()
 
 
 def test_without_data_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
