@@ -1,10 +1,12 @@
 """What every test shares.
 
-Helpers that stand beside this file can be imported, no test is timed by hypothesis, and none leaves clients open.
+Helpers that stand beside this file can be imported, no test is timed by hypothesis, none leaves clients open, and
+processes that tests start can be interrupted.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -13,6 +15,9 @@ from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# A shell's job in the background ignores Ctrl-C, and what it starts would, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
