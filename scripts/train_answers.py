@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import rag_serving.extraction
 from rag_serving.answering import Answering
@@ -35,6 +34,7 @@ from rag_serving.evaluation.calibrate import halves, open_gates
 from rag_serving.evaluation.evaluate import says
 from rag_serving.evaluation.gold import GoldQuestion, GoldSet, find_gold
 from rag_serving.evaluation.gold_collections import Collection, published, read_gold_collection
+from rag_serving.evaluation.logistic import Matrix, fit
 from rag_serving.extract import MODEL, Ranked, rank
 from rag_serving.extraction.evidence import FOR, RANK_ONLY, Asked
 from rag_serving.extraction.weights import WEIGHTS, learnt
@@ -43,8 +43,6 @@ from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline import Pipeline
 from rag_serving.published import Published
 from rag_serving.records import Draft, Lock
-
-Matrix = NDArray[np.float64]
 
 DATA = Path("../shared/data")
 GOLD = Path("evals/gold")
@@ -206,7 +204,7 @@ def _signed(x: Matrix, y: Matrix, names: Sequence[str]) -> Matrix:
     """Logistic regression without the features whose weight would be of the wrong sign; a column more is the bias."""
     kept = list(range(x.shape[1]))
     while True:
-        found = _logistic(x[:, kept], y)
+        found = fit(x[:, kept], y, np.full(len(kept), RIDGE), np.zeros(len(kept)))
         wrong = [k for k, w in zip(kept, found, strict=True) if k < len(names) and w * _sign(names[k]) < 0]
         if not wrong:
             break
@@ -219,17 +217,6 @@ def _signed(x: Matrix, y: Matrix, names: Sequence[str]) -> Matrix:
 def _sign(name: str) -> int:
     """What a feature may count for: 1 for, -1 against, 0 either."""
     return 0 if name in RANK_ONLY else 1 if name in FOR else -1
-
-
-def _logistic(x: Matrix, y: Matrix) -> Matrix:
-    """Logistic regression by Newton's method (iteratively reweighted least squares) with an L2 penalty."""
-    w = np.zeros(x.shape[1])
-    for _ in range(30):
-        p = 1 / (1 + np.exp(-np.clip(x @ w, -30, 30)))
-        gradient = x.T @ (p - y) + RIDGE * w
-        hessian = (x * (p * (1 - p))[:, None]).T @ x + RIDGE * np.eye(len(w))
-        w -= np.linalg.solve(hessian, gradient)
-    return w
 
 
 def _vector(one: Sentence, names: Sequence[str]) -> Matrix:

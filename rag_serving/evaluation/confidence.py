@@ -16,17 +16,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.evaluation.logistic import Matrix, fit, logistic, loss
 from rag_serving.extraction.weights import Tables, Weights, learnt
-
-Matrix = NDArray[np.float64]
 
 # Fewer right or wrong answers, or parts, than these teach nothing that holds elsewhere.
 _FEWEST, _FEWEST_PARTS = 25, 4
 _FOLDS = 5
 _STRENGTHS = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0, 100_000.0)
 _FREE = 1e-4  # what holds the bias, which no prior does
-_MOST_STEPS = 50
-_SURE = 30.0  # beyond it a logistic function is 0 or 1
 
 
 @dataclass(frozen=True)
@@ -59,10 +56,10 @@ def learn(seen: Sequence[Seen], shipped: Tables | None = None) -> Learnt:
     y = np.array([each.is_right for each in seen], np.float64)
     x = _matrix([each.evidence for each in seen], shipped.with_vectors)
     left_out = {strength: _left_out(x, y, folds, shipped.with_vectors, strength) for strength in _STRENGTHS}
-    strength = min(_STRENGTHS, key=lambda each: _loss(left_out[each], y))
+    strength = min(_STRENGTHS, key=lambda each: loss(left_out[each], y))
     words = _matrix([_by_words(each.evidence, shipped) for each in seen], shipped.words_alone)
     tables = Tables(_fitted(x, y, shipped.with_vectors, strength), _fitted(words, y, shipped.words_alone, strength))
-    return Learnt(tables, strength, tuple(_logistic(left_out[strength]).tolist()))
+    return Learnt(tables, strength, tuple(logistic(left_out[strength]).tolist()))
 
 
 def _by_words(evidence: Mapping[str, float], shipped: Tables) -> dict[str, float]:
@@ -91,33 +88,8 @@ def _fitted(x: Matrix, y: Matrix, shipped: Weights, strength: float) -> Weights:
 
 
 def _fit(x: Matrix, y: Matrix, prior: Matrix, strength: float) -> Matrix:
-    """Newton's method with halved steps; the penalty counts in standard deviations of each column."""
-    penalty = strength * x.var(axis=0) + _FREE
-
-    def cost(w: Matrix) -> float:
-        return float(_loss(x @ w, y) * len(y) + 0.5 * penalty @ (w - prior) ** 2)
-
-    w, now = prior.copy(), cost(prior)
-    for _ in range(_MOST_STEPS):
-        p = _logistic(x @ w)
-        gradient = x.T @ (p - y) + penalty * (w - prior)
-        step = np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + np.diag(penalty), gradient)
-        while (then := cost(w - step)) > now and np.abs(step).max() > _FREE:
-            step = step / 2
-        if then >= now:
-            break
-        w, now = w - step, then
-    return w
-
-
-def _loss(logits: Matrix, y: Matrix) -> float:
-    """The mean negative log-likelihood."""
-    return float(np.mean(np.logaddexp(0.0, logits) - y * logits))
-
-
-def _logistic(logits: Matrix) -> Matrix:
-    found: Matrix = 1 / (1 + np.exp(-np.clip(logits, -_SURE, _SURE)))
-    return found
+    """The penalty counts in standard deviations of each column."""
+    return fit(x, y, strength * x.var(axis=0) + _FREE, prior)
 
 
 def _vector(table: Weights) -> Matrix:
