@@ -1,4 +1,4 @@
-"""A stand-in wiki of either flavor with a dozen pages, and syncs of it."""
+"""A stand-in wiki of either flavor with a dozen pages or another number, and syncs of it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from sources.stand_in_site import page
 from sources.syncs import Syncs
 
 
+@pytest.fixture
+def pages() -> int:
+    """How many pages the wiki has."""
+    return 12
+
+
 @pytest.fixture(params=["cloud", "datacenter"])
-def wiki(request: pytest.FixtureRequest) -> Iterator[StandIn]:
+def wiki(request: pytest.FixtureRequest, pages: int) -> Iterator[StandIn]:
     with StandIn(request.param) as stand_in:
-        stand_in.site.put(*(page(number) for number in range(1, 13)))
+        stand_in.site.put(*(page(number) for number in range(1, pages + 1)))
         yield stand_in
 
 

@@ -21,11 +21,9 @@ from rag_serving.source_kinds import Auth, BasicAuth, BearerAuth, NoAuth
 ALL = {"spaceKey": "ENG", "type": "page", "status": "current", "limit": 200, "expand": "version"}
 
 
-@pytest.fixture(params=["cloud", "datacenter"])
-def wiki(request: pytest.FixtureRequest) -> Iterator[StandIn]:
-    with StandIn(request.param) as stand_in:
-        stand_in.site.put(*(page(number) for number in range(1, 8)))
-        yield stand_in
+@pytest.fixture
+def pages() -> int:
+    return 7
 
 
 @pytest.fixture
