@@ -41,6 +41,7 @@ from rag_serving.search import Found, find
 from rag_serving.store import Store
 from rag_serving.telemetry.events import Trace
 from rag_serving.telemetry.telemetry import Telemetry
+from rag_serving.turns import search_turns
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 
@@ -79,6 +80,7 @@ class Pipeline:
         self._embedder = embedder
         self._answering = Answering(config, embedder)
         self._is_word = Words(config.embedding)
+        self._turns = search_turns(config.embedding.provider == "local" and not reranker)
 
     @classmethod
     def open(
@@ -121,7 +123,7 @@ class Pipeline:
             RetrievalError: no index can answer.
         """
         attempt = Attempt()
-        with attempt.part("total"), self.published.lease() as generation:
+        with attempt.part("total"), self.published.lease() as generation, self._turns:
             classes = _classes(principal, generation)
             depth = max(2 * k, self.config.reranker.candidates if self.reranker else POOL)
             found = self._find(attempt, generation, query, classes, filters, depth)
@@ -221,15 +223,16 @@ class Pipeline:
         explain: bool,
     ) -> Written:
         classes = _classes(principal, generation)
-        found = self._find(attempt, generation, question, classes, filters, _POOL)
-        query, retrieved = found.query, found.retrieved
-        with attempt.part("hygiene"):
-            clean = self._clean(retrieved.candidates)
-            gated = keyword_gate(clean, query.text, analyze, self.config.retrieval.min_keyword_overlap)
-            weights = generation.term_weights(query.terms, classes)
-        count = self.config.retrieval.final_passages
-        ranked = self._reranked(attempt, query, gated, lambda: weights, count)
-        lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
+        with self._turns:
+            found = self._find(attempt, generation, question, classes, filters, _POOL)
+            query, retrieved = found.query, found.retrieved
+            with attempt.part("hygiene"):
+                clean = self._clean(retrieved.candidates)
+                gated = keyword_gate(clean, query.text, analyze, self.config.retrieval.min_keyword_overlap)
+                weights = generation.term_weights(query.terms, classes)
+            count = self.config.retrieval.final_passages
+            ranked = self._reranked(attempt, query, gated, lambda: weights, count)
+            lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
         if kind_of(query.text) == "steps":
             lock = completed(lock, partial(_beside, generation, classes))
         asked = Asked(query.text, question, weights, retrieved.vector)

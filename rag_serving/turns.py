@@ -1,0 +1,39 @@
+"""As many questions are searched at once as there are cores; others wait for their turn.
+
+Belongs here: the number, and for which configurations it holds. Does not belong here: searching (`pipeline`).
+
+A search is many short calls of numpy, each of which hands the interpreter lock over where somebody waits for it. With
+more threads than cores most of the time goes into that: eight clients of two cores are answered a fifth faster in
+turns. Whoever waits for a server uses no core, so where a search asks servers nobody waits for a turn.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from queue import SimpleQueue
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Turns:
+    """A context that so many threads are in at once, served in the order of their coming."""
+
+    def __init__(self, count: int) -> None:
+        self._free = SimpleQueue[None]()  # lighter than a semaphore, which waits in Python
+        for _ in range(count):
+            self._free.put(None)
+
+    def __enter__(self) -> None:
+        self._free.get()
+
+    def __exit__(self, *_: object) -> None:
+        self._free.put(None)
+
+
+_SEARCHES = Turns(CORES)
+
+
+def search_turns(in_process: bool) -> AbstractContextManager[None]:
+    """What a search is done under: a turn of this process, where all of it is computed `in_process`."""
+    return _SEARCHES if in_process else nullcontext()
