@@ -189,9 +189,9 @@ class _Graph:
 
         tensor = self._tensors[self.weight(name)]
         del self.initializers[name]
-        weight = np.memmap(self._file, np.float32, "r", tensor.offset, (*tensor.shape,)).T
-        scales = np.maximum(np.abs(weight).max(axis=0), np.finfo(np.float32).tiny) / np.float32(_LEVELS)
-        codes = np.ascontiguousarray(np.rint(weight / scales).astype(np.int8))
+        weight = np.memmap(self._file, np.float32, "r", tensor.offset, (*tensor.shape,))
+        scales = np.maximum(np.abs(weight).max(axis=1), np.finfo(np.float32).tiny) / np.float32(_LEVELS)
+        codes = np.ascontiguousarray(np.rint(weight / scales[:, None]).astype(np.int8).T)
         for part, values in (("codes", codes), ("scales", scales)):
             self.initializers[f"{name}.{part}"] = numpy_helper.from_array(values, f"{name}.{part}")
         return f"{name}.codes", f"{name}.scales"
