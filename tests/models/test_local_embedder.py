@@ -103,7 +103,9 @@ def test_bytes_are_for_questions_alone_and_change_no_name(packaged: Weights, min
     coded = LocalEmbedder(packaged, query_precision="int8")
     assert coded.name == minilm.name
     np.testing.assert_array_equal(coded.embed_documents(TEXTS), minilm.embed_documents(TEXTS))
-    assert 0.97 < coded.embed_query(TEXTS[0]) @ minilm.embed_query(TEXTS[0]) < 0.9999
+    near = [float(coded.embed_query(text) @ minilm.embed_query(text)) for text in TEXTS if text]
+    assert 0.995 < min(near)
+    assert max(near) < 0.99999
 
 
 def test_progress_counts_finished_texts_up_to_all(minilm: LocalEmbedder) -> None:
