@@ -26,7 +26,7 @@ from rag_serving.generation import Generation
 from rag_serving.heuristic import rerank_by_words
 from rag_serving.hygiene import keyword_gate
 from rag_serving.indexes.terms import analyze, analyze_passage
-from rag_serving.models import Embedder
+from rag_serving.models import Embedder, open_embedder
 from rag_serving.records import Candidate
 from rag_serving.retrieve import Mode
 from rag_serving.search import Found
@@ -80,6 +80,7 @@ class Variant:
     mode: Mode = "hybrid"
     rm3: bool = False
     keep: Keep = _all
+    embedding: Mapping[str, Any] = field(default_factory=dict)  # of `embedding`, for questions
 
 
 VARIANTS = (
@@ -101,6 +102,7 @@ VARIANTS = (
     Variant("with keyword gate", keep=_gated),
     Variant("without cosine floor", {"cosine_floor": -1.0}),
     Variant("without spelling", {"spelling": False}),
+    Variant("questions in float32", embedding={"query_precision": "float32"}),
     Variant("context: no definitions", reshape=_without_definitions),
     Variant("context: none", reshape=_bare),
     Variant("context: none, no evidence", _NO_EVIDENCE, _bare),
@@ -149,5 +151,7 @@ def _measured(index: Index, collection: Collection, config: Config, variant: Var
         "retrieval": config.retrieval.model_copy(update=dict(variant.settings)),
         "features": config.features.model_copy(update={"FEATURE_RM3": variant.rm3}),
     }
+    if variant.embedding:
+        index = replace(index, embedder=open_embedder(config.embedding.model_copy(update=dict(variant.embedding))))
     run = run_queries(index, collection, config.model_copy(update=update), variant.mode, keep=variant.keep)
     return measured(Bench(variant.mode, collection, run, index.index_seconds, index.embed_seconds, 0))
