@@ -55,8 +55,8 @@ What follows from it:
 - The keyword gate stands only before answers, not before searches: it costs where a question and its passage share few
   words, and `retrieval.min_keyword_overlap: 0` opens it.
 - The cosine floor moves no figure here: it is for questions that nothing answers.
-- Questions in float32 are no better than in bytes, which takes 0.7 of the model's time (not among the milliseconds above,
-  which leave the model out).
+- Questions in float32 are no better than in bytes, which take 0.7 of the model's time (the milliseconds above leave the
+  model out).
 """
 COLUMNS = {
     "contextual-retrieval": (("CR @5", "recall", "5"), ("CR @10", "recall", "10"), ("CR @20", "recall", "20")),

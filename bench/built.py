@@ -20,6 +20,7 @@ from rag_serving.config import Config, parse_config
 from rag_serving.evaluation.beir import Document
 from rag_serving.evaluation.bench import TENANT, Report, chunk_table, with_column
 from rag_serving.generation import Generation
+from rag_serving.indexes.arrange import arranged
 from rag_serving.indexes.build import build_generation
 from rag_serving.models import Tokenizer, open_embedder, open_tokenizer
 from rag_serving.models.vector_cache import VectorCache
@@ -54,7 +55,7 @@ def build(home: Path, size: int, cache: Path, report: Report, sentences: Sequenc
     vectors = VectorCache(cache, embedder.name).embed(embedder, texts, partial(report, "sentences embedded")).vectors
     embedded = time.perf_counter()
     table, order = _table(chosen, size, open_tokenizer(config.embedding), report)
-    vectors = _spread(vectors, size)[order]
+    table, vectors = arranged(table, _spread(vectors, size)[order])  # row by row those of the generation
     prepared = time.perf_counter()
     indexing = partial(report, "chunks indexed")
     generation = build_generation(Store(home), TENANT, table, vectors, config, embedder.name, progress=indexing)

@@ -6,7 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bench.report import RANKINGS, SERVING, TIMES, empty_page, tables, with_tables, write_report
+from bench.report import (
+    RANKINGS,
+    SERVING,
+    TIMES,
+    empty_page,
+    million_table,
+    tables,
+    with_tables,
+    write_million,
+    write_report,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -71,8 +81,18 @@ def test_a_folder_gets_the_json_the_page_and_the_plot(tmp_path: Path) -> None:
     assert (tmp_path / "images" / "benchmarks.svg").read_text().startswith("<?xml")
 
 
+def test_a_million_has_a_table_of_its_own(tmp_path: Path) -> None:
+    write_report(results(), tmp_path)
+    before = (tmp_path / "benchmarks.md").read_text()
+    write_million(results(), tmp_path)
+    assert (tmp_path / "benchmarks.md").read_text() == with_tables(before, {"million": million_table(results())})
+    assert json.loads((tmp_path / "benchmarks-million.json").read_text()) == results()
+
+
 def test_the_committed_page_is_made_from_the_committed_json() -> None:
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    million = json.loads((DOCS / "benchmarks-million.json").read_text(encoding="utf-8"))
+    assert with_tables(page, {"million": million_table(million)}) == page
     measured = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
     assert all(f"begin {name} -->" in page for name in tables(measured))
     assert with_tables(page, tables(measured)) == page
