@@ -52,8 +52,8 @@ What follows from it:
 - MMR at 0.5 costs on every set: near-duplicates are dropped when the index is built, and what is like the best passage
   is more often right than wrong. Off.
 - RM3 and neighbours win on one set what they lose on another, and RM3 doubles the lexical work: off.
-- The heuristic reranker brings SciFact, SQuAD and the first five of CR a little, costs the links one question, and
-  takes as long as everything else: off, unless it stands in for a sidecar that fails.
+- The heuristic reranker brings SciFact, SQuAD and the first five of CR a little, costs the links one question, and adds
+  half of a query's time: off, unless it stands in for a sidecar that fails.
 - The keyword gate stands only before answers, not before searches: it costs where a question and its passage share few
   words, and `retrieval.min_keyword_overlap: 0` opens it.
 - The cosine floor moves no figure here: it is for questions that nothing answers.
