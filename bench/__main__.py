@@ -73,7 +73,7 @@ def _tell(what: str) -> None:
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help=f"chunks; default {SIZES}")
-    parser.add_argument("--million", action="store_true", help="one million chunks, alone: half an hour, 12 GiB")
+    parser.add_argument("--million", action="store_true", help="one million chunks, alone: half an hour, 18 GB")
     parser.add_argument("--no-quality", action="store_true", help="speed alone")
     parser.add_argument("--data", type=Path, default=DATA, help="where the judged sets are")
     parser.add_argument("--cache", type=Path, default=Path(".citelock/bench"), help="where vectors are kept")
