@@ -36,9 +36,9 @@ def plot(results: Mapping[str, Any], path: Path) -> None:
         colours = ["#3b6ea5"] * 2 + ["#8fb3d9"] * 2 + ["#b0b0b0"] * 3
         axis.barh(range(len(_BARS)), middles, xerr=[[0] * len(above), above], color=colours, ecolor="#555555")
         axis.set_yticks(range(len(_BARS)), labels=list(_BARS.values()))
-        axis.invert_yaxis()
         axis.set_title(f"{run['chunks']:,} chunks")
         axis.set_xlabel("ms: p50, whisker p95")
+    axes[0][0].invert_yaxis()  # of all panels: they share it
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
     pyplot.close(figure)
