@@ -12,17 +12,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from rag_serving.cores import cores
+
 _LIBRARIES = ("bm25s", "chromadb", "numpy", "onnxruntime", "pyarrow", "tokenizers")
 
 
 def machine() -> dict[str, Any]:
     """The facts, as JSON."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
-        "cores": cores,
+        "cores": cores(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "load_before": load(),
         "python": platform.python_version(),

@@ -48,22 +48,25 @@ def write_report(results: Results, docs: Path) -> None:
     write_json(docs / "benchmarks.json", results)
     if results["speed"]:
         plot(results, docs / "images" / "benchmarks.svg")
-    page = docs / "benchmarks.md"
-    text = page.read_text(encoding="utf-8") if page.exists() else empty_page()
-    write_text(page, with_tables(text, tables(results)))
+    _put(docs, tables(results))
 
 
 def write_million(results: Results, docs: Path) -> None:
     """Write benchmarks-million.json and its table of benchmarks.md, which a run of its own fills."""
     write_json(docs / "benchmarks-million.json", results)
-    page = docs / "benchmarks.md"
-    text = page.read_text(encoding="utf-8") if page.exists() else empty_page()
-    write_text(page, with_tables(text, {"million": million_table(results)}))
+    _put(docs, {"million": million_table(results)})
 
 
 def million_table(results: Results) -> str:
     """The machine, and how fast a million chunks answer."""
     return f"{_machine(results['machine'])}\n{markdown(_speed(results['speed']))}"
+
+
+def _put(docs: Path, made: Mapping[str, str]) -> None:
+    """Put tables into benchmarks.md, which is begun where there is none."""
+    page = docs / "benchmarks.md"
+    text = page.read_text(encoding="utf-8") if page.exists() else empty_page()
+    write_text(page, with_tables(text, made))
 
 
 def empty_page() -> str:

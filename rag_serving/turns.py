@@ -1,6 +1,6 @@
 """As many questions are searched at once as there are cores; others wait for their turn.
 
-Belongs here: the number, and for which configurations it holds. Does not belong here: searching (`pipeline`).
+Belongs here: turns, and for which configurations they are taken. Does not belong here: searching (`pipeline`).
 
 A search is many short calls of numpy, each of which hands the interpreter lock over where somebody waits for it. With
 more threads than cores most of the time goes into that: eight clients of two cores are answered a fifth faster in
@@ -9,11 +9,10 @@ turns. Whoever waits for a server uses no core, so where a search asks servers n
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+from rag_serving.cores import cores
 
 
 class Turns:
@@ -31,7 +30,7 @@ class Turns:
         self._free.put(None)
 
 
-_SEARCHES = Turns(CORES)
+_SEARCHES = Turns(cores())
 
 
 def search_turns(in_process: bool) -> AbstractContextManager[None]:

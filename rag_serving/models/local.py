@@ -6,7 +6,6 @@ Does not belong here: the encoder itself (`bert_onnx`), its files (`weights`), r
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.cores import cores
 from rag_serving.models.bert_onnx import Bert, Precision
 from rag_serving.models.prompts import prompts_digest
 from rag_serving.models.protocols import ModelError, Progress
@@ -123,7 +123,7 @@ def _run_all(bert: Bert, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, ND
     if len(batches) == 1:
         yield batches[0], _run(bert, batches[0])
         return
-    with ThreadPoolExecutor(min(_cores(), _MAX_THREADS), "embed") as pool:
+    with ThreadPoolExecutor(min(cores(), _MAX_THREADS), "embed") as pool:
         try:
             yield from zip(batches, pool.map(partial(_run, bert), batches), strict=True)
         finally:
@@ -136,11 +136,6 @@ def _run(bert: Bert, batch: _Batch) -> NDArray[np.float32]:
     for row, window in zip(ids, batch, strict=True):
         row[: len(window.ids)] = window.ids
     return bert(ids, lengths)
-
-
-def _cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def spread(ids: list[int], size: int, most: int) -> list[list[int]]:

@@ -104,7 +104,7 @@ def test_bytes_are_for_questions_alone_and_change_no_name(packaged: Weights, min
     assert coded.name == minilm.name
     np.testing.assert_array_equal(coded.embed_documents(TEXTS), minilm.embed_documents(TEXTS))
     near = [float(coded.embed_query(text) @ minilm.embed_query(text)) for text in TEXTS if text]
-    assert min(near) > 0.995
+    assert min(near) > 0.997  # without levels 0.994, with values in bytes 0.996
     assert max(near) < 0.99999
 
 

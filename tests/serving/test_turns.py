@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rag_serving.access import Principal
 from rag_serving.config import parse_config
 from rag_serving.pipeline import Pipeline
-from rag_serving.turns import CORES, Turns, search_turns
+from rag_serving.turns import Turns, search_turns
 
 
 def test_as_many_are_in_at_once_as_there_are_turns() -> None:
@@ -51,4 +52,15 @@ def test_whoever_waits_for_a_server_takes_no_turn(tmp_path: Path, settings: dict
     pipeline = Pipeline.open(parse_config({"home": str(tmp_path), "tenants": {"t": {}}, **settings}), "t")
     assert (pipeline._turns is search_turns(in_process=True)) == waits
     pipeline.close()
-    assert CORES >= 1
+
+
+@pytest.mark.parametrize("call", ["search", "ask"])
+def test_a_search_waits_until_a_turn_is_free(pipeline: Pipeline, call: str) -> None:
+    pipeline._turns = turns = Turns(1)
+    pipeline.warm()
+    with ThreadPoolExecutor(1) as pool:
+        with turns:
+            asked = pool.submit(getattr(pipeline, call), Principal("acme"), "consumer lag")
+            with pytest.raises(TimeoutError):
+                asked.result(timeout=0.5)
+        asked.result(timeout=30)
