@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -132,8 +133,8 @@ def test_a_context_that_invents_is_not_kept(server: StandInChat, tmp_path: Path)
 
 
 def test_after_a_time_out_fewer_tokens_are_asked_for(server: StandInChat, tmp_path: Path) -> None:
-    server.faults.append(Fault(hang_s=1.0))
-    found = writer(server, tmp_path, timeout_s=0.4, max_output_tokens=200).write(documents(1, 1))
+    server.faults.append(Fault(hang_s=30))
+    found = writer(server, tmp_path, timeout_s=1, max_output_tokens=200).write(documents(1, 1))
     assert len(found.written) == 1
     first, second = (body["options"]["num_predict"] for body in server.bodies)
     assert (first, second) == (200, 100)
@@ -156,7 +157,7 @@ def test_a_hung_server_holds_no_longer_than_its_time_out_times_its_attempts(
     server.faults.extend([Fault(hang_s=30)] * 100)
     started = time.monotonic()
     found = writer(server, tmp_path, timeout_s=0.5, attempts=3).write(documents(20, 5))
-    assert time.monotonic() - started < 0.5 * 3 + 3
+    assert time.monotonic() - started < 15
     assert len(found.failures) == 100
     assert any("did not answer in time" in why for why in found.failures.values())
 
@@ -166,29 +167,29 @@ def test_errors_time_outs_and_garbage_lose_nothing(server: StandInChat, tmp_path
 
     def script(messages: list[dict[str, str]]) -> Iterable[str]:
         if draw.random() < 0.02:
-            time.sleep(1.2)
+            time.sleep(2.5)
         return ["\x00\x01 zzz"] if draw.random() < 0.01 else good_context(messages)
 
     server.script = script
     server.faults.extend(Fault(500, b'{"error": "boom"}') for _ in range(8))
     wanted = documents(20, 8)
-    found = writer(server, tmp_path, timeout_s=1.0, max_workers=10).write(wanted)
+    found = writer(server, tmp_path, timeout_s=2, max_workers=10).write(wanted)
     assert set(found.written) | set(found.failures) == keys(wanted)
     assert not set(found.written) & set(found.failures)
     assert len(found.failures) <= 2
 
 
 def test_the_workers_are_kept_busy(server: StandInChat, tmp_path: Path) -> None:
-    def slow(messages: list[dict[str, str]]) -> Iterable[str]:
-        time.sleep(0.5)
+    meeting = threading.Barrier(10, timeout=30)  # broken, and so no context, where fewer than ten ask at once
+
+    def together(messages: list[dict[str, str]]) -> Iterable[str]:
+        meeting.wait()
         return good_context(messages)
 
-    server.script = slow
-    started = time.monotonic()
-    found = writer(server, tmp_path, max_workers=10).write(documents(10, 6))
-    elapsed = time.monotonic() - started
+    server.script = together
+    found = writer(server, tmp_path, max_workers=10, timeout_s=40).write(documents(10, 6))
     assert len(found.written) == 60
-    assert elapsed < 2 * 60 / 10 * 0.5  # the measure of 1.1 is taken on a quiet machine
+    assert not meeting.broken
 
 
 def test_who_watches_sees_rate_remaining_time_and_cost(server: StandInChat, tmp_path: Path) -> None:

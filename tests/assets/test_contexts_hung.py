@@ -14,14 +14,13 @@ from rag_serving.config import load_config
 
 def test_a_hung_model_is_named_on_the_assets_page_and_holds_nothing(wiki: Wiki) -> None:
     server = StandInChat()
-    server.faults.extend([Fault(hang_s=3)] * 50)
+    server.faults.extend([Fault(hang_s=60)] * 50)
     with served(server):
         wiki.configure(context={"provider": "ollama", "model": MODEL, "base_url": server.url, "timeout_s": 0.5})
         runner = Runner(load_config(wiki.config_path), wiki.config_path, SilentReporter(), None, False)
         try:
             for source in ("eng", "ops"):
                 assert runner.run("ingest", source).error is None
-            started = time.monotonic()
             outcome = runner.run("publish", "demo")
         finally:
             runner.close()
@@ -30,5 +29,4 @@ def test_a_hung_model_is_named_on_the_assets_page_and_holds_nothing(wiki: Wiki) 
     assert told["contexts_failed"] == 4
     assert told["levels"] == {"metadata": 4}
     assert "did not answer in time" in told["failures"]
-    assert outcome.seconds["contexts"] < 0.5 * 3 + 2
-    assert time.monotonic() - started < 60
+    assert outcome.seconds["contexts"] < 30

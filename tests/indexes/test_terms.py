@@ -95,7 +95,7 @@ def test_hostile_text_takes_time_in_proportion_to_its_length() -> None:
     start = time.perf_counter()
     for text in ("a." * 200_000, "x" * 1_000_000, "-" * 1_000_000, "A" * 500_000, "a_" * 300_000, "'" * 500_000):
         analyze(text)
-    assert time.perf_counter() - start < 3
+    assert time.perf_counter() - start < 60  # hours, were it the square of the length
 
 
 @pytest.mark.parametrize(

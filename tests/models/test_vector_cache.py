@@ -215,4 +215,4 @@ def test_six_thousand_vectors_are_found_quickly(tmp_path: Path) -> None:
     cache.embed(Counting(dimension=384), texts)
     started = time.perf_counter()
     assert cache.embed(Counting(dimension=384), texts).computed == 0
-    assert time.perf_counter() - started < 1.0  # about 0.1 s on an idle machine
+    assert time.perf_counter() - started < 10  # about 0.1 s on an idle machine

@@ -118,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "hung":
                 time.sleep(30)
             case "slow":
-                time.sleep(1)
+                time.sleep(5)
                 self._answer(results)
             case "dribbling":
                 for byte in b"HTTP/1.1 200 OK\r\nX-Slow: " + b"x" * 10_000:

@@ -171,7 +171,7 @@ def test_parsing_and_verifying_an_answer_takes_under_five_milliseconds_at_the_me
 def test_a_model_that_stalls_or_never_ends_is_answered_for_within_its_time(kind: str, server: StandInChat) -> None:
     def stalling(_: list[dict[str, str]]) -> Iterator[str]:
         yield 'Logs are kept for a week. "keeps logs for 168 hours" [1] And th'
-        time.sleep(1.5)
+        time.sleep(30)
 
     def endless(_: list[dict[str, str]]) -> Iterator[str]:
         for number in range(1_000_000):
@@ -179,17 +179,17 @@ def test_a_model_that_stalls_or_never_ends_is_answered_for_within_its_time(kind:
             time.sleep(0.005)
 
     lock = Lock((candidate_of(PAGES[1]),))
-    generator = Generator(settings_for(kind, server, timeout_s=1, first_token_timeout_s=0.4))
+    generator = Generator(settings_for(kind, server, timeout_s=2, first_token_timeout_s=1))
     for script, told in ((stalling, True), (endless, False)):
         server.script = script
         start = time.monotonic()
         draft = generator.write(QUESTION, lock, lambda: extracted(lock))
-        assert time.monotonic() - start < 2.5
+        assert time.monotonic() - start < 15
         verdicts = verify(draft, lock)
         check(lock, Reply(""), verdicts)
         assert bool(citations_of(verdicts, lock)) is told
-    server.faults.extend([Fault(hang_s=1.0)] * 2)
+    server.faults.extend([Fault(hang_s=30)] * 2)
     start = time.monotonic()
     draft = generator.write(QUESTION, lock, lambda: extracted(lock))
-    assert time.monotonic() - start < 2.5
+    assert time.monotonic() - start < 15
     assert (draft.model, draft.flags) == ("extractive", (GENERATOR_DOWN,))

@@ -81,7 +81,7 @@ def make_server(folder: Path, style: str = "atlassian", without: tuple[str, ...]
     def confluence_get_page(page_id: str, include_metadata: bool = True, convert_to_markdown: bool = True) -> str:
         """Get a page."""
         if (folder / "slow").exists():
-            time.sleep(5)
+            time.sleep(60)
         if (folder / "die").exists():
             os._exit(3)
         with (folder / "read.log").open("a") as log:

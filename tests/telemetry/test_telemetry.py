@@ -200,7 +200,7 @@ def test_what_was_asked_while_the_database_was_away_is_written_when_it_is_back(p
         started = time.perf_counter()
         for _ in range(200):
             recorder.record("questions", answered())
-        assert time.perf_counter() - started < 1.0
+        assert time.perf_counter() - started < 10  # not the seconds that a dead database takes, 200 times
         assert not recorder.flush(0.5)
     finally:
         postgres.start()
