@@ -125,8 +125,12 @@ def _speed(runs: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
     for name, label in TIMES.items():
         figures = [run["latency_ms"].get(name) for run in runs]
         yield (f"{label}, p50 / p95", *(f"{ms['p50']:.1f} / {ms['p95']:.1f} ms" if ms else "" for ms in figures))
-    yield ("one client", *(f"{run['throughput_per_s']['1_client']:.0f} queries/s" for run in runs))
-    yield ("eight clients", *(_clients(run["throughput_per_s"]) for run in runs))
+    yield ("one caller in the process", *(_rate(run["throughput_per_s"]) for run in runs))
+    yield ("eight callers in the process", *(_clients(run["throughput_per_s"]) for run in runs))
+    for workers in runs[0].get("over_http_per_s", ()) if runs else ():
+        found = [run["over_http_per_s"][workers] for run in runs]
+        yield (f"`citelock serve --workers {workers}`, one client", *map(_rate, found))
+        yield (f"`citelock serve --workers {workers}`, eight clients", *map(_clients, found))
     if all("recall_at_80" in run for run in runs):
         yield ("recall@80 of the dense stage", *(f"{run['recall_at_80']['serving']:.4f}" for run in runs))
         yield ("recall@80 of Chroma's graphs alone", *(_chroma(run["recall_at_80"]) for run in runs))
@@ -135,6 +139,10 @@ def _speed(runs: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[str]]:
         yield (label, *(f"{run['serving'][name]:.{digits}f} {unit}" for run in runs))
     yield ("indexing and publishing, vectors given", *(f"{run['seconds']['index_and_publish']:.0f} s" for run in runs))
     yield ("on disk", *(f"{sum(run['bytes'].values()) / 1e6:.0f} MB" for run in runs))
+
+
+def _rate(rates: Mapping[str, float]) -> str:
+    return f"{rates['1_client']:.0f} queries/s"
 
 
 def _clients(rates: Mapping[str, float]) -> str:

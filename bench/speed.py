@@ -21,10 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.built import Built
+from bench.clients import over_http
 from bench.floors import bm25s_search, exact_search, timed
+from bench.rates import Rates, rates
 from bench.real_text import DATA
 from rag_serving.access import Principal
 from rag_serving.config import Config
+from rag_serving.cores import cores
 from rag_serving.evaluation.bench import TENANT
 from rag_serving.generation import Generation
 from rag_serving.indexes.chroma import DenseError
@@ -32,7 +35,7 @@ from rag_serving.models import Embedder, open_embedder
 from rag_serving.pipeline import Pipeline
 from rag_serving.store import Store
 
-QUERIES, WARM, DEPTH, CLIENTS = 200, 20, 80, 8
+QUERIES, WARM, DEPTH = 200, 20, 80
 _ASKER = Principal(TENANT)
 _EVERYONE = frozenset({"everyone"})
 
@@ -62,6 +65,7 @@ def measure(built: Built, k: int = 10) -> dict[str, Any]:
         "bytes": _bytes(built.config),
         "latency_ms": latency,
         "throughput_per_s": throughput,
+        "over_http_per_s": {str(count): over_http(built.config, asked, k, count) for count in sorted({1, cores()})},
         "serving": _serving(built.config),
         "recall_at_80": _recall(built, embedder, asked[:50]),
     }
@@ -90,20 +94,14 @@ def _percentiles(values: Sequence[float]) -> dict[str, float]:
     return {f"p{part}": round(float(np.percentile(values, part)), 3) for part in (50, 95)}
 
 
-def _throughput(pipeline: Pipeline, asked: Sequence[str], k: int, rounds: int = 5) -> dict[str, float]:
-    """Queries a second of one client and of `CLIENTS`, in turns; medians, and the median of their ratios."""
+def _throughput(pipeline: Pipeline, asked: Sequence[str], k: int) -> Rates:
+    """Queries a second of callers in this process."""
 
-    def rate(clients: int) -> float:
+    def ask(clients: int) -> None:
         with ThreadPoolExecutor(clients) as pool:
-            started = time.perf_counter()
-            for _ in pool.map(lambda query: pipeline.search(_ASKER, query, k), asked):
-                pass
-            return len(asked) / (time.perf_counter() - started)
+            list(pool.map(lambda query: pipeline.search(_ASKER, query, k), asked))
 
-    pairs = [(rate(1), rate(CLIENTS)) for _ in range(rounds)]
-    one, many = (float(np.median([pair[side] for pair in pairs])) for side in (0, 1))
-    ratio = float(np.median([many / one for one, many in pairs]))
-    return {"1_client": round(one, 1), f"{CLIENTS}_clients": round(many, 1), "ratio": round(ratio, 2)}
+    return rates(ask, len(asked))
 
 
 def _bytes(config: Config) -> dict[str, int]:

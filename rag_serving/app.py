@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from fastapi import APIRouter, FastAPI
@@ -22,8 +23,9 @@ from starlette.exceptions import HTTPException
 from rag_serving.api.auth import Authenticator, AuthError
 from rag_serving.api.completions import router as completions
 from rag_serving.api.feedback import router as feedback
-from rag_serving.api.monitoring import BreakerStates, TelemetryFigures, exposition
+from rag_serving.api.monitoring import exposition, read
 from rag_serving.api.service import Caller, RequestError, Service, Shared, checked_text
+from rag_serving.api.siblings import Siblings
 from rag_serving.api.streams import HEADERS, INTERNAL, MEDIA_TYPE, events_of
 from rag_serving.api.wire import BodyLimit, error_body
 from rag_serving.attempts import Listen
@@ -114,10 +116,7 @@ def receipt(identifier: str, caller: Caller, service: Shared) -> JSONResponse:
 @router.get("/metrics")
 def metrics(caller: Caller, service: Shared) -> Response:
     """Of the caller's tenant: one tenant must not read from figures what another is asked."""
-    pipeline = service.pipelines[caller.tenant]
-    breakers = {"reranker": pipeline.reranker.breaker} if pipeline.reranker else {}
-    figures = TelemetryFigures({pipeline.tenant: pipeline.telemetry} if pipeline.telemetry else {})
-    content = exposition(BreakerStates(breakers), figures)
+    content = exposition(caller.tenant, service.readings(caller.tenant))
     return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -132,8 +131,9 @@ def readyz(service: Shared) -> JSONResponse:
     return _readiness(problems, show=service.config.serving.auth == "loopback")
 
 
-def create_app(config: Config) -> FastAPI:
-    """The API over the configured tenants, which share nothing but the embedding model.
+def create_app(config: Config, siblings: Path | None = None) -> FastAPI:
+    """The API over the configured tenants, which share nothing but the embedding model. `siblings`: a folder in which
+    the processes of one server find each other.
 
     Raises:
         ConfigError: tokens are asked for and not usable.
@@ -145,16 +145,18 @@ def create_app(config: Config) -> FastAPI:
         for tenant in config.tenants
     }
 
+    others = Siblings(siblings, lambda tenant: read(pipelines[tenant])) if siblings else None
+    service = Service(config, Authenticator(config), pipelines, others)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         for pipeline in pipelines.values():
             threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
         yield
-        for pipeline in pipelines.values():
-            pipeline.close()
+        service.close()
 
     app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.state.service = Service(config, Authenticator(config), pipelines)
+    app.state.service = service
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     app.include_router(router)
     app.include_router(completions)

@@ -156,31 +156,31 @@ def serve(
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on; default serving.port.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=64, help="Processes that answer; default serving.workers.")
+    ] = None,
 ) -> None:
     """Serve the HTTP API.
 
     \b
     citelock serve
+    citelock serve --workers 4     for many who ask at once: a process for each core
     curl -s localhost:8088/v1/ask -H 'content-type: application/json' -d '{"question": "Who is on call?"}'
     """
-    import uvicorn
-
+    from rag_serving.api import server
     from rag_serving.api.auth import check_address
-    from rag_serving.app import create_app
     from rag_serving.config import load_config
 
     settings = load_config(config)
-    given = {key: value for key, value in (("host", host), ("port", port)) if value is not None}
+    wanted = {"host": host, "port": port, "workers": workers}
+    given = {key: value for key, value in wanted.items() if value is not None}
     settings = settings.model_copy(update={"serving": settings.serving.model_copy(update=given)})
     check_address(settings.serving)
     serving = settings.serving
     note = "no authentication, this machine only" if serving.auth == "loopback" else "bearer tokens"
     print(f"citelock: http://{serving.host}:{serving.port} ({note})", file=sys.stderr)
-    server = uvicorn.Config(
-        create_app(settings), serving.host, serving.port, log_level="warning", access_log=False, log_config=None
-    )
     try:
-        uvicorn.Server(server).run()
+        server.serve(settings)
     except SystemExit:  # the reason, such as a port in use, was logged
         raise typer.Exit(FAILED) from None
 

@@ -80,7 +80,8 @@ class Pipeline:
         self._embedder = embedder
         self._answering = Answering(config, embedder)
         self._is_word = Words(config.embedding)
-        self._turns = search_turns(config.embedding.provider == "local" and not reranker)
+        in_process = config.embedding.provider == "local" and not reranker
+        self._turns = search_turns(in_process, config.serving.workers)
 
     @classmethod
     def open(

@@ -320,6 +320,8 @@ class Serving(Section):
     """Address to listen on."""
     port: int = Field(8088, ge=0, le=65535)
     """Port to listen on."""
+    workers: int = Field(1, ge=1, le=64)
+    """Processes that answer: one for each core where many ask at once. Each takes some 300 MB."""
     auth: Literal["loopback", "tokens"] = "loopback"
     """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env`."""
     tokens_env: str = "CITELOCK_TOKENS"

@@ -10,6 +10,7 @@ turns. Whoever waits for a server uses no core, so where a search asks servers n
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from queue import SimpleQueue
 
 from rag_serving.cores import cores
@@ -30,9 +31,13 @@ class Turns:
         self._free.put(None)
 
 
-_SEARCHES = Turns(cores())
+def search_turns(in_process: bool, workers: int = 1) -> AbstractContextManager[None]:
+    """What a search is done under: a turn of this process, where all of it is computed `in_process`; of several
+    workers each has its share of the cores."""
+    return _turns(-(-cores() // workers)) if in_process else nullcontext()
 
 
-def search_turns(in_process: bool) -> AbstractContextManager[None]:
-    """What a search is done under: a turn of this process, where all of it is computed `in_process`."""
-    return _SEARCHES if in_process else nullcontext()
+@cache
+def _turns(count: int) -> Turns:
+    """One for the whole process, whatever its tenants."""
+    return Turns(count)

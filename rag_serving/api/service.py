@@ -14,6 +14,8 @@ from fastapi import Request as HttpRequest
 
 from rag_serving.access import Principal
 from rag_serving.api.auth import Authenticator, Request
+from rag_serving.api.monitoring import Reading, read
+from rag_serving.api.siblings import Siblings
 from rag_serving.config import Config
 from rag_serving.pipeline import Pipeline
 
@@ -33,6 +35,17 @@ class Service:
     config: Config
     authenticator: Authenticator
     pipelines: Mapping[str, Pipeline]
+    siblings: Siblings | None = None
+
+    def readings(self, tenant: str) -> list[Reading]:
+        """What each process of the server tells of a tenant."""
+        return self.siblings.readings(tenant) if self.siblings else [read(self.pipelines[tenant])]
+
+    def close(self) -> None:
+        if self.siblings:
+            self.siblings.close()
+        for pipeline in self.pipelines.values():
+            pipeline.close()
 
 
 def service_of(request: HttpRequest) -> Service:

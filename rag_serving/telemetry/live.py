@@ -1,6 +1,6 @@
 """What the questions of today add up to since the server started, for those who watch it.
 
-Belongs here: counts that every question adds to, and the last times of each stage.
+Belongs here: counts that every question adds to, the last times of each stage, adding up those of several processes.
 Does not belong here: the figures of whole days (`kpis`), Prometheus' text format (`monitoring`).
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +23,8 @@ PARTS = (50, 95)
 
 
 @dataclass
-class _Day:
-    """The sums of one day."""
+class Sums:
+    """What one process counted on one day."""
 
     day: str = ""
     status: Counter[str] = field(default_factory=Counter)
@@ -56,38 +57,22 @@ class Live:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sums = _Day()
+        self._sums = Sums()
 
     def add(self, table: TableName, row: Mapping[str, Any]) -> None:
         """Count a row of `events`; with the first one of another day the count begins anew."""
         with self._lock:
             if row["day"] != self._sums.day:
-                self._sums = _Day(row["day"])
+                self._sums = Sums(row["day"])
             if table == "feedback":
                 self._sums.feedback[row["verdict"]] += 1
             else:
                 self._add_question(row)
 
-    def today(self, day: str) -> Today:
-        """The figures of this day (2026-01-31); zeros where nothing was asked yet."""
+    def sums(self, day: str) -> Sums:
+        """What was counted on this day (2026-01-31); zeros where nothing was asked yet."""
         with self._lock:
-            sums = self._sums if self._sums.day == day else _Day(day)
-            times = {stage: np.array(values) for stage, values in sums.times.items()}
-            questions = sum(sums.status.values())
-            return Today(
-                questions=questions,
-                searches=sums.searches,
-                status=dict(sums.status),
-                citation_precision=_share(sums.verified, sums.claims),
-                not_found_rate=_share(sums.status["not_found"], questions),
-                fallback_rate=_share(sums.degraded, questions + sums.searches),
-                cost=sums.cost,
-                feedback=dict(sums.feedback),
-                latency_ms={
-                    stage: dict(zip(PARTS, np.percentile(values, PARTS).tolist(), strict=True))
-                    for stage, values in times.items()
-                },
-            )
+            return deepcopy(self._sums) if self._sums.day == day else Sums(day)
 
     def _add_question(self, row: Mapping[str, Any]) -> None:
         sums = self._sums
@@ -101,6 +86,36 @@ class Live:
         sums.cost += row["cost"]
         for stage, value in row["timings_ms"].items():
             sums.times.setdefault(stage, deque(maxlen=LAST)).append(value)
+
+
+def figures(parts: Iterable[Sums]) -> Today:
+    """The figures of all processes together; shares and percentiles are those of all questions."""
+    whole = Sums()
+    for part in parts:
+        whole.status += part.status
+        whole.feedback += part.feedback
+        whole.searches += part.searches
+        whole.claims += part.claims
+        whole.verified += part.verified
+        whole.degraded += part.degraded
+        whole.cost += part.cost
+        for stage, values in part.times.items():
+            whole.times.setdefault(stage, deque()).extend(values)
+    questions = sum(whole.status.values())
+    return Today(
+        questions=questions,
+        searches=whole.searches,
+        status=dict(whole.status),
+        citation_precision=_share(whole.verified, whole.claims),
+        not_found_rate=_share(whole.status["not_found"], questions),
+        fallback_rate=_share(whole.degraded, questions + whole.searches),
+        cost=whole.cost,
+        feedback=dict(whole.feedback),
+        latency_ms={
+            stage: dict(zip(PARTS, np.percentile(values, PARTS).tolist(), strict=True))
+            for stage, values in whole.times.items()
+        },
+    )
 
 
 def _share(part: int, whole: int) -> float | None:

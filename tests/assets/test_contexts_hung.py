@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from envelopes import Wiki
 from stand_in_chat import MODEL, Fault, StandInChat, served
 

@@ -19,7 +19,7 @@ from rag_serving.pipeline import Pipeline
 
 ASKER = Principal("acme")
 QUESTION = "When may a broker be restarted?"
-TIMEOUT_S, RESET_S = 0.25, 0.4
+TIMEOUT_S, RESET_S = 0.6, 1.0
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_thousand_queries_are_answered_while_the_sidecar_breaks_down_in_every_
         assert reranked.search(ASKER, QUESTION, k=3).reranker == "sidecar"
         assert reranked.reranker.breaker.state == "closed"
     assert by == {(True, False): 125, (False, True): 875}
-    assert slowest < TIMEOUT_S + 1.5
+    assert slowest < 10  # a hung sidecar takes 30 s
 
 
 def test_the_breakers_state_stands_in_the_metrics(config: Config, server: StandInSidecar) -> None:

@@ -1,0 +1,83 @@
+"""How many questions a second `citelock serve` answers over HTTP: one client, then many.
+
+Belongs here: starting the server, clients that ask it. Does not belong here: callers within one process (`speed`).
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from threading import local
+
+import httpx
+
+from bench.rates import Rates, rates
+from rag_serving.config import Config
+from rag_serving.store import write_json
+
+_START_S = 60
+_CITELOCK = (sys.executable, "-c", "from rag_serving.cli import main; main()")
+_IS_JSON = {"Content-Type": "application/json"}
+
+
+def over_http(config: Config, asked: Sequence[str], k: int, workers: int) -> Rates:
+    """Queries a second of a server of so many processes, telemetry included."""
+    with _serving(config, workers) as port:
+        _ask(port, asked, k, workers * 2)  # each process opens its model
+        return rates(lambda clients: _ask(port, asked, k, clients), len(asked))
+
+
+@contextmanager
+def _serving(config: Config, workers: int) -> Iterator[int]:
+    """The port of a server that is ready."""
+    file = Path(config.home) / "app.yaml"
+    write_json(file, {"home": str(config.home), "tenants": {name: {} for name in config.tenants}})  # JSON is YAML
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [*_CITELOCK, "serve", "--config", str(file), "--port", str(port), "--workers", str(workers)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            _wait(f"http://127.0.0.1:{port}/readyz", process)
+            yield port
+        finally:
+            process.terminate()
+
+
+def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Until the server is ready.
+
+    Raises:
+        RuntimeError: it ended, or took too long.
+    """
+    deadline = time.monotonic() + _START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        with suppress(httpx.TransportError):
+            if httpx.get(url).is_success:
+                return
+        time.sleep(0.1)
+    raise RuntimeError(f"{' '.join(map(str, process.args))} did not become ready")  # type: ignore[arg-type]
+
+
+def _ask(port: int, asked: Sequence[str], k: int, clients: int) -> None:
+    """Ask everything, by so many clients with a connection each. http.client: clients share the cores they measure."""
+    mine = local()
+
+    def search(query: str) -> None:
+        if not hasattr(mine, "connection"):
+            mine.connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        mine.connection.request("POST", "/v1/search", json.dumps({"query": query, "k": k}), _IS_JSON)
+        answer = mine.connection.getresponse()
+        if answer.status != 200:
+            raise RuntimeError(f"HTTP {answer.status}: {answer.read()[:200]!r}")
+        answer.read()
+
+    with ThreadPoolExecutor(clients) as pool:
+        list(pool.map(search, asked))

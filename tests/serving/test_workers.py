@@ -1,0 +1,215 @@
+"""A server of several processes: one set of figures, none that stays behind, none that is missed for long."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from multiprocessing.connection import Listener
+from pathlib import Path
+
+import httpx
+import pytest
+from test_cli import CITELOCK, QUESTION, write_config
+
+from rag_serving.api.monitoring import Reading, exposition
+from rag_serving.api.siblings import Siblings
+from rag_serving.cores import cores
+from rag_serving.telemetry.live import Live, Sums
+from rag_serving.telemetry.recorder import Counts
+from rag_serving.turns import search_turns
+
+DAY = "2026-01-31"
+ANSWERED = {"day": DAY, "kind": "ask", "status": "answered", "claims": 2, "verified": 2, "flags": [], "cost": 0.5}
+ABSENT = {"day": DAY, "kind": "ask", "status": "not_found", "claims": 1, "verified": 0, "flags": ["x"], "cost": 0.25}
+
+
+def counted(*rows: dict[str, object], ms: float = 1.0) -> Sums:
+    live = Live()
+    for row in rows:
+        live.add("questions", {**row, "timings_ms": {"total": ms}})
+    return live.sums(DAY)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+# What they tell
+
+
+def test_figures_are_those_of_all_questions_whichever_process_answered() -> None:
+    rows, times = [ANSWERED, ANSWERED, ABSENT], (1.0, 3.0, 8.0)
+    apart = [counted(row, ms=ms) for row, ms in zip(rows, times, strict=True)]
+    live = Live()
+    for row, ms in zip(rows, times, strict=True):
+        live.add("questions", {**row, "timings_ms": {"total": ms}})
+    readings = [Reading({"reranker": "open"}, Counts(2, 1, 3), part) for part in apart]
+    together = Reading({"reranker": "open"}, Counts(6, 3, 9), live.sums(DAY))
+    text = exposition("acme", readings).decode()
+    assert text.replace('state="open"} 3.0', 'state="open"} 1.0') == exposition("acme", [together]).decode()
+    assert 'citelock_today_citation_precision{tenant="acme"} 0.8\n' in text
+    assert 'citelock_today_stage_seconds{quantile="0.5",stage="total",tenant="acme"} 0.003\n' in text
+
+
+def test_where_telemetry_is_off_breakers_alone_are_told() -> None:
+    text = exposition("acme", [Reading({"reranker": "closed"}), Reading({"reranker": "open"})]).decode()
+    assert 'citelock_breaker_state{server="reranker",state="closed"} 1.0' in text
+    assert 'citelock_breaker_state{server="reranker",state="open"} 1.0' in text
+    assert "citelock_t" not in text
+
+
+# How they ask each other
+
+
+def test_each_is_asked_and_one_that_ended_is_not(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        siblings = []
+        for number in range(3):
+            read = lambda tenant, rows=number: Reading(rows=Counts(rows, len(tenant), 0))  # noqa: E731
+            siblings.append(Siblings(tmp_path, read, name=str(number)))
+            stack.callback(siblings[-1].close)
+        for sibling in siblings:
+            found = {(reading.rows.recorded, reading.rows.dropped) for reading in sibling.readings("acme")}
+            assert found == {(0, 4), (1, 4), (2, 4)}
+        siblings[1].close()
+        assert sorted(reading.rows.recorded for reading in siblings[0].readings("acme")) == [0, 2]
+
+
+def test_one_that_was_killed_or_hangs_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(tmp_path / "killed.socket"))  # and nobody listens
+    with Listener(str(tmp_path / "hung.socket"), "AF_UNIX"):
+        siblings = Siblings(tmp_path, lambda _: Reading(), name="mine", patience_s=0.3)
+        assert siblings.readings("acme") == [Reading()]
+        siblings.close()
+    assert [record.getMessage() for record in caplog.records] == ["process hung did not tell its figures in time"]
+    assert not (tmp_path / "killed.socket").exists()
+
+
+# Turns
+
+
+@pytest.mark.parametrize(("workers", "turns"), [(1, cores()), (cores(), 1), (64, 1)])
+def test_cores_are_shared_among_processes(workers: int, turns: int) -> None:
+    mine = search_turns(in_process=True, workers=workers)
+    assert mine is search_turns(in_process=True, workers=workers)
+    with ExitStack() as stack:
+        for _ in range(turns):
+            stack.enter_context(mine)
+        assert mine._free.empty()  # type: ignore[attr-defined]
+
+
+# The server
+
+
+class Server:
+    """`citelock serve --workers 2` on a port of its own."""
+
+    def __init__(self, config: str, log: Path) -> None:
+        self._log = log
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = [*CITELOCK, "serve", "--config", config, "--port", str(self.port), "--workers", "2"]
+        with log.open("w") as errors:
+            self.process = subprocess.Popen(command, stderr=errors)
+        wait_until(lambda: self.process.poll() is None and len(self.workers()) == 2 and self.is_ready())
+
+    def workers(self) -> list[int]:
+        """Process numbers of those that answer."""
+        found = []
+        for child in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+            command = Path(f"/proc/{child}/cmdline").read_bytes()
+            found += [int(child)] * (b"spawn_main" in command)
+        return found
+
+    def is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz").is_success
+        except httpx.TransportError:
+            return False
+
+    def ask(self) -> str:
+        """The status of an answer, over a connection of its own."""
+        answer = httpx.post(f"{self.url}/v1/ask", json={"question": QUESTION}, timeout=60)
+        return str(answer.json()["status"])
+
+    def asked(self) -> float:
+        """Questions that were answered, as the metrics tell."""
+        series = 'citelock_today_questions{status="answered",tenant="acme"} '
+        lines = httpx.get(f"{self.url}/metrics", timeout=60).text.splitlines()
+        return sum(float(line.removeprefix(series)) for line in lines if line.startswith(series))
+
+    def stop(self) -> str:
+        """End it as a service manager does; what it wrote."""
+        self.process.terminate()
+        self.process.wait(60)
+        return self._log.read_text()
+
+
+@pytest.fixture
+def server(wiki_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("needs /proc")
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    running = Server(write_config(tmp_path, wiki_home), tmp_path / "log")
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait(60)
+
+
+def test_whichever_process_is_asked_tells_what_all_counted(server: Server, tmp_path: Path) -> None:
+    for number in range(1, 9):
+        assert server.ask() == "answered"
+        assert {server.asked() for _ in range(4)} == {number}
+    (folder,) = (tmp_path / "tmp").glob("citelock-*")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert server.stop().count("\n") == 1  # the address
+    assert not list((tmp_path / "tmp").glob("citelock-*"))
+
+
+def test_a_process_that_is_killed_is_replaced(server: Server) -> None:
+    workers = server.workers()
+    os.kill(workers[0], signal.SIGKILL)
+    wait_until(lambda: len(server.workers()) == 2 and workers[0] not in server.workers())
+    assert [server.ask() for _ in range(4)] == ["answered"] * 4
+
+
+def test_when_the_server_is_killed_its_processes_end_and_free_its_port(server: Server, tmp_path: Path) -> None:
+    workers = server.workers()
+    server.process.kill()
+    wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+    with socket.create_server(("127.0.0.1", server.port)):
+        pass
+    assert not list((tmp_path / "tmp").glob("citelock-*"))
+
+
+def refused(*more: str) -> tuple[int, list[str]]:
+    done = subprocess.run([*CITELOCK, "serve", "--workers", "2", *more], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stderr.splitlines()
+
+
+def test_what_cannot_be_served_is_told_once_before_any_process_starts(wiki_home: Path, tmp_path: Path) -> None:
+    config = write_config(tmp_path, wiki_home, "serving: {auth: tokens, tokens_env: NO_SUCH}\n")
+    code, told = refused("--config", config)
+    assert code == 2
+    assert told[-1].startswith("citelock: serving.auth 'tokens' needs NO_SUCH: a JSON object of token: ")
+
+
+def test_a_port_in_use_is_told(wiki_home: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, told = refused("--config", write_config(tmp_path, wiki_home), "--port", str(taken.getsockname()[1]))
+    assert code == 1
+    assert "Address already in use" in told[-1]
