@@ -71,5 +71,7 @@ def lexical_index(
     reporter.begin(tenant, "lexical index")
     with writing(store.tenant(tenant)):
         chunks = read_table(store.candidate(tenant) / "chunks.parquet", GENERATION_CHUNKS)
-        built = publishing.lexical_index(store, tenant, chunks)
+        built = publishing.lexical_index(
+            store, tenant, chunks, progress=reporter.track("chunks analyzed", context.log.info)
+        )
     return dg.MaterializeResult(metadata={"dagster/row_count": built.chunks, "terms": built.terms})

@@ -111,14 +111,14 @@ def build_dense(
     return DenseBuild(shards, built, len(shards) - built, len(table), vectors.shape[1])
 
 
-def build_lexical_index(store: Store, tenant: str, chunks: pa.Table) -> LexicalBuild:
+def build_lexical_index(store: Store, tenant: str, chunks: pa.Table, progress: Progress | None = None) -> LexicalBuild:
     """Build the BM25 index over place and text of every chunk.
 
     `chunks` needs the columns source, page_id, chunk_idx, chunk_id, lexical_prefix, text; any order.
     """
     table = chunks.select(["source", "page_id", "chunk_idx", "chunk_id", "lexical_prefix", "text"]).sort_by(ORDER)
     with store.lock(tenant), Candidate.of(store, tenant).lexical() as folder:
-        size = build_lexical(folder, table["chunk_id"].to_pylist(), lexical_texts(table))
+        size = build_lexical(folder, table["chunk_id"].to_pylist(), lexical_texts(table), progress)
     return LexicalBuild(len(table), size)
 
 

@@ -15,7 +15,7 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from rag_serving.indexes.terms import ANALYZER_VERSION, analyze
 
 FORMAT = 4
 K1, B, METHOD = 1.2, 0.75, "lucene"
+_TOLD_EVERY = 500
 _FACTS = "lexical.json"
 _IDS = "chunk_ids.json"
 _VOCABULARY = "vocab.index.json"
@@ -51,12 +52,19 @@ def documents_digest(chunk_ids: Sequence[str], texts: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps([list(chunk_ids), list(texts)]).encode()).hexdigest()
 
 
-def build_lexical(folder: Path, chunk_ids: Sequence[str], texts: Sequence[str]) -> int:
+def build_lexical(
+    folder: Path, chunk_ids: Sequence[str], texts: Sequence[str], progress: Callable[[int, int], None] | None = None
+) -> int:
     """Write the index of `texts`, one per chunk id, into a folder; returns the size of its vocabulary.
 
-    The same texts in the same order give the same bytes.
+    The same texts in the same order give the same bytes. `progress` hears of (texts analyzed, texts in all), which is
+    half of the work.
     """
-    documents = [analyze(text) for text in texts]
+    documents = []
+    for number, text in enumerate(texts, 1):
+        documents.append(analyze(text))
+        if progress and (number % _TOLD_EVERY == 0 or number == len(texts)):
+            progress(number, len(texts))
     vocabulary = {term: number for number, term in enumerate(sorted(set().union(*documents)))}
     numbers = [[vocabulary[term] for term in document] for document in documents]
     folder.mkdir(parents=True, exist_ok=True)

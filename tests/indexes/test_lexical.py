@@ -53,6 +53,13 @@ def test_scores_and_order_are_those_of_the_bm25_formula(
     assert [hit.score for hit in hits] == pytest.approx(sorted((s for s in expected if s > 0), reverse=True), rel=1e-4)
 
 
+def test_who_waits_hears_how_far_it_is(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    texts = TEXTS * 240
+    build_lexical(tmp_path, [str(row) for row in range(len(texts))], texts, lambda *what: told.append(what))
+    assert told == [(500, 1200), (1000, 1200), (1200, 1200)]
+
+
 def test_a_masked_chunk_never_comes_back(tmp_path: Path) -> None:
     index = index_of(tmp_path, TEXTS)
     allowed = np.array([False, True, False, True, True])
