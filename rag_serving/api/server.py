@@ -45,7 +45,7 @@ def serve(config: Config) -> None:
     if serving.workers == 1:
         uvicorn.Server(uvicorn.Config(app, **address, **_QUIET)).run()
         return
-    with tempfile.TemporaryDirectory(prefix="citelock-") as folder:  # readable by its owner alone
+    with tempfile.TemporaryDirectory(prefix="citelock-", dir=_short_folder()) as folder:  # its owner's alone
         (Path(folder) / _CONFIG).write_text(config.model_dump_json(), "utf-8")
         os.environ[_FOLDER] = folder
         uvicorn.run(f"{__name__}:worker", factory=True, workers=serving.workers, **address, **_QUIET)
@@ -57,6 +57,11 @@ def worker() -> FastAPI:
     folder = Path(os.environ[_FOLDER])
     threading.Thread(target=_end_with_parent, args=(folder,), name="parent", daemon=True).start()
     return create_app(Config.model_validate_json((folder / _CONFIG).read_text("utf-8")), folder)
+
+
+def _short_folder() -> str | None:
+    """Where to make the processes' folder: the path of a Unix socket may have 104 characters, some of them ours."""
+    return None if len(tempfile.gettempdir()) < 60 else "/tmp"
 
 
 def _end_with_parent(folder: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -139,9 +139,7 @@ class _Graph:
         from onnx import TensorProto
 
         if name not in self.initializers:
-            if name not in self._tensors:
-                raise ModelError(f"the weights lack the float32 tensor {name!r}; only BERT encoders run locally")
-            tensor = self._tensors[name]
+            tensor = self._tensor(name)
             proto = TensorProto(
                 name=name, data_type=TensorProto.FLOAT, dims=tensor.shape, data_location=TensorProto.EXTERNAL
             )
@@ -151,12 +149,26 @@ class _Graph:
             self.initializers[name] = proto
         return name
 
+    def values(self, name: str) -> NDArray[np.float32]:
+        """A tensor of the weights file, mapped into memory."""
+        tensor = self._tensor(name)
+        return np.memmap(self._file, np.float32, "r", tensor.offset, (*tensor.shape,))
+
     def constant(self, name: str, value: int | list[int]) -> str:
         """Name a small integer constant."""
+        return self.array(name, np.array(value, np.int64))
+
+    def array(self, name: str, values: NDArray[Any]) -> str:
+        """Name an array that is not in the weights file."""
         from onnx import numpy_helper
 
-        self.initializers[name] = numpy_helper.from_array(np.array(value, np.int64), name)
+        self.initializers[name] = numpy_helper.from_array(values, name)
         return name
+
+    def _tensor(self, name: str) -> Tensor:
+        if name not in self._tensors:
+            raise ModelError(f"the weights lack the float32 tensor {name!r}; only BERT encoders run locally")
+        return self._tensors[name]
 
     def product(self, x: str, layer: str) -> str:
         """x Wᵀ: torch keeps [out, in]; a transposing product spares the transposed copy."""
@@ -164,6 +176,11 @@ class _Graph:
 
     def linear(self, x: str, layer: str) -> str:
         return self.op("Add", self.product(x, layer), self.weight(f"{layer}.bias"))
+
+    def bias(self, layers: Sequence[str]) -> str:
+        """The biases of several layers, one behind the other: attention adds those of its inputs itself."""
+        name = f"{','.join(layers)}.bias"
+        return self.array(name, np.concatenate([self.values(f"{layer}.bias") for layer in layers]))
 
     def layer_norm(self, x: str, layer: str, epsilon: float) -> str:
         scale, bias = self.weight(f"{layer}.weight"), self.weight(f"{layer}.bias")
@@ -192,27 +209,18 @@ class _ByteGraph(_Graph):
     def _levelled(self, x: str) -> tuple[str, str]:
         """x with every token's largest component at 1, and what that was: else the largest of one token would leave
         few levels to the others."""
-        from onnx import numpy_helper
-
         if x not in self._levels:
-            tiny = "smallest_float"
-            self.initializers[tiny] = numpy_helper.from_array(np.array(np.finfo(np.float32).tiny), tiny)
+            tiny = self.array("smallest_float", np.array(np.finfo(np.float32).tiny))
             largest = self.op("Max", self.op("ReduceMax", self.op("Abs", x), axes=[-1], keepdims=1), tiny)
             self._levels[x] = self.op("Div", x, largest), largest
         return self._levels[x]
 
     def _coded(self, name: str) -> tuple[str, str]:
         """A weight as bytes [in, out], and the scale of each output [out]."""
-        from onnx import numpy_helper
-
-        tensor = self._tensors[self.weight(name)]
-        del self.initializers[name]
-        weight = np.memmap(self._file, np.float32, "r", tensor.offset, (*tensor.shape,))
+        weight = self.values(name)
         scales = np.maximum(np.abs(weight).max(axis=1), np.finfo(np.float32).tiny) / np.float32(_LEVELS)
         codes = np.ascontiguousarray(np.rint(weight / scales[:, None]).astype(np.int8).T)
-        for part, values in (("codes", codes), ("scales", scales)):
-            self.initializers[f"{name}.{part}"] = numpy_helper.from_array(values, f"{name}.{part}")
-        return f"{name}.codes", f"{name}.scales"
+        return self.array(f"{name}.codes", codes), self.array(f"{name}.scales", scales)
 
 
 def bert_graph(tensors: Mapping[str, Tensor], shape: Shape, file: Path, precision: Precision) -> bytes:
@@ -270,8 +278,9 @@ def _embeddings(graph: _Graph, shape: Shape) -> str:
 
 def _layer(graph: _Graph, x: str, mask: str, layer: str, shape: Shape) -> str:
     attention = f"{layer}.attention"
-    parts = [graph.linear(x, f"{attention}.self.{part}") for part in ("query", "key", "value")]
-    mixed = graph.op("MultiHeadAttention", *parts, "", mask, domain=_RUNTIME, num_heads=shape.heads)
+    parts = [f"{attention}.self.{part}" for part in ("query", "key", "value")]
+    products = [graph.product(x, part) for part in parts]
+    mixed = graph.op("MultiHeadAttention", *products, graph.bias(parts), mask, domain=_RUNTIME, num_heads=shape.heads)
     x = graph.op("Add", x, graph.linear(mixed, f"{attention}.output.dense"))
     x = graph.layer_norm(x, f"{attention}.output.LayerNorm", shape.epsilon)
     inner = graph.product(x, f"{layer}.intermediate.dense")

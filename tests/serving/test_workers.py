@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ import pytest
 from test_cli import CITELOCK, QUESTION, write_config
 
 from rag_serving.api.monitoring import Reading, exposition
+from rag_serving.api.server import _short_folder
 from rag_serving.api.siblings import Siblings
 from rag_serving.cores import cores
 from rag_serving.telemetry.live import Live, Sums
@@ -110,16 +112,24 @@ def test_cores_are_shared_among_processes(workers: int, turns: int) -> None:
 # The server
 
 
+def test_a_long_temporary_folder_does_not_lengthen_the_sockets_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    assert _short_folder() is None
+    monkeypatch.setattr(tempfile, "tempdir", f"/var/{'long' * 20}")
+    assert _short_folder() == "/tmp"
+
+
 class Server:
     """`citelock serve --workers 2` on a port of its own."""
 
-    def __init__(self, config: str, log: Path) -> None:
-        self._log = log
+    def __init__(self, config: str, temporary: Path) -> None:
+        self._temporary = temporary
+        self._log = temporary / "log"
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         command = [*CITELOCK, "serve", "--config", config, "--port", str(self.port), "--workers", "2"]
-        with log.open("w") as errors:
+        with self._log.open("w") as errors:
             self.process = subprocess.Popen(command, stderr=errors)
         wait_until(lambda: self.process.poll() is None and len(self.workers()) == 2 and self.is_ready())
 
@@ -130,6 +140,10 @@ class Server:
             command = Path(f"/proc/{child}/cmdline").read_bytes()
             found += [int(child)] * (b"spawn_main" in command)
         return found
+
+    def folders(self) -> list[Path]:
+        """What its processes find each other in."""
+        return list(self._temporary.glob("citelock-*"))
 
     def is_ready(self) -> bool:
         try:
@@ -159,25 +173,24 @@ class Server:
 def server(wiki_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     if not Path("/proc/self/task").is_dir():
         pytest.skip("needs /proc")
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    running = Server(write_config(tmp_path, wiki_home), tmp_path / "log")
-    try:
-        yield running
-    finally:
-        running.process.kill()
-        running.process.wait(60)
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        running = Server(write_config(tmp_path, wiki_home), Path(folder))
+        try:
+            yield running
+        finally:
+            running.process.kill()
+            running.process.wait(60)
 
 
-def test_whichever_process_is_asked_tells_what_all_counted(server: Server, tmp_path: Path) -> None:
+def test_whichever_process_is_asked_tells_what_all_counted(server: Server) -> None:
     for number in range(1, 9):
         assert server.ask() == "answered"
         assert {server.asked() for _ in range(4)} == {number}
-    (folder,) = (tmp_path / "tmp").glob("citelock-*")
+    (folder,) = server.folders()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert server.stop().count("\n") == 1  # the address
-    assert not list((tmp_path / "tmp").glob("citelock-*"))
+    assert server.folders() == []
 
 
 def test_a_process_that_is_killed_is_replaced(server: Server) -> None:
@@ -187,13 +200,13 @@ def test_a_process_that_is_killed_is_replaced(server: Server) -> None:
     assert [server.ask() for _ in range(4)] == ["answered"] * 4
 
 
-def test_when_the_server_is_killed_its_processes_end_and_free_its_port(server: Server, tmp_path: Path) -> None:
+def test_when_the_server_is_killed_its_processes_end_and_free_its_port(server: Server) -> None:
     workers = server.workers()
     server.process.kill()
     wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
     with socket.create_server(("127.0.0.1", server.port)):
         pass
-    assert not list((tmp_path / "tmp").glob("citelock-*"))
+    assert server.folders() == []
 
 
 def refused(*more: str) -> tuple[int, list[str]]:
