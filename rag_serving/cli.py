@@ -6,7 +6,6 @@ Belongs here: arguments. Does not belong here: answering (`pipeline`), the group
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from rag_serving.logs import log_to_stderr
 from rag_serving.terminal.commands import FAILED, Commands, UsageError
 from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.terminal.printing import finding_line, search_lines, shaped, tell, tell_flags, tell_proof
@@ -50,7 +50,7 @@ Title = Annotated[str | None, typer.Option("--title", help="Only pages whose tit
 
 def main() -> None:
     """The entry point of the command."""
-    logging.basicConfig(format="citelock: %(message)s", level=logging.WARNING)
+    log_to_stderr()
     app(prog_name="citelock")
 
 

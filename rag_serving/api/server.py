@@ -9,7 +9,6 @@ listening socket, map the same files, follow the same pointer and record into th
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import shutil
@@ -24,8 +23,7 @@ from fastapi import FastAPI
 
 from rag_serving.app import create_app
 from rag_serving.config import Config
-
-LOG_FORMAT = "citelock: %(message)s"
+from rag_serving.logs import log_to_stderr
 
 _FOLDER = "CITELOCK_WORKERS_FOLDER"
 _CONFIG = "config.json"
@@ -53,7 +51,7 @@ def serve(config: Config) -> None:
 
 def worker() -> FastAPI:
     """The API in one of several processes, started by `serve`, with which it ends."""
-    logging.basicConfig(format=LOG_FORMAT, level=logging.WARNING)
+    log_to_stderr()
     folder = Path(os.environ[_FOLDER])
     threading.Thread(target=_end_with_parent, args=(folder,), name="parent", daemon=True).start()
     return create_app(Config.model_validate_json((folder / _CONFIG).read_text("utf-8")), folder)
