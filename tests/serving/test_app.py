@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,12 @@ def test_an_answer_has_the_documented_shape(client: TestClient) -> None:
         "verification", "start", "end", "also_at",
     }  # fmt: skip
     assert citation["quote"] == RESTART[citation["start"] : citation["end"]]
+
+
+def test_what_the_demo_says_to_open_is_there(client: TestClient) -> None:
+    paths = re.findall(r"127\.0\.0\.1:8088(/[^\s)\"]+)", (Path(__file__).parents[2] / "Makefile").read_text())
+    assert paths
+    assert [client.get(path).status_code for path in paths] == [200] * len(paths)
 
 
 def test_explained_answers_show_their_passages(client: TestClient) -> None:
