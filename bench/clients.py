@@ -63,7 +63,7 @@ def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
             if httpx.get(url).is_success:
                 return
         time.sleep(0.1)
-    raise RuntimeError(f"{' '.join(map(str, process.args))} did not become ready")  # type: ignore[arg-type]
+    raise RuntimeError(f"citelock serve did not become ready at {url}")
 
 
 def _ask(port: int, asked: Sequence[str], k: int, clients: int) -> None:

@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from multiprocessing.connection import Listener
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 from test_cli import CITELOCK, QUESTION, write_config
+from test_rerank_api import wait_until
 
 from rag_serving.api.monitoring import Reading, exposition
 from rag_serving.api.server import _short_folder
@@ -30,31 +30,21 @@ ANSWERED = {"day": DAY, "kind": "ask", "status": "answered", "claims": 2, "verif
 ABSENT = {"day": DAY, "kind": "ask", "status": "not_found", "claims": 1, "verified": 0, "flags": ["x"], "cost": 0.25}
 
 
-def counted(*rows: dict[str, object], ms: float = 1.0) -> Sums:
+def counted(*questions: tuple[dict[str, object], float]) -> Sums:
+    """What a process counted that answered these, each in so many milliseconds."""
     live = Live()
-    for row in rows:
+    for row, ms in questions:
         live.add("questions", {**row, "timings_ms": {"total": ms}})
     return live.sums(DAY)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 # What they tell
 
 
 def test_figures_are_those_of_all_questions_whichever_process_answered() -> None:
-    rows, times = [ANSWERED, ANSWERED, ABSENT], (1.0, 3.0, 8.0)
-    apart = [counted(row, ms=ms) for row, ms in zip(rows, times, strict=True)]
-    live = Live()
-    for row, ms in zip(rows, times, strict=True):
-        live.add("questions", {**row, "timings_ms": {"total": ms}})
-    readings = [Reading({"reranker": "open"}, Counts(2, 1, 3), part) for part in apart]
-    together = Reading({"reranker": "open"}, Counts(6, 3, 9), live.sums(DAY))
+    questions = [(ANSWERED, 1.0), (ANSWERED, 3.0), (ABSENT, 8.0)]
+    readings = [Reading({"reranker": "open"}, Counts(2, 1, 3), counted(question)) for question in questions]
+    together = Reading({"reranker": "open"}, Counts(6, 3, 9), counted(*questions))
     text = exposition("acme", readings).decode()
     assert text.replace('state="open"} 3.0', 'state="open"} 1.0') == exposition("acme", [together]).decode()
     assert 'citelock_today_citation_precision{tenant="acme"} 0.8\n' in text
