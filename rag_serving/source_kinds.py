@@ -157,7 +157,8 @@ class ConfluenceMcp(SourceBase):
 
     kind: Literal["confluence_mcp"]
     space: str = Field(pattern=r"^[^\"\\\s]+$")
-    """Key of the space."""
+    """Key of the space. The server's own filter is not relied on: a page is taken only where the list or the page names
+    this space and neither names another; what was left out is recorded with its reason."""
     command: list[str] = []
     """The server's command with its arguments, spoken to over standard input and output."""
     env: list[str] = []

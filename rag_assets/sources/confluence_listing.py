@@ -17,7 +17,14 @@ from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence_client import Batch, ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence_nested import CUT, DETAILS, ancestor_grants, complete
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
-from rag_assets.sources.envelope import EnvelopeError, exclusion_of, page_id_of, version_of
+from rag_assets.sources.envelope import (
+    EnvelopeError,
+    exclusion_of,
+    foreign_space,
+    page_id_of,
+    space_keys,
+    version_of,
+)
 from rag_assets.steps.readers import Grants, grants_of, missing_ancestors
 
 LIST_LIMIT = 200
@@ -48,15 +55,17 @@ class Scope:
         return f'type in ({", ".join(self.types)}) and space = "{self.space}"'
 
     def excludes(self, entry: Envelope) -> str | None:
-        """Why an entry is not wanted, or None; raises EnvelopeError."""
-        return exclusion_of(entry, self.types, self.statuses)
+        """Why an entry is not wanted, or None; raises EnvelopeError.
+
+        Whatever was asked, what the site answers may name another space: an index that lags behind a move, a proxy, a
+        fault. An entry that names none is hidden until its body names one, without which no row is made.
+        """
+        return exclusion_of(entry, self.types, self.statuses) or foreign_space(space_keys(entry), self.space)
 
     def holds(self, entry: Envelope) -> bool:
         """Whether an entry that came by its id stands in the space, and is wanted."""
-        where = entry.get("space")
         return (
-            isinstance(where, dict)
-            and where.get("key") == self.space
+            self.space.casefold() in space_keys(entry)
             and entry.get("status") in self.statuses
             and entry.get("type") in self.types
         )

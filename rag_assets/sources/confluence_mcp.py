@@ -12,9 +12,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, finish, rows_by_id, settings_digest
+from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id, settings_digest
 from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, exclusion_of, row_of
-from rag_assets.sources.mcp_answers import Envelope, Listed, listed_of, page_of, restrictions_of, results_of
+from rag_assets.sources.mcp_answers import (
+    Envelope,
+    Listed,
+    NotOfSpaceError,
+    check_space,
+    listed_of,
+    named_spaces,
+    page_of,
+    restrictions_of,
+    results_of,
+)
 from rag_assets.sources.mcp_tools import McpTools, ToolError, open_tools
 from rag_assets.steps.readers import UNNAMED, Grants, effective_readers, grants_of, space_readers
 from rag_serving.access import EVERYONE, NOBODY
@@ -23,6 +33,7 @@ from rag_serving.source_kinds import ConfluenceMcp as Settings
 _TREE_LIMIT = 1000  # of sooperset/mcp-atlassian; it says `has_more` where a space is larger
 _SEARCH_LIMIT = 50
 _FEW = 5
+_CHECKS = "the space of every page"  # what rows that may be reused were checked for
 
 
 @dataclass
@@ -32,6 +43,7 @@ class _Reading:
     rows: dict[str, Row] = field(default_factory=dict)
     grants: dict[str, Grants] = field(default_factory=dict)
     excluded: dict[str, str] = field(default_factory=dict)
+    not_of_space: set[str] = field(default_factory=set)  # excluded because they are of another space, or of none told
     failures: dict[str, str] = field(default_factory=dict)
 
 
@@ -39,7 +51,8 @@ class ConfluenceMcp:
     """One space, as a server tells of it.
 
     Where the list of pages tells their versions, only pages of another version are asked for. Who may read a page is
-    asked each time; labels, which make no version, come with the page's next one.
+    asked each time; labels, which make no version, come with the page's next one. No filter of the server is relied on:
+    a page is taken only where the list or the page itself names this space, and neither names another.
     """
 
     def __init__(self, key: str, settings: Settings) -> None:
@@ -61,19 +74,21 @@ class ConfluenceMcp:
         known = rows_by_id(previous)
         prefix = self._settings.id_prefix
         before = {page_id.removeprefix(prefix): row for page_id, row in known.items()}
-        identity = settings_digest(self.key, self._settings)
-        reusable = before if state.get("identity") == identity else {}
+        identity = digest(settings_digest(self.key, self._settings), _CHECKS)
+        own = {one: row for one, row in before.items() if self._is_of_space(row)}
+        reusable = own if state.get("identity") == identity else {}
         reading = _Reading()
         with open_tools(self._settings) as tools:
             listed = self._list(tools)
-            self._check_gone(before, listed)
+            self._check_gone(own, listed)
             for done, page in enumerate(listed.values(), start=1):
                 if not self._reuse(tools, page, listed, reusable.get(page.id), reading):
                     self._read(tools, page, listed, reading)
                 if progress is not None:
                     progress(done, len(listed))
-            notes = self._notes(tools)
-        self._keep(before, reading)
+            notes = [*self._notes(tools), *self._space_notes(reading)]
+        self._keep(own, reading)
+        self._check_left_out(own, reading)
         unknown = EVERYONE if self._settings.unrestricted else NOBODY
         space = space_readers(self._settings.readers)
         effective = effective_readers(reading.grants, space, unsaid=unknown, missing=unknown)
@@ -142,6 +157,8 @@ class ConfluenceMcp:
 
     def _read(self, tools: McpTools, page: Listed, listed: Mapping[str, Listed], reading: _Reading) -> None:
         try:
+            if named_spaces(page.told):
+                check_space(self._settings.space, page.told)
             answer = tools.call(
                 self._settings.page_tool, page_id=page.id, id=page.id, include_metadata=True, convert_to_markdown=False
             )
@@ -154,17 +171,26 @@ class ConfluenceMcp:
                 reading.excluded[page.id] = excluded
                 return
             row = row_of(envelope, self._origin)
+        except NotOfSpaceError as error:
+            reading.excluded[page.id] = str(error)
+            reading.not_of_space.add(page.id)
+            return
         except (EnvelopeError, ToolError) as error:
             reading.failures[page.id] = str(error)
             return
-        digest = content_hash(row["title"], row["body"], body_format, row["anchor_flavor"])
-        reading.rows[page.id] = {**row, "body_format": body_format, "content_hash": digest}
+        hashed = content_hash(row["title"], row["body"], body_format, row["anchor_flavor"])
+        reading.rows[page.id] = {**row, "body_format": body_format, "content_hash": hashed}
 
     def _reuse(
         self, tools: McpTools, page: Listed, listed: Mapping[str, Listed], row: Row | None, reading: _Reading
     ) -> bool:
-        """Take a page as it was, where the list says that it is the same and its readers can be known besides."""
+        """Take a page as it was, where the list says that it is the same and its readers can be known besides.
+
+        A move to another space makes no version, so the list must name the space, too.
+        """
         if row is None or page.version != row["version"] or page.told.get("title", row["title"]) != row["title"]:
+            return False
+        if self._settings.space.casefold() not in named_spaces(page.told):
             return False
         if page.told.get("status", "current") != "current":
             return False
@@ -199,13 +225,37 @@ class ConfluenceMcp:
                 reading.failures[page_id] += "; its last version stays"
 
     def _check_gone(self, before: Mapping[str, Row], listed: Mapping[str, Listed]) -> None:
-        gone, allowed = len(before.keys() - listed.keys()), self._settings.max_deleted_share
+        gone = len(before.keys() - listed.keys())
+        self._refuse_too_many(gone, before, "are gone at once", "they were deleted on purpose")
+
+    def _check_left_out(self, before: Mapping[str, Row], reading: _Reading) -> None:
+        """A server that stops naming spaces must not empty a source that was read while it did."""
+        gone = before.keys() & reading.not_of_space
+        if gone:
+            what = f"would be left out at once (page {min(gone)}: {reading.excluded[min(gone)]})"
+            self._refuse_too_many(len(gone), before, what, "that is right")
+
+    def _refuse_too_many(self, gone: int, before: Mapping[str, Row], what: str, meant: str) -> None:
+        """Refuse the sync where too large a share of its pages would go for a program to believe it."""
+        allowed = self._settings.max_deleted_share
         if gone > _FEW and gone > allowed * len(before):
             raise SourceError(
-                f"{gone} of {len(before)} pages of source {self.key!r} are gone at once, a larger share than "
-                f"max_deleted_share {allowed:g}; nothing was deleted. If they were deleted on purpose, set "
+                f"{gone} of {len(before)} pages of source {self.key!r} {what}, a larger share than "
+                f"max_deleted_share {allowed:g}; nothing was deleted. If {meant}, set "
                 f"sources.{self.key}.max_deleted_share to 1 for one build"
             )
+
+    def _is_of_space(self, row: Row) -> bool:
+        return bool(row["space"].casefold() == self._settings.space.casefold())
+
+    def _space_notes(self, reading: _Reading) -> list[str]:
+        if not reading.not_of_space:
+            return []
+        some = sorted(reading.not_of_space)
+        return [
+            f"pages that the server gives for space {self._settings.space!r} and that were left out: {len(some)} "
+            f"(page {some[0]}: {reading.excluded[some[0]]}); update the server, or look at its filter of spaces"
+        ]
 
     def _notes(self, tools: McpTools) -> list[str]:
         settings, notes = self._settings, []

@@ -27,9 +27,11 @@ def listed(client: ConfluenceClient, space: str, kind: str, status: str) -> Iter
     found = client.get("api/v2/spaces", {"keys": space, "limit": 1}).get("results")
     if not isinstance(found, list) or not found or not isinstance(found[0], dict):
         raise Unreadable(f"api/v2/spaces knows no space {space}", 404)
-    path = f"api/v2/spaces/{found[0].get('id')}/{_PATHS[kind]}"
+    number = str(found[0].get("id"))
+    client.space_keys.setdefault(number, space)
+    path = f"api/v2/spaces/{number}/{_PATHS[kind]}"
     for entry in client.collect(path, {"status": status, "limit": _LIMIT}):
-        yield _as_v1(entry, kind, space)
+        yield _as_v1(entry, kind, _space_key(client, str(entry.get("spaceId", number))))
 
 
 def read(client: ConfluenceClient, page_id: str) -> dict[str, Any]:

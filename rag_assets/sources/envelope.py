@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from rag_assets.sources.base import Row, digest
 from rag_assets.steps.readers import UNNAMED
@@ -24,6 +24,7 @@ Flavor = Literal["auto", "cloud", "datacenter"]
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")  # no colon: chunk ids are `page:version:index`
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _UNSAFE_IN_URL = re.compile(r"""[\s"<>\\^`{|}\x00-\x1f\x7f]""")
+_SPACE_ADDRESS = re.compile(r"/rest/api/space/([^/?#]+)")
 _CLOUD_PATH = re.compile(r"/spaces/[^/]+/(pages|blog)/\d+")
 _MAX_VERSION = 2**31 - 1
 
@@ -102,6 +103,28 @@ def exclusion_of(
     if kind not in types:
         return f"its type is {kind!r}, not {' or '.join(map(repr, types))}"
     return None if status in statuses else f"its status is {status!r}, not {' or '.join(map(repr, statuses))}"
+
+
+def space_keys(entry: Mapping[str, Any]) -> frozenset[str]:
+    """Return the keys by which an entry names its space (Cloud: key and alias), case-folded; empty where it does not.
+
+    Keys of one site differ in more than case. What was not expanded is still named by its REST address.
+    """
+    space, expandable = entry.get("space"), entry.get("_expandable")
+    if isinstance(space, dict):
+        names = [space.get("key"), space.get("alias")]
+    else:
+        address = expandable.get("space") if isinstance(expandable, dict) else None
+        found = _SPACE_ADDRESS.search(address) if isinstance(address, str) else None
+        names = [unquote(found[1])] if found else []
+    return frozenset(name.casefold() for name in names if isinstance(name, str) and name)
+
+
+def foreign_space(keys: frozenset[str], space: str) -> str | None:
+    """Return why a page that names its space by these keys is not one of `space`; None where it is, or names none."""
+    if not keys or space.casefold() in keys:
+        return None
+    return f"it belongs to space {' or '.join(map(repr, sorted(keys)))}, not {space!r}"
 
 
 def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:

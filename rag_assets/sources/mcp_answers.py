@@ -11,15 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from rag_assets.sources.envelope import EnvelopeError
+from rag_assets.sources.envelope import EnvelopeError, foreign_space, space_keys
 
 Envelope = dict[str, Any]
 BodyFormat = Literal["storage", "markdown"]
 
 _STORAGE = ("storage", "html", "view", "export_view")  # HTML is read by the rules of storage format
+_SPACE_IN_PATH = re.compile(r"/(?:spaces|display)/([^/?#]+)(?:/|$)")
 _TITLE = re.compile(r"^#\s+(.+?)\s*$", re.MULTILINE)
+
+
+class NotOfSpaceError(EnvelopeError):
+    """A page is not taken, because it stands in another space or nothing says in which; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +61,42 @@ def listed_of(answer: Any) -> Iterator[Listed]:
             yield Listed(str(told["id"]), told, str(parent) if parent else None)
 
 
+def named_spaces(told: Mapping[str, Any]) -> frozenset[str]:
+    """Return the keys by which an answer names a page's space, case-folded; empty where it names none.
+
+    Where no field names it, the page's own address does: `…/spaces/KEY/pages/…` or `…/display/KEY/…`.
+    """
+    flat = [told.get(name) for name in ("space", "space_key", "spaceKey")]
+    keys = space_keys(told) | {name.casefold() for name in flat if isinstance(name, str) and name}
+    if keys:
+        return keys
+    links = told.get("_links")
+    addresses = [told.get("url"), links.get("webui") if isinstance(links, dict) else None]
+    found = [_SPACE_IN_PATH.search(address) for address in addresses if isinstance(address, str)]
+    return frozenset(unquote(one[1]).casefold() for one in found if one)
+
+
+def check_space(space: str, *answers: Mapping[str, Any]) -> None:
+    """Check that every answer about a page that names a space names this one, and that one of them does.
+
+    A server's own filter is not relied on: in some it can be bypassed.
+
+    Raises:
+        NotOfSpaceError: the page is of another space, or nothing says of which.
+    """
+    named = [keys for answer in answers if (keys := named_spaces(answer))]
+    for keys in named:
+        if reason := foreign_space(keys, space):
+            raise NotOfSpaceError(reason)
+    if not named:
+        raise NotOfSpaceError("the server does not say which space it belongs to")
+
+
 def page_of(answer: Any, listed: Listed, space: str, base_url: str | None) -> tuple[Envelope, BodyFormat]:
     """The envelope of a page and the format of its body; what the answer leaves out is taken from the list.
 
     Raises:
+        NotOfSpaceError: the page is of another space, or nothing says of which.
         EnvelopeError: the answer is no page, or is another one.
     """
     told = answer
@@ -74,6 +111,7 @@ def page_of(answer: Any, listed: Listed, space: str, base_url: str | None) -> tu
         raise EnvelopeError(f"the server answered with a JSON {type(told).__name__}, not a page")
     if str(told.get("id", listed.id)) != listed.id:
         raise EnvelopeError(f"the server answered with page {told['id']!r}")
+    check_space(space, listed.told, told)
     told = {**listed.told, **{name: value for name, value in told.items() if value not in (None, "")}}
     body, body_format = _body(told)
     return {

@@ -1,7 +1,8 @@
 """A Confluence MCP server made with the package `mcp`: it serves the envelopes of a folder, or fails as it is told.
 
 `python stand_in_mcp.py FOLDER [STYLE] [--without TOOL…]` speaks over standard input and output. STYLE is how it
-answers: `atlassian` as sooperset/mcp-atlassian does, `envelopes` as REST does, `markdown` in plain text.
+answers: `atlassian` as sooperset/mcp-atlassian does, `envelopes` as REST does, `markdown` in plain text. It filters by
+no space: pages of another one come with the rest, as from a server whose filter is bypassed.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ def make_server(folder: Path, style: str = "atlassian", without: tuple[str, ...]
             {"id": one["id"], "title": one["title"], "parent_id": ([None] + [a["id"] for a in one["ancestors"]])[-1]}
             for one in found[:limit]
         ]
-        if (folder / "versions").exists():
-            pages = [{**told, "version": one["version"]} for told, one in zip(pages, found, strict=False)]
+        for file, name in (("versions", "version"), ("spaces", "space")):
+            if (folder / file).exists():
+                pages = [{**told, name: one[name]} for told, one in zip(pages, found, strict=False)]
         many = (folder / "has_more").exists()
         return json.dumps({"space_key": space_key, "total_pages": len(pages), "has_more": many, "pages": pages})
 

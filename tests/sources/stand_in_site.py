@@ -70,6 +70,7 @@ class Site:
         self.skew = timedelta(0)  # of the site's clock
         self.lag = timedelta(0)  # of `lastmodified` behind `version.when`
         self.unsearchable: set[str] = set()  # not yet in the search index
+        self.misplaced: set[str] = set()  # given for every space, as by an index that lags behind a move
 
     def now(self) -> datetime:
         return datetime.now(UTC) + self.skew
@@ -187,7 +188,7 @@ class Site:
     def listed(self, space: str, status: str, kind: str = "page") -> list[Envelope]:
         """The pages of a space in the order of their ids."""
         found = (one for one in self.pages.values() if one["status"] == status and one["type"] == kind)
-        shown = (one for one in found if one["space"]["key"] == space and one["id"] not in self.forbidden)
+        shown = (one for one in found if self._stands_in(one, space) and one["id"] not in self.forbidden)
         return sorted(shown, key=lambda one: int(one["id"]))
 
     def search(self, cql: str) -> list[Envelope]:
@@ -212,8 +213,12 @@ class Site:
         if kinds := re.fullmatch(r"type in \(([^)]*)\)", clause):
             return lambda one: one["type"] in kinds[1].replace(" ", "").split(",")
         if equal := re.fullmatch(r'(space|type) = "?([^"]+)"?', clause):
-            return lambda one: bool(equal[2] == (one["space"]["key"] if equal[1] == "space" else one["type"]))
+            is_space, value = equal[1] == "space", equal[2]
+            return lambda one: self._stands_in(one, value) if is_space else bool(one["type"] == value)
         raise ValueError(f"the stand-in does not understand {clause!r}")
+
+    def _stands_in(self, one: Envelope, space: str) -> bool:
+        return bool(one["space"]["key"] == space) or one["id"] in self.misplaced
 
     def shown(self, one: Envelope, expand: str) -> Envelope:
         """An envelope as REST shows it: what is not expanded is only named."""

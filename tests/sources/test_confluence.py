@@ -49,6 +49,26 @@ def test_ids_and_ancestors_carry_the_prefix(wiki: StandIn, sync: Syncs) -> None:
         assert column(result, "ancestors")["kb.20"] == ["kb.1"]
 
 
+def test_a_page_of_another_space_is_not_taken_whatever_the_site_lists(wiki: StandIn, sync: Syncs) -> None:
+    wiki.site.put(page(66, "Salaries", space="HR"))
+    wiki.site.misplaced.add("66")
+    for _ in range(2):
+        result = sync()
+        assert set(column(result, "space")) == ALL
+        assert result.excluded == (("66", "it belongs to space 'hr', not 'ENG'"),)
+        assert "66" not in wiki.bodies_asked()
+    wiki.site.edit("66")
+    changed = sync(listing_every_s=3600)
+    assert set(column(changed, "space")) == ALL
+
+
+def test_a_key_is_the_same_in_another_case(wiki: StandIn, sync: Syncs) -> None:
+    listed = wiki.site.listed
+    wiki.site.listed = lambda space, *more: listed(space.upper(), *more)  # type: ignore[method-assign]
+    wiki.site.permissions["eng"] = []
+    assert set(column(sync(space="eng"), "space")) == ALL
+
+
 # What a second sync fetches
 
 

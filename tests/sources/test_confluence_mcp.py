@@ -12,6 +12,7 @@ from sources.stand_in_mcp import SITE, make_server, over_http
 from sources.stand_in_site import Envelope, page
 
 from rag_assets.sources import SourceError, SyncResult, open_source
+from rag_assets.sources.mcp_answers import named_spaces
 from rag_assets.steps.sections import build_sections
 from rag_serving.access import EVERYONE, NOBODY
 from rag_serving.source_kinds import ConfluenceDump, ConfluenceMcp
@@ -81,6 +82,7 @@ def test_a_space_is_listed_by_searches_where_there_is_no_tree(tmp_path: Path) ->
 
 def test_markdown_answers_become_pages_with_their_sections(tmp_path: Path) -> None:
     folder = write(tmp_path / "wiki", *PAGES)
+    (folder / "spaces").touch()
     with over_http(make_server(folder, "markdown")) as url:
         result = sync(url=url, base_url=SITE)
     assert set(column(result, "body_format").values()) == {"markdown"}
@@ -124,6 +126,7 @@ def test_a_page_that_the_server_does_not_give_keeps_its_last_version_and_readers
 def test_where_the_list_tells_versions_only_changed_pages_are_asked_for(tmp_path: Path) -> None:
     folder = write(tmp_path / "wiki", *PAGES)
     (folder / "versions").touch()
+    (folder / "spaces").touch()
     log = folder / "read.log"
     with over_http(make_server(folder)) as url:
         first = sync(url=url)
@@ -144,6 +147,71 @@ def test_where_the_list_tells_versions_only_changed_pages_are_asked_for(tmp_path
         log.unlink()
         sync(sync(url=url), url=url)
         assert log.read_text() == "1 2 3 4 1 2 3 4 "
+    (folder / "spaces").unlink()
+    with over_http(make_server(folder)) as url:
+        log.unlink()
+        sync(sync(url=url), url=url)
+        assert log.read_text() == "1 2 3 4 1 2 3 4 ", "a page may have moved to another space in the same version"
+
+
+SALARIES = page(9, "Salaries", space="HR", body="<p>Ann earns 90,000 euros.</p>")
+
+
+@pytest.mark.parametrize("listing", ["tree", "search"])
+@pytest.mark.parametrize("style", ["atlassian", "envelopes"])
+def test_a_page_of_another_space_is_not_taken_whatever_the_server_lists(
+    tmp_path: Path, listing: str, style: str
+) -> None:
+    folder = write(tmp_path / "wiki", *PAGES, SALARIES)
+    server = make_server(folder, style, without=(TREE,) if listing == "search" else ())
+    with over_http(server) as url:
+        result = sync(url=url)
+    assert sorted(column(result, "space")) == ["1", "2", "3", "4"]
+    assert result.excluded == (("9", "it belongs to space 'hr', not 'ENG'"),)
+    assert "left out: 1 (page 9: it belongs to space 'hr', not 'ENG')" in " ".join(result.notes)
+    asked = (folder / "read.log").read_text().split()
+    assert ("9" in asked) == (listing == "tree"), "what the list names is not even asked for"
+
+
+def test_a_page_whose_space_nothing_names_is_not_taken(tmp_path: Path) -> None:
+    folder = write(tmp_path / "wiki", *PAGES)
+    with over_http(make_server(folder, "markdown")) as url:
+        result = sync(url=url, base_url=SITE)
+    assert len(result.pages) == 0
+    assert dict(result.excluded)["3"] == "the server does not say which space it belongs to"
+    assert "update the server" in " ".join(result.notes)
+
+
+def test_a_page_that_moved_to_another_space_goes_and_a_server_that_stops_naming_spaces_empties_nothing(
+    tmp_path: Path,
+) -> None:
+    folder = write(tmp_path / "wiki", *(page(number) for number in range(1, 9)))
+    (folder / "spaces").touch()
+    with over_http(make_server(folder, "markdown")) as url:
+        first = sync(url=url, base_url=SITE)
+        write(folder, page(8, space="HR"))
+        second = sync(first, url=url, base_url=SITE)
+        assert (second.deleted, sorted(column(second, "space"))) == (1, [str(one) for one in range(1, 8)])
+        (folder / "spaces").unlink()
+        with pytest.raises(SourceError, match=r"7 of 7 pages .* does not say which space"):
+            sync(second, url=url, base_url=SITE)
+
+
+@pytest.mark.parametrize(
+    ("told", "keys"),
+    [
+        ({"space": {"key": "ENG", "alias": "eng2"}}, {"eng", "eng2"}),
+        ({"space": "Eng"}, {"eng"}),
+        ({"space_key": "ENG"}, {"eng"}),
+        ({"_expandable": {"space": "/rest/api/space/~ann"}}, {"~ann"}),
+        ({"url": "https://a.example/wiki/spaces/ENG/pages/7/T"}, {"eng"}),
+        ({"_links": {"webui": "/display/%7Eann/Home"}}, {"~ann"}),
+        ({"space": {"key": "HR"}, "url": "https://a.example/wiki/spaces/ENG/pages/7/T"}, {"hr"}),
+        ({"url": "https://a.example/pages/viewpage.action?pageId=7", "space": {"key": 7}}, set()),
+    ],
+)
+def test_a_space_is_named_by_its_fields_or_by_the_address_of_the_page(told: dict[str, Any], keys: set[str]) -> None:
+    assert named_spaces(told) == keys
 
 
 def test_deletions_are_believed_up_to_a_share(tmp_path: Path) -> None:

@@ -37,6 +37,17 @@ def test_a_site_without_v1_content_is_read_by_v2(oauth: Syncs, tmp_path: Path, s
         assert {name for name in mine if mine[name] != theirs[name]} <= unlike
 
 
+@pytest.mark.parametrize("searches", [True, False])
+def test_a_page_of_another_space_is_not_taken_whatever_v2_lists(oauth: Syncs, searches: bool) -> None:
+    oauth.wiki.site.put(page(66, "Salaries", space="HR"))
+    oauth.wiki.site.misplaced.add("66")
+    if not searches:
+        oauth.wiki.faults.append(broken(None, 410, "search"))
+    result = oauth()
+    assert set(column(result, "space").values()) == {"ENG"}
+    assert result.excluded == (("66", "it belongs to space 'hr', not 'ENG'"),)
+
+
 def test_a_site_without_v1_content_still_deletes_with_care(oauth: Syncs) -> None:
     oauth()
     oauth.wiki.site.delete("2")
