@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -114,13 +114,13 @@ class Build:
         summary.seconds = time.monotonic() - started
         return summary
 
-    def _ingest(self, keys: Collection[str], full: bool, summary: Summary) -> dict[str, dict[str, int]]:
+    def _ingest(self, keys: Collection[str], full: bool, summary: Summary) -> dict[str, dict[str, Any]]:
         due = self._due_sources(keys, full, summary)
         with ExitStack() as locks:
             for key in due:
                 locks.enter_context(exclusive(self._store.source(key)))
             outcomes = {key: self._start("ingest", key, full, summary) for key in due}
-        return {key: source_counts(self._store, key, outcomes.get(key)) for key in keys}
+        return {key: source_counts(self._store, key, outcomes.get(key), summary.errors.get(key)) for key in keys}
 
     def _due_sources(self, keys: Collection[str], full: bool, summary: Summary) -> Mapping[str, str]:
         """The sources to ingest, each with the reason; one that is not there is an error of its own."""

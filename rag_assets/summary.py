@@ -7,9 +7,11 @@ Does not belong here: doing it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rag_assets.state import read_publish_state, read_state
+from rag_assets.contexts.tenant import read_failures
+from rag_assets.state import PublishState, read_checked, read_publish_state, read_state
 from rag_serving.generations import show_generation
 from rag_serving.manifest import Manifest
 from rag_serving.store import Store, StoreError
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 class Summary:
     """Filled while a build goes on."""
 
-    sources: dict[str, dict[str, int]] = field(default_factory=dict)
+    sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     tenants: dict[str, dict[str, Any]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     step_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -43,12 +45,15 @@ class Summary:
         return [*lines, f"{self.seconds:.1f} s"]
 
 
-def source_counts(store: Store, key: str, outcome: Outcome | None) -> dict[str, int]:
-    """The counts of a source: of its run, or of its tables where nothing had to be done."""
+def source_counts(store: Store, key: str, outcome: Outcome | None, error: str | None = None) -> dict[str, Any]:
+    """Return the counts of a source: of its run, or of its tables where nothing had to be done.
+
+    A source that failed also has its `error`, and `kept_from`: when the tables that stay were made, null for none.
+    """
     state = read_state(store, key)
     pages, sections, chunks = state.pages, state.sections, state.chunks
-    ran = outcome is not None
-    return {
+    ran = outcome is not None and "pages" in outcome.metadata
+    counts: dict[str, Any] = {
         "pages_seen": pages.pages_seen if pages else 0,
         "pages_changed": pages.pages_changed if pages and ran else 0,
         "pages_deleted": pages.pages_deleted if pages and ran else 0,
@@ -57,27 +62,53 @@ def source_counts(store: Store, key: str, outcome: Outcome | None) -> dict[str, 
         "chunks_new": outcome.count("chunks", "chunks_new") if outcome is not None else 0,
         "macros_lost": sections.macros_lost if sections else 0,
     }
+    return counts if error is None else {**counts, "error": error, "kept_from": _made_at(store, key)}
+
+
+def _made_at(store: Store, key: str) -> str | None:
+    try:
+        made_at = (store.source(key) / "chunks.parquet").stat().st_mtime
+    except OSError:
+        return None
+    return datetime.fromtimestamp(made_at, UTC).isoformat(timespec="seconds")
 
 
 def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str, Any]:
-    """What is published for a tenant, and what this build did for it: nothing, where there was no run.
+    """Return what is published for a tenant, and what this build did for it: nothing, where there was no run.
 
     `contexts_generated` counts what a model wrote; the metadata template costs nothing and does not count.
+    `contexts_failed` counts the chunks that a model had to write about and did not, in this build or the last that
+    asked. Where a candidate was made and not published, `candidate` names it and `gates` are its own.
     """
     state, manifest = read_publish_state(store, tenant), _manifest(store, tenant)
     chunks, shards = (manifest.chunks, len(manifest.shards)) if manifest else (0, 0)
     current = state if state and manifest and state.generation == manifest.id else None
-    return {
+    stopped = _stopped_candidate(store, tenant, outcome)
+    judged, failures = stopped or current, read_failures(store, tenant)
+    facts = {
         "chunks": chunks,
         "duplicates_dropped": current.duplicates_dropped if current else 0,
         "contexts_generated": outcome.count("contexts", "contexts_generated") if outcome is not None else 0,
+        "contexts_failed": failures.count,
         "texts_embedded": outcome.count("embeddings", "texts_embedded") if outcome is not None else 0,
         "shards_built": outcome.count("dense_index", "shards_built") if outcome is not None else 0,
         "shards_reused": outcome.count("dense_index", "shards_reused") if outcome is not None else shards,
         "generation": manifest.id if manifest else None,
         "published": outcome is not None and outcome.error is None,
-        "gates": current.gates if current else {},
+        "gates": judged.gates if judged else {},
     }
+    extra = {"contexts_failure": failures.reason} if failures.reason else {}
+    return {**facts, **extra, "candidate": stopped.generation} if stopped else {**facts, **extra}
+
+
+def _stopped_candidate(store: Store, tenant: str, outcome: Outcome | None) -> PublishState | None:
+    """Return the candidate that a run made and did not publish; None where there is none."""
+    made = outcome.metadata.get("generation", {}).get("generation") if outcome and outcome.error else None
+    try:
+        checked = read_checked(store, tenant) if made else None
+    except StoreError:
+        return None
+    return checked if checked and checked.generation == made else None
 
 
 def _manifest(store: Store, tenant: str) -> Manifest | None:
@@ -87,19 +118,36 @@ def _manifest(store: Store, tenant: str) -> Manifest | None:
         return None
 
 
-def source_line(counts: dict[str, int]) -> str:
+def source_line(counts: dict[str, Any]) -> str:
+    pages, chunks = of(counts["pages_seen"], "page"), of(counts["chunks"], "chunk")
+    if "error" in counts:
+        if counts["kept_from"] is None:
+            return "failed; it has no earlier sync, so nothing of it is indexed"
+        return f"failed; kept from {counts['kept_from']}: {pages}, {chunks}"
     changes = [
         f"{counts[name]} {word}"
         for name, word in {"pages_changed": "changed", "pages_deleted": "deleted", "pages_failed": "failed"}.items()
         if counts[name]
     ]
-    pages, chunks = of(counts["pages_seen"], "page"), of(counts["chunks"], "chunk")
     line = f"{pages} ({', '.join(changes) or 'nothing changed'}), {chunks}"
     line += f" ({counts['chunks_new']} new)" if counts["chunks_new"] else ""
     return line + (f", {of(counts['macros_lost'], 'macro')} lost" if counts["macros_lost"] else "")
 
 
 def tenant_line(facts: dict[str, Any]) -> str:
+    parts = [_publication(facts)]
+    if "candidate" in facts:
+        failed = ", ".join(name for name, passed in facts["gates"].items() if not passed) or "see the error"
+        parts.append(f"candidate {facts['candidate']} is not published ({failed})")
+    if facts["contexts_failed"]:
+        parts.append(
+            f"{of(facts['contexts_failed'], 'chunk')} without a context of the model, title and headings instead: "
+            f"{facts.get('contexts_failure', 'it failed')} (`citelock build --retry-contexts` asks again)"
+        )
+    return "; ".join(parts)
+
+
+def _publication(facts: dict[str, Any]) -> str:
     if facts["generation"] is None:
         return "nothing published"
     what = f"generation {facts['generation']}"

@@ -143,7 +143,9 @@ def _gates(folder: Path) -> str | None:
         failed = [gate["gate"] for gate in report["gates"] if not gate["passed"]]
         if override := report["override"]:
             return f"gates overridden: {override}"
-        return f"gates failed: {', '.join(failed)}" if failed else "gates passed"
+        if failed:
+            return f"gates failed: {', '.join(failed)}"
+        return str(report.get("note") or ("gates passed" if report["gates"] else "evaluated, no gates"))
     except (StoreError, KeyError, TypeError):
         return None
 

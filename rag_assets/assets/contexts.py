@@ -51,7 +51,7 @@ def contexts(
         chunks = contextualized(selected, prefixes)
         write_table(folder / "contexts.parquet", prefixes, CONTEXTS)
         write_table(folder / "chunks.parquet", chunks, GENERATION_CHUNKS)
-        note_failures(store, tenant, len(found.failures))
+        note_failures(store, tenant, found.failures)
     if found.tally.total:
         context.log.info(found.tally.line())
     return dg.MaterializeResult(

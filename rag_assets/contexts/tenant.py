@@ -7,7 +7,8 @@ Does not belong here: Dagster (`assets.contexts`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,17 +62,33 @@ def write_contexts(chunks: pa.Table, settings: Context, cache: Path, watch: Watc
     )
 
 
-def note_failures(store: Store, tenant: str, failures: int) -> None:
-    """Keep how many chunks have no context of the model, for a build that is asked to try them again."""
-    write_json(store.tenant(tenant) / FILE, {"failures": failures})
+@dataclass(frozen=True)
+class Failures:
+    """How many chunks a model was to write about and did not, and the most frequent reason."""
+
+    count: int = 0
+    reason: str = ""
+
+
+def note_failures(store: Store, tenant: str, failures: Mapping[str, str]) -> Failures:
+    """Keep how many chunks have no context of the model, for the next build; `failures` are reasons by chunk id."""
+    reason = Counter(failures.values()).most_common(1)[0][0] if failures else ""
+    write_json(store.tenant(tenant) / FILE, {"failures": len(failures), "reason": reason})
+    return Failures(len(failures), reason)
+
+
+def read_failures(store: Store, tenant: str) -> Failures:
+    """Return what the last build noted; none where it cannot be read."""
+    try:
+        noted = read_json(store.tenant(tenant) / FILE)
+        return Failures(int(noted["failures"]), str(noted.get("reason", "")))
+    except (StoreError, KeyError, TypeError, ValueError, AttributeError):
+        return Failures()
 
 
 def has_failures(store: Store, tenant: str) -> bool:
     """Whether the last build left chunks without a context of the model."""
-    try:
-        return bool(read_json(store.tenant(tenant) / FILE)["failures"])
-    except (StoreError, KeyError, TypeError):
-        return False
+    return bool(read_failures(store, tenant).count)
 
 
 @dataclass

@@ -75,6 +75,7 @@ def test_the_first_build_tells_what_it_did_in_the_documented_shape(wiki: Wiki) -
         "chunks": 4,
         "duplicates_dropped": 0,
         "contexts_generated": 0,
+        "contexts_failed": 0,
         "texts_embedded": 4,
         "shards_built": 1,
         "shards_reused": 0,

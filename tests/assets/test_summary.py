@@ -1,0 +1,123 @@
+"""What `citelock build` says of itself: sources that failed, contexts that failed, candidates that were stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from envelopes import DEPLOY, Wiki, envelope
+from model_of_contexts import good_context
+from stand_in_chat import MODEL, StandInChat, served
+from test_build_command import build, build_json
+
+from rag_assets.contexts.tenant import note_failures, read_failures
+from rag_assets.runner import Outcome
+from rag_assets.state import ChunksState, PagesState, update_state
+from rag_assets.summary import source_counts, source_line, tenant_facts, tenant_line
+from rag_serving.generations import list_generations
+from rag_serving.models.chat import RemoteChat
+from rag_serving.schema import CHUNKS
+from rag_serving.store import Store, write_table
+
+
+def built_before(store: Store) -> None:
+    """A source that was synced, as its state files say."""
+    pages = PagesState(fingerprint="a", pages_seen=9, pages_changed=4, pages_deleted=1, pages_failed=0)
+    chunks = ChunksState(settings="", cut_by="", fingerprint="a", digest="", chunks=20, chunks_new=5)
+    update_state(store, "eng", pages=pages, chunks=chunks)
+    write_table(store.source("eng") / "chunks.parquet", CHUNKS.empty(), CHUNKS)
+
+
+def test_a_failed_source_says_so_and_what_is_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    built_before(store)
+    counts = source_counts(store, "eng", Outcome("no route"), "no route")
+    assert (counts["error"], counts["pages_seen"], counts["chunks"]) == ("no route", 9, 20)
+    assert (counts["pages_changed"], counts["pages_deleted"]) == (0, 0)  # those of the sync before
+    line = source_line(counts)
+    assert line.startswith(f"failed; kept from {counts['kept_from']}")
+    assert line.endswith(": 9 pages, 20 chunks")
+
+
+def test_a_source_that_failed_at_once_has_nothing_to_keep(tmp_path: Path) -> None:
+    counts = source_counts(Store(tmp_path), "gone", None, "no folder")
+    assert counts["kept_from"] is None
+    assert source_line(counts) == "failed; it has no earlier sync, so nothing of it is indexed"
+
+
+def test_contexts_that_failed_are_counted_with_their_most_frequent_reason(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    note_failures(store, "demo", {"1": "it invents 1987", "2": "no chat server answers", "3": "no chat server answers"})
+    facts = tenant_facts(store, "demo", None)
+    assert (facts["contexts_failed"], facts["contexts_failure"]) == (3, "no chat server answers")
+    assert "3 chunks without a context of the model" in tenant_line(facts)
+    assert "--retry-contexts" in tenant_line(facts)
+    note_failures(store, "demo", {})
+    assert "contexts_failure" not in tenant_facts(store, "demo", None)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"failures": "many"}', '{"failures": null}'])
+def test_a_damaged_note_of_failures_counts_as_none(tmp_path: Path, content: str) -> None:
+    store = Store(tmp_path)
+    note_failures(store, "demo", {"1": "no answer"})
+    (store.tenant("demo") / "contexts.json").write_text(content)
+    assert read_failures(store, "demo").count == 0
+
+
+def test_the_build_says_in_text_and_json_that_a_source_failed_and_that_the_model_was_away(
+    wiki: Wiki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RemoteChat, "backoff_s", 0.01)
+    wiki.configure(
+        sources={"eng": wiki.source("eng"), "gone": wiki.source("gone")},
+        context={"provider": "ollama", "model": MODEL, "base_url": "http://127.0.0.1:1", "max_retries": 0},
+    )
+    run = build(wiki, code=1)
+    assert "gone  failed; it has no earlier sync" in run.stdout
+    assert "demo  generation " in run.stdout
+    assert "3 chunks without a context of the model, title and headings instead: " in run.stdout
+    summary = build_json(wiki, code=1)
+    assert summary["tenants"]["demo"]["contexts_failed"] == 3
+    assert "no chat server answers at http://127.0.0.1:1" in summary["tenants"]["demo"]["contexts_failure"]
+    assert "error" in summary["sources"]["gone"]
+    assert "error" not in summary["sources"]["eng"]
+    with served(StandInChat(good_context)) as server:
+        wiki.configure(
+            sources={"eng": wiki.source("eng")},
+            context={"provider": "ollama", "model": MODEL, "base_url": server.url, "timeout_s": 5},
+        )
+        mended = build_json(wiki, "--retry-contexts")["tenants"]["demo"]
+    assert (mended["contexts_generated"], mended["contexts_failed"]) == (3, 0)
+
+
+def test_a_candidate_that_a_gate_stopped_is_named_with_its_own_gates(wiki: Wiki) -> None:
+    folder = wiki.folder / "gold"
+    folder.mkdir()
+    strict = wiki.folder / "strict.toml"
+    wiki.configure(evaluation={"gold": str(folder), "gates": str(strict)})
+    first = build_json(wiki)["tenants"]["demo"]
+    store = Store(wiki.home)
+    assert [info.gates for info in list_generations(store, "demo")] == ["no gold set: nothing was asked"]
+    question = {
+        "id": "whale",
+        "question": "Which whale sleeps in the harbour?",
+        "answerable": True,
+        "answer": "None.",
+        "page": "201",
+        "anchor": "On-call",
+        "quote": "The pager goes to whoever is on call this week",
+    }
+    (folder / "demo.yaml").write_text(yaml.safe_dump({"tenant": "demo", "questions": [question]}))
+    strict.write_text("[floors]\nanswerability = 1.0\n")
+    wiki.write("eng", envelope("101", "Deploy guide", DEPLOY.replace("ten minutes", "an hour"), version=2))
+    run = build(wiki, "--json", code=1)
+    stopped = json.loads(run.stdout)["tenants"]["demo"]
+    assert (stopped["generation"], stopped["published"]) == (first["generation"], False)
+    assert stopped["candidate"] not in (None, first["generation"])
+    assert [name for name, passed in stopped["gates"].items() if not passed] == ["quality: floor of answerability"]
+    line = tenant_line(stopped)
+    assert f"generation {first['generation']} stays published" in line
+    assert f"candidate {stopped['candidate']} is not published (quality: floor of answerability)" in line
+    assert all(build_json(wiki, "--override-gates", "whales")["tenants"]["demo"]["gates"].values()) is False
