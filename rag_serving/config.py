@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from rag_serving.rerank_settings import Reranker, RerankService
 from rag_serving.settings import (
     Context,
     Embedding,
@@ -26,8 +27,6 @@ from rag_serving.settings import (
     Generation,
     Indexing,
     Ingestion,
-    Reranker,
-    RerankService,
     Retrieval,
     Serving,
     Telemetry,
@@ -95,6 +94,16 @@ class Config(BaseSettings):
             if source.tenant not in self.tenants:
                 known = ", ".join(sorted(self.tenants)) or "none"
                 raise ValueError(f"sources.{key}.tenant {source.tenant!r} is not among the tenants ({known})")
+        return self
+
+    @model_validator(mode="after")
+    def _reranker_fills_the_lock(self) -> Config:
+        wanted, given = self.retrieval.final_passages, self.reranker.top_n
+        if given is not None and given < wanted:
+            raise ValueError(
+                f"reranker.top_n ({given}) is below retrieval.final_passages ({wanted}), the passages that an answer "
+                f"is made from; raise reranker.top_n to {wanted} or lower retrieval.final_passages to {given}"
+            )
         return self
 
     @classmethod

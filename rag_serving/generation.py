@@ -33,6 +33,7 @@ from rag_serving.queries.names import NAMED, Names, names_of
 from rag_serving.queries.spelling import Speller
 from rag_serving.records import Chunk
 from rag_serving.schema import GENERATION_CHUNKS
+from rag_serving.settings import DenseSearch
 from rag_serving.store import Store, StoreError, coded, map_table, read_table, whole
 
 CHUNKS_FILE = "chunks.parquet"
@@ -63,6 +64,7 @@ class Generation:
         lexical: LexicalIndex,
         place: Place,
         codes: Codes | None = None,
+        dense_search: DenseSearch = "auto",
     ) -> None:
         self.id = manifest.id
         self.tenant = manifest.tenant
@@ -76,7 +78,7 @@ class Generation:
         self.places = Places(table["places"])
         self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
         self._codes = codes
-        self._dense = DenseIndex(place, self._shard_rows(), vectors, self.row_of, codes)
+        self._dense = DenseIndex(place, self._shard_rows(), vectors, self.row_of, codes, dense_search)
         self._readable_rows = lru_cache(maxsize=64)(self._find_readable)
         self._names = lru_cache(maxsize=64)(self._compute_names)
 
@@ -105,7 +107,8 @@ class Generation:
             raise StoreError(f"{error}; {_mend(tenant)}") from error
         if not len(table) == len(lexical) == manifest.chunks or manifest.id != generation_id:
             raise StoreError(f"{folder} is not consistent: its parts are of different generations; {_mend(tenant)}")
-        return cls(manifest, table, vectors, lexical, place_of(store, tenant, config), codes)
+        place = place_of(store, tenant, config)
+        return cls(manifest, table, vectors, lexical, place, codes, config.indexing.dense_search)
 
     def __len__(self) -> int:
         return self.manifest.chunks

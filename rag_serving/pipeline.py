@@ -274,7 +274,7 @@ class Pipeline:
         switched_on = features.FEATURE_HEURISTIC_FALLBACK if self.reranker else features.FEATURE_HEURISTIC_RERANKER
         heuristic = partial(rerank_by_words, weights=weights(), analyze=analyze_passage) if switched_on else None
         with attempt.part("rerank"):
-            top_n = max(count, settings.top_n)
+            top_n = max(count, settings.top_n or count)
             ranked = rerank(query.text, candidates, top_n, settings.candidates, self.reranker, heuristic)
             if ranked.by == "sidecar":
                 ranked = replace(ranked, candidates=prefer(tuple(ranked.candidates), query))

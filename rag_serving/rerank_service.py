@@ -17,7 +17,7 @@ from rag_serving.terminal.commands import FAILED
 
 if TYPE_CHECKING:
     from rag_serving.config import Config
-    from rag_serving.settings import RerankService
+    from rag_serving.rerank_settings import RerankService
 
 
 def command(

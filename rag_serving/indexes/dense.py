@@ -1,11 +1,11 @@
-"""Dense search: exact by the codes of the vectors; of more rows than that is fast for, Chroma's graphs.
+"""Dense search: exact by the codes of the vectors, or by Chroma's graphs, as `indexing.dense_search` says.
 
 Belongs here: searching the shards of one generation. Does not belong here: building them (`shard_collections`).
 
-Who may read what is decided before anything is scored. Up to `EXACT_ROWS` rows that a caller may read are searched
-exactly: with `codes` that is faster than asking Chroma, needs less memory, and does not show what else a shard holds
-in what an approximate search misses. Above that Chroma's graphs are walked, which were made of all chunks; where one
-cannot be, search is exact again. Chroma is loaded when it is first asked.
+Who may read what is decided before anything is scored. With `auto` up to `EXACT_ROWS` rows that a caller may read are
+searched exactly: with `codes` that is faster than asking Chroma, needs less memory, and does not show what else a shard
+holds in what an approximate search misses. Above that, and always with `chroma`, Chroma's graphs are walked, which were
+made of all chunks; where one cannot be, search is exact again. Chroma is loaded when it is first asked.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from rag_serving.indexes.codes import Codes
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.shard_collections import ShardCollections, query
+from rag_serving.settings import DenseSearch
 
 EXACT_ROWS = 1_000_000
 RETRY_S = 30.0  # how long a shard that failed is left alone before Chroma is tried again
@@ -47,14 +48,21 @@ class DenseIndex:
     """The shards of one generation, opened; safe to search from several threads."""
 
     def __init__(
-        self, place: Place, shards: Sequence[ShardRows], vectors: Vectors, row_of: RowOf, codes: Codes | None = None
+        self,
+        place: Place,
+        shards: Sequence[ShardRows],
+        vectors: Vectors,
+        row_of: RowOf,
+        codes: Codes | None = None,
+        mode: DenseSearch = "auto",
     ) -> None:
         """`vectors` [chunks, d] are normalized, `codes` theirs; `row_of` gives the row of a chunk id."""
         self._shards = [OpenShard(place, shard, row_of) for shard in shards]
         self._vectors, self._codes = vectors, codes
+        self._exact_rows = {"auto": EXACT_ROWS, "exact": len(vectors), "chroma": 0}[mode]
         self._pool: ThreadPoolExecutor | None = None
         self._starting = threading.Lock()
-        if len(vectors) > EXACT_ROWS:
+        if len(vectors) > self._exact_rows:
             self.connect()
 
     @property
@@ -77,7 +85,7 @@ class DenseIndex:
         ascending numbers.
         """
         vector = np.ascontiguousarray(vector, dtype=np.float32)
-        found = self._by_chroma(vector, k, classes, allowed) if len(rows) > EXACT_ROWS else None
+        found = self._by_chroma(vector, k, classes, allowed) if len(rows) > self._exact_rows else None
         if found is None:
             return exact.search(self._vectors, vector, k, rows, self._codes)
         return best(found, exact.similarities(self._vectors, vector, found), k)
@@ -133,6 +141,7 @@ class OpenShard:
         except DenseError as error:
             self._fail(one_line(error))
             return None
+        found = found[allowed[found]]  # who may read a row is never left to what Chroma keeps of it
         return found if len(found) == k else None
 
     def approximate(self, vector: Vectors, k: int) -> Rows:

@@ -20,11 +20,11 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from starlette.exceptions import HTTPException
 
 from rag_serving.api.wire import BodyLimit, error_body
+from rag_serving.rerank_settings import RerankService
 from rag_serving.reranking.batches import ScoringError
 from rag_serving.reranking.cross_encoder import SHORTEST_SEQ_LEN
 from rag_serving.reranking.engine import Engine, Model, NotReadyError
 from rag_serving.reranking.meters import Meters
-from rag_serving.settings import RerankService
 
 DEFAULT_TOP_N = 8
 DEFAULT_SEQ_LEN = 512

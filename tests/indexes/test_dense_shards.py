@@ -17,6 +17,7 @@ from synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, c
 
 from rag_serving.config import Config
 from rag_serving.generation import Generation, place_of
+from rag_serving.indexes import shard_collections
 from rag_serving.indexes.build import build_dense, build_generation
 from rag_serving.indexes.chroma import DenseError, Place
 from rag_serving.indexes.shard_collections import ShardCollections, ShardContent, is_sound, stored_readers
@@ -98,16 +99,14 @@ def test_what_a_killed_build_left_is_removed(place: Place) -> None:
     assert collections.get(name) is None
 
 
-@pytest.fixture
-def chroma_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def by_chroma(home: Path, **indexing: object) -> Config:
     """However few rows there are, none is searched exactly first."""
-    monkeypatch.setattr("rag_serving.indexes.dense.EXACT_ROWS", 0)
+    return config_for(home, dense_search="chroma", **indexing)
 
 
-@pytest.mark.usefixtures("chroma_asked")
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 99])
 def test_shards_of_any_size_find_their_own_vectors(tmp_path: Path, size: int) -> None:
-    config, store = config_for(tmp_path), Store(tmp_path)
+    config, store = by_chroma(tmp_path), Store(tmp_path)
     vectors = clustered_vectors(size)
     generation = build_generation(store, TENANT, chunk_table(size), vectors, config, MODEL)
     for row, vector in enumerate(generation.vectors(range(size))):
@@ -116,24 +115,26 @@ def test_shards_of_any_size_find_their_own_vectors(tmp_path: Path, size: int) ->
     assert generation.degraded == ()
 
 
-def test_recall_against_exact_search_is_nearly_complete(tmp_path: Path) -> None:
+@pytest.mark.parametrize("readers", [("everyone",), ("everyone", "group:ops", "everyone")])
+def test_recall_against_exact_search_is_nearly_complete(tmp_path: Path, readers: tuple[str, ...]) -> None:
     vectors = clustered_vectors(3000, dimension=64)
-    generation = build_generation(Store(tmp_path), TENANT, chunk_table(3000), vectors, config_for(tmp_path), MODEL)
+    table = chunk_table(3000, readers=readers)
+    generation = build_generation(Store(tmp_path), TENANT, table, vectors, by_chroma(tmp_path), MODEL)
     queries = clustered_vectors(50, dimension=64, seed=5)
     found = wanted = 0
     for query in [*queries, *vectors[::100]]:
         exact = {hit.row for hit in generation.exact(query, 80, EVERYONE)}
-        found += len(exact & {hit.row for hit in generation.approximate(query, 80)})
+        found += len(exact & {hit.row for hit in generation.dense(query, 80, EVERYONE)})
         wanted += len(exact)
     assert found / wanted >= 0.99
+    assert generation.degraded == ()
 
 
-@pytest.mark.usefixtures("chroma_asked")
 def test_many_small_shards_answer_as_one_large(tmp_path: Path) -> None:
     table, vectors = chunk_table(300), clustered_vectors(300)
-    one = build_generation(Store(tmp_path / "a"), TENANT, table, vectors, config_for(tmp_path / "a"), MODEL)
+    one = build_generation(Store(tmp_path / "a"), TENANT, table, vectors, by_chroma(tmp_path / "a"), MODEL)
     many = build_generation(
-        Store(tmp_path / "b"), TENANT, table, vectors, config_for(tmp_path / "b", max_shard_chunks=40), MODEL
+        Store(tmp_path / "b"), TENANT, table, vectors, by_chroma(tmp_path / "b", max_shard_chunks=40), MODEL
     )
     assert len(one.manifest.shards) == 1
     assert len(many.manifest.shards) >= 8
@@ -176,41 +177,62 @@ def restricted(tmp_path: Path, config: Config) -> Generation:
 
 @pytest.mark.parametrize("classes", [(), ("everyone",), ("everyone", "group:ops"), READERS, ("unknown",)])
 @pytest.mark.parametrize("most", [50_000, 40])
+@pytest.mark.parametrize("mode", ["exact", "chroma"])
 def test_a_search_returns_exactly_the_nearest_of_what_may_be_read(
-    tmp_path: Path, classes: tuple[str, ...], most: int
+    tmp_path: Path, classes: tuple[str, ...], most: int, mode: str
 ) -> None:
-    generation = restricted(tmp_path, config_for(tmp_path, max_shard_chunks=most))
+    generation = restricted(tmp_path, config_for(tmp_path, max_shard_chunks=most, dense_search=mode))
     for vector in clustered_vectors(10, seed=3):
         hits = generation.dense(vector, 30, frozenset(classes))
         assert {generation.readers_of(hit.row) for hit in hits} <= set(classes)
         assert hits == generation.exact(vector, 30, frozenset(classes))
 
 
-def test_few_rows_are_searched_exactly_even_where_they_are_all_of_a_shard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("mode", "limit", "asked"),
+    [
+        ("auto", 400, False),  # else what an approximate search misses would tell who may read all from who may not
+        ("auto", 399, True),
+        ("exact", 0, False),
+        ("chroma", 1_000_000, True),
+    ],
+)
+def test_the_setting_says_who_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, limit: int, asked: bool
 ) -> None:
-    """Else what an approximate search misses would tell a caller who may read all from one who may not."""
+    calls = []
+    monkeypatch.setattr("rag_serving.indexes.dense.EXACT_ROWS", limit)
+    monkeypatch.setattr(
+        "rag_serving.indexes.dense.query", lambda *given: calls.append(given) or shard_collections.query(*given)
+    )
+    generation = restricted(tmp_path, config_for(tmp_path, dense_search=mode))
+    vector = clustered_vectors(1)[0]
+    assert generation.dense(vector, 30, frozenset(READERS)) == generation.exact(vector, 30, frozenset(READERS))
+    assert bool(calls) is asked
 
-    def refuse(*_: object) -> list[str]:
-        raise AssertionError("Chroma was asked")
 
-    monkeypatch.setattr("rag_serving.indexes.dense.query", refuse)
-    generation = restricted(tmp_path, config_for(tmp_path))
-    for classes in (READERS, READERS[:1]):
-        assert len(generation.dense(clustered_vectors(1)[0], 30, frozenset(classes))) == 30
+def test_a_reader_class_that_chroma_has_wrong_opens_nothing(tmp_path: Path) -> None:
+    config, store = by_chroma(tmp_path), Store(tmp_path)
+    generation = restricted(tmp_path, config)
+    collection = ShardCollections.open(place_of(store, TENANT, config)).get(generation.manifest.shards[0].collection)
+    assert collection is not None
+    ids = generation.chunk_ids()
+    collection.update(ids=ids, metadatas=[{"readers": "everyone"}] * len(ids))
+    for vector in clustered_vectors(10, seed=3):
+        hits = generation.dense(vector, 30, EVERYONE)
+        assert {generation.readers_of(hit.row) for hit in hits} == {"everyone"}
+        assert hits == generation.exact(vector, 30, EVERYONE)
 
 
-@pytest.mark.usefixtures("chroma_asked")
 def test_the_reader_filter_of_chroma_holds_where_exact_search_would_be_slow(tmp_path: Path) -> None:
-    generation = restricted(tmp_path, config_for(tmp_path))
+    generation = restricted(tmp_path, by_chroma(tmp_path))
     for vector in clustered_vectors(10, seed=3):
         hits = generation.dense(vector, 30, frozenset({"everyone", "group:ops"}))
         assert hits == generation.exact(vector, 30, frozenset({"everyone", "group:ops"}))
 
 
-@pytest.mark.usefixtures("chroma_asked")
 def test_parallel_searches_do_not_disturb_each_other(tmp_path: Path) -> None:
-    generation = restricted(tmp_path, config_for(tmp_path, max_shard_chunks=100))
+    generation = restricted(tmp_path, by_chroma(tmp_path, max_shard_chunks=100))
     vectors = generation.vectors(range(0, 400, 4))
     alone = [generation.dense(vector, 10, EVERYONE) for vector in vectors]
     start = threading.Barrier(8)
@@ -224,9 +246,8 @@ def test_parallel_searches_do_not_disturb_each_other(tmp_path: Path) -> None:
         assert all(pool.map(search, range(len(vectors))))
 
 
-@pytest.mark.usefixtures("chroma_asked")
 def test_a_server_holds_each_tenant_in_a_database_of_its_own(server: str, tmp_path: Path) -> None:
-    config = config_for(tmp_path, chroma_url=server)
+    config = by_chroma(tmp_path, chroma_url=server)
     generation = build_generation(Store(tmp_path), TENANT, chunk_table(50), clustered_vectors(50), config, MODEL)
     assert generation.degraded == ()
     assert generation.dense(generation.vectors([7])[0], 3, EVERYONE)[0].row == 7
@@ -250,11 +271,8 @@ def test_a_server_that_is_down_is_named_at_build_and_replaced_by_exact_search_wh
     assert opened.dense(vectors[3], 5, EVERYONE) == built.exact(vectors[3], 5, EVERYONE)
 
 
-@pytest.mark.usefixtures("chroma_asked")
-def test_a_collection_that_vanishes_is_replaced_by_exact_search_and_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, store = config_for(tmp_path), Store(tmp_path)
+def test_a_collection_that_vanishes_is_replaced_by_exact_search_and_told(tmp_path: Path) -> None:
+    config, store = by_chroma(tmp_path), Store(tmp_path)
     generation = build_generation(store, TENANT, chunk_table(80), clustered_vectors(80), config, MODEL)
     vector = generation.vectors([5])[0]
     before = generation.dense(vector, 10, EVERYONE)
@@ -262,14 +280,12 @@ def test_a_collection_that_vanishes_is_replaced_by_exact_search_and_told(
     assert generation.dense(vector, 10, EVERYONE) == before
     assert "`citelock build` mends it" in generation.degraded[0]
     assert "is missing" in Generation.open(store, TENANT, generation.id, config).degraded[0]
-    monkeypatch.undo()
-    assert Generation.open(store, TENANT, generation.id, config).degraded == ()
+    assert Generation.open(store, TENANT, generation.id, config_for(tmp_path)).degraded == ()
 
 
-@pytest.mark.usefixtures("chroma_asked")
 def test_chunks_that_chroma_no_longer_finds_are_found_anyway(tmp_path: Path) -> None:
     """Live records that `query` does not reach: chroma-core/chroma#7758."""
-    config, store = config_for(tmp_path), Store(tmp_path)
+    config, store = by_chroma(tmp_path), Store(tmp_path)
     generation = build_generation(store, TENANT, chunk_table(30), clustered_vectors(30), config, MODEL)
     collection = ShardCollections.open(place_of(store, TENANT, config)).get(generation.manifest.shards[0].collection)
     assert collection is not None

@@ -18,6 +18,18 @@ def test_the_environment_stands_over_the_file(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        {"reranker": {"url": "http://gpu/rerank"}, "retrieval": {"final_passages": 12}},
+        {"reranker": {"top_n": 5}, "retrieval": {"final_passages": 5}},
+        {"reranker": {"top_n": 20}},
+    ],
+)
+def test_a_reranker_that_returns_what_is_locked_is_allowed(content: dict[str, object]) -> None:
+    parse_config(content)
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ({"retreival": {}}, "unknown key 'retreival'; did you mean 'retrieval'?"),
@@ -31,6 +43,11 @@ def test_the_environment_stands_over_the_file(monkeypatch: pytest.MonkeyPatch) -
         ({"sources": {"s": {"kind": "confluence_dump", "tenant": "b", "path": "x"}}}, "'b' is not among the tenants"),
         ({"tenants": {"A b": {}}}, "must be a slug"),
         ({"features": {"FEATURE_RAG_PROVENANCE_LOCK": False}}, "features.FEATURE_RAG_PROVENANCE_LOCK"),
+        ({"reranker": {"top_n": 7}}, "reranker.top_n (7) is below retrieval.final_passages (8)"),
+        (
+            {"reranker": {"top_n": 8}, "retrieval": {"final_passages": 12}},
+            "raise reranker.top_n to 12 or lower retrieval.final_passages to 8",
+        ),
         (
             {
                 "tenants": {"a": {}},

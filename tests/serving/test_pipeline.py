@@ -161,17 +161,16 @@ def test_a_receipt_that_cannot_be_stored_is_only_a_flag(tmp_path: Path) -> None:
     assert (answer.status, answer.receipt_id, answer.flags) == ("answered", None, (NO_RECEIPT,))
 
 
-def test_a_lost_dense_shard_that_is_asked_is_searched_exactly_and_flagged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_dense_shard_that_is_asked_is_searched_exactly_and_flagged(tmp_path: Path) -> None:
     import shutil
 
     publish(tmp_path)
     shutil.rmtree(Store(tmp_path).chroma("acme"))
     answer = Pipeline.open(configuration(tmp_path), "acme", embedder()).ask(EVERYONE, QUESTION)
     assert (answer.status, answer.flags) == ("answered", ())
-    monkeypatch.setattr("rag_serving.indexes.dense.EXACT_ROWS", 0)
-    answer = Pipeline.open(configuration(tmp_path), "acme", embedder()).ask(EVERYONE, QUESTION)
+    config = configuration(tmp_path)
+    config = config.model_copy(update={"indexing": config.indexing.model_copy(update={"dense_search": "chroma"})})
+    answer = Pipeline.open(config, "acme", embedder()).ask(EVERYONE, QUESTION)
     assert (answer.status, answer.flags) == ("answered", (EXACT_SEARCH,))
 
 
