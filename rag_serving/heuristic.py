@@ -25,6 +25,7 @@ Analyze = Callable[[str], Sequence[str]]
 Positions = Mapping[str, Sequence[int]]
 
 POOL = 20
+_SIGNALS, _OF_COVERAGE = 5, 2  # the first two do not depend on where the terms stand
 
 # Deviations of the score that one deviation of a signal is worth, one for all five: less than SciFact's train queries
 # alone would choose.
@@ -32,27 +33,32 @@ _WORTH = 0.05
 
 
 def rerank_by_words(
-    candidates: Iterable[Candidate], weights: Mapping[str, float], analyze: Analyze, pool: int = POOL
+    candidates: Iterable[Candidate],
+    weights: Mapping[str, float],
+    analyze: Analyze,
+    pool: int = POOL,
+    proximity: bool = True,
 ) -> Iterator[Candidate]:
     """The candidates with the first `pool` of them put in a new order; scores stay in the scale that they had.
 
-    `weights` are the query's terms in their order with their inverse document frequencies. Later candidates are looked
-    at only when they are asked for.
+    `weights` are the query's terms in their order with their inverse document frequencies. Without `proximity` only
+    coverage counts, not where the terms stand. Later candidates are looked at only when they are asked for.
     """
     coming = iter(candidates)
     first = list(islice(coming, pool))
     rest = list(islice(coming, 1))
     if len(first) > 1 and any(weights.values()):
-        first = _reordered(first, weights, analyze, rest[0].score if rest else -math.inf)
+        floor = rest[0].score if rest else -math.inf
+        first = _reordered(first, weights, analyze, floor, _SIGNALS if proximity else _OF_COVERAGE)
     return chain(first, rest, coming)
 
 
 def _reordered(
-    first: Sequence[Candidate], weights: Mapping[str, float], analyze: Analyze, floor: float
+    first: Sequence[Candidate], weights: Mapping[str, float], analyze: Analyze, floor: float, counted: int
 ) -> list[Candidate]:
-    """Best first, none below the score of whoever comes after them."""
+    """Best first by the first `counted` signals, none below the score of whoever comes after them."""
     scores = np.array([candidate.score for candidate in first])
-    signals = np.array([word_signals(candidate, weights, analyze) for candidate in first])
+    signals = np.array([word_signals(candidate, weights, analyze)[:counted] for candidate in first])
     worth = np.maximum(floor, scores + scores.std() * _WORTH * _standard(signals).sum(axis=1))
     ranked = [candidate.scored("heuristic", float(value)) for candidate, value in zip(first, worth, strict=True)]
     return sorted(ranked, key=lambda candidate: -candidate.score)

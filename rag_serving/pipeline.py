@@ -272,7 +272,8 @@ class Pipeline:
         """The best of the candidates, with what is wrong noted in the attempt; no model ranks quoted words down."""
         settings, features = self.config.reranker, self.config.features
         switched_on = features.FEATURE_HEURISTIC_FALLBACK if self.reranker else features.FEATURE_HEURISTIC_RERANKER
-        heuristic = partial(rerank_by_words, weights=weights(), analyze=analyze_passage) if switched_on else None
+        by_words = partial(rerank_by_words, analyze=analyze_passage, proximity=features.FEATURE_PROXIMITY)
+        heuristic = partial(by_words, weights=weights()) if switched_on else None
         with attempt.part("rerank"):
             top_n = max(count, settings.top_n or count)
             ranked = rerank(query.text, candidates, top_n, settings.candidates, self.reranker, heuristic)

@@ -28,6 +28,8 @@ class Features(Section):
     """Correct the order of the first candidates by their words when the reranker is down."""
     FEATURE_HEURISTIC_RERANKER: bool = False
     """The same where no reranker is configured: it gains at the top and loses further down."""
+    FEATURE_PROXIMITY: bool = True
+    """Let that correction count how near the query's words stand to each other, not only which of them are there."""
 
 
 class Ingestion(Section):

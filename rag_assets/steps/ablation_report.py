@@ -12,7 +12,7 @@ from rag_assets.steps.report import Cell, Figure, Plot, Report, Table
 
 Row = Mapping[str, Any]
 
-NAME, CHANCE, TIME = "variant", "p", "total_ms_p50"
+NAME, CHANCE, TIME, SAME = "variant", "p", "total_ms_p50", "same_as"
 SIGNIFICANT = 0.05
 """A difference with a larger p may be chance."""
 
@@ -22,12 +22,13 @@ def ablation_report(tenant: str, generation: str, rows: Sequence[Row], plots: Se
     if not rows:
         return Report(f"Ablation of {tenant}", "no gold set: nothing was asked")
     measures = measures_of(rows)
-    defaults = rows[0]
+    defaults, same = rows[0], [row[NAME] for row in rows if SAME in row]
+    rows = [row for row in rows if SAME not in row]
     return Report(
         title=f"Ablation of {tenant}",
         about=f"The gold set asked of generation {generation} with {len(rows) - 1} stages changed, one at a time",
         figures=[Figure(_words(name), f"{defaults[name]:.3f}", note="defaults") for name in measures],
-        tables=[_means(rows, measures), _differences(rows, measures)],
+        tables=[_means(rows, measures, same), _differences(rows, measures)],
         plots=plots,
     )
 
@@ -43,7 +44,7 @@ def differences(rows: Sequence[Row], measure: str) -> dict[str, list[float]]:
     return {name: [value] for name, value in sorted(found.items(), key=lambda pair: pair[1])}
 
 
-def _means(rows: Sequence[Row], measures: Sequence[str]) -> Table:
+def _means(rows: Sequence[Row], measures: Sequence[str], same: Sequence[str]) -> Table:
     cells: list[Mapping[str, Cell]] = [
         {
             NAME: row[NAME],
@@ -57,6 +58,8 @@ def _means(rows: Sequence[Row], measures: Sequence[str]) -> Table:
         "p: how likely a difference in answerability as large as this is by chance (paired randomization test against "
         f"the defaults); above {SIGNIFICANT} it says nothing."
     )
+    if same:
+        note += f" Not measured, because they change nothing of this configuration: {'; '.join(same)}."
     return Table("Variants", [NAME, *map(_words, measures), "p", "p50 ms"], cells, note)
 
 

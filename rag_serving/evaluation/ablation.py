@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,13 @@ from rag_serving.search import Found
 from rag_serving.settings import Retrieval
 from rag_serving.structure import lexical_prefix
 
+Reshape = Callable[[pa.Table], pa.Table]
+
 _NO_EVIDENCE = {"page_weight": 0.0, "document_weight": 0.0, "parent_weight": 0.0}
 
 
-def _as_built(table: pa.Table) -> pa.Table:
+def as_built(table: pa.Table) -> pa.Table:
+    """Return the table as it is."""
     return table
 
 
@@ -65,9 +69,9 @@ def _gated(_: Generation, found: Found) -> Iterable[Candidate]:
     return keyword_gate(found.retrieved.candidates, found.query.text, analyze, Retrieval().min_keyword_overlap)
 
 
-def _by_words(generation: Generation, found: Found) -> Iterable[Candidate]:
+def _by_words(generation: Generation, found: Found, proximity: bool = True) -> Iterable[Candidate]:
     weights = generation.term_weights(found.query.terms, frozenset({EVERYONE}))
-    return rerank_by_words(found.retrieved.candidates, weights, analyze_passage)
+    return rerank_by_words(found.retrieved.candidates, weights, analyze_passage, proximity=proximity)
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Variant:
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)  # of `retrieval`
-    reshape: Callable[[pa.Table], pa.Table] = _as_built
+    reshape: Reshape = as_built
     mode: Mode = "hybrid"
     rm3: bool = False
     keep: Keep = _all
@@ -99,6 +103,7 @@ VARIANTS = (
     Variant("with MMR 0.5", {"mmr_lambda": 0.5}),
     Variant("with MMR 0.8", {"mmr_lambda": 0.8}),
     Variant("with heuristic reranker", keep=_by_words),
+    Variant("with heuristic reranker, no proximity", keep=partial(_by_words, proximity=False)),
     Variant("with keyword gate", keep=_gated),
     Variant("without cosine floor", {"cosine_floor": -1.0}),
     Variant("without spelling", {"spelling": False}),

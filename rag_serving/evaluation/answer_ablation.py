@@ -19,13 +19,14 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_serving.config import Config
-from rag_serving.evaluation.ablation import VARIANTS, Remembering, Variant
+from rag_serving.evaluation.ablation import VARIANTS, Remembering, Reshape, Variant, as_built
 from rag_serving.evaluation.evaluate import evaluate, rank_pages
 from rag_serving.evaluation.gold import GoldSet
-from rag_serving.evaluation.measures import of_answers, of_rankings
+from rag_serving.evaluation.measures import Values, of_answers, of_rankings
 from rag_serving.evaluation.significance import paired_p_value
 from rag_serving.generation import Generation
 from rag_serving.generations import current_generation
@@ -74,6 +75,10 @@ ANSWER_VARIANTS = (
     *(AnswerVariant(variant) for variant in VARIANTS if variant.name in _OF_RETRIEVAL),
     AnswerVariant(Variant("without the sidecar"), {"features": {"FEATURE_RERANKER": False}}),
     AnswerVariant(Variant("with the heuristic reranker"), {"features": {"FEATURE_HEURISTIC_RERANKER": True}}),
+    AnswerVariant(
+        Variant("with the heuristic reranker, no proximity"),
+        {"features": {"FEATURE_HEURISTIC_RERANKER": True, "FEATURE_PROXIMITY": False}},
+    ),
     AnswerVariant(Variant("without keyword gate", {"min_keyword_overlap": 0})),
     AnswerVariant(
         Variant("without hygiene", {"min_keyword_overlap": 0, "cosine_floor": -1.0}), {"ingestion": {"drop_labels": []}}
@@ -113,7 +118,8 @@ def ablate_answers(
     """The gold set asked of the tenant's published generation with every variant: a row each, defaults first.
 
     Columns: `variant`, the mean of every measure, `p` (paired randomization test of `answerability` against the
-    defaults), `total_ms_p50`.
+    defaults), `total_ms_p50`. A variant that changes nothing of this configuration is not measured: its row has
+    `variant` and `same_as` ("defaults") alone.
 
     Raises:
         EvaluationError: a part of the product is down.
@@ -121,22 +127,53 @@ def ablate_answers(
     """
     embedder = RememberingAll(open_embedder(config.embedding))
     rows: list[dict[str, Any]] = []
-    defaults: Mapping[str, float] = {}
+    defaults: Values = {}
     for done, variant in enumerate(variants, start=1):
-        with _pipeline(variant, config, tenant, embedder) as pipeline:
-            evaluation = evaluate(pipeline, gold)
-            rankings = rank_pages(pipeline, gold)
-        pages = {each.id: each.pages for each in gold.questions if each.answerable}
-        measures = {**of_answers(evaluation.judged), **of_rankings(rankings, pages)}
-        answered = measures["answerability"]
-        defaults = defaults or answered
-        means = {name: round(fmean(values.values()), 6) for name, values in measures.items()}
-        chance = round(paired_p_value([*defaults.values()], [*answered.values()]), 6)
-        latency = evaluation.latency_ms.get("total", {}).get("p50")
-        rows.append({"variant": variant.name, **means, "p": chance, "total_ms_p50": latency})
+        if defaults and changes_nothing(variant, config, tenant):
+            rows.append({"variant": variant.name, "same_as": variants[0].name})
+        else:
+            with _pipeline(variant, config, tenant, embedder) as pipeline:
+                if not defaults:
+                    evaluate(pipeline, gold)  # what the model computes once is in no variant's time
+                row, answered = _measured(pipeline, gold, defaults)
+            rows.append({"variant": variant.name, **row})
+            defaults = defaults or answered
         if report:
             report("variants measured", done, len(variants))
     return rows
+
+
+def _measured(pipeline: Pipeline, gold: GoldSet, defaults: Values) -> tuple[dict[str, Any], Values]:
+    """The means of every measure beside the answerability of the `defaults`, and its values by question."""
+    evaluation = evaluate(pipeline, gold)
+    pages = {each.id: each.pages for each in gold.questions if each.answerable}
+    measures = {**of_answers(evaluation.judged), **of_rankings(rank_pages(pipeline, gold), pages)}
+    answered = measures["answerability"]
+    means = {name: round(fmean(values.values()), 6) for name, values in measures.items()}
+    chance = round(paired_p_value([*(defaults or answered).values()], [*answered.values()]), 6)
+    return {**means, "p": chance, "total_ms_p50": evaluation.latency_ms.get("total", {}).get("p50")}, answered
+
+
+def changes_nothing(variant: AnswerVariant, config: Config, tenant: str) -> bool:
+    """Whether questions are answered with a variant as they are without it."""
+    retrieval = variant.retrieval
+    if retrieval.mode != "hybrid" or _effective(variant.of(config)) != _effective(config):
+        return False
+    return retrieval.reshape is as_built or _published_table(config, tenant, retrieval.reshape)[1]
+
+
+def _effective(config: Config) -> Config:
+    """The configuration with the switches at rest that nothing reads: whether a sidecar ranks decides about others."""
+    features = config.features
+    sidecar = features.FEATURE_RERANKER and config.reranker.url is not None
+    by_words = features.FEATURE_HEURISTIC_RERANKER and not sidecar
+    update = {
+        "FEATURE_RERANKER": sidecar,
+        "FEATURE_HEURISTIC_RERANKER": by_words,
+        "FEATURE_HEURISTIC_FALLBACK": True,  # what a stand-in answers is not measured: the evaluation stops
+        "FEATURE_PROXIMITY": features.FEATURE_PROXIMITY or not by_words,
+    }
+    return config.model_copy(update={"features": features.model_copy(update=update)})
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -155,7 +192,7 @@ def _pipeline(variant: AnswerVariant, config: Config, tenant: str, embedder: Emb
     changed = variant.of(config)
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="citelock-ablate-")))
-        if variant.retrieval.reshape is not VARIANTS[0].reshape:
+        if variant.retrieval.reshape is not as_built:
             changed = changed.model_copy(update={"home": home})
             _reshaped(variant.retrieval, config, home, tenant, embedder)
         published = Published(Store(changed.home), tenant, changed)
@@ -169,9 +206,7 @@ def _pipeline(variant: AnswerVariant, config: Config, tenant: str, embedder: Emb
 def _reshaped(variant: Variant, config: Config, home: Path, tenant: str, embedder: Embedder) -> None:
     """The tenant's chunks with other text in the indexes, published under another home."""
     store, there = Store(config.home), Store(home)
-    published = Generation.open(store, tenant, current_generation(store, tenant), config)
-    table = variant.reshape(published.table)
-    published.close()
+    table, _ = _published_table(config, tenant, variant.reshape)
     embedded = VectorCache(store.cache(tenant), embedder.name).embed(embedder, embedded_texts(table))
     table = table.set_column(table.column_names.index("vector_key"), table.schema.field("vector_key"), [embedded.keys])
     local = config.model_copy(
@@ -180,3 +215,14 @@ def _reshaped(variant: Variant, config: Config, home: Path, tenant: str, embedde
     made = build_generation(there, tenant, table, embedded.vectors, local, embedder.name)
     made.close()
     there.point_current(tenant, made.id)
+
+
+def _published_table(config: Config, tenant: str, reshape: Reshape) -> tuple[pa.Table, bool]:
+    """The published generation's chunks with other text in the indexes, and whether it is the same text."""
+    store = Store(config.home)
+    published = Generation.open(store, tenant, current_generation(store, tenant), config)
+    try:
+        table = reshape(published.table)
+        return table, bool(table.equals(published.table))
+    finally:
+        published.close()

@@ -53,6 +53,18 @@ def test_a_phrase_is_a_run_of_the_querys_words() -> None:
     assert signals("A cluster.")[RUN] == 0
 
 
+def test_without_proximity_only_what_is_there_counts() -> None:
+    found = [
+        candidate("Roll carefully every single release.", 1.0, at=0),
+        candidate("Roll releases.", 1.0, at=1),
+        candidate("Nothing of it.", 0.0, at=2),
+    ]
+    with_it = [each.chunk.chunk_idx for each in rerank_by_words(found, WEIGHTS, analyze)]
+    without = [each.chunk.chunk_idx for each in rerank_by_words(found, WEIGHTS, analyze, proximity=False)]
+    assert with_it == [1, 0, 2]
+    assert without == [0, 1, 2]
+
+
 @given(st.lists(st.sampled_from(["roll", "release", "cluster", "undo", "press"]), max_size=30))
 def test_every_signal_is_a_share(words: list[str]) -> None:
     assert all(0 <= value <= 1 for value in signals(" ".join(words), tuple(words[:2])))

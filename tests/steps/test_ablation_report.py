@@ -22,6 +22,13 @@ def test_each_variant_tells_its_means_and_what_it_differs_by() -> None:
     assert "| with RM3 | 0.010 | 0.000 | no |" in text
 
 
+def test_variants_that_change_nothing_are_named_and_have_no_figures() -> None:
+    text = markdown(ablation_report("demo", "g1", [*ROWS, {"variant": "without the sidecar", "same_as": "defaults"}]))
+    assert "with 2 stages changed" in text
+    assert "change nothing of this configuration: without the sidecar." in text
+    assert "| without the sidecar" not in text
+
+
 def test_plots_show_the_worst_first() -> None:
     assert list(differences(ROWS, "answerability")) == ["lexical only", "with RM3"]
 
