@@ -12,10 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-Advance = Callable[[int, int], None]
-"""Called with (done, in all)."""
+from rag_assets.throughput import Throughput
 
 EVERY_SECONDS = 3.0
+
+
+class Advance(Protocol):
+    """Called with what is done, of how much, and the share of the work where units differ in what they take."""
+
+    def __call__(self, done: int, total: int, share: float | None = None) -> None: ...
 
 
 class Reporter(Protocol):
@@ -57,7 +62,7 @@ class SilentReporter:
         """Nobody listens."""
 
     def track(self, what: str, log: Callable[[str], object]) -> Advance:  # noqa: ARG002
-        return lambda done, total: None  # noqa: ARG005
+        return lambda done, total, share=None: None  # noqa: ARG005
 
 
 class BarReporter:
@@ -85,11 +90,11 @@ class BarReporter:
         self._bar.reset(self._task, description=self._label, total=None, pace="")
 
     def track(self, what: str, log: Callable[[str], object]) -> Advance:  # noqa: ARG002
-        started = time.monotonic()
+        throughput = Throughput()
 
-        def advance(done: int, total: int) -> None:
-            pace = pace_of(done, total, time.monotonic() - started)
-            self._bar.update(self._task, description=self._label, total=total, completed=done, pace=pace)
+        def advance(done: int, total: int, share: float | None = None) -> None:
+            throughput.report(done, total, share)
+            self._bar.update(self._task, description=self._label, total=total, completed=done, pace=throughput.line)
 
         return advance
 
@@ -100,26 +105,19 @@ class BarReporter:
             yield
 
 
-def pace_of(done: int, total: int, seconds: float) -> str:
-    """Rate and remaining time, such as `29.1/s, 12 s left`; empty before anything is done."""
-    if done <= 0 or seconds <= 0:
-        return ""
-    rate = done / seconds
-    return f"{rate:.1f}/s, {(total - done) / rate:.0f} s left"
-
-
 def _throttled(what: str, say: Callable[[str], object]) -> Advance:
     """Says the first, the last, and every few seconds one between."""
-    started = said = time.monotonic()
+    throughput = Throughput()
+    said = time.monotonic()
     told = -1
 
-    def advance(done: int, total: int) -> None:
+    def advance(done: int, total: int, share: float | None = None) -> None:
         nonlocal said, told
+        throughput.report(done, total, share)
         now = time.monotonic()
         if done == told or (done < total and now - said < EVERY_SECONDS):
             return
         said, told = now, done
-        pace = pace_of(done, total, now - started)
-        say(f"{what} {done}/{total}" + (f" ({pace})" if pace else ""))
+        say(f"{what} {done}/{total}" + (f" ({throughput.line})" if throughput.line else ""))
 
     return advance

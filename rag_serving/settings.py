@@ -165,7 +165,7 @@ class Context(ChatModel):
     timeout_s: float = Field(60, gt=0)
     """Seconds one call may take, retries of the transport included."""
     max_retries: int = Field(3, ge=0, le=20)
-    """Tries of the transport after the first: after up to 1, 2, 4 s with jitter, or as the server asks."""
+    """Tries of the transport after the first: after 1, 2, 4 s and up to a quarter more, or as the server asks."""
     max_output_tokens: int = Field(200, ge=16)
     """Tokens the model may write for each passage; after a time-out it is asked for fewer."""
     temperature: float = Field(0.3, ge=0, le=2)

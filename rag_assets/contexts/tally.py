@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from rag_assets.throughput import Throughput, duration
 from rag_serving.settings import Price
 
 
@@ -24,6 +25,7 @@ class Tally:
     tokens_out: int = 0
     tokens_cached: int = 0
     started: float = field(default_factory=time.monotonic)
+    _throughput: Throughput = field(default_factory=Throughput, repr=False)
 
     @property
     def handled(self) -> int:
@@ -34,10 +36,17 @@ class Tally:
         """Passages a second."""
         return self.handled / max(time.monotonic() - self.started, 1e-9)
 
+    def count(self, done: int = 0, failed: int = 0) -> None:
+        """Take in passages that were written about, and passages that were not."""
+        self.done += done
+        self.failed += failed
+        self._throughput.report(self.handled, self.total)
+
     @property
     def left_s(self) -> float | None:
-        """Seconds that the rest will take, None before anything is done."""
-        return (self.total - self.handled) / self.rate if self.handled else None
+        """Seconds that the rest will take at the pace of late, None before enough is known."""
+        now = self._throughput.estimate
+        return now.seconds_left if now else None
 
     @property
     def cost(self) -> float:
@@ -46,7 +55,7 @@ class Tally:
 
     def line(self) -> str:
         """All of it on one line of a log."""
-        left = f", {self.left_s:.0f} s left" if self.left_s is not None and self.handled < self.total else ""
+        left = f", {duration(self.left_s)} left" if self.left_s is not None and self.handled < self.total else ""
         cached = f" ({self.tokens_cached:,} from the prompt cache)" if self.tokens_cached else ""
         return (
             f"contexts {self.handled}/{self.total}, {self.failed} failed, {self.rate:.1f}/s{left}; "

@@ -222,7 +222,7 @@ class _Run:
                 continue
             context = WrittenContext(found.text, found.score.overall, found.score.issues, VERSION, *tokens)
             self.written[passage.key] = self._unsaved[passage.key] = context
-            self.tally.done += 1
+            self.tally.count(done=1)
         if len(self._unsaved) >= COMMIT_CONTEXTS:
             self._save()
         self._watch(self.tally)
@@ -237,7 +237,7 @@ class _Run:
 
     def _fail(self, passages: Sequence[Passage], why: str) -> None:
         self.failures.update((passage.key, why) for passage in passages)
-        self.tally.failed += len(passages)
+        self.tally.count(failed=len(passages))
         self._watch(self.tally)
 
     async def _save_regularly(self) -> None:

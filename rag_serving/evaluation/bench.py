@@ -308,5 +308,5 @@ def _percentiles(values: Sequence[float]) -> dict[str, float]:
     return {f"p{part}": round(float(np.percentile(values, part)), 3) for part in (50, 95)}
 
 
-def _part(report: Report | None, what: str) -> Callable[[int, int], None] | None:
-    return (lambda done, total: report(what, done, total)) if report else None
+def _part(report: Report | None, what: str) -> Callable[..., None] | None:
+    return (lambda done, total, *_: report(what, done, total)) if report else None

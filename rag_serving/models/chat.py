@@ -54,7 +54,8 @@ class RemoteChat(ABC):
 
     kind: ClassVar[str]
     default_url: ClassVar[str]
-    backoff_s: ClassVar[float] = 0.5
+    backoff_s: float = 0.5  # before the second try; doubled with each further one
+    jitter: float = 1.0  # share of a pause that chance may add
 
     def __init__(self, settings: ChatModel, section: str) -> None:
         """`section` is the configuration's, for messages. Connects to nothing.
@@ -138,7 +139,7 @@ class RemoteChat(ABC):
 
         retrying = AsyncRetrying(
             stop=stop_after_attempt(self.settings.max_retries + 1) | stop_before_delay(self.settings.timeout_s),
-            wait=lambda state: wait_s(state, self.backoff_s),
+            wait=lambda state: wait_s(state, self.backoff_s, self.jitter),
             retry=retry_if_exception_type(TRANSIENT),
             reraise=True,
         )

@@ -76,13 +76,13 @@ def bearer(variable: str | None, setting: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def wait_s(state: RetryCallState, backoff_s: float) -> float:
-    """What the server asked for, else the backoff doubled with every try, with up to as much jitter."""
+def wait_s(state: RetryCallState, backoff_s: float, jitter: float = 1.0) -> float:
+    """Return what the server asked for, else the backoff doubled with every try and up to `jitter` of it more."""
     error = state.outcome.exception() if state.outcome else None
     if isinstance(error, ServerBusyError) and error.retry_after_s is not None:
         return error.retry_after_s
     doubled: float = backoff_s * 2 ** (state.attempt_number - 1)
-    return doubled * (1 + random.random())
+    return doubled * (1 + jitter * random.random())
 
 
 def _retry_after_s(response: httpx.Response) -> float | None:

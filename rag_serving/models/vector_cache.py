@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.cache_file import LOOKUP_KEYS, CacheFile
-from rag_serving.models.protocols import Embedder, ModelError, Progress
+from rag_serving.models.protocols import Embedder, ModelError
+
+Progress = Callable[[int, int, float], None]
+"""Called with texts done, texts in all, and the share of their characters."""
 
 FILE = "vectors.sqlite"
 COMMIT_TEXTS = 64  # what a killed run loses at most
@@ -56,6 +59,8 @@ class VectorCache:
     def embed(self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None) -> EmbeddedTexts:
         """The texts' vectors, each different text computed at most once and remembered within 64 texts.
 
+        `progress` is also told which share of the characters is done: a text takes as long as it is.
+
         Raises:
             ModelError: the model fails, is another than this cache's, or the file cannot be written.
         """
@@ -64,15 +69,17 @@ class VectorCache:
         keys = [vector_key(self.model, text) for text in texts]
         by_key = dict(zip(keys, texts, strict=True))
         found = self._lookup(list(by_key))
-        # The longest first: the estimate of the time left errs on the safe side, and batches are of like length.
+        # The longest first: batches are of like length, and what does not fit into memory fails at once.
         missing = sorted((key for key in by_key if key not in found), key=lambda key: len(by_key[key]), reverse=True)
+        work, worked = sum(len(by_key[key]) for key in missing), 0
         for start in range(0, len(missing), COMMIT_TEXTS):
             part = missing[start : start + COMMIT_TEXTS]
             vectors = embedder.embed_documents([by_key[key] for key in part])
             found.update(zip(part, vectors, strict=True))
             self._remember(part, vectors)
+            worked += sum(len(by_key[key]) for key in part)
             if progress:
-                progress(min(start + COMMIT_TEXTS, len(missing)), len(missing))
+                progress(min(start + COMMIT_TEXTS, len(missing)), len(missing), worked / work if work else 1.0)
         if not keys:
             return EmbeddedTexts(np.empty((0, embedder.dimension), np.float32), [], 0)
         return EmbeddedTexts(np.stack([found[key] for key in keys]), keys, len(missing))

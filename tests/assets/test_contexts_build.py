@@ -13,16 +13,16 @@ from model_of_contexts import good_context
 from stand_in_chat import MODEL, StandInChat, served
 from test_build_command import build_json
 
+from rag_assets.contexts import tenant
 from rag_serving.config import load_config
 from rag_serving.generation import Generation
-from rag_serving.models.chat import RemoteChat
 from rag_serving.schema import CONTEXTS
 from rag_serving.store import Store, read_table
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInChat]:
-    monkeypatch.setattr(RemoteChat, "backoff_s", 0.01)
+    monkeypatch.setattr(tenant, "BACKOFF_S", 0.01)
     with served(StandInChat(good_context)) as stand_in:
         yield stand_in
 

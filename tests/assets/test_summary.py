@@ -17,7 +17,6 @@ from rag_assets.runner import Outcome
 from rag_assets.state import ChunksState, PagesState, update_state
 from rag_assets.summary import source_counts, source_line, tenant_facts, tenant_line
 from rag_serving.generations import list_generations
-from rag_serving.models.chat import RemoteChat
 from rag_serving.schema import CHUNKS
 from rag_serving.store import Store, write_table
 
@@ -66,10 +65,7 @@ def test_a_damaged_note_of_failures_counts_as_none(tmp_path: Path, content: str)
     assert read_failures(store, "demo").count == 0
 
 
-def test_the_build_says_in_text_and_json_that_a_source_failed_and_that_the_model_was_away(
-    wiki: Wiki, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(RemoteChat, "backoff_s", 0.01)
+def test_the_build_says_in_text_and_json_that_a_source_failed_and_that_the_model_was_away(wiki: Wiki) -> None:
     wiki.configure(
         sources={"eng": wiki.source("eng"), "gone": wiki.source("gone")},
         context={"provider": "ollama", "model": MODEL, "base_url": "http://127.0.0.1:1", "max_retries": 0},

@@ -79,7 +79,7 @@ def test_no_texts_give_no_vectors(cache: VectorCache) -> None:
 def test_progress_counts_what_has_to_be_computed(cache: VectorCache) -> None:
     cache.embed(Counting(), TEXTS[:100])
     seen: list[tuple[int, int]] = []
-    cache.embed(Counting(), TEXTS, lambda done, total: seen.append((done, total)))
+    cache.embed(Counting(), TEXTS, lambda done, total, _: seen.append((done, total)))
     assert seen == [(64, 100), (100, 100)]
 
 
@@ -216,3 +216,12 @@ def test_six_thousand_vectors_are_found_quickly(tmp_path: Path) -> None:
     started = time.perf_counter()
     assert cache.embed(Counting(dimension=384), texts).computed == 0
     assert time.perf_counter() - started < 10  # about 0.1 s on an idle machine
+
+
+def test_progress_tells_the_share_of_the_characters(cache: VectorCache) -> None:
+    seen: list[tuple[int, int, float]] = []
+    texts = ["x" * 900 + str(number) for number in range(64)] + [f"{number:02}" for number in range(64)]
+    cache.embed(Counting(), texts, lambda *told: seen.append(told))
+    assert [told[:2] for told in seen] == [(64, 128), (128, 128)]
+    assert seen[0][2] > 0.99
+    assert seen[1][2] == 1.0
