@@ -62,6 +62,16 @@ def satisfies(principal: Principal, readers: str) -> bool:
     return _name_all(principal.names, readers)
 
 
+@lru_cache(maxsize=1 << 16)
+def may_all_read(first: str, second: str) -> bool:
+    """Whether everyone who may read the first reader class may read the second.
+
+    A class is a conjunction of clauses, each a set of names of which one must match. It implies a clause exactly when
+    one of its own clauses is a subset: a caller with all names outside the clause would satisfy it otherwise.
+    """
+    return all(any(own <= clause for own in clauses_of(first)) for clause in clauses_of(second))
+
+
 def satisfied_classes(principal: Principal, tenant: str, classes: frozenset[str]) -> frozenset[str]:
     """Those of a tenant's reader classes that the principal may read; none of another tenant's."""
     return _satisfied(principal.names, classes) if principal.tenant == tenant else frozenset()

@@ -38,6 +38,7 @@ from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records import Answer
 from rag_serving.retrieve import RetrievalError
 from rag_serving.telemetry.telemetry import open_telemetry
+from rag_serving.watch import Watch
 
 MAX_BODY_BYTES = 1_000_000
 MAX_SELECTION_CHARS = 50_000
@@ -121,7 +122,8 @@ def metrics(caller: Caller, service: Shared) -> Response:
 
 
 @router.get("/healthz")
-def healthz() -> dict[str, str]:
+async def healthz() -> dict[str, str]:
+    """Answered by the event loop itself: threads may all be waiting for a generation to open."""
     return {"status": "ok"}
 
 
@@ -152,7 +154,10 @@ def create_app(config: Config, siblings: Path | None = None) -> FastAPI:
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         for pipeline in pipelines.values():
             threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
+        watch = Watch([pipeline.published.follow for pipeline in pipelines.values()])
+        watch.start()
         yield
+        watch.close()
         service.close()
 
     app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)

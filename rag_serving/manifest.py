@@ -118,6 +118,13 @@ def read_manifest(folder: Path) -> Manifest:
         ) from None
 
 
+def file_facts(path: Path) -> FileFacts:
+    """Size and digest of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileFacts(bytes=path.stat().st_size, sha256=digest)
+
+
 def pages_digest(versions: Mapping[str, int]) -> str:
     """Digest of page ids and their versions."""
     return _digest(sorted(versions.items()))[:32]

@@ -124,7 +124,8 @@ class Pipeline:
             RetrievalError: no index can answer.
         """
         attempt = Attempt()
-        with attempt.part("total"), self.published.lease() as generation, self._turns:
+        stale = partial(attempt.raise_flag, STALE)
+        with attempt.part("total"), self.published.lease(stale) as generation, self._turns:
             classes = _classes(principal, generation)
             depth = max(2 * k, self.config.reranker.candidates if self.reranker else POOL)
             found = self._find(attempt, generation, query, classes, filters, depth)
@@ -149,7 +150,7 @@ class Pipeline:
         """An answer whose citations were verified, or the reason why there is none; `listen` hears how far it is."""
         attempt, trace = Attempt(listen), Trace()
         try:
-            with attempt.part("total"), self.published.lease() as generation:
+            with attempt.part("total"), self.published.lease(partial(attempt.raise_flag, STALE)) as generation:
                 written = self._answer(attempt, generation, principal, question, filters, explain)
             answer, trace = self._with_receipt(attempt, written, question, filters), written.trace
         except UnpublishedError as error:
@@ -191,11 +192,7 @@ class Pipeline:
 
     def problem(self) -> str | None:
         """Why no question can be answered, or None."""
-        try:
-            with self.published.lease():
-                return None
-        except UnpublishedError as error:
-            return self.published.problem or str(error)
+        return self.published.refusal()
 
     def receipt(self, principal: Principal, identifier: str) -> dict[str, Any]:
         """A stored receipt, shown to whoever could read all of its passages and may still read their pages.
@@ -262,8 +259,6 @@ class Pipeline:
             attempt.raise_flag(flag)
         if generation.degraded:
             attempt.raise_flag(EXACT_SEARCH)
-        if self.published.problem:
-            attempt.raise_flag(STALE)
         return found
 
     def _reranked(

@@ -252,6 +252,19 @@ GENERATION_CHUNKS = TableSchema(
     ),
 )
 
+PAGE_READERS = TableSchema(
+    "page_readers",
+    1,
+    "citelock build",
+    pa.schema(
+        [
+            ("page_id", pa.string()),
+            ("classes", _STRINGS),  # reader classes of its chunks, dropped ones too
+            ("content", pa.string()),  # digest of who may read which of its texts
+        ]
+    ),
+)
+
 TABLES: Mapping[str, TableSchema] = MappingProxyType(
     {
         t.name: t
@@ -265,6 +278,7 @@ TABLES: Mapping[str, TableSchema] = MappingProxyType(
             SELECTED_CHUNKS,
             CONTEXTS,
             GENERATION_CHUNKS,
+            PAGE_READERS,
         )
     }
 )

@@ -278,6 +278,9 @@ class Serving(Section):
     """Port to listen on."""
     workers: int = Field(1, ge=1, le=64)
     """Processes that answer: one for each core where many ask at once. Each takes some 300 MB."""
+    open_wait_s: float = Field(5, ge=0, le=300)
+    """Seconds that a question waits for a new generation to open. After that the older one answers, flagged
+    `stale_generation`, unless the new one takes a page from somebody: then the question is refused (503)."""
     auth: Literal["loopback", "tokens"] = "loopback"
     """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env`."""
     tokens_env: str = "CITELOCK_TOKENS"

@@ -14,10 +14,10 @@ import numpy as np
 
 from rag_serving.config import Config
 from rag_serving.generation import Generation, place_of
-from rag_serving.indexes.candidate import file_facts
 from rag_serving.indexes.chroma import DenseError, Place
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.shard_collections import SAME, ShardCollections, stored_readers
+from rag_serving.manifest import file_facts
 from rag_serving.store import Store, StoreError, write_json
 
 ALL_BELOW, SAMPLE = 500, 300

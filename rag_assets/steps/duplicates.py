@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from rag_assets.steps.minhash import PERMUTATIONS, Fingerprints, buckets, estimate, number
 from rag_assets.steps.shingles import code_of, codes_of, jaccard, shingles_of, words_of
-from rag_serving.access import clauses_of
+from rag_serving.access import may_all_read
 from rag_serving.schema import DEDUP_MAP, SELECTED_CHUNKS
 
 VERSION = 2
@@ -43,15 +43,6 @@ SCOPES = ("within_page", "across_versions", "across_spaces")
 
 _NOT_A_LETTER = re.compile(r"[\W\d_]+")
 _DOUBT = 4 * 0.5 / PERMUTATIONS**0.5  # four standard errors of an estimate, at their largest
-
-
-def may_all_read(dropped: str, kept: str) -> bool:
-    """Whether everyone who may read the first reader class may read the second.
-
-    A class is a conjunction of clauses, each a set of names of which one must match. It implies a clause exactly when
-    one of its own clauses is a subset: a caller with all names outside the clause would satisfy it otherwise.
-    """
-    return all(any(own <= clause for own in _clauses(dropped)) for clause in _clauses(kept))
 
 
 def scope_of(dropped: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
@@ -239,8 +230,3 @@ def _place(row: Mapping[str, Any]) -> dict[str, Any]:
 def _family(space: str | None) -> str:
     """A space's key without digits and signs; a key of nothing else stands for itself."""
     return _NOT_A_LETTER.sub("", (space or "").casefold()) or (space or "")
-
-
-@lru_cache(maxsize=100_000)
-def _clauses(readers: str) -> frozenset[frozenset[str]]:
-    return clauses_of(readers)

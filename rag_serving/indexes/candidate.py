@@ -6,7 +6,6 @@ Does not belong here: what is in the parts (`build`).
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,8 @@ from rag_serving.generation import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
 from rag_serving.indexes.codes import save_codes
 from rag_serving.indexes.exact import Vectors, save_vectors
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
-from rag_serving.manifest import FileFacts
+from rag_serving.indexes.page_readers import write_page_readers
+from rag_serving.manifest import FileFacts, file_facts
 from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.store import (
     Store,
@@ -53,6 +53,7 @@ class Candidate:
         with self._part(_DENSE) as working:
             write_table(working / CHUNKS_FILE, table, GENERATION_CHUNKS)
             write_mapped(working / MAPPED_FILE, table, GENERATION_CHUNKS)
+            write_page_readers(working, table)
             save_vectors(working, vectors)
             save_codes(working, vectors)
             write_json(working / _FACTS, dict(facts))
@@ -108,13 +109,6 @@ def folder_facts(folder: Path) -> dict[str, FileFacts]:
     """Size and digest of every file below a folder, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): file_facts(path) for path in files}
-
-
-def file_facts(path: Path) -> FileFacts:
-    """Size and digest of a file."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return FileFacts(bytes=path.stat().st_size, sha256=digest)
 
 
 def _empty(folder: Path) -> Path:

@@ -8,7 +8,8 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from multiprocessing.connection import Listener
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import httpx
 import pytest
 from test_cli import CITELOCK, QUESTION, write_config
 from test_rerank_api import wait_until
+from wiki import PASSAGES, publish
 
 from rag_serving.api.monitoring import Reading, exposition
 from rag_serving.api.server import _short_folder
@@ -159,18 +161,24 @@ class Server:
         return self._log.read_text()
 
 
-@pytest.fixture
-def server(wiki_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+@contextmanager
+def serving(config: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     if not Path("/proc/self/task").is_dir():
         pytest.skip("needs /proc")
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         monkeypatch.setenv("TMPDIR", folder)
-        running = Server(write_config(tmp_path, wiki_home), Path(folder))
+        running = Server(config, Path(folder))
         try:
             yield running
         finally:
             running.process.kill()
             running.process.wait(60)
+
+
+@pytest.fixture
+def server(wiki_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with serving(write_config(tmp_path, wiki_home), monkeypatch) as running:
+        yield running
 
 
 def test_whichever_process_is_asked_tells_what_all_counted(server: Server) -> None:
@@ -188,6 +196,17 @@ def test_a_process_that_is_killed_is_replaced(server: Server) -> None:
     os.kill(workers[0], signal.SIGKILL)
     wait_until(lambda: len(server.workers()) == 2 and workers[0] not in server.workers())
     assert [server.ask() for _ in range(4)] == ["answered"] * 4
+
+
+def test_no_process_shows_a_page_any_more_once_its_restriction_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    publish(home)
+    with serving(write_config(tmp_path, home), monkeypatch) as running:
+        assert {running.ask() for _ in range(6)} == {"answered"}
+        publish(home, [replace(one, readers="group:hr") if one.page_id == "11" else one for one in PASSAGES])
+        assert {running.ask() for _ in range(12)} == {"not_found"}
 
 
 def test_when_the_server_is_killed_its_processes_end_and_free_its_port(server: Server) -> None:

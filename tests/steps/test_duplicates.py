@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_assets.steps.duplicates import effectiveness, find_duplicates, may_all_read, scope_of, without_duplicates
+from rag_assets.steps.duplicates import effectiveness, find_duplicates, scope_of, without_duplicates
 from rag_assets.steps.minhash import fingerprints
 from rag_assets.steps.shingles import jaccard, literals_of, shingles_of, words_of
-from rag_serving.access import NOBODY, Principal, reader_class, satisfies
+from rag_serving.access import NOBODY, Principal, may_all_read, reader_class, satisfies
 from rag_serving.schema import CHUNKS
 
 LONG = " ".join(

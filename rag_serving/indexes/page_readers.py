@@ -1,0 +1,129 @@
+"""Who may read each page of a generation, in a small file of its own.
+
+Belongs here: making that file, and telling by it whether one generation narrows the readers of another without opening
+either. Does not belong here: who may read what (`access`), when it matters (`published`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from rag_serving.access import may_all_read
+from rag_serving.manifest import file_facts, read_manifest
+from rag_serving.schema import PAGE_READERS
+from rag_serving.store import Store, StoreError, read_table, write_table
+
+FILE = "page_readers.parquet"
+
+_log = logging.getLogger(__name__)
+
+_Entry = tuple[str, str]  # text hash, reader class
+
+
+class Comparison:
+    """Whether one generation of a tenant may answer in place of another. Safe to use from several threads."""
+
+    def __init__(self, store: Store, tenant: str) -> None:
+        self._store, self._tenant = store, tenant
+        self._lock = threading.Lock()
+        self._last: tuple[str, str, bool] | None = None
+
+    def narrows(self, old: str, new: str) -> bool:
+        """Whether somebody may read less of a page in the generation `new` than in `old`; true where unknown."""
+        with self._lock:
+            if self._last is None or self._last[:2] != (old, new):
+                self._last = old, new, self._compare(old, new)
+            return self._last[2]
+
+    def _compare(self, old: str, new: str) -> bool:
+        what = f"generation {old} does not answer in place of {new}"
+        try:
+            before, after = (read_page_readers(self._store.generation(self._tenant, name)) for name in (old, new))
+        except StoreError as error:
+            _log.error("%s: who may read what is not known (%s)", what, error)
+            return True
+        if pages := narrowed_pages(before, after):
+            _log.error("%s: of %d pages somebody may read less", what, len(pages))
+            return True
+        _log.warning("generation %s answers in place of %s, which is not open", old, new)
+        return False
+
+
+def write_page_readers(folder: Path, chunks: pa.Table) -> None:
+    """Write the file for a table of GENERATION_CHUNKS."""
+    write_table(folder / FILE, page_readers(chunks), PAGE_READERS)
+
+
+def page_readers(chunks: pa.Table) -> pa.Table:
+    """PAGE_READERS of GENERATION_CHUNKS: the pages of the chunks, and those of chunks dropped as duplicates of them."""
+    pages: defaultdict[str, set[_Entry]] = defaultdict(set)
+    for page_id, entry in _entries(chunks):
+        pages[page_id].add(entry)
+    rows = [
+        {"page_id": page_id, "classes": sorted({readers for _, readers in entries}), "content": _digest(entries)}
+        for page_id, entries in sorted(pages.items())
+    ]
+    return PAGE_READERS.table(list(rows))
+
+
+def narrowed_pages(old: pa.Table, new: pa.Table) -> list[str]:
+    """The pages of `old` of which somebody may read less in `new`, both PAGE_READERS.
+
+    A page that `new` lacks counts: a page that is hidden from the account that reads the wiki looks deleted. So does a
+    page with another content if any reader class of its old text is not contained in every class of its new one.
+    """
+    now = {page_id: (classes, content) for page_id, classes, content in _rows(new)}
+    return [
+        page_id
+        for page_id, classes, content in _rows(old)
+        if page_id not in now or (now[page_id][1] != content and not _all_contained(classes, now[page_id][0]))
+    ]
+
+
+def read_page_readers(folder: Path) -> pa.Table:
+    """PAGE_READERS of a generation's folder, as its manifest says it is.
+
+    Raises:
+        StoreError: the file or the manifest is missing or damaged, or the generation was built before there was one.
+    """
+    facts = read_manifest(folder).files.get(FILE)
+    if facts is None:
+        raise StoreError(f"{folder} has no {FILE}: it was built by an older program")
+    path = folder / FILE
+    try:
+        whole = file_facts(path) == facts
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error.strerror})") from None
+    if not whole:
+        raise StoreError(f"{path} is not what the manifest says")
+    return read_table(path, PAGE_READERS)
+
+
+def _all_contained(old: list[str], new: list[str]) -> bool:
+    """Whether everyone of every old reader class is in every new one."""
+    return all(may_all_read(before, after) for before in old for after in new)
+
+
+def _entries(chunks: pa.Table) -> Iterator[tuple[str, _Entry]]:
+    """A page id, and who may read which text of it."""
+    columns = (chunks[name].to_pylist() for name in ("page_id", "text_hash", "readers", "places"))
+    for page_id, text_hash, readers, places in zip(*columns, strict=True):
+        yield page_id, (text_hash, readers)
+        for place in places or ():
+            yield place["chunk_id"].rsplit(":", 2)[0], (text_hash, place["readers"])
+
+
+def _digest(entries: set[_Entry]) -> str:
+    return hashlib.sha256(json.dumps(sorted(entries), separators=(",", ":")).encode()).hexdigest()[:32]
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[str, list[str], str]]:
+    return zip(*(table[name].to_pylist() for name in ("page_id", "classes", "content")), strict=True)
