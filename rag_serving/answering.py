@@ -26,7 +26,8 @@ from rag_serving.indexes.terms import analyze
 from rag_serving.models.judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
 from rag_serving.records import Answer, Candidate, Draft, Lock, Verdict
-from rag_serving.render import answer_text, citations_of, explained
+from rag_serving.render import answer_text, citations_of, explained, shown_numbers
+from rag_serving.settings import Generation
 from rag_serving.telemetry.events import Trace
 from rag_serving.verify import verify
 
@@ -103,7 +104,7 @@ class Answering:
         if self._config.verification.model_check and settings.provider != "extractive":
             verdicts = self._judged(attempt, verdicts, lock)
         with attempt.part("render"):
-            answer = _composed(draft, verdicts, lock, generation, settings.unverified == "mark")
+            answer = _composed(draft, verdicts, lock, generation, settings)
             if answer.status == "answered" and (stop := gate_confidence(asked.text, draft.confidence, gates)):
                 answer, verdicts = stop.answer(generation, lock), []
             if answer.status == "answered" and differs and (told_so := _told_to_differ(verdicts, differs)):
@@ -118,9 +119,10 @@ class Answering:
     def _verified(self, draft: Draft, asked: Asked, lock: Lock) -> tuple[Draft, list[Verdict], Differing | None]:
         """The draft with its verdicts; where pages differ about what was asked, with what the others say beside it."""
         settings, fuzzy_min = self._config.generation, self._config.verification.fuzzy_partial_ratio_min
-        rules = fuzzy_min, settings.max_citations, settings.require_quotes, asked.original
+        words = settings.quote_max_words
+        rules = fuzzy_min, settings.max_citations, settings.require_quotes, asked.original, words
         verdicts = verify(draft, lock, *rules)
-        differs = differing(asked.text, asked.weights, lock, verdicts, analyze, settings.quote_max_words)
+        differs = differing(asked.text, asked.weights, lock, verdicts, analyze, words)
         if differs:
             draft = replace(draft, claims=differs.beside(draft.claims))
             verdicts = verify(draft, lock, *rules)
@@ -160,12 +162,14 @@ class Answering:
             "fuzzy_min": verification.fuzzy_partial_ratio_min,
             "max_citations": settings.max_citations,
             "require_quotes": settings.require_quotes,
+            "quote_max_words": settings.quote_max_words,
         }
 
 
 def _told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | None:
     """Which passages do not agree, as far as both sides stand; None where one does not."""
-    stand = {verdict.claim: verdict.index for verdict in verdicts if verdict.outcome != "dropped"}
+    numbers = shown_numbers(verdicts)
+    stand = {v.claim: numbers[v.index] for v in verdicts if v.outcome != "dropped" and v.index}
     others = dict.fromkeys(stand[claim] for claim in differs.others if claim in stand)
     if differs.claim not in stand or not others:
         return None
@@ -185,9 +189,9 @@ def open_tables(config: Config) -> Tables:
         raise ConfigError(f"gates.confidence_weights: {error}") from error
 
 
-def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, mark: bool) -> Answer:
+def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, settings: Generation) -> Answer:
     """The answer of the claims that stand; without one it is withheld."""
-    citations = citations_of(verdicts, lock)
+    citations = citations_of(verdicts, lock, settings.quote_max_words)
     made = Answer(
         "not_found",
         NOT_FOUND,
@@ -200,7 +204,7 @@ def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation:
         return replace(
             made,
             status="answered",
-            answer=answer_text(verdicts, lock, mark),
+            answer=answer_text(verdicts, lock, settings.unverified == "mark"),
             citations=citations,
             clarification=None,
         )

@@ -192,9 +192,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Citation:
-    """A verified quote as the reader sees it."""
+    """A verified quote as the reader sees it.
 
-    index: int
+    Quotes of one passage share its number: passages are numbered by their first appearance in the answer, from 1
+    without gaps.
+    """
+
+    index: int  # the number shown, `[index]` in the answer
     chunk_id: str
     title: str
     heading_path: tuple[str, ...]
@@ -207,10 +211,14 @@ class Citation:
     start: int  # offsets of the quote in the chunk's text
     end: int
     also_at: tuple[AlsoAt, ...] = ()
+    passage: int = 0  # its place in the lock, counted from 1
 
     def payload(self) -> dict[str, Any]:
+        """The JSON shape; the place in the lock is for receipts alone."""
         also_at = [vars(place) for place in self.also_at]
-        return {**vars(self), "heading_path": list(self.heading_path), "also_at": also_at}
+        shape = {**vars(self), "heading_path": list(self.heading_path), "also_at": also_at}
+        del shape["passage"]
+        return shape
 
 
 @dataclass(frozen=True)

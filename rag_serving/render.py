@@ -7,12 +7,13 @@ Does not belong here: whether a quote is true (`verify`), how a link names the q
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, cast
 
-from rag_serving.extraction.sentences import unit_at, words
+from rag_serving.extraction.quoting import trimmed
+from rag_serving.extraction.sentences import pieces, unit_at, words
 from rag_serving.fragments import fragment_url, is_repeated, plain
 from rag_serving.records import Answer, Citation, Lock, Verdict, Verification
 from rag_serving.writing.untrusted import without_links
@@ -25,23 +26,41 @@ _FENCES = ("\n```", "\n~~~")
 _MARKER = re.compile(r"(?:\s+|^|(?<=[.,;:!?]))\[\d{1,3}\](?!\()")
 
 
-def citations_of(verdicts: Sequence[Verdict], lock: Lock) -> tuple[Citation, ...]:
-    """The citations of the claims that were not dropped, in the order of the claims, each place once."""
-    places = {(v.index, v.start, v.end): v for v in reversed(verdicts) if v.outcome != "dropped"}
-    return tuple(_citation(verdict, lock) for verdict in reversed(places.values()))
+def citations_of(
+    verdicts: Sequence[Verdict], lock: Lock, quote_max_words: int = MAX_QUOTE_WORDS
+) -> tuple[Citation, ...]:
+    """The citations of the claims that were not dropped, by number and in the order of the claims, each place once.
+
+    `quote_max_words` limits the quotes further.
+    """
+    numbers = shown_numbers(verdicts)
+    places: dict[tuple[int | None, int | None, int | None], Verdict] = {}
+    for verdict in verdicts:
+        if verdict.outcome != "dropped":
+            places.setdefault((verdict.index, verdict.start, verdict.end), verdict)
+    found = (_citation(verdict, lock, numbers, quote_max_words) for verdict in places.values())
+    return tuple(sorted(found, key=lambda citation: citation.index))
+
+
+def shown_numbers(verdicts: Iterable[Verdict]) -> dict[int, int]:
+    """The number that each cited passage is shown under, by its place in the lock: the order in which the answer first
+    cites them, from 1 without gaps.
+    """
+    cited = dict.fromkeys(verdict.index for verdict in verdicts if verdict.outcome != "dropped" and verdict.index)
+    return {passage: number for number, passage in enumerate(cited, start=1)}
 
 
 def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool = False) -> str:
-    """The claims that stand, a paragraph each, with `[index]` of their passages and without links these do not hold.
+    """The claims that stand, a paragraph each, with the numbers of their passages and without links these do not hold.
 
     Claims that do not stand are left out, or marked.
     """
-    paragraphs = []
+    paragraphs, numbers = [], shown_numbers(verdicts)
     for text, group in groupby(verdicts, lambda verdict: verdict.told or verdict.claim.text):
         members = list(group)
         indexes = list(dict.fromkeys(cast(int, v.index) for v in members if v.outcome != "dropped"))
         if indexes:
-            said, marks = _cleaned(text, indexes, lock), "".join(f"[{index}]" for index in indexes)
+            said, marks = _cleaned(text, indexes, lock), "".join(f"[{numbers[index]}]" for index in indexes)
             # Behind the fence that ends a block of code a marker would be part of the code (CommonMark, 4.5).
             gap = "\n" if said.endswith(_FENCES) else " "
             paragraphs.append(f"{said}{gap}{marks}")
@@ -59,7 +78,7 @@ def pinpointed(answer: Answer, lock: Lock, page_text: Callable[[str], str]) -> A
 
 
 def _pinpointed(citation: Citation, lock: Lock, page_text: Callable[[str], str]) -> Citation:
-    candidate = lock.passage(citation.index)
+    candidate = lock.passage(citation.passage)
     if candidate is None or not is_repeated(citation.quote, page_text(candidate.chunk.page_id)):
         return citation
     text = candidate.chunk.text
@@ -74,67 +93,83 @@ def _pinpointed(citation: Citation, lock: Lock, page_text: Callable[[str], str])
 
 
 def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """The locked passages with the scores of every stage and what became of the claims that cite them."""
+    """The locked passages with the scores of every stage and what became of the claims that cite them.
+
+    `passage` is the place in the lock, `index` the number that the answer cites it by, None where it does not.
+    """
+    numbers = shown_numbers(verdicts)
     why: dict[int, list[str]] = {}
     for verdict in verdicts:
         index = verdict.index or verdict.claim.index
         why.setdefault(index, []).append(_why(verdict))
     return [
-        {"index": index, **candidate.result(), "why": "; ".join(why.get(index, ["read, not cited"]))}
-        for index, candidate in enumerate(lock.passages, start=1)
+        {
+            "index": numbers.get(passage),
+            "passage": passage,
+            **candidate.result(),
+            "why": "; ".join(why.get(passage, ["read, not cited"])),
+        }
+        for passage, candidate in enumerate(lock.passages, start=1)
     ]
 
 
 def markdown(answer: Answer) -> str:
-    """The answer and its sources as Markdown."""
+    """The answer and its sources as Markdown, each source once with all of its quotes."""
     lines = [answer.answer]
     if answer.citations and answer.clarification:
         lines += ["", answer.clarification]
     if answer.citations:
         lines.append("")
-    for citation in answer.citations:
-        where = (
-            f"{citation.space}, version {citation.page_version}"
-            if citation.space
-            else f"version {citation.page_version}"
-        )
-        link = f"[{_escaped(citation.title)}]({_target(citation.fragment_url)})"
-        lines.append(f"- [{citation.index}] {link} ({_escaped(where)}): “{_escaped(plain(citation.quote))}”")
-        lines += [
-            f"    - also at [{_escaped(place.title)}]({_target(place.url)}) ({_escaped(place.space)})"
-            for place in citation.also_at
-        ]
+    by_number = sorted(answer.citations, key=lambda citation: citation.index)
+    for _, cited in groupby(by_number, key=lambda citation: citation.index):
+        lines += _source(list(cited))
     return "\n".join(lines)
 
 
-def shown_quote(text: str, start: int, end: int) -> tuple[int, int]:
+def _source(citations: Sequence[Citation]) -> list[str]:
+    """The lines of one source; its link opens at the first of its quotes."""
+    first = citations[0]
+    where = f"{first.space}, version {first.page_version}" if first.space else f"version {first.page_version}"
+    link = f"[{_escaped(first.title)}]({_target(first.fragment_url)})"
+    quotes = ", ".join(f"“{_escaped(plain(citation.quote))}”" for citation in citations)
+    also_at = (
+        f"    - also at [{_escaped(place.title)}]({_target(place.url)}) ({_escaped(place.space)})"
+        for place in first.also_at
+    )
+    return [f"- [{first.index}] {link} ({_escaped(where)}): {quotes}", *also_at]
+
+
+def shown_quote(text: str, start: int, end: int, most: int = MAX_QUOTE_WORDS) -> tuple[int, int]:
     """The range shown for the verified quote `text[start:end]`: 10 to 15 words cut at word borders of the original.
 
-    A longer quote is cut after 15 words; a shorter one grows within its sentence, and is shorter where the sentence is.
+    A longer quote is cut after 15 words, or `most` if these are fewer; a shorter one grows within its sentence, and is
+    shorter where the sentence is.
     """
-    inside = words(text, start, end)
-    if len(inside) > MAX_QUOTE_WORDS:
-        return inside[0][0], inside[MAX_QUOTE_WORDS - 1][1]
+    most = min(most, MAX_QUOTE_WORDS)
+    inside = pieces(text, start, end)
+    if len(inside) > most:
+        return trimmed(text, inside[:most])
     unit = unit_at(text, start)
-    if unit is None or len(inside) >= MIN_QUOTE_WORDS:
+    missing = min(MIN_QUOTE_WORDS, most) - len(inside)
+    if unit is None or missing <= 0:
         return start, end
-    missing = MIN_QUOTE_WORDS - len(inside)
-    after = words(text, end, max(unit.end, end))[:missing]
-    before = words(text, unit.start, start)
+    after = pieces(text, end, max(unit.end, end))[:missing]
+    before = pieces(text, unit.start, start)
     before = before[max(0, len(before) - (missing - len(after))) :]
-    return (before[0][0] if before else start), (after[-1][1] if after else end)
+    return trimmed(text, [*before, (start, end), *after])
 
 
-def _citation(verdict: Verdict, lock: Lock) -> Citation:
+def _citation(verdict: Verdict, lock: Lock, numbers: Mapping[int, int], quote_max_words: int) -> Citation:
     index, start, end = cast(int, verdict.index), cast(int, verdict.start), cast(int, verdict.end)
     candidate = lock.passage(index)
     if candidate is None:
         raise IndexError(f"verdict cites [{index}] of a lock of {len(lock)}")
     chunk = candidate.chunk
-    start, end = shown_quote(chunk.text, start, end)
+    start, end = shown_quote(chunk.text, start, end, quote_max_words)
     quote = chunk.text[start:end]
     return Citation(
-        index=index,
+        index=numbers[index],
+        passage=index,
         chunk_id=chunk.chunk_id,
         title=" → ".join(chunk.heading_path) or chunk.title,
         heading_path=chunk.heading_path,

@@ -195,9 +195,10 @@ class Generation(ChatModel):
     max_citations: int = Field(3, ge=1, le=20)
     """Citations an answer may carry."""
     require_quotes: bool = True
-    """A citation without a quote is dropped."""
+    """A claim without a quote of its passage is dropped. Where false, the sentence itself must stand in the passage."""
     quote_max_words: int = Field(12, ge=3, le=50)
-    """Words a quote may have."""
+    """Words a quote may have, at most 15 are shown; of a longer one that stands, those that say most of the claim are
+    cited."""
 
     @model_validator(mode="after")
     def _names_its_model(self) -> Generation:

@@ -8,11 +8,13 @@ Belongs here: the verdict on each claim. Does not belong here: how quotes are fo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from rag_serving.extraction.sentences import Unit, unit_at, words
+from rag_serving.extraction.quoting import REACH_OF_NEGATION, best_part
+from rag_serving.extraction.sentences import Unit, pieces, unit_at, words
 from rag_serving.records import Candidate, Claim, Draft, Lock, Support, Verdict
 from rag_serving.verification.claims import negations
 from rag_serving.verification.polarity import polarity_fault
@@ -20,8 +22,8 @@ from rag_serving.verification.quotes import MIN_QUOTE_BYTES, Passage, Place, fin
 from rag_serving.verification.support import unsupported
 from rag_serving.verification.typography import fold
 
-# A negation this many words before the quote belongs to it.
-_REACH_OF_NEGATION = 4
+_WORD = re.compile(r"\b(?:\w{4,}|\w*\d\w*|no[rt]?)\b")
+_STEM = 5
 
 
 def verify(
@@ -31,13 +33,16 @@ def verify(
     max_citations: int = 3,
     require_quotes: bool = True,
     question: str = "",
+    quote_max_words: int | None = None,
 ) -> list[Verdict]:
     """One verdict per claim, in order; at most `max_citations` places are cited.
 
     Where quotes are not required, a claim without one is its own quote: nothing is cited unchecked. Whether a yes or no
-    fits its passage can be told only where the question is given.
+    fits its passage can be told only where the question is given. Of a quote that stands and is longer than
+    `quote_max_words`, the words that say most of the claim are cited.
     """
-    judge = _Judge([_passage_of(candidate) for candidate in lock.passages], fuzzy_min, require_quotes, question)
+    passages = [_passage_of(candidate) for candidate in lock.passages]
+    judge = _Judge(passages, fuzzy_min, require_quotes, question, quote_max_words)
     judge.cited = _cited((claim.text, claim.index) for claim in draft.claims)
     verdicts = _limited([judge.verdict(claim) for claim in draft.claims], max_citations)
     while (told := _cited((v.claim.text, v.index) for v in verdicts if v.outcome != "dropped")) != judge.cited:
@@ -80,6 +85,7 @@ class _Judge:
     fuzzy_min: float
     require_quotes: bool
     question: str = ""
+    quote_max_words: int | None = None
     cited: Mapping[str, frozenset[int]] = field(default_factory=dict)  # the passages that each sentence cites
     known: dict[Claim, Verdict] = field(default_factory=dict)
 
@@ -105,7 +111,21 @@ class _Judge:
             verdict = Verdict(claim, place.how, _reason(place), claim.index, place.start, place.end)
         else:
             verdict = self._swapped(claim, quote)
-        return replace(verdict, told=self._told(verdict, quote, originals), support=self._support(verdict))
+        verdict = replace(verdict, told=self._told(verdict, quote, originals), support=self._support(verdict))
+        return self._shortened(verdict)
+
+    def _shortened(self, verdict: Verdict) -> Verdict:
+        """The verdict with at most `quote_max_words` words of its quote: those that say most of the claim."""
+        if self.quote_max_words is None or verdict.index is None or verdict.start is None:
+            return verdict
+        quoted = self.passages[verdict.index - 1].text[verdict.start : verdict.end]
+        if (count := len(pieces(quoted))) <= self.quote_max_words:
+            return verdict
+        claimed = verdict.claim.text.replace(verdict.claim.quote, " ") if verdict.claim.quote else ""
+        weights = dict.fromkeys(_stems(self.question), 1.0) | dict.fromkeys(_stems(claimed), 2.0)
+        start, end = best_part(quoted, weights, _stems, self.quote_max_words)
+        reason = f"{verdict.reason}, {self.quote_max_words} of {count} quoted words are cited"
+        return replace(verdict, start=verdict.start + start, end=verdict.start + end, reason=reason)
 
     def again(self, verdict: Verdict) -> Verdict:
         """The verdict, now that it is known which citations of the sentence stand."""
@@ -184,6 +204,11 @@ class _Judge:
         return self.passages[index - 1] if 1 <= index <= len(self.passages) else None
 
 
+def _stems(text: str) -> list[str]:
+    """The beginnings of the words of a text that tell something, in lower case."""
+    return [word[:_STEM] for word in _WORD.findall(text.lower())]
+
+
 def _passage_of(candidate: Candidate) -> Passage:
     return Passage(candidate.chunk.text, " ".join((candidate.chunk.title, *candidate.chunk.heading_path)))
 
@@ -221,5 +246,5 @@ def _is_turned(claim: Claim, text: str, place: Place) -> bool:
 
 def _reach(text: str, unit: Unit, place: Place) -> int:
     """Where the words begin that a negation before the quote may be among."""
-    before = words(text, unit.start, place.start)[-_REACH_OF_NEGATION:]
+    before = words(text, unit.start, place.start)[-REACH_OF_NEGATION:]
     return before[0][0] if before else place.start

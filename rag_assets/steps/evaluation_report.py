@@ -171,7 +171,14 @@ def _passage(passage: Facts) -> tuple[str, str]:
     where = " › ".join(str(part) for part in passage.get("heading_path") or [passage.get("title", "")])
     scores = ", ".join(f"{name} {value:.3f}" for name, value in (passage.get("scores") or {}).items())
     told = "; ".join(filter(None, (passage.get("why"), scores)))
-    return f"passage [{passage.get('index', '')}] {where}: {told}", str(passage.get("text", ""))
+    return f"{_numbered(passage)} {where}: {told}", str(passage.get("text", ""))
+
+
+def _numbered(passage: Facts) -> str:
+    """The passage's place in the lock and the number it is cited by; older reports have the place as `index`."""
+    if "passage" not in passage:
+        return f"passage [{passage.get('index', '')}]"
+    return f"passage {passage['passage']}" + (f" cited as [{passage['index']}]" if passage.get("index") else "")
 
 
 def _judged(case: Facts) -> str:

@@ -21,6 +21,7 @@ _RULE = re.compile(r"[\s|:=_*-]*$")
 _QUOTED = re.compile(r"\s*(?:>\s?)+")
 _END = re.compile(r"(?:[.!?…]+[\"'”’»)\]*_`]*(?=\s+[^\sa-z])|[。！？]+[」』”]?)")
 _WORD = re.compile(r"\S*\w\S*")
+_PIECE = re.compile(r"\S+")
 _ABBREVIATED = """
 e.g i.e etc vs cf no nos fig figs eq sec ch approx ca resp incl excl dr mr mrs ms prof st inc ltd co corp jr sr al
 u.s u.k a.m p.m v vol pp ed
@@ -85,6 +86,11 @@ def units(text: str) -> list[Unit]:
 def words(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
     """The ranges of the words in `text[start:end]`: what white space parts and has a letter or digit."""
     return [match.span() for match in _WORD.finditer(text, start, len(text) if end is None else end)]
+
+
+def pieces(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
+    """The ranges of what white space parts in `text[start:end]`: words, and signs that stand alone."""
+    return [match.span() for match in _PIECE.finditer(text, start, len(text) if end is None else end)]
 
 
 def unit_at(text: str, position: int) -> Unit | None:

@@ -19,7 +19,9 @@ from typing import Any
 from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
 from rag_serving.schema import GENERATION_CHUNKS
 
-VERSION = 2
+VERSION = 3
+# Of version 2 a citation's `index` is its place in the lock, and no quote was shortened.
+READ_VERSIONS = (2, 3)
 ID_CHARS = 32
 
 
@@ -85,8 +87,11 @@ def text_hash(text: str) -> str:
 
 
 def _citation(citation: Citation) -> dict[str, Any]:
-    """A citation without its other places: who may read the receipt may not be who may read those."""
-    return {name: value for name, value in citation.payload().items() if name != "also_at"}
+    """A citation with the number shown (`index`) and its place in the lock (`passage`), without its other places: who
+    may read the receipt may not be who may read those.
+    """
+    shown = {name: value for name, value in citation.payload().items() if name != "also_at"}
+    return {**shown, "passage": citation.passage}
 
 
 def _passage(index: int, lock: Lock) -> dict[str, Any]:

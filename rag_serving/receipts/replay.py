@@ -6,17 +6,19 @@ Does not belong here: storing and signing (`receipt_store`), who may see it (`pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rag_serving.generation import Generation
 from rag_serving.lock import has_anchor
-from rag_serving.receipts.receipt import VERSION, text_hash
+from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
 from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock
 from rag_serving.verification.quotes import find_exact
 from rag_serving.verify import verify
 
 Receipt = Mapping[str, Any]
+
+_NUMBERED_BY_PLACE = 2  # the version whose citations are numbered by their places in the lock
 
 
 def faults(receipt: Receipt, generation: Generation) -> list[str]:
@@ -24,8 +26,9 @@ def faults(receipt: Receipt, generation: Generation) -> list[str]:
 
     `generation` is the stored generation that the receipt names. The receipt may be anything that JSON can say.
     """
-    if receipt.get("version") != VERSION:
-        return [f"receipt: it has version {receipt.get('version')!r}, this program reads version {VERSION}"]
+    if receipt.get("version") not in READ_VERSIONS:
+        known = " and ".join(map(str, READ_VERSIONS))
+        return [f"receipt: it has version {receipt.get('version')!r}, this program reads version {known}"]
     try:
         passages = [_passage(passage, generation) for passage in receipt["passages"]]
         found = [passage for passage in passages if isinstance(passage, str)]
@@ -87,17 +90,28 @@ def _passage(passage: Mapping[str, Any], generation: Generation) -> Chunk | str:
 
 def _citation_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
     places = [(v["index"], v["start"], v["end"]) for v in receipt["verdicts"] if v["outcome"] != "dropped"]
+    numbers = _numbers(receipt, [index for index, _, _ in places])
     for citation in receipt["citations"]:
         index, start, end = citation["index"], citation["start"], citation["end"]
-        passage = lock.passage(index)
+        cited = index if receipt["version"] == _NUMBERED_BY_PLACE else citation["passage"]
+        passage = lock.passage(cited)
         if passage is None or passage.chunk.chunk_id != citation["chunk_id"]:
             yield f"citation [{index}]: chunk {citation['chunk_id']} was not in the lock"
         elif not citation["quote"] or passage.chunk.text[start:end] != citation["quote"]:
             yield f"citation [{index}]: the quote does not stand at its offsets"
-        elif not any(place == index and first < end and start < last for place, first, last in places):
+        elif not any(place == cited and first < end and start < last for place, first, last in places):
             yield f"citation [{index}]: no verdict bears it out"
+        elif numbers[cited] != index:
+            yield f"citation [{index}]: the answer cites passage {cited} as [{numbers[cited]}]"
         elif not has_anchor(citation["url"]):
             yield f"citation [{index}]: the link has no anchor"
+
+
+def _numbers(receipt: Receipt, cited: Iterable[int]) -> dict[int, int]:
+    """The numbers of the cited passages: by their first appearance, in older receipts by their place."""
+    if receipt["version"] == _NUMBERED_BY_PLACE:
+        return {passage: passage for passage in cited}
+    return {passage: number for number, passage in enumerate(dict.fromkeys(cited), start=1)}
 
 
 def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:

@@ -44,7 +44,9 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     for passage in answer.passages or ():
         yield ""
         scores = ", ".join(f"{stage} {value:.3f}" for stage, value in passage["scores"].items())
-        yield dim(f"[{passage['index']}] {' → '.join(passage['heading_path'])}: {passage['why']} ({scores})")
+        cited = f", cited as [{passage['index']}]" if passage["index"] else ""
+        where = f"passage {passage['passage']}{cited}: {' → '.join(passage['heading_path'])}"
+        yield dim(f"{where}: {passage['why']} ({scores})")
     tell_flags(answer.flags)
 
 

@@ -1,7 +1,7 @@
 """What a model wrote, read as claims: a sentence, the passage it cites, the words it quotes.
 
 A citation may stand before or behind the full stop, before its sentence, or with its quote in a sentence, a line or a
-block of their own. Where nothing is quoted the sentence itself is the quote.
+block of their own. A sentence that quotes nothing is a claim without a quote.
 
 Belongs here: what a reply says. Does not belong here: whether that is true (`verify`).
 """
@@ -145,7 +145,7 @@ def _claims(part: _Part, marks: Marks) -> Iterator[Claim]:
     if not quotes:
         cited = [index for mark in re.findall(CITATION, part.marks) for index in marks.indexes(mark)]
         for index in list(dict.fromkeys(cited)) or [0]:
-            yield Claim(text, index, text if cited else "", tuple(strings))
+            yield Claim(text, index, "", tuple(strings))
         return
     for at, mark in quotes:
         quote = marks.text(mark)

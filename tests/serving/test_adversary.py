@@ -69,7 +69,7 @@ def check(lock: Lock, reply: Reply, verdicts: list[Verdict]) -> None:
     citations = citations_of(verdicts, lock)
     answer = answer_text(verdicts, lock)
     for citation in citations:
-        candidate = lock.passage(citation.index)
+        candidate = lock.passage(citation.passage)
         assert candidate, "a citation that is not in the lock"
         assert citation.chunk_id == candidate.chunk.chunk_id
         assert citation.quote
@@ -89,9 +89,14 @@ def check(lock: Lock, reply: Reply, verdicts: list[Verdict]) -> None:
         assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e]", shown)
         assert SECRET not in shown
     assert POISON not in answer
+    places = {citation.index: citation.passage for citation in citations}
+    assert list(places) == list(range(1, len(places) + 1)), "numbers with gaps"
+    marks = dict.fromkeys(int(number) for number in re.findall(r"\[(\d+)\]", answer))
+    assert list(marks) == list(places), "numbers that are not in the order of appearance"
+    assert seen.count("\n- [") == len(places), "a source that is listed twice"
     for paragraph in answer.split("\n\n"):
         cited = [int(number) for number in re.findall(r"\[(\d+)\]", paragraph)]
-        known = "\n".join(lock.passages[index - 1].chunk.text for index in cited)
+        known = "\n".join(lock.passages[places[number] - 1].chunk.text for number in cited)
         assert figures_of(re.sub(r"\[\d+\]", "", paragraph)) <= figures_of(known), paragraph
     for lie in reply.lies:
         assert lie not in answer, lie

@@ -57,8 +57,8 @@ def test_all_steps_are_told_in_order_each_part_under_its_own_citation() -> None:
     draft = extract(QUESTION, lock, dict.fromkeys(analyze(QUESTION), 1.0), analyze)
     verdicts = verify(draft, lock, question=QUESTION)
     assert answer_text(verdicts, lock) == (
-        "Do this:\n1. Tell the desk that you restart.\n2. Stop the broker service. [2]\n\n"
-        "3. Wait until the log is quiet.\n4. Start the broker service. [1]\n\n"
+        "Do this:\n1. Tell the desk that you restart.\n2. Stop the broker service. [1]\n\n"
+        "3. Wait until the log is quiet.\n4. Start the broker service. [2]\n\n"
         "5. Tell the desk that it is over. [3]"
     )
 

@@ -59,8 +59,8 @@ def test_each_sentence_has_its_own_evidence_in_any_layout(reply: str) -> None:
     assert [claim.text.split()[0] for claim in claims] == ["Stop", "Wait"]
 
 
-def test_without_quotation_marks_the_sentence_is_the_quote() -> None:
-    assert read("The broker keeps logs [1].") == [("The broker keeps logs.", 1, "The broker keeps logs.")]
+def test_a_sentence_without_quotation_marks_has_no_quote() -> None:
+    assert read("The broker keeps logs [1].") == [("The broker keeps logs.", 1, "")]
 
 
 def test_a_sentence_that_cites_nothing_is_a_claim_on_nothing() -> None:
@@ -77,7 +77,7 @@ def test_what_follows_a_citation_is_a_sentence_of_its_own() -> None:
 
 def test_a_full_stop_behind_a_citation_ends_the_sentence_whatever_follows() -> None:
     claims = parse('Everybody knows it (see [1]). older ones go first "older ones go" [2].').claims
-    assert [(claim.index, claim.quote) for claim in claims] == [(1, claims[0].text), (2, "older ones go")]
+    assert [(claim.index, claim.quote) for claim in claims] == [(1, ""), (2, "older ones go")]
 
 
 def test_a_long_quote_without_a_number_is_looked_for_everywhere() -> None:

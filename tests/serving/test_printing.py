@@ -42,3 +42,11 @@ def test_quotes_of_one_passage_stand_together() -> None:
     assert lines.count("[1] Leave → Unpaid  HR, version 3") == 1
     assert lines[3:6] == ["    “first words”", "    “second words”", f"    {URL}"]
     assert lines[7] == "[2] Hours  HR, version 3"
+
+
+def test_passages_that_were_read_have_their_place_and_the_number_they_are_cited_by() -> None:
+    read = {"heading_path": ["Leave"], "why": "exact: verbatim", "scores": {"dense": 0.5}}
+    passages = [{**read, "passage": 4, "index": 1}, {**read, "passage": 2, "index": None}]
+    lines = [unstyle(line) for line in answer_lines(Answer("answered", "So.", (CITED,), passages=passages))]
+    assert "passage 4, cited as [1]: Leave: exact: verbatim (dense 0.500)" in lines
+    assert "passage 2: Leave: exact: verbatim (dense 0.500)" in lines

@@ -121,7 +121,7 @@ def test_how_to_is_answered_with_all_steps_in_order_under_one_citation(question:
     text, cited = answer(question, lock_of(["A replica follows its primary.", STEPS]))
     assert cited == 1
     assert text.startswith("1. Fence the old primary host.\n2. Promote the replica")
-    assert text.endswith("3. Point the services to the new primary. [2]")
+    assert text.endswith("3. Point the services to the new primary. [1]")
 
 
 def test_what_is_no_question_how_to_gets_the_one_step() -> None:
@@ -158,7 +158,7 @@ def test_how_to_is_answered_by_the_code_below_its_heading_not_by_a_sentence_with
         for place, (heading, text) in enumerate(RUNBOOK.items())
     ]
     text, cited = answer("How do I roll back a release?", Lock(tuple(passages)))
-    assert (text, cited) == ("Run this on the host:\nhbl rollback --to previous [2]", 1)
+    assert (text, cited) == ("Run this on the host:\nhbl rollback --to previous [1]", 1)
 
 
 def test_how_to_is_answered_by_the_steps_below_its_heading_not_by_a_sentence_with_its_words() -> None:

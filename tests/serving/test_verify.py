@@ -131,6 +131,55 @@ def test_without_required_quotes_the_claim_itself_must_stand_in_the_passage() ->
     assert verify(Draft((stands,), "test"), LOCK)[0].reason == "no quote"
 
 
+LONG = (
+    "The operators of the night shift wait until the controller of the second cluster reports no offline replicas and "
+    "then start the maintenance window, which must not exceed 90 minutes, by hand."
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "held"),
+    [
+        ("The maintenance window must not exceed 90 minutes.", "must not exceed 90 minutes"),
+        ("Offline replicas of the second cluster are waited for.", "second cluster reports no offline replicas"),
+    ],
+)
+def test_of_a_quote_that_is_too_long_the_words_that_say_the_claim_are_cited(sentence: str, held: str) -> None:
+    lock = lock_of([CONFIG, LONG])
+    (verdict,) = verify(Draft((Claim(sentence, 2, LONG),), "test"), lock, quote_max_words=12)
+    cited = LONG[verdict.start : verdict.end]
+    assert verdict.outcome == "exact"
+    assert len(cited.split()) == 12
+    assert held in cited
+    assert verdict.reason == "verbatim, 12 of 32 quoted words are cited"
+    (citation,) = citations_of([verdict], lock, 12)
+    assert citation.quote == cited
+
+
+def test_a_quote_that_is_too_long_must_stand_as_a_whole() -> None:
+    claim = Claim("The window must not exceed 90 minutes.", 1, LONG.replace("second", "third"))
+    (verdict,) = verify(Draft((claim,), "test"), lock_of([LONG]), quote_max_words=12)
+    assert verdict.outcome == "dropped"
+
+
+def test_a_sentence_that_is_its_own_quote_is_told_whole_and_cited_in_part() -> None:
+    claim = Claim(LONG, 1, "")
+    question = "When does the maintenance window start?"
+    (verdict,) = verify(
+        Draft((claim,), "test"), lock_of([LONG]), require_quotes=False, question=question, quote_max_words=12
+    )
+    cited = LONG[verdict.start : verdict.end]
+    assert (verdict.told, len(cited.split())) == (LONG, 12)
+    assert "maintenance window" in cited
+
+
+def test_signs_between_words_count_as_words_of_a_quote() -> None:
+    row = "| a | b | c | d | e | f | g | h of the long line |"
+    claim = Claim("The long line has an h.", 1, row)
+    (verdict,) = verify(Draft((claim,), "test"), lock_of([row]), quote_max_words=5)
+    assert row[verdict.start : verdict.end].split() == ["h", "of", "the", "long", "line"]
+
+
 def test_a_quote_longer_than_the_passage_is_no_match() -> None:
     assert find_quote("Stop. " + "Invented words follow here. " * 3, "Stop.") is None
 
@@ -189,15 +238,18 @@ def attacks(draw: st.DrawFn) -> tuple[Lock, Draft]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(attacks(), st.booleans())
+@given(attacks(), st.booleans(), st.integers(3, 50))
 def test_promise_1_every_citation_stands_verbatim_in_a_locked_passage(
-    attack: tuple[Lock, Draft], required: bool
+    attack: tuple[Lock, Draft], required: bool, most: int
 ) -> None:
     lock, draft = attack
-    citations = citations_of(verify(draft, lock, require_quotes=required), lock)
+    verdicts = verify(draft, lock, require_quotes=required, quote_max_words=most)
+    citations = citations_of(verdicts, lock, most)
     assert len(citations) <= 3
+    assert sorted({citation.index for citation in citations}) == [*range(1, len({c.passage for c in citations}) + 1)]
     for citation in citations:
-        passage = lock.passage(citation.index)
+        assert len(citation.quote.split()) <= most
+        passage = lock.passage(citation.passage)
         assert passage is not None
         assert citation.chunk_id == passage.chunk.chunk_id
         assert citation.quote == passage.chunk.text[citation.start : citation.end] != ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from rag_assets.steps.evaluation_report import evaluation_report, measured
 from rag_assets.steps.report import markdown
 from rag_assets.steps.report_html import html
@@ -65,6 +67,13 @@ def test_a_question_stands_beside_its_answer_of_the_other_generation() -> None:
     page = html(evaluation_report(facts("g1", case("a", answer="New.")), facts("g0", case("a", answer="Old."))))
     assert page.index("New.") < page.index("judged before") < page.index("Old.")
     assert "passage [1] P › A: cited; dense 0.500" in page
+
+
+@pytest.mark.parametrize(("number", "told"), [(1, "passage 3 cited as [1] P › A"), (None, "passage 3 P › A")])
+def test_a_passage_has_its_place_and_the_number_it_is_cited_by(number: int | None, told: str) -> None:
+    asked = case("a")
+    asked["passages"][0] |= {"index": number, "passage": 3}
+    assert told in html(evaluation_report(facts("g1", asked)))
     assert "citation [1], quote exact" in page
 
 
