@@ -67,6 +67,7 @@ def test_a_question_stands_beside_its_answer_of_the_other_generation() -> None:
     page = html(evaluation_report(facts("g1", case("a", answer="New.")), facts("g0", case("a", answer="Old."))))
     assert page.index("New.") < page.index("judged before") < page.index("Old.")
     assert "passage [1] P › A: cited; dense 0.500" in page
+    assert "citation [1], quote exact" in page
 
 
 @pytest.mark.parametrize(("number", "told"), [(1, "passage 3 cited as [1] P › A"), (None, "passage 3 P › A")])
@@ -74,7 +75,6 @@ def test_a_passage_has_its_place_and_the_number_it_is_cited_by(number: int | Non
     asked = case("a")
     asked["passages"][0] |= {"index": number, "passage": 3}
     assert told in html(evaluation_report(facts("g1", asked)))
-    assert "citation [1], quote exact" in page
 
 
 def test_figures_tell_what_they_were_and_whether_that_means_something() -> None:
