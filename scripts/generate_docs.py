@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,6 +20,7 @@ from pydantic_core import PydanticUndefined
 
 from rag_serving import config, source_kinds
 from rag_serving.cli import app
+from rag_serving.terminal.commands import ENTRY_POINTS, Later
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOTE = "<!-- Made by scripts/generate_docs.py; do not edit. -->\n\n"
@@ -77,7 +80,7 @@ def default(field: FieldInfo) -> str:
 
 
 def commands() -> str:
-    """docs/commands.md: the help text of each command."""
+    """docs/commands.md: the help text of each command and subcommand, those of other packages included."""
     root = typer.main.get_command(app)
     parts = ["# Commands\n\n", NOTE]
     for path, command in walk(root, "citelock"):
@@ -86,13 +89,28 @@ def commands() -> str:
     return "".join(parts).rstrip() + "\n"
 
 
-def walk(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield a command with its path, then its subcommands by name; commands that are imported late are imported."""
+    command = command.imported() if isinstance(command, Later) else command
     yield path, command
-    for name, child in sorted(getattr(command, "commands", {}).items()):
-        yield from walk(child, f"{path} {name}")
+    if hasattr(command, "list_commands"):
+        context = click.Context(command, info_name=path)
+        for name in sorted(command.list_commands(context)):
+            yield from walk(command.get_command(context, name), f"{path} {name}")
+
+
+def not_installed() -> list[str]:
+    """Return the commands that pyproject.toml declares and this installation lacks: their help cannot be written."""
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return sorted(
+        set(project["entry-points"][ENTRY_POINTS]) - {entry.name for entry in entry_points(group=ENTRY_POINTS)}
+    )
 
 
 def main() -> int:
+    if lacking := not_installed():
+        print(f"commands not installed: {', '.join(lacking)}; run `pip install -e .`", file=sys.stderr)
+        return 1
     stale = []
     for name, text in (("configuration.md", configuration()), ("commands.md", commands())):
         path = DOCS / name

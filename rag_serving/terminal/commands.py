@@ -77,7 +77,11 @@ class Later(TyperCommand):
         self._load = load
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        return _command(self.name or "", self._load()).make_context(info_name, args, parent=parent, **extra)
+        return self.imported().make_context(info_name, args, parent=parent, **extra)
+
+    def imported(self) -> Any:
+        """Return the command itself, with its arguments and subcommands."""
+        return _command(self.name or "", self._load())
 
 
 def _command(name: str, loaded: Any) -> Any:

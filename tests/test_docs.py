@@ -1,0 +1,64 @@
+"""The generated reference names every command there is, and its check sees one that is missing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rag_serving.terminal.commands import _MODULES
+from scripts import generate_docs
+
+ROOT = Path(__file__).parents[1]
+
+
+def sections() -> set[str]:
+    return set(re.findall(r"^## `citelock ?([^`]*)`$", generate_docs.commands(), re.MULTILINE))
+
+
+def test_every_command_of_the_help_has_a_section_of_its_own() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", "from rag_serving.cli import main; main()", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"COLUMNS": "200", "TERM": "dumb", "PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+    ).stdout
+    listed = set(re.findall(r"^  ([a-z][a-z-]*)  ", shown.partition("Commands:")[2], re.MULTILINE))
+    assert {"ask", "build", *_MODULES} <= listed  # those of this package, of its modules, and of entry points
+    assert listed <= sections()
+
+
+def test_subcommands_and_arguments_of_late_commands_are_written() -> None:
+    assert {"generations rollback", "gold suggest", "receipt verify"} <= sections()
+    assert "--retry-contexts" in generate_docs.commands()
+
+
+def test_the_check_fails_where_a_command_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(generate_docs, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(generate_docs, "not_installed", list)
+    (tmp_path / "docs").mkdir()
+    monkeypatch.setattr(sys, "argv", ["generate_docs.py"])
+    assert generate_docs.main() == 0
+    monkeypatch.setattr(sys, "argv", ["generate_docs.py", "--check"])
+    assert generate_docs.main() == 0
+    path = tmp_path / "docs" / "commands.md"
+    path.write_text(re.sub(r"## `citelock bench`.*?```text.*?```\n", "", path.read_text(), flags=re.DOTALL))
+    assert generate_docs.main() == 1
+    assert "commands.md" in capsys.readouterr().err
+
+
+def test_a_declared_command_that_is_not_installed_is_no_silent_gap(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generate_docs.not_installed() == []
+    monkeypatch.setattr(generate_docs, "entry_points", lambda **_: [])
+    monkeypatch.setattr(sys, "argv", ["generate_docs.py", "--check"])
+    assert generate_docs.main() == 1
+    assert "build" in capsys.readouterr().err
