@@ -30,8 +30,9 @@ from rag_serving.api.streams import HEADERS, INTERNAL, MEDIA_TYPE, events_of
 from rag_serving.api.wire import BodyLimit, error_body
 from rag_serving.attempts import Listen
 from rag_serving.config import Config
+from rag_serving.guard import open_guarded
 from rag_serving.models.reranker import open_reranker
-from rag_serving.pipeline import RETRIEVAL_DOWN, Pipeline, open_guarded
+from rag_serving.pipeline import RETRIEVAL_DOWN, Pipeline
 from rag_serving.published import UnpublishedError
 from rag_serving.queries.filters import FilterError, parse_filters
 from rag_serving.receipts.receipt import ReceiptError

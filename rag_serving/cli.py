@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,7 +103,7 @@ def ask(
     """
     from rag_serving.terminal.progress import shown
 
-    with _pipeline(config, tenant, is_recorded=True) as pipeline:
+    with _pipeline(config, tenant, asks=True) as pipeline:
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
         text = _not_empty("question", question, pipeline.config)
         with shown() as listen:
@@ -139,7 +140,7 @@ def search(
     space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
     phrase" is looked for to the letter.
     """
-    with _pipeline(config, tenant, is_recorded=True) as pipeline:
+    with _pipeline(config, tenant, asks=True) as pipeline:
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
         found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
         if as_json:
@@ -240,15 +241,21 @@ def receipt_verify(
 
 
 @contextmanager
-def _pipeline(path: Path | None, tenant: str | None, is_recorded: bool = False) -> Iterator[Pipeline]:
+def _pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> Iterator[Pipeline]:
     from rag_serving.config import load_config
-    from rag_serving.pipeline import Pipeline
-    from rag_serving.telemetry.telemetry import open_telemetry
+    from rag_serving.guard import open_guarded
 
     config = load_config(path)
     name = chosen_tenant(config, tenant)
-    telemetry = open_telemetry(config, name, _PATIENCE_S) if is_recorded else None
-    pipeline = Pipeline.open(config, name, telemetry=telemetry)
+    embedder = open_guarded(config)
+    if asks and config.embedding.provider == "local":  # opened beside the imports, which take as long
+        threading.Thread(target=embedder.warm, name="warm").start()
+
+    from rag_serving.pipeline import Pipeline
+    from rag_serving.telemetry.telemetry import open_telemetry
+
+    telemetry = open_telemetry(config, name, _PATIENCE_S) if asks else None
+    pipeline = Pipeline.open(config, name, embedder, telemetry=telemetry)
     try:
         yield pipeline
     finally:

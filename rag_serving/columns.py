@@ -1,6 +1,9 @@
-"""Cells of Arrow columns as Python values, read from the columns' own memory.
+"""Cells of Arrow columns as Python values and numpy arrays, read from the columns' own memory.
 
 Belongs here: the types of GENERATION_CHUNKS. Does not belong here: which rows are read (`generation`).
+
+pyarrow's own conversions (`pa.array`, `pa.scalar`, `to_numpy`) import pandas, which takes as long as a question; those
+here do not.
 
 What a question shows is some ten rows of a memory-mapped table. pyarrow's `take` and `to_pylist` cost 25 µs a column
 before they have read one, and a chunk has twenty columns: together as much as searching does.
@@ -8,18 +11,55 @@ before they have read one, and a chunk has twenty columns: together as much as s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 Read = Callable[[Iterable[int]], list[Any]]
 """The values of some rows, in their order."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
+
+
+def strings(values: Iterable[str]) -> pa.StringArray:
+    """Return texts as an Arrow array."""
+    encoded = [value.encode() for value in values]
+    borders = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(borders), pa.py_buffer(b"".join(encoded)))
+
+
+def indices(rows: NDArray[np.int64] | Sequence[int]) -> pa.Int64Array:
+    """Return row numbers as an Arrow array."""
+    numbers = np.ascontiguousarray(rows, dtype=np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def numbers_of(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return a column of integers without nulls as a read-only array [rows]."""
+    numbers: NDArray[np.int64] = np.from_dlpack(pc.cast(_whole(column), pa.int64()))
+    return numbers
+
+
+def mask_of(column: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Return a column of truth values as a read-only mask [rows]; a null is False."""
+    flat = _whole(column)
+    known = pc.and_kleene(flat, pc.is_valid(flat)) if flat.null_count else flat
+    return np.from_dlpack(pc.cast(known, pa.uint8())).view(np.bool_)
+
+
+def rows_in(column: pa.Array | pa.ChunkedArray, values: Iterable[str]) -> NDArray[np.bool_]:
+    """Return which rows of a column of texts are one of some values, as a read-only mask [rows]."""
+    return mask_of(pc.is_in(column, value_set=strings(values)))
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def reader(column: pa.Array) -> Read:

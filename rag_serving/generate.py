@@ -10,16 +10,19 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Lock as Mutex
+from typing import TYPE_CHECKING
 
 from rag_serving.breaker import Breaker
-from rag_serving.models.chat import ContextTooLongError, Listen, RemoteChat
 from rag_serving.models.conversation import Reply
 from rag_serving.models.generators import open_chat
-from rag_serving.models.protocols import ModelError
+from rag_serving.models.protocols import ContextTooLongError, ModelError
 from rag_serving.records import Draft, Lock, Usage
 from rag_serving.settings import Generation
 from rag_serving.writing.parse import parse
 from rag_serving.writing.prompt import Prompt, make_prompt
+
+if TYPE_CHECKING:
+    from rag_serving.models.chat import Listen, RemoteChat
 
 GENERATOR_DOWN = "generator_unavailable"
 GENERATOR_CUT = "generator_cut_off"

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_serving.columns import Read, reader
+from rag_serving.columns import Read, indices, reader, rows_in
 from rag_serving.config import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import Place
@@ -144,17 +143,17 @@ class Generation:
 
     def chunks_of_page(self, page_id: str) -> list[Chunk]:
         """The chunks of a page in order; empty where the generation has none of it."""
-        rows = np.flatnonzero(pc.equal(self.table["page_id"], page_id).to_numpy())
+        rows = self._rows_of_page(page_id)
         return sorted(self.chunks(rows.tolist()), key=lambda chunk: chunk.chunk_idx)
 
     def page_text(self, page_id: str, classes: frozenset[str]) -> str:
         """The text of those of a page's chunks that these reader classes open, a line or more each."""
-        rows = np.flatnonzero(pc.equal(self.table["page_id"], page_id).to_numpy())
+        rows = self._rows_of_page(page_id)
         return "\n".join(self.table["text"][row].as_py() for row in rows.tolist() if self.readers_of(row) in classes)
 
     def readers_of_page(self, page_id: str) -> frozenset[str]:
         """The reader classes of a page's chunks, dropped ones too; empty where the generation has none of it."""
-        rows = pc.equal(self.table["page_id"], page_id).to_numpy()
+        rows = self._rows_of_page(page_id)
         own = frozenset(self._readers[code] for code in np.unique(self._reader_codes[rows]))
         return own | self.places.readers_of_page(page_id)
 
@@ -278,6 +277,9 @@ class Generation:
     def _rows(self) -> dict[str, int]:
         return {chunk_id: row for row, chunk_id in enumerate(self.table["chunk_id"].to_pylist())}
 
+    def _rows_of_page(self, page_id: str) -> NDArray[np.int64]:
+        return np.flatnonzero(rows_in(self.table["page_id"], [page_id]))
+
     def _readable(self, classes: frozenset[str]) -> _ReadableRows:
         """The rows of some reader classes, found once for those that occur here: others must not fill the cache."""
         return self._readable_rows(classes & self._own_classes)
@@ -291,7 +293,7 @@ class Generation:
 
     def _compute_names(self, classes: frozenset[str]) -> Names:
         rows = self._readable(classes).rows
-        return names_of([self.table.select(NAMED).take(rows), self.places.readable(classes)])
+        return names_of([self.table.select(NAMED).take(indices(rows)), self.places.readable(classes)])
 
     def _shard_rows(self) -> list[ShardRows]:
         """Rows and reader classes of every shard of the manifest."""

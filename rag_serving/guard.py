@@ -9,12 +9,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import Embedder, ModelError, Progress
+
+if TYPE_CHECKING:
+    from rag_serving.config import Config
 
 Result = TypeVar("Result")
 
@@ -49,6 +54,11 @@ class GuardedEmbedder:
     def check(self) -> str:
         return self._call(lambda model: model.check())
 
+    def warm(self) -> None:
+        """Open the model before the first question comes; a failure shows with the question."""
+        with suppress(ModelError):
+            self.embed_query("warm")
+
     def _call(self, ask: Callable[[Embedder], Result]) -> Result:
         """Ask the model.
 
@@ -68,3 +78,8 @@ class GuardedEmbedder:
             if self._model is None:
                 self._model = self._open_model()
             return self._model
+
+
+def open_guarded(config: Config) -> GuardedEmbedder:
+    """Return the configured embedding model, to be opened when first needed."""
+    return GuardedEmbedder(lambda: open_embedder(config.embedding))

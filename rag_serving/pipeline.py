@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rag_serving.access import Principal, satisfied_classes
 from rag_serving.answering import NO_VECTORS, Answering, Asked, Written
@@ -19,14 +19,12 @@ from rag_serving.attempts import Attempt, Listen
 from rag_serving.config import Config
 from rag_serving.extraction.question_kinds import kind_of
 from rag_serving.generation import Generation
-from rag_serving.guard import GuardedEmbedder
+from rag_serving.guard import open_guarded
 from rag_serving.heuristic import POOL, rerank_by_words
 from rag_serving.hygiene import is_clean, keyword_gate
 from rag_serving.indexes.terms import analyze, analyze_passage
 from rag_serving.lock import completed, freeze, lock_selection
-from rag_serving.models.embedders import open_embedder
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.models.reranker import RemoteReranker, open_reranker
 from rag_serving.models.words import Words
 from rag_serving.prefer import prefer
 from rag_serving.published import Published, UnpublishedError
@@ -42,6 +40,9 @@ from rag_serving.store import Store
 from rag_serving.telemetry.events import Trace
 from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.turns import search_turns
+
+if TYPE_CHECKING:
+    from rag_serving.models.reranker import RemoteReranker
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 
@@ -103,7 +104,10 @@ class Pipeline:
         store = Store(config.home)
         receipts = ReceiptStore(store.serving_db())
         published = Published(store, tenant, config)
-        reranker = reranker or open_reranker(config.features, config.reranker)
+        if reranker is None and config.reranker.url:
+            from rag_serving.models.reranker import open_reranker
+
+            reranker = open_reranker(config.features, config.reranker)
         return cls(config, tenant, published, embedder or open_guarded(config), receipts, reranker, telemetry)
 
     def close(self) -> None:
@@ -307,8 +311,3 @@ def _told(found: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[Candi
     """The candidates in the order they were found, the chosen ones with all of their scores."""
     scored = {candidate.chunk.chunk_id: candidate for candidate in chosen}
     return [scored.get(candidate.chunk.chunk_id, candidate) for candidate in found]
-
-
-def open_guarded(config: Config) -> GuardedEmbedder:
-    """The configured embedding model, opened when first needed."""
-    return GuardedEmbedder(lambda: open_embedder(config.embedding))

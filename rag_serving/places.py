@@ -12,6 +12,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rag_serving.columns import strings
 from rag_serving.records import AlsoAt
 from rag_serving.store import whole
 
@@ -42,5 +43,5 @@ class Places:
 
     def _readable(self, classes: frozenset[str]) -> pa.Table:
         """The places that these reader classes open (space, title, labels, …), each with the `row` of its chunk."""
-        known = pa.array(sorted(self.classes & classes), pa.string())
+        known = strings(sorted(self.classes & classes))
         return self._table.filter(pc.is_in(self._table["readers"], value_set=known))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rag_serving.attempts import Attempt
+from rag_serving.columns import numbers_of
 from rag_serving.diversify import maximal_marginal_relevance
 from rag_serving.fuse import min_max
 from rag_serving.generation import Generation
@@ -84,7 +85,7 @@ def narrowed(generation: Generation, classes: frozenset[str], *filters: Filters 
     among: Rows | None = None
     for wanted in filter(None, filters):
         rows = matching_rows(generation.table, wanted)
-        rows[places["row"].to_numpy()[matching_rows(places, wanted)]] = True
+        rows[numbers_of(places["row"])[matching_rows(places, wanted)]] = True
         among = rows if among is None else among & rows
     return among
 

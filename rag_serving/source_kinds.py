@@ -14,9 +14,13 @@ SLUG = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 
 
 class Section(BaseModel):
-    """A group of keys; unknown ones are errors."""
+    """A group of keys; unknown ones are errors.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    The line under a key is its description in docs/configuration.md, whose maker reads it from the source: for pydantic
+    to do so would take every command 40 ms. A section is built when the configuration is, not once more before.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class NoAuth(Section):

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -36,16 +40,16 @@ def configuration() -> str:
         "only: the keys that end in `_env` name the variable that holds them.\n\n",
     ]
     top = dict(config.Config.model_fields)
-    parts += table({name: field for name, field in top.items() if not section_of(field)})
+    parts += table(config.Config, {name: field for name, field in top.items() if not section_of(field)})
     for name, field in top.items():
         if section := section_of(field):
-            parts += [f"\n## `{name}`\n\n{section.__doc__}\n\n", *table(section.model_fields)]
+            parts += [f"\n## `{name}`\n\n{section.__doc__}\n\n", *table(section)]
     parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` chooses.\n")
     for section in get_args(get_args(source_kinds.Source)[0]):
-        parts += [f"\n### `kind: {kind_of(section)}`\n\n{one_line(section.__doc__)}\n\n", *table(section.model_fields)]
+        parts += [f"\n### `kind: {kind_of(section)}`\n\n{one_line(section.__doc__)}\n\n", *table(section)]
     parts.append("\n### `auth` of a live source\n")
     for section in (source_kinds.NoAuth, source_kinds.BasicAuth, source_kinds.BearerAuth):
-        parts += [f"\n`kind: {kind_of(section)}`: {section.__doc__}\n\n", *table(section.model_fields)]
+        parts += [f"\n`kind: {kind_of(section)}`: {section.__doc__}\n\n", *table(section)]
     return "".join(parts)
 
 
@@ -59,11 +63,28 @@ def kind_of(section: type[BaseModel]) -> str:
     return str(annotation.__args__[0])
 
 
-def table(fields: dict[str, FieldInfo]) -> Iterator[str]:
+def table(section: type[BaseModel], fields: dict[str, FieldInfo] | None = None) -> Iterator[str]:
+    meanings = descriptions(section)
     yield "| key | default | meaning |\n| --- | --- | --- |\n"
-    for name, field in fields.items():
+    for name, field in (section.model_fields if fields is None else fields).items():
         if name != "kind":
-            yield f"| `{name}` | {default(field)} | {one_line(field.description)} |\n"
+            yield f"| `{name}` | {default(field)} | {one_line(meanings.get(name))} |\n"
+
+
+def descriptions(section: type[BaseModel]) -> dict[str, str]:
+    """Return the text under each key in the source of a section and of those it extends."""
+    found: dict[str, str] = {}
+    for base in reversed(section.__mro__):
+        if issubclass(base, BaseModel) and base.__module__.startswith("rag_"):
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+            for field, text in pairwise(body):
+                if (
+                    isinstance(field, ast.AnnAssign)
+                    and isinstance(text, ast.Expr)
+                    and isinstance(text.value, ast.Constant)
+                ):
+                    found[ast.unparse(field.target)] = str(text.value.value)
+    return found
 
 
 def one_line(text: str | None) -> str:

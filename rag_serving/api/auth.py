@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rag_serving.access import Principal
+from rag_serving.access import Principal, choose_tenant
 from rag_serving.api.wire import is_loopback
 from rag_serving.config import Config, ConfigError
 from rag_serving.membership import Memberships
@@ -77,20 +77,6 @@ class Authenticator:
             return choose_tenant(self._tenants, asked, "?tenant=NAME")
         except ValueError as error:
             raise AuthError(400, "TENANT", str(error)) from None
-
-
-def choose_tenant(tenants: list[str], asked: str | None, how: str) -> str:
-    """The tenant asked for, or the only one.
-
-    Raises:
-        ValueError: it is not configured, or there are several; the message says how to name one.
-    """
-    if asked is None and len(tenants) == 1:
-        return tenants[0]
-    if asked not in tenants:
-        problem = f"name the tenant with {how}" if asked is None else f"tenant {asked!r} is not configured"
-        raise ValueError(f"{problem}; there are: {', '.join(tenants) or 'none'}")
-    return asked
 
 
 def check_address(serving: Serving) -> None:

@@ -36,10 +36,6 @@ _BYTES_AT_LEAST = 500_000
 _GRACE_S = 1.0
 
 
-class ContextTooLongError(ModelError):
-    """The messages have more tokens than the model reads."""
-
-
 class TooLateError(ModelError):
     """The model did not answer in time."""
 

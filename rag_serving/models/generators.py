@@ -6,10 +6,11 @@ Does not belong here: the classes; the extractive generator, which is no model (
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from rag_serving.models.chat import RemoteChat
-from rag_serving.settings import ChatModel
+if TYPE_CHECKING:
+    from rag_serving.models.chat import RemoteChat
+    from rag_serving.settings import ChatModel
 
 
 def open_chat(provider: Literal["ollama", "openai"], settings: ChatModel, section: str) -> RemoteChat:

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from rag_serving.models.chat import ContextTooLongError, RemoteChat
+from rag_serving.models.chat import RemoteChat
 from rag_serving.models.conversation import Message, Piece
 from rag_serving.models.http import BadAnswerError, one_line
 from rag_serving.models.overflow import says_too_long
-from rag_serving.models.protocols import ModelError
+from rag_serving.models.protocols import ContextTooLongError, ModelError
 
 if TYPE_CHECKING:
     import ollama

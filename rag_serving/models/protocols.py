@@ -20,6 +20,10 @@ class ModelError(Exception):
     """A model cannot be opened or does not answer; the message is one line that says how to mend it."""
 
 
+class ContextTooLongError(ModelError):
+    """The messages have more tokens than the model reads."""
+
+
 class Tokenizer(Protocol):
     """Counts text the way the embedding model does."""
 

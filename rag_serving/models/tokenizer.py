@@ -7,6 +7,7 @@ Does not belong here: chunk borders, batches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,12 +29,19 @@ def load_tokenizer(path: Path) -> tokenizers.Tokenizer:
     Raises:
         ModelError: the file is missing or is not a tokenizer.
     """
-    import tokenizers
-
     try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        facts = path.stat()
+        return _load(path, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
     except Exception as error:  # the library raises plain Exception
         raise ModelError(f"{path} is not a readable tokenizer file ({error}); fetch it again") from error
+
+
+@lru_cache(maxsize=2)
+def _load(path: Path, *_facts: int) -> tokenizers.Tokenizer:
+    """Return the tokenizer of a file as it is now: encoding changes none, so that the encoder and chunking share it."""
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

