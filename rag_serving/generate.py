@@ -18,11 +18,10 @@ from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 from rag_serving.records import Draft, Lock, Usage
 from rag_serving.settings import Generation
-from rag_serving.writing.parse import parse
-from rag_serving.writing.prompt import Prompt, make_prompt
 
 if TYPE_CHECKING:
     from rag_serving.models.chat import Listen, RemoteChat
+    from rag_serving.writing.prompt import Prompt
 
 GENERATOR_DOWN = "generator_unavailable"
 GENERATOR_CUT = "generator_cut_off"
@@ -68,6 +67,8 @@ class Generator:
     def _written(self, question: str, lock: Lock, listen: Listen | None) -> Draft:
         """Ask the model; a prompt that is too long for it is halved, twice at most."""
         settings, model = self._settings, self._opened()
+        from rag_serving.writing.prompt import make_prompt
+
         budget = max(settings.context_tokens - settings.max_output_tokens, _SMALLEST_BUDGET)
         for last in (False, False, True):
             prompt = make_prompt(question, lock, budget, settings.max_citations, settings.quote_max_words)
@@ -80,6 +81,8 @@ class Generator:
         raise AssertionError("unreachable")
 
     def _draft(self, model: RemoteChat, prompt: Prompt, locked: int, reply: Reply) -> Draft:
+        from rag_serving.writing.parse import parse
+
         parsed = parse(reply.text, reply.cut)
         flags = [GENERATOR_CUT] if reply.cut else []
         flags += [INJECTION] if prompt.injections else []

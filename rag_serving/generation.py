@@ -154,8 +154,7 @@ class Generation:
     def readers_of_page(self, page_id: str) -> frozenset[str]:
         """The reader classes of a page's chunks, dropped ones too; empty where the generation has none of it."""
         rows = self._rows_of_page(page_id)
-        own = frozenset(self._readers[code] for code in np.unique(self._reader_codes[rows]))
-        return own | self.places.readers_of_page(page_id)
+        return self._classes_of(rows) | self.places.readers_of_page(page_id)
 
     def dense(
         self, vector: NDArray[np.float32], k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None
@@ -277,6 +276,10 @@ class Generation:
     def _rows(self) -> dict[str, int]:
         return {chunk_id: row for row, chunk_id in enumerate(self.table["chunk_id"].to_pylist())}
 
+    def _classes_of(self, rows: NDArray[np.int64]) -> frozenset[str]:
+        """Return the reader classes of some rows. Not by `np.unique`, which imports numpy.ma."""
+        return frozenset(self._readers[code] for code in np.flatnonzero(np.bincount(self._reader_codes[rows])))
+
     def _rows_of_page(self, page_id: str) -> NDArray[np.int64]:
         return np.flatnonzero(rows_in(self.table["page_id"], [page_id]))
 
@@ -302,8 +305,7 @@ class Generation:
         found = []
         for shard in self.manifest.shards:
             rows = np.flatnonzero(codes == numbers.get(shard.name, -1))
-            classes = frozenset(self._readers[code] for code in np.unique(self._reader_codes[rows]))
-            found.append(ShardRows(shard.collection, rows, classes))
+            found.append(ShardRows(shard.collection, rows, self._classes_of(rows)))
         return found
 
 

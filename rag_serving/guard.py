@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.models.embedders import open_embedder
+from rag_serving.models.graph_cache import GraphCache
 from rag_serving.models.protocols import Embedder, ModelError, Progress
 
 if TYPE_CHECKING:
@@ -55,9 +56,10 @@ class GuardedEmbedder:
         return self._call(lambda model: model.check())
 
     def warm(self) -> None:
-        """Open the model before the first question comes; a failure shows with the question."""
+        """Open the model, for questions and for passages, before the first question; a failure shows with that."""
         with suppress(ModelError):
             self.embed_query("warm")
+            self.embed_documents(["warm"])
 
     def _call(self, ask: Callable[[Embedder], Result]) -> Result:
         """Ask the model.
@@ -82,4 +84,4 @@ class GuardedEmbedder:
 
 def open_guarded(config: Config) -> GuardedEmbedder:
     """Return the configured embedding model, to be opened when first needed."""
-    return GuardedEmbedder(lambda: open_embedder(config.embedding))
+    return GuardedEmbedder(lambda: open_embedder(config.embedding, GraphCache(config.home)))

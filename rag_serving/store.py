@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from rag_serving.schema import VERSION_KEY, TableSchema
@@ -103,6 +102,8 @@ def read_pointer(path: Path) -> str | None:
 
 def write_table(path: Path, table: pa.Table, schema: TableSchema) -> None:
     """Write a table atomically; its columns must be the schema's."""
+    import pyarrow.parquet as pq
+
     with _replacing(path) as temporary:
         pq.write_table(table.cast(schema.arrow), temporary, compression="zstd")
 
@@ -113,6 +114,8 @@ def read_table(path: Path, schema: TableSchema, columns: list[str] | None = None
     Raises:
         StoreError: the file is missing, truncated, or of another version.
     """
+    import pyarrow.parquet as pq
+
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
             _check_version(path, file.schema_arrow, schema)
@@ -193,6 +196,12 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     with _replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    with _replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def commit_folder(folder: Path, target: Path) -> None:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 from rag_serving.models.protocols import Embedder, Tokenizer
 
 if TYPE_CHECKING:
+    from rag_serving.models.graph_cache import GraphCache
     from rag_serving.settings import Embedding
 
 
-def open_embedder(config: Embedding) -> Embedder:
+def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedder:
     """Open the configured embedding model: about 0.3 s for the local one; a remote one is not yet asked for anything.
+
+    `graphs`: where the local model's graph is kept between starts.
 
     Raises:
         ModelError: the local model's files are missing or wrong, or a named API key is not set.
@@ -33,7 +36,7 @@ def open_embedder(config: Embedding) -> Embedder:
 
     weights = find_weights(config.model, config.weights_dir)
     prompts = config.query_prompt, config.document_prompt
-    return LocalEmbedder(weights, *prompts, config.batch_size, config.query_precision)
+    return LocalEmbedder(weights, *prompts, config.batch_size, config.query_precision, graphs)
 
 
 def open_tokenizer(config: Embedding) -> Tokenizer:

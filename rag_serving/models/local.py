@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rag_serving.cores import cores
 from rag_serving.models.bert_onnx import Bert, Precision
+from rag_serving.models.graph_cache import GraphCache
 from rag_serving.models.prompts import prompts_digest
 from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.models.tokenizer import load_tokenizer
@@ -54,6 +55,7 @@ class LocalEmbedder:
         document_prompt: str = "",
         batch_size: int = 16,
         query_precision: Precision = "float32",
+        graphs: GraphCache | None = None,
     ) -> None:
         """Load the model.
 
@@ -68,7 +70,8 @@ class LocalEmbedder:
         self._tokenizer = load_tokenizer(weights.tokenizer)
         self._first, self._last = self._special("[CLS]"), self._special("[SEP]")
         self._query_precision = query_precision
-        self._query_bert = Bert(weights, query_precision)
+        self._graphs = graphs
+        self._query_bert = Bert(weights, query_precision, graphs)
         self.dimension = self._query_bert.dimension
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
@@ -94,7 +97,7 @@ class LocalEmbedder:
     @cached_property
     def _bert(self) -> Bert:
         """The encoder of passages, opened with the first one: who only searches needs no second one in memory."""
-        return self._query_bert if self._query_precision == "float32" else Bert(self._weights)
+        return self._query_bert if self._query_precision == "float32" else Bert(self._weights, graphs=self._graphs)
 
     def _special(self, token: str) -> int:
         number = self._tokenizer.token_to_id(token)

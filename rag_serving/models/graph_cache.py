@@ -1,0 +1,68 @@
+"""Graphs of encoders, kept between starts: making one imports onnx, which takes as long as opening the model does.
+
+Belongs here: a file for each graph, named by what the graph is made from and signed by the installation.
+Does not belong here: the graph (`bert_onnx`), the weights, which stay in their own file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from rag_serving.keys import SecretError, derived_key
+
+KEY_PURPOSE = "graphs"
+_SIGNATURE_BYTES = 32
+
+_log = logging.getLogger(__name__)
+
+
+class GraphCache:
+    """The graphs under a home folder; safe to delete, to kill at any moment, and to share between processes."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def get(self, made_from: str, make: Callable[[], bytes]) -> bytes:
+        """Return the graph made from something, as it was kept, or as it is made now.
+
+        A file that was altered is made again; where nothing can be kept, or there is no home yet, nothing is.
+        """
+        if not self._home.is_dir():
+            return make()
+        name = hashlib.sha256(made_from.encode()).hexdigest()[:32]
+        path = self._home / "cache" / "models" / f"{name}.graph"
+        try:
+            key = derived_key(self._home, KEY_PURPOSE)
+        except SecretError as error:
+            _log.warning("no graph is kept: %s", error)
+            return make()
+        if kept := _read(path, key, name):
+            return kept
+        graph = make()
+        from rag_serving.store import write_bytes  # imports pyarrow: not for a graph that is there
+
+        with suppress(OSError):
+            write_bytes(path, _signature(key, name, graph) + graph)
+        return graph
+
+
+def _read(path: Path, key: bytes, name: str) -> bytes | None:
+    """Return the graph of a file; None where there is none, or it is not what was written."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    signature, graph = content[:_SIGNATURE_BYTES], content[_SIGNATURE_BYTES:]
+    if not hmac.compare_digest(signature, _signature(key, name, graph)):
+        _log.warning("%s is damaged and made again", path)
+        return None
+    return graph
+
+
+def _signature(key: bytes, name: str, graph: bytes) -> bytes:
+    return hmac.new(key, name.encode() + b"\n" + graph, hashlib.sha256).digest()

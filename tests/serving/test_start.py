@@ -1,0 +1,36 @@
+"""A question of the terminal imports no more than it needs: that is most of the time it takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+QUESTION = "May I restart a broker while partitions are under-replicated?"
+# Each of them takes as long to import as a question takes to answer, or longer.
+HEAVY = {
+    "chromadb", "dagster", "fastapi", "httpx", "huggingface_hub", "lxml", "onnx", "pandas", "rag_assets", "scipy",
+    "sqlalchemy", "starlette", "torch", "transformers",
+}  # fmt: skip
+RUN = """
+import sys
+from rag_serving.cli import main
+try:
+    main()
+finally:
+    print("imported", *sorted({name.split(".")[0] for name in sys.modules}))
+"""
+
+
+def imported(*arguments: str, more: str = "") -> set[str]:
+    done = subprocess.run([sys.executable, "-c", more + RUN, *arguments], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split()[1:])
+
+
+def test_nothing_heavy_is_imported_for_a_question(wiki_home: Path, tmp_path: Path) -> None:
+    config = tmp_path / "app.yaml"
+    config.write_text(f"home: {wiki_home}\ntenants: {{acme: {{}}}}\n")
+    # The first one makes the tables of telemetry and the graphs; what is imported would be seen.
+    assert "pandas" in imported("ask", QUESTION, "--config", str(config), more="import pandas\n")
+    assert imported("ask", QUESTION, "--config", str(config)) & HEAVY == set()
+    assert imported("search", QUESTION, "--config", str(config)) & HEAVY == set()
