@@ -42,7 +42,7 @@ def indices(rows: NDArray[np.int64] | Sequence[int]) -> pa.Int64Array:
 
 def numbers_of(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
     """Return a column of integers without nulls as a read-only array [rows]."""
-    numbers: NDArray[np.int64] = np.from_dlpack(pc.cast(_whole(column), pa.int64()))
+    numbers: NDArray[np.int64] = np.from_dlpack(pc.cast(_whole(column), pa.int64()))  # type: ignore[assignment]
     return numbers
 
 
