@@ -1,29 +1,23 @@
 """Everything Dagster knows of this project.
 
 Belongs here: putting assets, jobs, schedules, sensors and resources together.
-Does not belong here: any of them. Loading reads the configuration (which schedules there are) and nothing else.
+Does not belong here: any of them. Loading reads the configuration (which schedules there are) and nothing else; a
+source that is misspelt there costs its own schedule, and the UI comes up to say so.
 """
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from rag_assets import assets
-from rag_assets.automation import (
-    ingest,
-    publish,
-    publish_when_sources_changed,
-    register_partitions,
-    report,
-    report_day,
-    report_when_published,
-    report_yesterday,
-    schedules,
-)
+from rag_assets.jobs import ingest, publish, report, report_day
 from rag_assets.progress import LogReporter
 from rag_assets.resources import Installation
-from rag_serving.config import load_config
+from rag_assets.schedules import report_yesterday, schedules
+from rag_assets.sensors import publish_when_sources_changed, register_partitions, report_when_published
+from rag_serving.config import load_usable
 
 
 def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definitions:
@@ -36,7 +30,9 @@ def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definiti
     Raises:
         ConfigError: the configuration cannot be used; the message is one line.
     """
-    config = load_config(config_path)
+    config, faults = load_usable(config_path)
+    for fault in faults.values():
+        logging.getLogger(__name__).warning("%s; this source has no schedule until that is mended", fault)
     usual = {
         "installation": Installation(config_path=str(config_path) if config_path else ""),
         "reporter": LogReporter(),

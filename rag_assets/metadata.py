@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rag_assets import plots
 from rag_assets.steps.report import Report, markdown
+from rag_serving.schema import TableSchema
 
 SAMPLE_ROWS = 5
 CELL_CHARS = 80
@@ -22,18 +23,23 @@ NAMED = 20
 """Failures and exclusions that are named one by one; the rest is counted."""
 
 
-def of_table(table: pa.Table, file: Path, sample: Sequence[str]) -> dict[str, Any]:
+def of_table(table: pa.Table, schema: TableSchema, file: Path, sample: Sequence[str]) -> dict[str, Any]:
     """What every table's materialization says: rows, columns, where it lies, and a sample of some columns."""
     return {
         "dagster/row_count": len(table),
-        "dagster/column_schema": column_schema(table.schema),
+        "dagster/column_schema": column_schema(schema),
         "file": dg.MetadataValue.path(str(file)),
         "sample": dg.MetadataValue.md(markdown_table(sample_rows(table), sample)),
     }
 
 
-def column_schema(schema: pa.Schema) -> dg.TableSchema:
-    return dg.TableSchema(columns=[dg.TableColumn(field.name, str(field.type)) for field in schema])
+def column_schema(schema: TableSchema) -> dg.TableSchema:
+    """Return the columns of an artifact table with their types and descriptions."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(field.name, str(field.type), schema.descriptions[field.name]) for field in schema.columns
+        ]
+    )
 
 
 def sample_rows(table: pa.Table, count: int = SAMPLE_ROWS) -> list[dict[str, Any]]:

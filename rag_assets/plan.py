@@ -1,7 +1,7 @@
 """What there is to do: decisions as pure functions, asked by `citelock build` and by the sensors alike.
 
 Belongs here: which sources to ingest, which tenants to publish, which partitions to register, and why.
-Does not belong here: looking at the world (`rag_assets.facts`), doing it (`rag_assets.build`, `rag_assets.automation`).
+Does not belong here: looking at the world (`rag_assets.facts`), doing it (`rag_assets.build`, `rag_assets.sensors`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from rag_assets.partitions import TENANTS
 
 
 def report_asset(
-    *after: str, partitions: dg.PartitionsDefinition[str] = TENANTS
+    *after: str, version: int, partitions: dg.PartitionsDefinition[str] = TENANTS
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """The decorator of a report that is made after these assets."""
     return dg.asset(
@@ -23,4 +23,5 @@ def report_asset(
         group_name="reports",
         kinds={"html"},
         owners=["team:analytics"],
+        code_version=str(version),
     )

@@ -4,7 +4,7 @@ Belongs here: Dagster resources, and turning our errors into Dagster failures.
 Does not belong here: what is done with them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,36 @@ def listed_pages(pages: pa.Table, id_prefix: str) -> pa.Table:
     return pages.filter(
         pa.array([not hangs_on_a_page(each, id_prefix) for each in pages["page_id"].to_pylist()], pa.bool_())
     )
+
+
+def opened(installation: Installation) -> tuple[Config, Store]:
+    """Return the configuration and the store for a step; without a usable configuration it fails at once."""
+    try:
+        config = installation.config()
+    except ConfigError as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
+    return config, Store(config.home)
+
+
+def of_source(context: dg.AssetExecutionContext, installation: Installation) -> tuple[str, Config, Store]:
+    """Return the source that a step is run for, the configuration that has it, and the store."""
+    config, store = opened(installation)
+    return _configured("source", context.partition_key, config.sources), config, store
+
+
+def of_tenant(context: dg.AssetExecutionContext, installation: Installation) -> tuple[str, Config, Store]:
+    """Return the tenant that a step is run for, the configuration that has it, and the store."""
+    config, store = opened(installation)
+    return _configured("tenant", context.partition_key, config.tenants), config, store
+
+
+def _configured(kind: str, key: str, known: Collection[str]) -> str:
+    """Return a key of the configuration; for one that is not there no retry helps."""
+    if key not in known:
+        there = ", ".join(sorted(known)) or "none"
+        mend = f"add it under `{kind}s:`, or let the sensor `register_partitions` delete its partition"
+        raise dg.Failure(f"{kind} {key!r} is not in the configuration, which has {there}; {mend}", allow_retries=False)
+    return key
 
 
 @contextmanager

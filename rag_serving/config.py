@@ -131,6 +131,36 @@ def load_config(path: Path | None = None) -> Config:
     Raises:
         ConfigError: the file is missing, is not YAML, or says something that is not allowed.
     """
+    return parse_config(*_read(path))
+
+
+def load_usable(path: Path | None = None) -> tuple[Config, dict[str, str]]:
+    """Read the configuration as `load_config` does, but leave out each source that cannot be used.
+
+    For what must go on beside a faulty source. Nothing may be deleted for its absence: it is there, and misspelt.
+
+    Returns:
+        the configuration, and for each source left out the reason.
+
+    Raises:
+        ConfigError: something else than a source is at fault.
+    """
+    content, origin = _read(path)
+    sources = content.get("sources")
+    if not isinstance(sources, dict):
+        return parse_config(content, origin), {}
+    faults: dict[str, str] = {}
+    for key, source in sources.items():
+        try:
+            parse_config({**content, "sources": {key: source}}, origin)
+        except ConfigError as error:
+            faults[str(key)] = str(error)
+    usable = {key: source for key, source in sources.items() if str(key) not in faults}
+    return parse_config({**content, "sources": usable}, origin), faults
+
+
+def _read(path: Path | None) -> tuple[dict[str, Any], str]:
+    """Return the content of the configuration file, and its name for messages."""
     path = path or Path(os.environ.get("CITELOCK_CONFIG", DEFAULT_CONFIG))
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -144,7 +174,7 @@ def load_config(path: Path | None = None) -> Config:
         content = {}
     if not isinstance(content, dict):
         raise ConfigError(f"configuration {path} must be a mapping of keys, not a {type(content).__name__}")
-    return parse_config(content, origin=str(path))
+    return content, str(path)
 
 
 def load_or_default(path: Path | None = None) -> Config:

@@ -6,7 +6,7 @@ Does not belong here: how tables are stored (`store`) or what rows mean to a que
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -15,7 +15,11 @@ import pyarrow as pa
 VERSION_KEY = b"citelock.version"
 TABLE_KEY = b"citelock.table"
 
-_STRINGS = pa.list_(pa.string())
+Column = tuple[str, pa.DataType, str]
+"""Name, type, and what stands in it."""
+
+_STRING, _INT, _STRINGS = pa.string(), pa.int32(), pa.list_(pa.string())
+_TIME = pa.timestamp("ms", tz="UTC")
 _PLACES = pa.list_(
     pa.struct(
         [
@@ -44,6 +48,7 @@ class TableSchema:
     version: int
     rebuild: str
     columns: pa.Schema
+    descriptions: Mapping[str, str]  # of each column; not part of any file
 
     @property
     def arrow(self) -> pa.Schema:
@@ -65,191 +70,167 @@ class TableSchema:
         return pa.Table.from_pylist(rows, schema=self.arrow)
 
 
-PAGES = TableSchema(
+def _table(name: str, version: int, columns: Sequence[Column]) -> TableSchema:
+    """Return a table's schema with a description for each column; all tables are rebuilt by `citelock build`."""
+    types = pa.schema([(column, kind) for column, kind, _ in columns])
+    return TableSchema(name, version, "citelock build", types, {column: told for column, _, told in columns})
+
+
+PAGES = _table(
     "pages",
     2,
-    "citelock build",
-    pa.schema(
-        [
-            ("source", pa.string()),
-            ("tenant", pa.string()),
-            ("page_id", pa.string()),  # unique within the tenant
-            ("version", pa.int32()),
-            ("space", pa.string()),
-            ("title", pa.string()),
-            ("url", pa.string()),  # without an anchor
-            ("status", pa.string()),  # current | archived
-            ("updated_at", pa.timestamp("ms", tz="UTC")),
-            ("labels", _STRINGS),
-            ("ancestors", _STRINGS),  # page ids, root first
-            ("ancestor_titles", _STRINGS),
-            ("position", pa.int32()),  # among its parent's children, where someone arranged them; null: by title
-            ("readers", pa.string()),  # a reader class, see `access`
-            ("body", pa.string()),
-            ("body_format", pa.string()),  # storage | markdown | html | text
-            ("anchor_flavor", pa.string()),  # cloud | datacenter | markdown | html
-            ("content_hash", pa.string()),  # of title, body, format and flavor: what sections depend on
-        ]
-    ),
+    [
+        ("source", _STRING, "key of the source in the configuration"),
+        ("tenant", _STRING, "tenant that the source belongs to"),
+        ("page_id", _STRING, "id of the page, unique within the tenant"),
+        ("version", _INT, "number of the page's version, as the source counts"),
+        ("space", _STRING, "key of the space"),
+        ("title", _STRING, "title of the page"),
+        ("url", _STRING, "address of the page, without an anchor"),
+        ("status", _STRING, "current or archived"),
+        ("updated_at", _TIME, "when the version was made"),
+        ("labels", _STRINGS, "labels of the page"),
+        ("ancestors", _STRINGS, "ids of the pages above it in the tree, root first"),
+        ("ancestor_titles", _STRINGS, "titles of the pages above it, root first"),
+        ("position", _INT, "place among its parent's children, where someone arranged them; null: by title"),
+        ("readers", _STRING, "reader class: who may read the page"),
+        ("body", _STRING, "raw body as the source has it"),
+        ("body_format", _STRING, "storage, markdown, html or text"),
+        ("anchor_flavor", _STRING, "how its links name headings: cloud, datacenter, markdown or html"),
+        ("content_hash", _STRING, "hash of title, body, format and flavor: what sections depend on"),
+    ],
 )
 
-SECTIONS = TableSchema(
+SECTIONS = _table(
     "sections",
     4,
-    "citelock build",
-    pa.schema(
-        [
-            ("section_id", pa.string()),  # {page_id}:{version}:s{order}
-            ("page_id", pa.string()),
-            ("version", pa.int32()),
-            ("order", pa.int32()),
-            ("level", pa.int8()),  # 0: text above the first heading
-            ("heading", pa.string()),
-            ("heading_path", _STRINGS),  # page title first
-            ("anchor", pa.string()),
-            ("anchor_rule", pa.string()),
-            ("text", pa.string()),  # Markdown without the heading line
-            ("blocks", _BLOCKS),  # atoms of `text` in order: paragraph, heading, code, table (a row), list (an item)
-            ("content_types", _STRINGS),
-            ("is_boilerplate", pa.bool_()),
-            ("content_hash", pa.string()),  # of the page it was made from, and of what that shows of other pages
-            ("also_readers", pa.string()),  # who must be able to read it beside the page; everyone: the page's own text
-            ("included_from", pa.string()),  # page id of the text where it is another's
-            ("links", _LINKS),  # where the links of the page's own text lead
-            ("anchors", _ANCHORS),  # further ones that links reach the page's own text by, beside `anchor`
-        ]
-    ),
+    [
+        ("section_id", _STRING, "{page_id}:{version}:s{order}"),
+        ("page_id", _STRING, "page of the section"),
+        ("version", _INT, "version of the page"),
+        ("order", _INT, "place in the page, from 0"),
+        ("level", pa.int8(), "level of its heading; 0: text above the first heading"),
+        ("heading", _STRING, "text of its heading"),
+        ("heading_path", _STRINGS, "headings above it and its own, page title first"),
+        ("anchor", _STRING, "anchor of the heading in the page's address"),
+        ("anchor_rule", _STRING, "rule by which the anchor was made"),
+        ("text", _STRING, "Markdown without the heading line"),
+        ("blocks", _BLOCKS, "atoms of the text in order: paragraph, heading, code, table (a row), list (an item)"),
+        ("content_types", _STRINGS, "kinds of content in the text"),
+        ("is_boilerplate", pa.bool_(), "whether the text repeats over the pages of the source"),
+        ("content_hash", _STRING, "of the page it was made from, and of what that shows of other pages"),
+        ("also_readers", _STRING, "who must be able to read it beside the page; everyone: the page's own text"),
+        ("included_from", _STRING, "page id of the text where it is another's"),
+        ("links", _LINKS, "where the links of the page's own text lead"),
+        ("anchors", _ANCHORS, "further anchors that links reach the page's own text by, beside `anchor`"),
+    ],
 )
 
-GROUP_MEMBERS = TableSchema(
+GROUP_MEMBERS = _table(
     "group_members",
     1,
-    "citelock build",
-    pa.schema(
-        [
-            ("group", pa.string()),
-            ("user", pa.string()),  # user name, account id or key: a row for each; null: the group was asked for
-        ]
-    ),
+    [
+        ("group", _STRING, "name of the group"),
+        ("user", _STRING, "user name, account id or key: a row for each; null: the group was asked for"),
+    ],
 )
 
-MACRO_LEDGER = TableSchema(
+MACRO_LEDGER = _table(
     "macro_ledger",
     1,
-    "citelock build",
-    pa.schema(
-        [
-            ("page_id", pa.string()),
-            ("version", pa.int32()),
-            ("macro", pa.string()),
-            ("outcome", pa.string()),  # rendered | resolved | unresolved | navigation | hidden | lost
-            ("count", pa.int32()),
-            ("content_hash", pa.string()),
-        ]
-    ),
+    [
+        ("page_id", _STRING, "page with the macro"),
+        ("version", _INT, "version of the page"),
+        ("macro", _STRING, "name of the macro"),
+        ("outcome", _STRING, "rendered, resolved, unresolved, navigation, hidden or lost"),
+        ("count", _INT, "how often"),
+        ("content_hash", _STRING, "of the page it was read from"),
+    ],
 )
 
-_CHUNK_COLUMNS = [
-    ("chunk_id", pa.string()),  # {page_id}:{version}:{chunk_idx}
-    ("page_id", pa.string()),
-    ("version", pa.int32()),
-    ("chunk_idx", pa.int32()),
-    ("section_id", pa.string()),
-    ("space", pa.string()),
-    ("title", pa.string()),
-    ("heading_path", _STRINGS),
-    ("anchor", pa.string()),
-    ("url", pa.string()),  # with #anchor
-    ("text", pa.string()),  # citable: section.text[start:end]
-    ("start", pa.int32()),
-    ("end", pa.int32()),
-    ("context_before", pa.string()),  # up to the stride of neighbouring text of the section; never citable
-    ("context_after", pa.string()),
-    ("token_count", pa.int32()),  # of `text`, by the embedding model's tokenizer
-    ("content_type", pa.string()),  # paragraph | table | code | list
-    ("labels", _STRINGS),
-    ("readers", pa.string()),
-    ("is_boilerplate", pa.bool_()),
-    ("updated_at", pa.timestamp("ms", tz="UTC")),
-    ("text_hash", pa.string()),
-    ("parent_id", pa.string()),  # page above the chunk's own in the tree; empty at its top
+_CHUNK_COLUMNS: list[Column] = [
+    ("chunk_id", _STRING, "{page_id}:{version}:{chunk_idx}"),
+    ("page_id", _STRING, "page of the chunk"),
+    ("version", _INT, "version of the page"),
+    ("chunk_idx", _INT, "place in the page, from 0"),
+    ("section_id", _STRING, "section that the chunk was cut from"),
+    ("space", _STRING, "key of the space"),
+    ("title", _STRING, "title of the page"),
+    ("heading_path", _STRINGS, "headings above the text, page title first"),
+    ("anchor", _STRING, "anchor of its heading"),
+    ("url", _STRING, "address of the page with #anchor"),
+    ("text", _STRING, "citable text: section.text[start:end]"),
+    ("start", _INT, "first character in the section's text"),
+    ("end", _INT, "character after the last in the section's text"),
+    ("context_before", _STRING, "up to the stride of neighbouring text of the section; never citable"),
+    ("context_after", _STRING, "the same after the chunk; never citable"),
+    ("token_count", _INT, "tokens of the text, by the embedding model's tokenizer"),
+    ("content_type", _STRING, "paragraph, table, code or list"),
+    ("labels", _STRINGS, "labels of the page"),
+    ("readers", _STRING, "reader class: who may read the text"),
+    ("is_boilerplate", pa.bool_(), "whether the text repeats over the pages of the source"),
+    ("updated_at", _TIME, "when the page's version was made"),
+    ("text_hash", _STRING, "hash of the text"),
+    ("parent_id", _STRING, "page above the chunk's own in the tree; empty at its top"),
+]
+_PREFIX_COLUMNS: list[Column] = [
+    ("prefix", _STRING, "prepended to what is embedded; never shown, never quotable"),
+    ("lexical_prefix", _STRING, "the same for the lexical index: title, headings, definitions, weighted"),
+]
+_PLACE_COLUMNS: list[Column] = [
+    ("source", _STRING, "key of the source in the configuration"),
+    ("places", _PLACES, "where the text stands as well: chunks dropped as duplicates of this one"),
 ]
 
-CHUNKS = TableSchema(
+CHUNKS = _table(
     "chunks",
     4,
-    "citelock build",
-    pa.schema(
-        [
-            *_CHUNK_COLUMNS,
-            ("content_hash", pa.string()),  # of its section
-            ("page_readers", pa.string()),  # of the page; `readers` are fewer where the text is another page's too
-            ("included_from", pa.string()),  # page id of the text where it is another's
-        ]
-    ),
+    [
+        *_CHUNK_COLUMNS,
+        ("content_hash", _STRING, "of its section"),
+        ("page_readers", _STRING, "of the page; `readers` are fewer where the text is another page's too"),
+        ("included_from", _STRING, "page id of the text where it is another's"),
+    ],
 )
 
-SELECTED_CHUNKS = TableSchema(
-    "selected_chunks",
-    2,
-    "citelock build",
-    pa.schema(
-        [
-            *_CHUNK_COLUMNS,
-            ("source", pa.string()),
-            ("places", _PLACES),  # of chunks that were dropped as duplicates of this one
-        ]
-    ),
-)
+SELECTED_CHUNKS = _table("selected_chunks", 2, [*_CHUNK_COLUMNS, *_PLACE_COLUMNS])
 
-DEDUP_MAP = TableSchema(
+DEDUP_MAP = _table(
     "dedup_map",
     1,
-    "citelock build",
-    pa.schema(
-        [
-            ("dropped_id", pa.string()),
-            ("kept_id", pa.string()),
-            ("jaccard", pa.float32()),
-            ("scope", pa.string()),  # within_page | across_versions | across_spaces
-        ]
-    ),
+    [
+        ("dropped_id", _STRING, "chunk that is not indexed"),
+        ("kept_id", _STRING, "chunk that is indexed in its place"),
+        ("jaccard", pa.float32(), "similarity of their word triples, 0 to 1"),
+        ("scope", _STRING, "within_page, across_versions or across_spaces"),
+    ],
 )
 
-CONTEXTS = TableSchema(
+CONTEXTS = _table(
     "contexts",
     3,
-    "citelock build",
-    pa.schema(
-        [
-            ("chunk_id", pa.string()),
-            ("prefix", pa.string()),  # prepended to what is embedded; never shown, never quotable
-            ("lexical_prefix", pa.string()),  # the same for the lexical index: title, headings, definitions, weighted
-            ("contextualized", pa.string()),  # prefix above text: what is embedded
-            ("level", pa.string()),  # llm | metadata | none | skipped
-            ("quality", pa.float32()),  # of what a model wrote, 0 to 1; null where none did
-            ("issues", pa.list_(pa.string())),  # what its quality suffers from, or why no model wrote it
-            ("tokens_in", pa.int32()),
-            ("tokens_out", pa.int32()),
-        ]
-    ),
+    [
+        ("chunk_id", _STRING, "chunk that the prefix belongs to"),
+        *_PREFIX_COLUMNS,
+        ("contextualized", _STRING, "prefix above text: what is embedded"),
+        ("level", _STRING, "llm, metadata, none or skipped"),
+        ("quality", pa.float32(), "of what a model wrote, 0 to 1; null where none did"),
+        ("issues", _STRINGS, "what its quality suffers from, or why no model wrote it"),
+        ("tokens_in", _INT, "tokens that the model read"),
+        ("tokens_out", _INT, "tokens that the model wrote"),
+    ],
 )
 
-GENERATION_CHUNKS = TableSchema(
+GENERATION_CHUNKS = _table(
     "generation_chunks",
     3,
-    "citelock build",
-    pa.schema(
-        [
-            *_CHUNK_COLUMNS,
-            ("source", pa.string()),
-            ("places", _PLACES),  # where the text stands as well: chunks dropped as duplicates of this one
-            ("prefix", pa.string()),
-            ("lexical_prefix", pa.string()),
-            ("vector_key", pa.string()),  # content address of the embedded text
-            ("shard", pa.string()),  # name of the dense shard that holds it
-        ]
-    ),
+    [
+        *_CHUNK_COLUMNS,
+        *_PLACE_COLUMNS,
+        *_PREFIX_COLUMNS,
+        ("vector_key", _STRING, "content address of the embedded text"),
+        ("shard", _STRING, "name of the dense shard that holds it"),
+    ],
 )
 
 PAGE_READERS = TableSchema(

@@ -10,6 +10,8 @@ from typing import Annotated, Literal, Union
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from rag_serving.cron import check_cron
+
 SLUG = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 
 
@@ -59,12 +61,17 @@ class SourceBase(Section):
     readers: Readers = "from_source"
     """Who may read the space itself: from_source (fail closed), everyone, or a list of group:NAME and user:NAME."""
     schedule: str | None = None
-    """Cron expression of the sync; null: only by hand."""
+    """Cron expression of the sync, five fields in UTC; null: only by hand."""
     id_prefix: str = ""
     """Put before page ids where two sites of a tenant repeat them."""
     resolve_lists: bool = False
     """Index what lists of children and page properties reports show, too, made from the source's own pages. Each reader
     finds the listed pages that he may read."""
+
+    @field_validator("schedule")
+    @classmethod
+    def _ticks(cls, value: str | None) -> str | None:
+        return None if value is None else check_cron(value)
 
     @field_validator("readers")
     @classmethod

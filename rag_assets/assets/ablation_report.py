@@ -9,16 +9,16 @@ from rag_assets import metadata, plots
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
 from rag_assets.report_files import reports_folder, write_report
-from rag_assets.resources import Installation
+from rag_assets.resources import Installation, of_tenant
+from rag_assets.steps.ablation_report import VERSION, differences, measures_of
 from rag_assets.steps.ablation_report import ablation_report as report_of
-from rag_assets.steps.ablation_report import differences, measures_of
 from rag_assets.steps.report import Plot
 from rag_serving.evaluation.evaluate import EvaluationError
 from rag_serving.evaluation.gold import GoldError, tenant_gold
 from rag_serving.store import StoreError, write_json, write_text
 
 
-@report_asset("published_generation")
+@report_asset("published_generation", version=VERSION)
 def ablation_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
@@ -29,8 +29,7 @@ def ablation_report(
     """
     from rag_serving.evaluation.answer_ablation import ablate_answers, to_csv
 
-    tenant = context.partition_key
-    config, store = installation.config(), installation.store()
+    tenant, config, store = of_tenant(context, installation)
     reporter.begin(tenant, "ablation report")
     track = reporter.track("variants measured", context.log.info)
     try:

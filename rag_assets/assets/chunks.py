@@ -4,11 +4,11 @@ from collections import Counter
 
 import dagster as dg
 
-from rag_assets import checks, metadata
+from rag_assets import asset_checks, metadata
 from rag_assets.inputs import chunks_settings, ingest_settings, table_digest
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, is_full, previous_table, writing
+from rag_assets.resources import Installation, is_full, of_source, previous_table, writing
 from rag_assets.state import ChunksState, SourceAccount, read_state, update_state, write_account
 from rag_assets.steps.account import take_account
 from rag_assets.steps.chunking import VERSION
@@ -25,7 +25,7 @@ from rag_serving.store import read_json, read_table, write_table
     kinds={"parquet"},
     owners=["team:data-engineering"],
     code_version=str(VERSION),
-    check_specs=[checks.PAGES_ACCOUNTED_FOR, checks.CHUNKS_HAVE_ANCHORS],
+    check_specs=[asset_checks.PAGES_ACCOUNTED_FOR, asset_checks.CHUNKS_HAVE_ANCHORS],
 )
 def chunks(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
@@ -34,8 +34,7 @@ def chunks(
 
     Only pages that changed are cut again. Code blocks and table rows stay whole.
     """
-    key = context.partition_key
-    config, store = installation.config(), installation.store()
+    key, config, store = of_source(context, installation)
     folder, cut_by = store.source(key), chunks_settings(config)
     reporter.begin(key, "chunks")
     with writing(folder):
@@ -81,12 +80,12 @@ def chunks(
     shown = ["chunk_id", "heading_path", "content_type", "token_count", "text"]
     return dg.MaterializeResult(
         metadata={
-            **metadata.of_table(update.chunks, folder / "chunks.parquet", shown),
+            **metadata.of_table(update.chunks, CHUNKS, folder / "chunks.parquet", shown),
             "chunks_new": update.new,
             "pages_cut": update.read,
             "content_types": dict(Counter(update.chunks["content_type"].to_pylist())),
             "readers": dict(Counter(update.chunks["readers"].to_pylist()).most_common(metadata.NAMED)),
             "tokens": dg.MetadataValue.md(metadata.histogram(tokens, "Tokens per chunk", "tokens")),
         },
-        check_results=[checks.pages_accounted_for(account), checks.chunks_have_anchors(update.chunks)],
+        check_results=[asset_checks.pages_accounted_for(account), asset_checks.chunks_have_anchors(update.chunks)],
     )

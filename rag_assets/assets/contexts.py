@@ -8,7 +8,7 @@ from rag_assets import metadata
 from rag_assets.contexts.tenant import Telling, note_failures, write_contexts
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, writing
+from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.steps.contextualize import VERSION, build_contexts, contextualized
 from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS, SELECTED_CHUNKS
 from rag_serving.store import read_table, write_table
@@ -31,8 +31,7 @@ def contexts(
     What a model wrote is kept as it comes: a run that is killed goes on where it was, and one that is started again
     asks only about the chunks that have no context yet.
     """
-    tenant = context.partition_key
-    config, store = installation.config(), installation.store()
+    tenant, config, store = of_tenant(context, installation)
     folder = store.candidate(tenant)
     reporter.begin(tenant, "contexts")
     watch = Telling(
@@ -54,9 +53,10 @@ def contexts(
         note_failures(store, tenant, found.failures)
     if found.tally.total:
         context.log.info(found.tally.line())
+    shown = ["chunk_id", "source", "prefix", "text"]
     return dg.MaterializeResult(
         metadata={
-            **metadata.of_table(chunks, folder / "chunks.parquet", ["chunk_id", "source", "prefix", "text"]),
+            **metadata.of_table(chunks, GENERATION_CHUNKS, folder / "chunks.parquet", shown),
             "levels": dict(Counter(prefixes["level"].to_pylist())),
             **found.tally.facts(),
             "failures": dg.MetadataValue.md(metadata.named_reasons(found.failures, "chunk")),

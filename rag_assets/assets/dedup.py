@@ -13,7 +13,7 @@ from rag_assets.facts import chunk_digests, shared_pages
 from rag_assets.inputs import pages_digest, tenant_inputs
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, listed_pages, writing
+from rag_assets.resources import Installation, listed_pages, of_tenant, writing
 from rag_assets.signature_cache import SignatureCache
 from rag_assets.state import CandidateState, SourceAccount, read_state, settled_chunks, write_candidate
 from rag_assets.steps.across import Asking, with_other_sources
@@ -42,8 +42,7 @@ def dedup_map(
     chunk is dropped only if whoever may read it may read the one that stays. Two sources that share a page id are
     refused.
     """
-    tenant = context.partition_key
-    config, store = installation.config(), installation.store()
+    tenant, config, store = of_tenant(context, installation)
     folder = store.candidate(tenant)
     reporter.begin(tenant, "dedup map")
     with writing(store.tenant(tenant)):
@@ -87,7 +86,7 @@ def dedup_map(
     by_space = {effect.space: [effect.dropped.get(scope, 0) for scope in SCOPES] for effect in effects}
     return dg.MaterializeResult(
         metadata={
-            **metadata.of_table(found, store.tenant(tenant) / "dedup_map.parquet", DEDUP_MAP.columns.names),
+            **metadata.of_table(found, DEDUP_MAP, store.tenant(tenant) / "dedup_map.parquet", DEDUP_MAP.columns.names),
             "duplicates_dropped": len(found),
             "includes_across_sources": across.resolved,
             "chunks_kept": len(chunks),

@@ -11,8 +11,8 @@ from rag_assets.facts import chunk_digests
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
 from rag_assets.report_files import write_report
-from rag_assets.resources import Installation
-from rag_assets.steps.dedup_report import COLUMNS
+from rag_assets.resources import Installation, of_tenant
+from rag_assets.steps.dedup_report import COLUMNS, VERSION
 from rag_assets.steps.dedup_report import dedup_report as report_of
 from rag_assets.steps.duplicates import SCOPES, Effect, effectiveness
 from rag_assets.steps.report import Plot
@@ -21,7 +21,7 @@ from rag_serving.schema import CHUNKS, DEDUP_MAP
 from rag_serving.store import StoreError, read_table
 
 
-@report_asset("dedup_map")
+@report_asset("dedup_map", version=VERSION)
 def dedup_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
@@ -29,8 +29,7 @@ def dedup_report(
 
     The dedup map is that of the last publish run. Chunks that were synced since then are told by their id alone.
     """
-    tenant = context.partition_key
-    config, store = installation.config(), installation.store()
+    tenant, config, store = of_tenant(context, installation)
     reporter.begin(tenant, "dedup report")
     try:
         found = read_table(store.tenant(tenant) / "dedup_map.parquet", DEDUP_MAP)

@@ -4,13 +4,14 @@ import time
 
 import dagster as dg
 
+from rag_assets import metadata
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, writing
+from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.steps.contextualize import with_vector_keys
 from rag_serving.indexes.exact import save_vectors
 from rag_serving.models import open_embedder
-from rag_serving.models.vector_cache import VectorCache
+from rag_serving.models.vector_cache import VERSION, VectorCache
 from rag_serving.prefix import embedded_texts
 from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.store import commit_folder, read_table, remove_folder, write_json, write_table
@@ -23,6 +24,7 @@ from rag_serving.store import commit_folder, read_table, remove_folder, write_js
     kinds={"onnx", "numpy"},
     owners=["team:data-engineering"],
     pool="embedding",
+    code_version=str(VERSION),
     retry_policy=dg.RetryPolicy(max_retries=2, delay=3, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS),
 )
 def embeddings(
@@ -32,8 +34,7 @@ def embeddings(
 
     The cache is written every 64 texts: a run that is killed goes on where it was.
     """
-    tenant = context.partition_key
-    config, store = installation.config(), installation.store()
+    tenant, config, store = of_tenant(context, installation)
     folder = store.candidate(tenant)
     reporter.begin(tenant, "embeddings")
     with writing(store.tenant(tenant)):
@@ -52,6 +53,7 @@ def embeddings(
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(chunks),
+            "dagster/column_schema": metadata.column_schema(GENERATION_CHUNKS),
             "file": dg.MetadataValue.path(str(folder / "embeddings")),
             "model": embedder.name,
             "dimension": int(embedded.vectors.shape[1]),

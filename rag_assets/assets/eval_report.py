@@ -5,10 +5,11 @@ from typing import Any
 
 import dagster as dg
 
-from rag_assets import checks, metadata, plots, publishing
+from rag_assets import asset_checks, metadata, plots, publishing
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, override_of, writing
+from rag_assets.publishing.evaluation import VERSION
+from rag_assets.resources import Installation, of_tenant, override_of, writing
 from rag_assets.state import read_checked, write_checked
 from rag_assets.steps.evaluation_report import evaluation_report, measured
 from rag_assets.steps.report import Plot
@@ -26,7 +27,8 @@ HTML_REPORT = "eval_report.html"
     group_name="publish",
     kinds={"json"},
     owners=["team:data-engineering"],
-    check_specs=[checks.QUALITY_GATES, checks.GOLD_STANDS],
+    code_version=str(VERSION),
+    check_specs=[asset_checks.QUALITY_GATES, asset_checks.GOLD_STANDS],
 )
 def eval_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
@@ -36,8 +38,7 @@ def eval_report(
     A gate that fails stops the publication and names the questions; the candidate stays to be inspected. The run tag
     `citelock/override_gates` with a reason publishes it all the same, and is written down.
     """
-    tenant = context.partition_key
-    config, store = installation.config(), installation.store()
+    tenant, config, store = of_tenant(context, installation)
     reporter.begin(tenant, "evaluation")
     with writing(store.tenant(tenant)):
         checked = read_checked(store, tenant)
@@ -65,8 +66,10 @@ def eval_report(
             **_told(context, store, tenant, facts),
         },
         check_results=[
-            checks.quality_gates(found.verdicts, overridden),
-            checks.gold_stands([stale.line() for stale in found.stale], facts["gold"]["questions"]),
+            asset_checks.quality_gates(
+                found.verdicts, overridden, {name: told["mean"] for name, told in facts["summary"].items()}
+            ),
+            asset_checks.gold_stands([stale.line() for stale in found.stale], facts["gold"]["questions"]),
         ],
     )
 

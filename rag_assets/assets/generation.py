@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import dagster as dg
 
-from rag_assets import checks, metadata, publishing
+from rag_assets import asset_checks, metadata, publishing
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, writing
+from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.state import PublishState, read_candidate, read_checked, write_checked, write_publish_state
 from rag_serving.manifest import FORMAT
 from rag_serving.models import open_embedder
-from rag_serving.schema import CONTEXTS
+from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.store import read_table
 
 
@@ -23,7 +23,7 @@ from rag_serving.store import read_table
     kinds={"folder"},
     owners=["team:data-engineering"],
     code_version=str(FORMAT),
-    check_specs=checks.GENERATION,
+    check_specs=asset_checks.GENERATION,
 )
 def generation(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
@@ -32,8 +32,7 @@ def generation(
 
     Its checks block: a candidate that fails one stays unpublished and can be inspected.
     """
-    tenant = context.partition_key
-    config, store = installation.config(), installation.store()
+    tenant, config, store = of_tenant(context, installation)
     reporter.begin(tenant, "generation")
     with writing(store.tenant(tenant)):
         candidate = read_candidate(store, tenant)
@@ -61,6 +60,7 @@ def generation(
         data_version=dg.DataVersion(manifest.id),
         metadata={
             "dagster/row_count": manifest.chunks,
+            "dagster/column_schema": metadata.column_schema(GENERATION_CHUNKS),
             "generation": manifest.id,
             "chunks": manifest.chunks,
             "pages": {source: pages.pages for source, pages in manifest.pages.items()},
@@ -69,7 +69,7 @@ def generation(
             "folder": dg.MetadataValue.path(str(folder)),
             "checks": dg.MetadataValue.md(metadata.markdown_table(rows, ["check", "passed", "found"])),
         },
-        check_results=checks.generation_results(results),
+        check_results=asset_checks.generation_results(results),
     )
 
 
@@ -78,6 +78,7 @@ def generation(
     deps=["eval_report"],
     group_name="publish",
     owners=["team:data-engineering"],
+    code_version=str(FORMAT),
     # Wide, because a tenant whose pages do not change is not published again; how fresh a sync is, `pages` says.
     freshness_policy=dg.FreshnessPolicy.time_window(warn_window=timedelta(days=7), fail_window=timedelta(days=30)),
 )
@@ -88,8 +89,7 @@ def published_generation(
 
     `citelock generations rollback` moves it back. Older generations are kept for that, as `keep_generations` says.
     """
-    tenant = context.partition_key
-    config, store = installation.config(), installation.store()
+    tenant, config, store = of_tenant(context, installation)
     reporter.begin(tenant, "publish")
     with writing(store.tenant(tenant)):
         checked = read_checked(store, tenant)

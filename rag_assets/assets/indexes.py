@@ -5,7 +5,7 @@ import dagster as dg
 from rag_assets import metadata, publishing
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, writing
+from rag_assets.resources import Installation, of_tenant, writing
 from rag_serving.indexes import lexical, shard_collections
 from rag_serving.indexes.exact import load_vectors
 from rag_serving.schema import GENERATION_CHUNKS
@@ -24,8 +24,7 @@ def dense_index(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """Nearest-neighbour shards, named by the digest of their content: an unchanged one is named again, not rebuilt."""
-    tenant = context.partition_key
-    config, store = installation.config(), installation.store()
+    tenant, config, store = of_tenant(context, installation)
     folder = store.candidate(tenant) / "embeddings"
     reporter.begin(tenant, "dense index")
     with writing(store.tenant(tenant)):
@@ -66,8 +65,7 @@ def lexical_index(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """BM25 over prefix and text of every chunk, with terms that know identifiers."""
-    tenant = context.partition_key
-    store = installation.store()
+    tenant, _, store = of_tenant(context, installation)
     reporter.begin(tenant, "lexical index")
     with writing(store.tenant(tenant)):
         chunks = read_table(store.candidate(tenant) / "chunks.parquet", GENERATION_CHUNKS)

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import dagster as dg
 
-from rag_assets import checks, metadata
+from rag_assets import asset_checks, metadata
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, is_full, previous_sync, previous_table, writing
+from rag_assets.resources import Installation, is_full, of_source, previous_sync, previous_table, writing
 from rag_assets.sources.base import READING_VERSION
 from rag_assets.sources.registry import open_source
 from rag_assets.state import PagesState, update_state
@@ -18,7 +18,7 @@ from rag_serving.store import write_json, write_table
 
 @dg.asset(
     partitions_def=SOURCES,
-    check_specs=[checks.SYNC_COMPLETE],
+    check_specs=[asset_checks.SYNC_COMPLETE],
     group_name="ingest",
     kinds={"confluence", "parquet"},
     owners=["team:data-engineering"],
@@ -35,8 +35,7 @@ def pages(
     Only what changed is fetched. A page counts as deleted only after a complete enumeration, and a sync that fails
     leaves the table as it was. `sync_state.json` beside it names every excluded and failed page with its reason.
     """
-    key = context.partition_key
-    config, store = installation.config(), installation.store()
+    key, config, store = of_source(context, installation)
     folder = store.source(key)
     reporter.begin(key, "pages")
     with writing(folder):
@@ -71,9 +70,10 @@ def pages(
             pages_failed=result.failed,
         )
         update_state(store, key, pages=state)
+    shown = ["page_id", "version", "title", "readers"]
     return dg.MaterializeResult(
         metadata={
-            **metadata.of_table(result.pages, folder / "pages.parquet", ["page_id", "version", "title", "readers"]),
+            **metadata.of_table(result.pages, PAGES, folder / "pages.parquet", shown),
             **state.model_dump(exclude={"fingerprint"}),
             "pages_indexed": result.indexed,
             "pages_excluded": len(dict(result.excluded)),
@@ -83,5 +83,5 @@ def pages(
             "why_hidden": dg.MetadataValue.md(metadata.named_reasons(dict(result.hidden))),
             "notes": dg.MetadataValue.md("\n".join(f"- {note}" for note in result.notes) or "none"),
         },
-        check_results=[checks.sync_complete(result)],
+        check_results=[asset_checks.sync_complete(result)],
     )

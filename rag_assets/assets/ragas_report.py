@@ -8,8 +8,8 @@ from rag_assets import metadata, plots
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
 from rag_assets.report_files import reports_folder, write_report
-from rag_assets.resources import Installation
-from rag_assets.steps.ragas_report import means
+from rag_assets.resources import Installation, of_tenant
+from rag_assets.steps.ragas_report import VERSION, means
 from rag_assets.steps.ragas_report import ragas_report as report_of
 from rag_assets.steps.report import Plot
 from rag_serving.evaluation.gold_check import live_pages
@@ -20,7 +20,7 @@ from rag_serving.store import StoreError, read_json, write_json
 SCORES = "ragas.json"
 
 
-@report_asset("published_generation")
+@report_asset("published_generation", version=VERSION)
 def ragas_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
@@ -29,8 +29,7 @@ def ragas_report(
     Metrics that need no model always; faithfulness, answer relevancy, context precision and recall where `generation`
     names one. Where the extra is not installed, or fails, the report says so and nothing stops.
     """
-    tenant = context.partition_key
-    config, store = installation.config(), installation.store()
+    tenant, config, store = of_tenant(context, installation)
     reporter.begin(tenant, "RAGAS report")
     try:
         generation = current_generation(store, tenant)

@@ -4,11 +4,11 @@ from typing import get_args
 
 import dagster as dg
 
-from rag_assets import checks, metadata
+from rag_assets import asset_checks, metadata
 from rag_assets.inputs import pages_digest, source_sections_settings
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
-from rag_assets.resources import Installation, is_full, listed_pages, previous_table, writing
+from rag_assets.resources import Installation, is_full, listed_pages, of_source, previous_table, writing
 from rag_assets.state import SectionsState, read_state, update_state
 from rag_assets.steps.anchor_links import landings
 from rag_assets.steps.anchor_validity import anchor_figures
@@ -26,7 +26,7 @@ from rag_serving.store import read_table, write_table
     kinds={"parquet"},
     owners=["team:data-engineering"],
     code_version=str(VERSION),
-    check_specs=[checks.MACROS_LOST],
+    check_specs=[asset_checks.MACROS_LOST],
 )
 def sections(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
@@ -36,8 +36,7 @@ def sections(
     Only pages whose content changed are read. `macro_ledger.parquet` beside it counts every macro as rendered,
     resolved, unresolved, navigation, hidden or lost. A page that shows text or lists of others is read again each time.
     """
-    key = context.partition_key
-    config, store = installation.config(), installation.store()
+    key, config, store = of_source(context, installation)
     folder, settings = store.source(key), source_sections_settings(config, key)
     reporter.begin(key, "sections")
     with writing(folder):
@@ -64,9 +63,10 @@ def sections(
         )
         update_state(store, key, sections=state)
     anchors, landed = anchor_figures(update.sections), [one.target for one in landings(update.sections, pages)]
+    shown = ["heading_path", "anchor", "text"]
     return dg.MaterializeResult(
         metadata={
-            **metadata.of_table(update.sections, folder / "sections.parquet", ["heading_path", "anchor", "text"]),
+            **metadata.of_table(update.sections, SECTIONS, folder / "sections.parquet", shown),
             "pages_read": update.read,
             "sections_failed": len(update.failed),
             "why_failed": dg.MetadataValue.md(metadata.named_reasons(update.failed)),
@@ -79,5 +79,5 @@ def sections(
             "links_to_anchors": len(landed),
             "links_to_anchors_dead": landed.count(None),
         },
-        check_results=[checks.macros_lost(update, built.macros_lost + built.macros_unresolved if built else 0)],
+        check_results=[asset_checks.macros_lost(update, built.macros_lost + built.macros_unresolved if built else 0)],
     )

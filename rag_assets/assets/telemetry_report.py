@@ -9,16 +9,16 @@ from rag_assets.partitions import DAYS
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
 from rag_assets.report_files import TELEMETRY, forget_days, write_report
-from rag_assets.resources import Installation
+from rag_assets.resources import Installation, opened
 from rag_assets.state import read_publish_state
 from rag_assets.steps.report import markdown, markdown_table
-from rag_assets.steps.telemetry_report import dedup_table, overview
+from rag_assets.steps.telemetry_report import VERSION, dedup_table, overview
 from rag_assets.steps.telemetry_report import telemetry_report as report_of
 from rag_serving.store import Store
 from rag_serving.telemetry.recorder import TelemetryError
 
 
-@report_asset(partitions=DAYS)
+@report_asset(version=VERSION, partitions=DAYS)
 def telemetry_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
@@ -28,7 +28,7 @@ def telemetry_report(
     is deleted, from the database and of these files. Without opting in there is no text of a question.
     """
     day = context.partition_key
-    config, store = installation.config(), installation.store()
+    config, store = opened(installation)
     reporter.begin(day, "telemetry report")
     try:
         with telemetry_days.database(config) as engine:

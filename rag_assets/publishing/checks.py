@@ -60,12 +60,12 @@ def check_generation(
     try:
         generation = Generation.open(store, tenant, generation_id, config)
     except StoreError as error:
-        results = [CheckResult("opens", False, str(error))]
+        results = [CheckResult("opens", False, str(error), {"wrong": 1})]
     else:
         folder = store.generation(tenant, generation_id)
         faults = generation.dense_faults()
         results = [
-            CheckResult("opens", not faults, "; ".join(faults) or "every part is there"),
+            _opened(generation, faults),
             check_files(folder, generation),
             check_ids(generation, place_of(store, tenant, config)),
             check_vectors(generation),
@@ -85,10 +85,16 @@ def verdict_path(store: Store, tenant: str, generation_id: str) -> Path:
     return store.candidate(tenant) / f"checks-{generation_id}.json"
 
 
+def _opened(generation: Generation, faults: Sequence[str]) -> CheckResult:
+    counts = {"chunks": len(generation), "shards": len(generation.manifest.shards), "wrong": len(faults)}
+    return CheckResult("opens", not faults, "; ".join(faults) or "every part is there", counts)
+
+
 def check_files(folder: Path, generation: Generation) -> CheckResult:
     """Every file is, to the bit, what the manifest says."""
     wrong = [name for name, facts in generation.manifest.files.items() if file_facts(folder / name) != facts]
-    return _result("files", wrong, f"{len(generation.manifest.files)} files have their digests")
+    files = len(generation.manifest.files)
+    return _result("files", wrong, f"{files} files have their digests", {"files": files})
 
 
 def check_ids(generation: Generation, place: Place) -> CheckResult:
@@ -105,7 +111,8 @@ def check_ids(generation: Generation, place: Place) -> CheckResult:
         wrong.append(f"{len(dense) - len(expected)} more in the dense index than in the chunk table")
     if generation.lexical_ids() != generation.chunk_ids():
         wrong.append("lexical: other chunks or another order")
-    return _result("ids", wrong, f"{len(expected)} chunk ids are the same in table, dense and lexical index")
+    counts = {"chunks": len(expected), "dense": len(dense), "lexical": len(generation.lexical_ids())}
+    return _result("ids", wrong, f"{len(expected)} chunk ids are the same in table, dense and lexical index", counts)
 
 
 def check_vectors(generation: Generation) -> CheckResult:
@@ -117,14 +124,14 @@ def check_vectors(generation: Generation) -> CheckResult:
         with np.errstate(invalid="ignore"):
             bad = ~(np.abs(np.linalg.norm(vectors, axis=1) - 1) <= SAME)
         wrong += [ids[start + row] for row in np.flatnonzero(bad)]
-    return _result("vectors", wrong, f"{len(ids)} vectors are finite and of length 1")
+    return _result("vectors", wrong, f"{len(ids)} vectors are finite and of length 1", {"vectors": len(ids)})
 
 
 def check_embedder(generation: Generation, embedder: str) -> CheckResult:
     """The vectors are of the model that questions are embedded with."""
     facts = generation.manifest.embedder
     wrong = [] if facts.name == embedder else [f"vectors are of {facts.name!r}, questions of {embedder!r}"]
-    return _result("embedder", wrong, f"{facts.name}, {facts.dimension} dimensions")
+    return _result("embedder", wrong, f"{facts.name}, {facts.dimension} dimensions", {"dimension": facts.dimension})
 
 
 def check_neighbours(generation: Generation, minimum: float) -> list[CheckResult]:
@@ -147,8 +154,15 @@ def check_neighbours(generation: Generation, minimum: float) -> list[CheckResult
     recall = found / wanted if wanted else 1.0
     detail = f"recall@{RECALL_AT} is {recall:.4f}, at least {minimum} is asked for"
     return [
-        _result("found_by_own_vector", astray, f"{len(rows)} of {len(generation)} chunks find themselves"),
-        CheckResult("ann_recall", recall >= minimum, detail, {"recall_at_10": recall, "minimum": minimum}),
+        _result(
+            "found_by_own_vector",
+            astray,
+            f"{len(rows)} of {len(generation)} chunks find themselves",
+            {"sampled": len(rows), "chunks": len(generation)},
+        ),
+        CheckResult(
+            "ann_recall", recall >= minimum, detail, {"recall_at_10": recall, "minimum": minimum, "sampled": len(rows)}
+        ),
     ]
 
 
@@ -162,7 +176,8 @@ def check_page_versions(generation: Generation) -> CheckResult:
     ):
         if seen.setdefault(page, (source, version)) != (source, version):
             wrong.append(page)
-    return _result("page_versions", sorted(set(wrong)), f"{len(seen)} pages, each in one version from one source")
+    detail = f"{len(seen)} pages, each in one version from one source"
+    return _result("page_versions", sorted(set(wrong)), detail, {"pages": len(seen)})
 
 
 def check_coverage(generation: Generation, coverage: Coverage) -> CheckResult:

@@ -57,13 +57,16 @@ def check_embedded_again(generation: Generation, embedder: Embedder) -> CheckRes
     stored = generation.vectors(rows)
     if fresh.shape != stored.shape:
         detail = f"vectors have {stored.shape[1]} dimensions, the model gives {fresh.shape[1]}: embedding model mix-up"
-        return CheckResult("embedded_again", False, detail)
+        return CheckResult("embedded_again", False, detail, {"sampled": len(rows), "wrong": len(rows)})
     wrong = np.flatnonzero((fresh * stored).sum(axis=1) < SAME_TEXT)
+    numbers = {"sampled": len(rows), "wrong": len(wrong)}
     if not len(wrong):
-        return CheckResult("embedded_again", True, f"{len(rows)} sampled chunks have the vectors of their texts")
+        return CheckResult(
+            "embedded_again", True, f"{len(rows)} sampled chunks have the vectors of their texts", numbers
+        )
     damage = _vector_damage(generation, embedder, [rows[row] for row in wrong], fresh[wrong])
     detail = f"{len(wrong)} of {len(rows)} sampled vectors are wrong: {damage}; {_MEND}"
-    return CheckResult("embedded_again", False, detail)
+    return CheckResult("embedded_again", False, detail, numbers)
 
 
 def _vector_damage(generation: Generation, embedder: Embedder, rows: Sequence[int], fresh: NDArray[np.float32]) -> str:
@@ -94,12 +97,12 @@ def check_analyzed_again(generation: Generation, folder: Path) -> CheckResult:
     indexed = LexicalIndex.open(folder / LEXICAL_FOLDER).counts_of(rows)
     wanted = [dict(Counter(analyze(text))) for text in texts]
     wrong = [number for number, counts in enumerate(indexed) if counts != wanted[number]]
+    numbers = {"sampled": len(rows), "wrong": len(wrong)}
     if not wrong:
-        return CheckResult("analyzed_again", True, f"{len(rows)} sampled chunks have the terms of their texts")
+        return CheckResult("analyzed_again", True, f"{len(rows)} sampled chunks have the terms of their texts", numbers)
     damage = _term_damage([indexed[number] for number in wrong], [wanted[number] for number in wrong])
-    return CheckResult(
-        "analyzed_again", False, f"{len(wrong)} of {len(rows)} sampled texts are indexed wrong: {damage}"
-    )
+    detail = f"{len(wrong)} of {len(rows)} sampled texts are indexed wrong: {damage}"
+    return CheckResult("analyzed_again", False, detail, numbers)
 
 
 def _term_damage(indexed: Sequence[Mapping[str, int]], wanted: Sequence[Mapping[str, int]]) -> str:
@@ -118,9 +121,10 @@ def check_counts(generation: Generation, selected: Mapping[str, int]) -> CheckRe
         for source in sorted({*selected, *indexed})
         if indexed[source] != selected.get(source, 0)
     ]
+    numbers = {"indexed": len(generation), "selected": sum(selected.values()), "wrong": len(wrong)}
     if wrong:
-        return CheckResult("counts", False, f"chunks missing or too many: {'; '.join(wrong)}")
-    return CheckResult("counts", True, f"all {len(generation)} selected chunks are indexed")
+        return CheckResult("counts", False, f"chunks missing or too many: {'; '.join(wrong)}", numbers)
+    return CheckResult("counts", True, f"all {len(generation)} selected chunks are indexed", numbers)
 
 
 def check_anchors(generation: Generation) -> CheckResult:
@@ -138,11 +142,12 @@ def check_anchors(generation: Generation) -> CheckResult:
             fitting += 1
         elif any(_names(anchor, heading) for heading in headings[page]):
             astray.append(page)
+    numbers = {"fitting": fitting, "astray": len(astray), "chunks": len(generation)}
     if len(astray) > ASTRAY * (fitting + len(astray)):
         pages = ", ".join(list(dict.fromkeys(astray))[:5])
         detail = f"anchors shifted: {len(astray)} of {len(generation)} chunks link to another heading of their page"
-        return CheckResult("anchors", False, f"{detail} (pages {pages})")
-    return CheckResult("anchors", True, f"{fitting} of {len(generation)} anchors are made of their headings")
+        return CheckResult("anchors", False, f"{detail} (pages {pages})", numbers)
+    return CheckResult("anchors", True, f"{fitting} of {len(generation)} anchors are made of their headings", numbers)
 
 
 def _names(anchor: str, heading: str) -> bool:

@@ -12,6 +12,8 @@ from rag_assets.steps.report import Cell, Figure, Plot, Report, Table
 
 Row = Mapping[str, Any]
 
+VERSION = 1
+"""Raised when the report of the same figures changes."""
 NAME, CHANCE, TIME, SAME = "variant", "p", "total_ms_p50", "same_as"
 SIGNIFICANT = 0.05
 """A difference with a larger p may be chance."""

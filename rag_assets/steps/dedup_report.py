@@ -14,6 +14,8 @@ import pyarrow as pa
 from rag_assets.steps.duplicates import SCOPES, Effect
 from rag_assets.steps.report import Case, Cell, Figure, Plot, Report, Table
 
+VERSION = 1
+"""Raised when the report of the same figures changes."""
 COLUMNS = ["chunk_id", "space", "title", "heading_path", "url", "version", "text"]
 """Columns of the chunks that the report tells of."""
 MOST_PAIRS = 2_000

@@ -13,6 +13,8 @@ from rag_assets.steps.report import Case, Cell, Figure, Plot, Report, Table, Ton
 from rag_serving.evaluation.measures import summary
 from rag_serving.evaluation.ragas_scores import RagasScores
 
+VERSION = 1
+"""Raised when the report of the same figures changes."""
 FLOOR = 0.5
 """A question whose mean is below this is told as bad."""
 

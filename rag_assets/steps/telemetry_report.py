@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
+VERSION = 1
+"""Raised when the report of the same figures changes."""
 FLOOR = 0.95
 """Citation precision below this is told as bad."""
 

@@ -26,7 +26,7 @@ Progress = Callable[[int, int, float], None]
 
 FILE = "vectors.sqlite"
 COMMIT_TEXTS = 64  # what a killed run loses at most
-_VERSION = 1
+VERSION = 1
 _SCHEMA = """
 CREATE TABLE models (model TEXT PRIMARY KEY, dimension INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL);
@@ -54,7 +54,7 @@ class VectorCache:
     def __init__(self, folder: Path, model: str) -> None:
         self.path = folder / FILE
         self.model = model
-        self._file = CacheFile(self.path, _SCHEMA, _VERSION)
+        self._file = CacheFile(self.path, _SCHEMA, VERSION)
 
     def embed(self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None) -> EmbeddedTexts:
         """The texts' vectors, each different text computed at most once and remembered within 64 texts.

@@ -12,7 +12,12 @@ import yaml
 from envelopes import Wiki
 
 from rag_assets.definitions import build_defs
+from rag_assets.metadata import column_schema
+from rag_assets.resources import Installation
+from rag_assets.schedules import why_skipped
+from rag_assets.sensors import publish_when_sources_changed, register_partitions, report_when_published
 from rag_serving.config import ConfigError
+from rag_serving.schema import TABLES
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,3 +100,62 @@ def test_dg_finds_nothing_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     result = subprocess.run([dg_command, "check", "defs"], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "WARNING" not in result.stderr
+
+
+def test_a_faulty_source_costs_its_own_schedule_and_not_the_code_location(
+    wiki: Wiki, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = wiki.source("eng", schedule="0 3 * * *"), wiki.source("ops", schedule="every hour")
+    wiki.configure(sources={"eng": good, "ops": bad, "lost": {"kind": "wiki"}})
+    defs = build_defs(wiki.config_path)
+    assert [schedule.name for schedule in defs.schedules or []] == ["ingest_eng", "report_yesterday"]
+    assert {record.getMessage().split(": ")[1] for record in caplog.records} == {"sources.ops.schedule", "sources.lost"}
+
+
+def test_nothing_is_decided_on_a_configuration_that_cannot_be_read(wiki: Wiki) -> None:
+    wiki.configure(sources={"eng": wiki.source("eng"), "ops": wiki.source("ops", schedule="every hour")})
+    installation = Installation(config_path=str(wiki.config_path))
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("sources", ["eng", "ops"])
+        for sensor in (register_partitions, publish_when_sources_changed, report_when_published):
+            result = sensor(dg.build_sensor_context(instance=instance), installation=installation)
+            assert isinstance(result, dg.SkipReason)
+            assert "sources.ops.schedule: 'every hour' is not a cron expression" in str(result.skip_message)
+
+
+@pytest.mark.parametrize(
+    ("sources", "reason"),
+    [
+        ({}, "the configuration has no source 'eng' any more; reload the code location"),
+        ({"eng": {}}, "the configuration has no schedule for source 'eng' any more"),
+        ({"eng": {"schedule": "0 3 * * *"}}, "source 'eng' is not registered yet"),
+        ({"eng": {"schedule": "0 3 * *"}}, "is not a cron expression"),
+    ],
+)
+def test_a_schedule_that_has_no_source_skips_and_says_why(
+    wiki: Wiki, sources: dict[str, dict[str, str]], reason: str
+) -> None:
+    wiki.configure(sources={key: wiki.source(key, **settings) for key, settings in sources.items()})
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert reason in str(why_skipped(instance, Installation(config_path=str(wiki.config_path)), "eng"))
+
+
+def test_every_column_of_every_table_says_what_stands_in_it() -> None:
+    for table in TABLES.values():
+        columns = column_schema(table).columns
+        assert [column.name for column in columns] == table.columns.names
+        assert all(column.description for column in columns)
+
+
+def test_every_asset_has_a_code_version_and_every_check_the_partitions_of_its_asset(wiki: Wiki) -> None:
+    defs = build_defs(wiki.config_path)
+    partitions = {}
+    for spec in defs.resolve_all_asset_specs():
+        assert spec.code_version, spec.key
+        partitions[spec.key] = spec.partitions_def
+    specs = [
+        spec for asset in defs.assets or () if isinstance(asset, dg.AssetsDefinition) for spec in asset.check_specs
+    ]
+    assert len(specs) >= 19
+    for spec in specs:
+        assert spec.partitions_def == partitions[spec.asset_key], spec.name

@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 import pytest
 from envelopes import DEPLOY, SECTION, Wiki, envelope
 
-from rag_assets.automation import publish_when_sources_changed, register_partitions
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.resources import Installation
+from rag_assets.runner import failure_of
+from rag_assets.sensors import publish_when_sources_changed, register_partitions
 from rag_assets.steps.incremental import update_chunks, update_sections
 from rag_serving.config import load_config
 from rag_serving.generation import Generation
@@ -250,3 +251,42 @@ def test_the_sensor_leaves_a_rolled_back_tenant_as_it_is(project: Project) -> No
 def test_a_damaged_cursor_is_forgotten(project: Project) -> None:
     project.run("ingest", "eng")
     assert project.tick("not json").run_requests
+
+
+@pytest.mark.parametrize(("job", "kind"), [("ingest", "source"), ("publish", "tenant")])
+def test_a_partition_that_the_configuration_lacks_fails_at_once_and_says_why(
+    project: Project, job: str, kind: str
+) -> None:
+    project.instance.add_dynamic_partitions(f"{kind}s", ["gone"])
+    result = project.run(job, "gone")
+    assert not result.filter_events(lambda event: event.is_step_up_for_retry)
+    assert failure_of(result).endswith(
+        f"{kind} 'gone' is not in the configuration, which has {'eng, ops' if kind == 'source' else 'demo'}; add it "
+        f"under `{kind}s:`, or let the sensor `register_partitions` delete its partition"
+    )
+    assert not list(project.wiki.home.glob("*/gone"))
+
+
+def test_a_configuration_that_became_faulty_fails_a_step_at_once(project: Project) -> None:
+    project.wiki.configure(retreival={})
+    result = project.run("ingest", "eng")
+    assert not result.filter_events(lambda event: event.is_step_up_for_retry)
+    assert "unknown key 'retreival'" in failure_of(result)
+
+
+def test_each_source_has_a_history_of_its_checks(project: Project) -> None:
+    for key in ("eng", "ops", "eng"):
+        assert project.run("ingest", key).success
+    check = dg.AssetCheckKey(dg.AssetKey("pages"), "sync_complete")
+    history = project.instance.event_log_storage.get_asset_check_execution_history(check, limit=9)
+    assert [record.partition for record in history] == ["eng", "ops", "eng"]
+    evaluation = history[0].evaluation
+    assert evaluation is not None
+    assert {name: value.value for name, value in evaluation.metadata.items()} == {
+        "unaccounted": 0,
+        "enumerated": 2,
+        "indexed": 2,
+        "excluded": 0,
+        "failed": 0,
+        "hidden": 0,
+    }

@@ -16,8 +16,9 @@ from stand_in_ragas import answers_ragas
 from test_dedup_asset import write_twins
 from test_jobs import Project, project  # noqa: F401
 
-from rag_assets.automation import report_when_published, report_yesterday
 from rag_assets.report_files import forget_days, reports_folder
+from rag_assets.schedules import report_yesterday
+from rag_assets.sensors import report_when_published
 from rag_serving.access import Principal
 from rag_serving.config import load_config
 from rag_serving.pipeline import Pipeline

@@ -1,46 +1,22 @@
-"""What starts runs without a person: a schedule per source, and the sensors.
+"""What events start: partitions that the configuration has, tenants whose sources changed, reports of what is new.
 
-Belongs here: jobs, schedules, sensors, and what they are by default: all RUNNING, because whoever writes
-`schedule:` into the configuration wants it, and a publish with nothing new is never started.
-Does not belong here: the decisions (`rag_assets.plan`).
+Belongs here: sensors, all RUNNING by default, because a publish with nothing new is never started.
+Does not belong here: the decisions (`rag_assets.plan`), what the clock starts (`schedules`).
 """
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Mapping
 
 import dagster as dg
 
 from rag_assets.facts import published_inputs, wanted_inputs
+from rag_assets.jobs import publish, report
 from rag_assets.partitions import SOURCES, TENANTS, changes, partitions_in_flight
 from rag_assets.plan import Attempt, publish_requests
 from rag_assets.resources import Installation
-from rag_serving.config import Config
-
-ingest = dg.define_asset_job(
-    "ingest",
-    selection=dg.AssetSelection.groups("ingest"),
-    description="Sync one source and bring its sections and chunks up to date. Cost follows what changed.",
-)
-
-publish = dg.define_asset_job(
-    "publish",
-    selection=dg.AssetSelection.groups("publish"),
-    description="Build a tenant's next generation from the chunks of its sources, check it, and publish it.",
-)
-
-report = dg.define_asset_job(
-    "report",
-    selection=dg.AssetSelection.assets("dedup_report"),
-    description="Tell analysts of a tenant's published generation. Nothing waits for it; its failure stops nothing.",
-)
-
-report_day = dg.define_asset_job(
-    "report_day",
-    selection=dg.AssetSelection.assets("telemetry_report"),
-    description="Tell analysts of the questions of a day, and delete what is too old.",
-)
+from rag_serving.config import Config, ConfigError
+from rag_serving.store import Store
 
 
 @dg.sensor(
@@ -52,7 +28,10 @@ report_day = dg.define_asset_job(
 def register_partitions(
     context: dg.SensorEvaluationContext, installation: Installation
 ) -> dg.SensorResult | dg.SkipReason:
-    found = changes(context.instance, installation.config())
+    config = configured(installation)
+    if isinstance(config, dg.SkipReason):
+        return config
+    found = changes(context.instance, config)
     definitions = {"sources": SOURCES, "tenants": TENANTS}
     requests: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
     for name, change in found.items():
@@ -71,10 +50,15 @@ def register_partitions(
     description="Starts `publish` for a tenant when the chunks of one of its sources, or its settings, are not what "
     "the published generation was made from. Waits for syncs in flight, starts nothing twice.",
 )
-def publish_when_sources_changed(context: dg.SensorEvaluationContext, installation: Installation) -> dg.SensorResult:
+def publish_when_sources_changed(
+    context: dg.SensorEvaluationContext, installation: Installation
+) -> dg.SensorResult | dg.SkipReason:
     from rag_serving.models import open_embedder
 
-    config, store = installation.config(), installation.store()
+    config = configured(installation)
+    if isinstance(config, dg.SkipReason):
+        return config
+    store = Store(config.home)
     registered = set(context.instance.get_dynamic_partitions("tenants")) & config.tenants.keys()
     syncing = {
         config.sources[key].tenant for key in partitions_in_flight(context.instance, "ingest") if key in config.sources
@@ -108,8 +92,13 @@ def publish_when_sources_changed(context: dg.SensorEvaluationContext, installati
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Starts `report` once for every generation that is published.",
 )
-def report_when_published(context: dg.SensorEvaluationContext, installation: Installation) -> dg.SensorResult:
-    store = installation.store()
+def report_when_published(
+    context: dg.SensorEvaluationContext, installation: Installation
+) -> dg.SensorResult | dg.SkipReason:
+    config = configured(installation)
+    if isinstance(config, dg.SkipReason):
+        return config
+    store = Store(config.home)
     current = {tenant: store.current(tenant) for tenant in sorted(context.instance.get_dynamic_partitions("tenants"))}
     requests = [
         dg.RunRequest(partition_key=tenant, run_key=f"{tenant}:{generation}")
@@ -121,17 +110,12 @@ def report_when_published(context: dg.SensorEvaluationContext, installation: Ins
     )
 
 
-@dg.schedule(
-    name="report_yesterday",
-    job=report_day,
-    cron_schedule="15 0 * * *",
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Reports on the day that has just ended.",
-)
-def report_yesterday(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-    day = (context.scheduled_execution_time - timedelta(days=1)).date().isoformat()
-    return dg.RunRequest(partition_key=day, run_key=day)
+def configured(installation: Installation) -> Config | dg.SkipReason:
+    """Return the configuration as it is now, or skip: nothing is decided on one that cannot be read."""
+    try:
+        return installation.config()
+    except ConfigError as error:
+        return dg.SkipReason(str(error))
 
 
 def read_cursor(cursor: str | None) -> dict[str, Attempt]:
@@ -144,27 +128,3 @@ def read_cursor(cursor: str | None) -> dict[str, Attempt]:
 
 def write_cursor(memory: Mapping[str, Attempt]) -> str:
     return json.dumps({tenant: vars(attempt) for tenant, attempt in sorted(memory.items())})
-
-
-def schedules(config: Config) -> list[dg.ScheduleDefinition]:
-    """One schedule for each source that has a cron expression."""
-    return [_schedule(key, source.schedule) for key, source in sorted(config.sources.items()) if source.schedule]
-
-
-def _schedule(key: str, cron: str) -> dg.ScheduleDefinition:
-    @dg.schedule(
-        name=f"ingest_{key.replace('-', '__')}",
-        job=ingest,
-        cron_schedule=cron,
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=f"Syncs source {key!r}.",
-    )
-    def tick(context: dg.ScheduleEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
-        if not context.instance.has_dynamic_partition("sources", key):
-            yield dg.SkipReason(f"source {key!r} is not registered yet; the sensor `register_partitions` does that")
-        elif key in partitions_in_flight(context.instance, "ingest"):
-            yield dg.SkipReason(f"source {key!r} is still being synced")
-        else:
-            yield dg.RunRequest(partition_key=key, run_key=f"{key}:{context.scheduled_execution_time.isoformat()}")
-
-    return tick

@@ -1,50 +1,72 @@
 """Asset checks: what must hold, declared once, and the results that assets return with their materialization.
 
 Belongs here: specs and results. A check on a partitioned asset that took the value would load every partition, so each
-result is made by the step that has the table in hand.
+result is made by the step that has the table in hand. Every check has the partitions of its asset, and with them a
+history for each source and each tenant.
 Does not belong here: how a generation is checked (`rag_assets.publishing`).
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets import metadata
+from rag_assets.partitions import SOURCES, TENANTS
 from rag_assets.publishing import CheckResult
 from rag_assets.sources.base import SyncResult
 from rag_assets.steps.account import Account
 from rag_assets.steps.incremental import SectionsUpdate
 from rag_assets.steps.quality_gates import GateVerdict
 
-SYNC_COMPLETE = dg.AssetCheckSpec(
+
+def _spec(
+    name: str, asset: str, partitions: dg.PartitionsDefinition[str], description: str, blocking: bool = False
+) -> dg.AssetCheckSpec:
+    """Return a check that has a result for each partition.
+
+    Dagster calls that a preview and warns of changes between versions; ours is pinned, and tests read the histories.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return dg.AssetCheckSpec(
+            name, asset=asset, partitions_def=partitions, description=description, blocking=blocking
+        )
+
+
+SYNC_COMPLETE = _spec(
     "sync_complete",
-    asset="pages",
+    "pages",
+    SOURCES,
     blocking=True,
     description="Enumerated = indexed + excluded + failed: no page was lost between the listing and the table.",
 )
-MACROS_LOST = dg.AssetCheckSpec(
+MACROS_LOST = _spec(
     "macros_lost",
-    asset="sections",
+    "sections",
+    SOURCES,
     description="No more macros than in the sync before lost their content, or show pages that could not be found. A "
     "warning: what was lost can be neither found nor cited.",
 )
-PAGES_ACCOUNTED_FOR = dg.AssetCheckSpec(
+PAGES_ACCOUNTED_FOR = _spec(
     "pages_accounted_for",
-    asset="chunks",
+    "chunks",
+    SOURCES,
     blocking=True,
     description="Every page the source enumerated has chunks, is excluded, or failed with a reason.",
 )
-CHUNKS_HAVE_ANCHORS = dg.AssetCheckSpec(
+CHUNKS_HAVE_ANCHORS = _spec(
     "chunks_have_anchors",
-    asset="chunks",
+    "chunks",
+    SOURCES,
     blocking=True,
     description="Every chunk has an anchor and a link that ends in it, so that every citation opens at its heading.",
 )
 
 GENERATION = [
-    dg.AssetCheckSpec(name, asset="generation", blocking=True, description=description)
+    _spec(name, "generation", TENANTS, blocking=True, description=description)
     for name, description in {
         "opens": "The candidate opens as a reader opens it.",
         "files": "Every file is, to the bit, what the manifest says.",
@@ -62,16 +84,18 @@ GENERATION = [
     }.items()
 ]
 
-QUALITY_GATES = dg.AssetCheckSpec(
+QUALITY_GATES = _spec(
     "quality_gates",
-    asset="eval_report",
+    "eval_report",
+    TENANTS,
     blocking=True,
     description="The answers to the gold set reach every floor, and are not significantly worse than those of the "
     "published generation (evals/gates.toml). A person can override it with a reason.",
 )
-GOLD_STANDS = dg.AssetCheckSpec(
+GOLD_STANDS = _spec(
     "gold_stands",
-    asset="eval_report",
+    "eval_report",
+    TENANTS,
     description="Quotes and anchors of the gold set still stand in the pages. A warning: an entry that does not is not "
     "asked until somebody mends it.",
 )
@@ -86,14 +110,16 @@ def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResu
             check_name=spec.name,
             passed=found[spec.name].passed if spec.name in found else False,
             description=found[spec.name].detail if spec.name in found else unreached,
-            metadata=dict(found[spec.name].metadata) if spec.name in found else {},
+            metadata={"reached": spec.name in found, **(found[spec.name].metadata if spec.name in found else {})},
         )
         for spec in GENERATION
     ]
 
 
-def quality_gates(verdicts: Sequence[GateVerdict], override: str | None) -> dg.AssetCheckResult:
-    """A failed gate stops the publication, unless a person said why it should not."""
+def quality_gates(
+    verdicts: Sequence[GateVerdict], override: str | None, measures: Mapping[str, float]
+) -> dg.AssetCheckResult:
+    """A failed gate stops the publication, unless a person said why it should not; `measures`: means by name."""
     failed = [verdict for verdict in verdicts if not verdict.passed]
     told = "; ".join(
         f"{verdict.gate}: {verdict.detail}" + (f" (see {', '.join(verdict.questions)})" if verdict.questions else "")
@@ -115,6 +141,8 @@ def quality_gates(verdicts: Sequence[GateVerdict], override: str | None) -> dg.A
         description=f"{told}; overridden: {override}" if failed and override else told or None,
         metadata={
             "failed": len(failed),
+            "judged": len(verdicts),
+            **{name.replace("@", "_at_"): mean for name, mean in measures.items()},
             "gates": dg.MetadataValue.md(metadata.markdown_table(rows, ["gate", "passed", "found", "questions"])),
         },
     )
@@ -143,7 +171,14 @@ def sync_complete(result: SyncResult) -> dg.AssetCheckResult:
         check_name=SYNC_COMPLETE.name,
         passed=result.unaccounted == 0,
         description=equation + (f", which is off by {result.unaccounted}" if result.unaccounted else ""),
-        metadata={"unaccounted": result.unaccounted},
+        metadata={
+            "unaccounted": result.unaccounted,
+            "enumerated": result.seen,
+            "indexed": result.indexed,
+            "excluded": len(dict(result.excluded)),
+            "failed": result.failed,
+            "hidden": len(result.hidden),
+        },
     )
 
 

@@ -1,0 +1,31 @@
+"""The jobs: which assets are made together.
+
+Belongs here: selections and their descriptions.
+Does not belong here: what starts them (`schedules`, `sensors`), what they make (`assets`).
+"""
+
+import dagster as dg
+
+ingest = dg.define_asset_job(
+    "ingest",
+    selection=dg.AssetSelection.groups("ingest"),
+    description="Sync one source and bring its sections and chunks up to date. Cost follows what changed.",
+)
+
+publish = dg.define_asset_job(
+    "publish",
+    selection=dg.AssetSelection.groups("publish"),
+    description="Build a tenant's next generation from the chunks of its sources, check it, and publish it.",
+)
+
+report = dg.define_asset_job(
+    "report",
+    selection=dg.AssetSelection.assets("dedup_report"),
+    description="Tell analysts of a tenant's published generation. Nothing waits for it; its failure stops nothing.",
+)
+
+report_day = dg.define_asset_job(
+    "report_day",
+    selection=dg.AssetSelection.assets("telemetry_report"),
+    description="Tell analysts of the questions of a day, and delete what is too old.",
+)

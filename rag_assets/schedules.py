@@ -1,0 +1,68 @@
+"""What the clock starts: a sync for each source that has a cron expression, and the report of a day.
+
+Belongs here: schedules, all RUNNING by default, because whoever writes `schedule:` into the configuration wants it.
+Does not belong here: what events start (`sensors`), which syncs are overdue (`freshness`).
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import dagster as dg
+
+from rag_assets.jobs import ingest, report_day
+from rag_assets.partitions import partitions_in_flight
+from rag_assets.resources import Installation
+from rag_serving.config import Config, ConfigError
+
+
+@dg.schedule(
+    name="report_yesterday",
+    job=report_day,
+    cron_schedule="15 0 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Reports on the day that has just ended.",
+)
+def report_yesterday(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+    day = (context.scheduled_execution_time - timedelta(days=1)).date().isoformat()
+    return dg.RunRequest(partition_key=day, run_key=day)
+
+
+def schedules(config: Config) -> list[dg.ScheduleDefinition]:
+    """One schedule for each source that has a cron expression."""
+    return [_schedule(key, source.schedule) for key, source in sorted(config.sources.items()) if source.schedule]
+
+
+def _schedule(key: str, cron: str) -> dg.ScheduleDefinition:
+    @dg.schedule(
+        name=f"ingest_{key.replace('-', '__')}",
+        job=ingest,
+        cron_schedule=cron,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description=f"Syncs source {key!r}.",
+    )
+    def tick(
+        context: dg.ScheduleEvaluationContext, installation: Installation
+    ) -> Iterator[dg.RunRequest | dg.SkipReason]:
+        if reason := why_skipped(context.instance, installation, key):
+            yield dg.SkipReason(reason)
+        else:
+            yield dg.RunRequest(partition_key=key, run_key=f"{key}:{context.scheduled_execution_time.isoformat()}")
+
+    return tick
+
+
+def why_skipped(instance: dg.DagsterInstance, installation: Installation, key: str) -> str | None:
+    """Return why a source is not synced at this tick, as things are now; None where it is."""
+    try:
+        source = installation.config().sources.get(key)
+    except ConfigError as error:
+        return str(error)
+    if source is None or source.schedule is None:
+        lacks = "the configuration has no source" if source is None else "the configuration has no schedule for source"
+        return f"{lacks} {key!r} any more; reload the code location, and this schedule is gone"
+    if not instance.has_dynamic_partition("sources", key):
+        return f"source {key!r} is not registered yet; the sensor `register_partitions` does that"
+    if key in partitions_in_flight(instance, "ingest"):
+        return f"source {key!r} is still being synced"
+    return None
