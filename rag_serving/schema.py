@@ -233,17 +233,14 @@ GENERATION_CHUNKS = _table(
     ],
 )
 
-PAGE_READERS = TableSchema(
+PAGE_READERS = _table(
     "page_readers",
     1,
-    "citelock build",
-    pa.schema(
-        [
-            ("page_id", pa.string()),
-            ("classes", _STRINGS),  # reader classes of its chunks, dropped ones too
-            ("content", pa.string()),  # digest of who may read which of its texts
-        ]
-    ),
+    [
+        ("page_id", _STRING, "page of the chunks"),
+        ("classes", _STRINGS, "reader classes of its chunks, dropped ones too"),
+        ("content", _STRING, "digest of who may read which of its texts"),
+    ],
 )
 
 TABLES: Mapping[str, TableSchema] = MappingProxyType(
