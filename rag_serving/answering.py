@@ -10,7 +10,7 @@ Does not belong here: how passages are found (`pipeline`), what a stage does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from rag_serving.models.protocols import Embedder
 from rag_serving.records import Answer, Candidate, Draft, Lock, Verdict
 from rag_serving.render import answer_text, citations_of, explained, shown_numbers
 from rag_serving.settings import Generation
-from rag_serving.telemetry.events import Trace
+from rag_serving.telemetry.events import Ranking, Trace
 from rag_serving.verify import verify
 
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
@@ -56,10 +56,11 @@ class Written:
     lock: Lock
     verdicts: list[Verdict]
     candidates: Sequence[Candidate] = ()  # all that were found, the locked ones with what later stages said of them
+    rankings: Mapping[str, Ranking] = field(default_factory=dict)  # of each index alone, and fused
 
     @property
     def trace(self) -> Trace:
-        return Trace(self.candidates, self.lock, self.verdicts)
+        return Trace(self.candidates, self.lock, self.verdicts, self.rankings)
 
 
 class Answering:

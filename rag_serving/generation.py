@@ -137,6 +137,10 @@ class Generation:
         """The row of a chunk id, None where the generation has no such chunk."""
         return self._rows.get(chunk_id)
 
+    def ids_of(self, rows: Sequence[int]) -> list[str]:
+        """The chunk ids at some rows, in their order."""
+        return self._columns["chunk_id"](rows)
+
     def readers_of(self, row: int) -> str:
         """The reader class of the chunk at a row."""
         return self._readers[int(self._reader_codes[row])]

@@ -34,10 +34,10 @@ from rag_serving.receipts.store import ReceiptStore
 from rag_serving.records import Answer, Candidate, Chunk, Filters, Query, SearchResults
 from rag_serving.render import pinpointed
 from rag_serving.rerank import Reranked, rerank
-from rag_serving.retrieve import Mode, RetrievalError
+from rag_serving.retrieve import Mode, RetrievalError, Retrieved
 from rag_serving.search import Found, find
 from rag_serving.store import Store
-from rag_serving.telemetry.events import Trace
+from rag_serving.telemetry.events import MAX_RANKED, Trace
 from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.turns import search_turns
 
@@ -136,10 +136,11 @@ class Pipeline:
             weights = partial(generation.term_weights, found.query.terms, classes)
             ranked = self._reranked(attempt, found.query, self._clean(found.retrieved.candidates), weights, k)
             results = tuple(islice(ranked.candidates, k))
+            rankings = _rankings(generation, found.retrieved)
         notes = found.query.notes if explain or not results else None
         shown = SearchResults(results, generation.id, tuple(attempt.flags), attempt.timings_ms, notes, ranked.by)
         if self.telemetry:
-            trace = Trace(_told(found.retrieved.candidates, shown.results))
+            trace = Trace(_told(found.retrieved.candidates, shown.results), rankings=rankings, features=self._features)
             self.telemetry.searched(principal, query, shown, trace)
         return shown
 
@@ -162,7 +163,7 @@ class Pipeline:
         except RetrievalError:
             answer = Answer("unavailable", RETRIEVAL_DOWN, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
         if self.telemetry:
-            self.telemetry.answered(principal, question, answer, trace)
+            self.telemetry.answered(principal, question, answer, replace(trace, features=self._features))
         return answer
 
     def ask_selection(
@@ -183,7 +184,8 @@ class Pipeline:
             written = self._answering.answer(attempt, asked, lock_selection(selection), explain=explain)
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
         if self.telemetry:
-            self.telemetry.answered(principal, question, answer, written.trace, "selected_text")
+            trace = replace(written.trace, features=self._features)
+            self.telemetry.answered(principal, question, answer, trace, "selected_text")
         return answer
 
     def warm(self) -> None:
@@ -242,7 +244,12 @@ class Pipeline:
         notes = query.notes if explain or not written.answer.citations else None
         answer = pinpointed(written.answer, lock, lambda page_id: generation.page_text(page_id, classes))
         answer = replace(answer, notes=notes, reranker=ranked.by)
-        return replace(written, answer=answer, candidates=_told(retrieved.candidates, lock.passages))
+        candidates, rankings = _told(retrieved.candidates, lock.passages), _rankings(generation, retrieved)
+        return replace(written, answer=answer, candidates=candidates, rankings=rankings)
+
+    @property
+    def _features(self) -> tuple[str, ...]:
+        return self.config.features.enabled
 
     def _find(
         self,
@@ -311,3 +318,11 @@ def _told(found: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[Candi
     """The candidates in the order they were found, the chosen ones with all of their scores."""
     scored = {candidate.chunk.chunk_id: candidate for candidate in chosen}
     return [scored.get(candidate.chunk.chunk_id, candidate) for candidate in found]
+
+
+def _rankings(generation: Generation, retrieved: Retrieved) -> dict[str, list[tuple[str, float]]]:
+    """The rankings by chunk id, as far as telemetry keeps them."""
+    kept = {name: hits[:MAX_RANKED] for name, hits in retrieved.rankings.items()}
+    rows = list({hit.row for hits in kept.values() for hit in hits})
+    ids = dict(zip(rows, generation.ids_of(rows), strict=True))
+    return {name: [(ids[hit.row], hit.score) for hit in hits] for name, hits in kept.items()}

@@ -7,7 +7,7 @@ Does not belong here: who may read what (`access` decides before), hygiene, rera
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rag_serving.attempts import Attempt
 from rag_serving.fuse import reciprocal_rank_fusion, standard, weighted_sum
 from rag_serving.generation import Generation
+from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import best_of
 from rag_serving.indexes.terms import analyze
 from rag_serving.models.protocols import Embedder, ModelError
@@ -35,6 +36,7 @@ Scores = NDArray[np.float64]
 
 _COMMON = 2.3  # idf of a term that a tenth of all passages hold: it expands no query
 _INDEXES = frozenset({"dense", "bm25"})
+_RANKING_OF = {"dense": "dense", "bm25": "lexical"}
 
 DENSE_UNAVAILABLE, LEXICAL_UNAVAILABLE = "dense_unavailable", "lexical_unavailable"
 
@@ -45,12 +47,16 @@ class RetrievalError(Exception):
 
 @dataclass(frozen=True)
 class Retrieved:
-    """Fused candidates, best first, with what was degraded and how long each part took."""
+    """Fused candidates, best first, with what was degraded and how long each part took.
+
+    `rankings`: the best rows of each index alone (`dense`, `lexical`), before the cosine floor, and `fused`.
+    """
 
     candidates: Sequence[Candidate]
     vector: Vector | None
     degraded: tuple[str, ...]
     timings_ms: dict[str, float]
+    rankings: Mapping[str, Sequence[Hit]] = field(default_factory=dict)
 
 
 def retrieve(
@@ -103,8 +109,9 @@ def gather(
         raise RetrievalError("neither index can answer" if mode == "hybrid" else f"the {mode} index cannot answer")
     with attempt.part("fuse"):
         rows, scores = _scored(generation, asked, classes, settings, mode)
-        candidates = _best(generation, rows, scores, classes, k)
-    return Retrieved(candidates, vector, tuple(attempt.flags), attempt.timings_ms)
+        fused, candidates = _best(generation, rows, scores, classes, k)
+    rankings = {_RANKING_OF[name]: index.hits for name, index in asked.items()} | {"fused": fused}
+    return Retrieved(candidates, vector, tuple(attempt.flags), attempt.timings_ms, rankings)
 
 
 def query_vector(generation: Generation, embedder: Embedder, query: str) -> Vector:
@@ -126,8 +133,9 @@ def query_vector(generation: Generation, embedder: Embedder, query: str) -> Vect
 
 @dataclass(frozen=True)
 class _Asked:
-    """What one index found, best first, and what it says of any rows."""
+    """What one index found, best first, which of it are candidates, and what the index says of any rows."""
 
+    hits: Sequence[Hit]
     found: Sequence[int]
     scores: Callable[[Numbers], NDArray[np.float32]]
     everywhere: NDArray[np.float32] | None = None  # [chunks], where they were computed anyway
@@ -138,7 +146,7 @@ def _dense(
 ) -> _Asked:
     hits = generation.dense(vector, settings.dense_k, classes, among)
     near = [hit.row for hit in hits if hit.score >= settings.cosine_floor]
-    return _Asked(near, lambda rows: generation.similarities(vector, rows))
+    return _Asked(hits, near, lambda rows: generation.similarities(vector, rows))
 
 
 def _lexical(
@@ -156,7 +164,7 @@ def _lexical(
         terms = expanded(query.terms, passages, lambda term: weights[term] < _COMMON)
         scores = generation.lexical_scores(terms, classes)
     hits = best_of(scores if among is None else np.where(among, scores, np.float32(0)), settings.lexical_k)
-    return _Asked([hit.row for hit in hits], lambda rows: scores[rows], scores)
+    return _Asked(hits, [hit.row for hit in hits], lambda rows: scores[rows], scores)
 
 
 def _scored(
@@ -208,9 +216,10 @@ def _surroundings(
 
 def _best(
     generation: Generation, rows: Numbers, scores: Mapping[str, Scores], classes: frozenset[str], k: int
-) -> Ranked:
-    """The k best rows as candidates; equal scores stand in row order."""
+) -> tuple[list[Hit], Ranked]:
+    """The k best rows, and the same as candidates; equal scores stand in row order."""
     final = np.sum([values for stage, values in scores.items() if stage not in _INDEXES or len(scores) == 1], axis=0)
     order = np.argsort(-final, kind="stable")[:k]
     told = {stage: values[order].tolist() for stage, values in scores.items()}
-    return Ranked(rows[order].tolist(), final[order].tolist(), told, partial(generation.chunks, classes=classes))
+    chosen, worth = rows[order].tolist(), final[order].tolist()
+    return [*map(Hit, chosen, worth)], Ranked(chosen, worth, told, partial(generation.chunks, classes=classes))

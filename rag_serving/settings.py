@@ -31,6 +31,11 @@ class Features(Section):
     FEATURE_PROXIMITY: bool = True
     """Let that correction count how near the query's words stand to each other, not only which of them are there."""
 
+    @property
+    def enabled(self) -> tuple[str, ...]:
+        """The names of the switches that are on, in alphabetical order."""
+        return tuple(sorted(name for name, value in self.model_dump().items() if value))
+
 
 class Ingestion(Section):
     """From pages to chunks."""

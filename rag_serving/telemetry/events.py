@@ -19,9 +19,11 @@ from rag_serving.access import Principal
 from rag_serving.records import Answer, Candidate, Lock, SearchResults, Usage, Verdict
 
 Kind = Literal["ask", "selected_text", "search"]
+Ranking = Sequence[tuple[str, float]]  # chunk ids with scores
 FeedbackVerdict = Literal["helpful", "not_helpful", "wrong_citation", "missing"]
 
-MAX_CANDIDATES = 50
+MAX_CANDIDATES = 20  # of which the scores of every stage are kept
+MAX_RANKED = 100  # of each index alone and of both fused: ids and scores
 MAX_COMMENT_CHARS = 2_000
 _HASH_CHARS = 32
 
@@ -33,6 +35,8 @@ class Trace:
     candidates: Sequence[Candidate] = ()
     lock: Lock = field(default_factory=lambda: Lock(()))
     verdicts: Sequence[Verdict] = ()
+    rankings: Mapping[str, Ranking] = field(default_factory=dict)  # dense, lexical, fused: best first
+    features: Sequence[str] = ()  # the switches that were on
 
 
 class Scribe:
@@ -128,14 +132,21 @@ def _measured(status: str, generation: str, flags: Sequence[str], timings_ms: Ma
 def _traced(trace: Trace) -> dict[str, Any]:
     return {
         "candidates": [
-            {"chunk_id": candidate.chunk.chunk_id, "scores": {k: round(v, 6) for k, v in candidate.scores.items()}}
+            {"chunk_id": candidate.chunk.chunk_id, "scores": {k: round(v, 4) for k, v in candidate.scores.items()}}
             for candidate in trace.candidates[:MAX_CANDIDATES]
         ],
+        **{name: _ranked(trace.rankings.get(name)) for name in ("dense", "lexical", "fused")},
+        "features": list(trace.features),
         "locked": list(trace.lock.chunk_ids),
         "verdicts": [{"outcome": verdict.outcome, "reason": verdict.reason} for verdict in trace.verdicts],
         "claims": len(trace.verdicts),
         "verified": sum(verdict.outcome != "dropped" for verdict in trace.verdicts),
     }
+
+
+def _ranked(ranking: Ranking | None) -> list[tuple[str, float]] | None:
+    """The first of a ranking with four decimals; None where there was none."""
+    return None if ranking is None else [(chunk_id, round(score, 4)) for chunk_id, score in ranking[:MAX_RANKED]]
 
 
 def _taken(usage: Usage | None) -> dict[str, Any]:

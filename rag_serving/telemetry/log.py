@@ -14,7 +14,7 @@ from sqlalchemy import Engine, Select, Table, func, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from rag_serving.telemetry.recorder import TelemetryError
-from rag_serving.telemetry.tables import LOSSES, METADATA, QUESTIONS, told
+from rag_serving.telemetry.tables import LOSSES, QUESTIONS, prepare, told
 
 _AT_ONCE = 500  # parameters of one query
 
@@ -76,7 +76,7 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _read(engine: Engine, query: Select[Any]) -> pd.DataFrame:
     try:
-        METADATA.create_all(engine)
+        prepare(engine)
         with engine.connect() as connection:
             result = connection.execute(query)
             return pd.DataFrame(result.mappings().all(), columns=list(result.keys()))

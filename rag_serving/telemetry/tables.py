@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
+    DDL,
     JSON,
     Column,
     Engine,
@@ -59,6 +60,10 @@ QUESTIONS = Table(
     Column("tokens_in", Integer, nullable=False),
     Column("tokens_out", Integer, nullable=False),
     Column("cost", Float, nullable=False),
+    Column("dense", JSON(none_as_null=True)),  # [[chunk_id, cosine similarity]], best first; null: not asked
+    Column("lexical", JSON(none_as_null=True)),  # [[chunk_id, BM25 score]]
+    Column("fused", JSON(none_as_null=True)),  # [[chunk_id, score]] of both together, before hygiene
+    Column("features", JSON(none_as_null=True)),  # names of the switches that were on
 )
 
 FEEDBACK = Table(
@@ -128,7 +133,7 @@ def opened(url: str | None, serving_db: Path) -> Iterator[Engine]:
 
 
 def faults_of(engine: Engine) -> list[str]:
-    """What the tables of a database lack, in a line each; a table that is not there yet lacks nothing.
+    """What the tables of a database lack, in a line each; tables and columns that `prepare` adds are not missed.
 
     Raises:
         TelemetryError: the database cannot be read.
@@ -141,11 +146,35 @@ def faults_of(engine: Engine) -> list[str]:
     except SQLAlchemyError as error:
         raise TelemetryError(f"the telemetry database cannot be read ({told(error)})") from error
     lacking = {
-        name: [column.name for column in table.columns if column.name not in columns[name]]
+        name: [column.name for column in table.columns if column.name not in columns[name] and not column.nullable]
         for name, table in METADATA.tables.items()
         if name in columns
     }
     return [f"table {name} lacks {', '.join(missing)}" for name, missing in lacking.items() if missing]
+
+
+def prepare(engine: Engine) -> None:
+    """Make the tables, and the columns that a database of an older version lacks; rows from before have none there.
+
+    Only columns that may be empty can be added: `faults_of` names the others.
+    """
+    METADATA.create_all(engine)
+    for table in METADATA.sorted_tables:
+        there = {column["name"] for column in inspect(engine).get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there and column.nullable:
+                _add(engine, table, column)
+
+
+def _add(engine: Engine, table: Table, column: Column[Any]) -> None:
+    """Add a column, unless another process was faster."""
+    kind = column.type.compile(engine.dialect)
+    try:
+        with engine.begin() as connection:
+            connection.execute(DDL(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
+    except SQLAlchemyError:
+        if column.name not in {each["name"] for each in inspect(engine).get_columns(table.name)}:
+            raise
 
 
 def told(error: Exception) -> str:

@@ -17,7 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from rag_serving.telemetry.recorder import Row, TableName, TelemetryError
-from rag_serving.telemetry.tables import METADATA, told
+from rag_serving.telemetry.tables import METADATA, prepare, told
 
 _UPKEEP_S = 86_400.0
 _AWAY = (OperationalError, InterfaceError, OSError)
@@ -52,7 +52,7 @@ class DatabaseWriter:
     def _connected(self) -> Engine:
         if self._engine is None:
             engine = self._open()
-            METADATA.create_all(engine)
+            prepare(engine)
             self._engine = engine
         if self._upkept_at is None or time.monotonic() - self._upkept_at > _UPKEEP_S:
             forget(self._engine, self._keep_days)
@@ -90,7 +90,7 @@ def forget(engine: Engine, keep_days: int, today: date | None = None) -> int:
     """
     oldest = ((today or datetime.now(UTC).date()) - timedelta(days=keep_days)).isoformat()
     try:
-        METADATA.create_all(engine)
+        prepare(engine)
         with engine.begin() as connection:
             tables = METADATA.sorted_tables
             return sum(connection.execute(delete(table).where(table.c.day < oldest)).rowcount for table in tables)

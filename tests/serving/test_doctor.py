@@ -128,7 +128,7 @@ def test_a_database_of_another_version_is_named_with_what_it_lacks(tmp_path: Pat
         connection.execute("CREATE TABLE questions (id TEXT, at REAL)")
         connection.commit()
     state, detail, mend = finding(tmp_path, "telemetry", tmp_path)
-    assert (state, "table questions lacks day, tenant, user_hash" in detail) == ("fail", True)
+    assert (state, "table questions lacks day, tenant, kind" in detail) == ("fail", True)
     assert "a new one is made" in mend
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -9,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, func, insert, select
+from sqlalchemy import DDL, Column, Engine, MetaData, Table, func, insert, select
 
 from rag_serving.access import Principal
 from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict
 from rag_serving.settings import Telemetry as Settings
 from rag_serving.telemetry.events import Scribe, Trace
 from rag_serving.telemetry.kpis import kpis
-from rag_serving.telemetry.log import rows_of_day
+from rag_serving.telemetry.log import records, rows_of_day
 from rag_serving.telemetry.recorder import Recorder, Row, TelemetryError, Writer
-from rag_serving.telemetry.tables import FEEDBACK, LOSSES, METADATA, QUESTIONS, open_engine
+from rag_serving.telemetry.tables import FEEDBACK, LOSSES, METADATA, QUESTIONS, faults_of, open_engine, prepare
 from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.telemetry.writer import DatabaseWriter, forget
 
@@ -208,6 +209,42 @@ def test_what_was_asked_while_the_database_was_away_is_written_when_it_is_back(p
     assert count(opened) == 201
     recorder.close()
     opened.dispose()
+
+
+def test_a_database_of_an_older_version_gets_the_columns_that_it_lacks(
+    recorder: Recorder, engine: Engine, tmp_path: Path
+) -> None:
+    lacking = ("dense", "lexical", "fused", "features")
+    METADATA.create_all(engine)
+    with engine.begin() as connection:
+        for name in lacking:
+            connection.execute(DDL(f"ALTER TABLE questions DROP COLUMN {name}"))
+        old = {name: value for name, value in answered().items() if name not in lacking}
+        connection.execute(insert(Table("questions", MetaData(), *map(column_of, old))), [old])
+    assert faults_of(engine) == []
+    (before,) = records(rows_of_day(engine, QUESTIONS, "acme", TODAY))
+    assert [before[name] for name in lacking] == [None] * 4
+    recorder.record("questions", answered())
+    assert recorder.flush()
+    assert count(engine) == 2
+    prepare(engine)
+
+
+def column_of(name: str) -> Column[Any]:
+    return Column(name, QUESTIONS.c[name].type)
+
+
+def test_rankings_are_bounded(recorder: Recorder, engine: Engine) -> None:
+    many = [(f"12345678:1:{number}", 1 / (number + 1)) for number in range(10_000)]
+    trace = Trace(
+        [passage(number) for number in range(300)], rankings=dict.fromkeys(("dense", "lexical", "fused"), many)
+    )
+    recorder.record("questions", SCRIBE.of_answer(ALICE, "Is it so?", Answer("not_found", ""), trace))
+    assert recorder.flush()
+    (row,) = records(rows_of_day(engine, QUESTIONS, "acme", TODAY))
+    assert row["dense"][:2] == [["12345678:1:0", 1.0], ["12345678:1:1", 0.5]]
+    assert [len(row[name]) for name in ("dense", "lexical", "fused", "candidates")] == [100, 100, 100, 20]
+    assert len(json.dumps(row)) < 16_000
 
 
 def test_old_rows_are_forgotten(engine: Engine) -> None:

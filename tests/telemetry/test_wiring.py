@@ -81,6 +81,33 @@ def test_every_kind_of_question_leaves_one_row(url: str | None, engine: Engine, 
     assert QUESTION not in str(first)
 
 
+def test_each_index_alone_what_both_make_and_the_switches_are_kept(url: str | None, engine: Engine, home: Path) -> None:
+    pipeline = opened(configuration(home, telemetry={"url": url}, features={"FEATURE_RM3": True}))
+    with pipeline.published.lease() as generation:
+        rows = {chunk_id: row for row, chunk_id in enumerate(generation.chunk_ids())}
+        vector = embedder().embed_query(QUESTION)
+        nearest = [generation.chunk_ids()[hit.row] for hit in generation.exact(vector, 80, frozenset({"everyone"}))]
+    pipeline.ask(ALICE, QUESTION)
+    pipeline.search(ALICE, "consumer lag", 3)
+    pipeline.mode = "lexical"
+    pipeline.search(ALICE, "consumer lag", 3)
+    pipeline.ask_selection("When does it stop?", "The pump stops at noon.", principal=ALICE)
+    pipeline.close()
+    ask, search, lexical, selection = asked(engine)
+    assert [chunk_id for chunk_id, _ in ask["dense"]] == nearest
+    for row in (ask, search):
+        for name in ("dense", "lexical", "fused"):
+            scores = [score for _, score in row[name]]
+            assert scores == sorted(scores, reverse=True)
+            assert {chunk_id for chunk_id, _ in row[name]} <= rows.keys()
+        assert {chunk_id for chunk_id, _ in row["lexical"]} <= {chunk_id for chunk_id, _ in row["fused"]}
+    assert set(ask["locked"]) <= {chunk_id for chunk_id, _ in ask["fused"]}
+    assert (lexical["dense"], bool(lexical["lexical"])) == (None, True)
+    assert selection["fused"] is None
+    switches = ["FEATURE_HEURISTIC_FALLBACK", "FEATURE_PROXIMITY", "FEATURE_RAG_PROVENANCE_LOCK"]
+    assert ask["features"] == selection["features"] == [*switches, "FEATURE_RERANKER", "FEATURE_RM3"]
+
+
 def test_questions_that_are_asked_to_measure_are_not_recorded(home: Path) -> None:
     made = emptied(None, home)
     pipeline = Pipeline.open(configuration(home), "acme", embedder())
