@@ -211,9 +211,7 @@ def test_what_was_asked_while_the_database_was_away_is_written_when_it_is_back(p
     opened.dispose()
 
 
-def test_a_database_of_an_older_version_gets_the_columns_that_it_lacks(
-    recorder: Recorder, engine: Engine, tmp_path: Path
-) -> None:
+def test_a_database_of_an_older_version_gets_the_columns_that_it_lacks(recorder: Recorder, engine: Engine) -> None:
     lacking = ("dense", "lexical", "fused", "features")
     METADATA.create_all(engine)
     with engine.begin() as connection:
