@@ -45,9 +45,10 @@ def build(home: Path, size: int, cache: Path, report: Report, sentences: Sequenc
     """Index and publish `size` chunks under `home`; vectors are kept in `cache`. The sentences are those of the data.
 
     Where there are fewer distinct sentences they are used again: each time with a vector that another sentence's,
-    `_NOISE` long, was added to, which keeps the distribution and makes no two equal.
+    `_NOISE` long, was added to, which keeps the distribution and makes no two equal. The configuration keeps no vectors
+    of questions: those that are asked again are embedded again.
     """
-    config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
+    config = parse_config({"home": str(home), "tenants": {TENANT: {}}, "embedding": {"query_cache": 0}})
     chosen = _choose(sentences or read_sentences(), size)
     embedder = open_embedder(config.embedding)
     started = time.perf_counter()

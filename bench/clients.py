@@ -39,7 +39,8 @@ def over_http(config: Config, asked: Sequence[str], k: int, workers: int) -> Rat
 def _serving(config: Config, workers: int) -> Iterator[int]:
     """The port of a server that is ready."""
     file = Path(config.home) / "app.yaml"
-    write_json(file, {"home": str(config.home), "tenants": {name: {} for name in config.tenants}})  # JSON is YAML
+    content = {"home": str(config.home), "tenants": {name: {} for name in config.tenants}}
+    write_json(file, content | {"embedding": {"query_cache": config.embedding.query_cache}})  # JSON is YAML
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [*_CITELOCK, "serve", "--config", str(file), "--port", str(port), "--workers", str(workers)]

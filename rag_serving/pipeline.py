@@ -25,6 +25,7 @@ from rag_serving.hygiene import is_clean, keyword_gate
 from rag_serving.indexes.terms import analyze, analyze_passage
 from rag_serving.lock import completed, freeze, lock_selection
 from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.models.recent_vectors import RecentVectors
 from rag_serving.models.words import Words
 from rag_serving.prefer import prefer
 from rag_serving.published import Published, UnpublishedError
@@ -79,6 +80,7 @@ class Pipeline:
         self.telemetry = telemetry
         self.mode: Mode = "hybrid"
         self._embedder = embedder
+        self._recent = RecentVectors(embedder, config.embedding.query_cache, config.serving.auth == "loopback")
         self._answering = Answering(config, embedder)
         self._is_word = Words(config.embedding)
         in_process = config.embedding.provider == "local" and not reranker
@@ -132,7 +134,7 @@ class Pipeline:
         with attempt.part("total"), self.published.lease(stale) as generation, self._turns:
             classes = _classes(principal, generation)
             depth = max(2 * k, self.config.reranker.candidates if self.reranker else POOL)
-            found = self._find(attempt, generation, query, classes, filters, depth)
+            found = self._find(attempt, generation, principal, query, filters, depth)
             weights = partial(generation.term_weights, found.query.terms, classes)
             ranked = self._reranked(attempt, found.query, self._clean(found.retrieved.candidates), weights, k)
             results = tuple(islice(ranked.candidates, k))
@@ -179,7 +181,7 @@ class Pipeline:
         with attempt.part("total"):
             vector = None
             with attempt.part("embed", NO_VECTORS):
-                vector = self._embedder.embed_query(question)
+                vector = self._recent.of(principal.user if principal else None).embed_query(question)
             asked = Asked(question, question, dict.fromkeys(analyze(question), 1.0), vector)
             written = self._answering.answer(attempt, asked, lock_selection(selection), explain=explain)
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
@@ -228,7 +230,7 @@ class Pipeline:
     ) -> Written:
         classes = _classes(principal, generation)
         with self._turns:
-            found = self._find(attempt, generation, question, classes, filters, _POOL)
+            found = self._find(attempt, generation, principal, question, filters, _POOL)
             query, retrieved = found.query, found.retrieved
             with attempt.part("hygiene"):
                 clean = self._clean(retrieved.candidates)
@@ -255,16 +257,17 @@ class Pipeline:
         self,
         attempt: Attempt,
         generation: Generation,
+        principal: Principal,
         query: str,
-        classes: frozenset[str],
         filters: Filters | None,
         k: int,
     ) -> Found:
         """Candidates, with what is wrong noted in the attempt."""
-        settings = self.config.retrieval
+        settings, classes = self.config.retrieval, _classes(principal, generation)
+        embedder = self._recent.of(principal.user)
         attempt.tell("search")
         rm3 = self.config.features.FEATURE_RM3
-        found = find(generation, self._embedder, query, classes, settings, self.mode, k, filters, self._is_word, rm3)
+        found = find(generation, embedder, query, classes, settings, self.mode, k, filters, self._is_word, rm3)
         attempt.timings_ms.update(found.retrieved.timings_ms)
         for flag in found.retrieved.degraded:
             attempt.raise_flag(flag)

@@ -64,7 +64,7 @@ class Peer:
     }
 
     def __init__(self, workdir: str, _variant: str = "default") -> None:
-        self._config = parse_config({"home": workdir, "tenants": {TENANT: {}}})
+        self._config = parse_config({"home": workdir, "tenants": {TENANT: {}}, "embedding": {"query_cache": 0}})
         self._embedder = Metered(open_embedder(self._config.embedding))
         self._asker = Principal(TENANT)
 

@@ -50,6 +50,17 @@ class OnlyQueries(DownEmbedder):
         return embedder().embed_query(text)
 
 
+class Heard(OnlyQueries):
+    """It remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        self.asked.append(text)
+        return super().embed_query(text)
+
+
 class OtherModel(OnlyQueries):
     @property
     def name(self) -> str:
@@ -172,6 +183,19 @@ def test_a_lost_dense_shard_that_is_asked_is_searched_exactly_and_flagged(tmp_pa
     config = config.model_copy(update={"indexing": config.indexing.model_copy(update={"dense_search": "chroma"})})
     answer = Pipeline.open(config, "acme", embedder()).ask(EVERYONE, QUESTION)
     assert (answer.status, answer.flags) == ("answered", (EXACT_SEARCH,))
+
+
+def test_a_question_that_comes_back_is_not_embedded_again_but_another_asker_s_is(tmp_path: Path) -> None:
+    publish(tmp_path)
+    model = Heard()
+    pipeline, asked = Pipeline.open(configuration(tmp_path), "acme", model), model.asked
+    first = pipeline.ask(HR, QUESTION)
+    again, found = pipeline.ask(HR, f" {QUESTION} "), pipeline.search(HR, QUESTION)
+    assert asked == [QUESTION]
+    assert again.answer == first.answer
+    assert found.results
+    pipeline.ask(Principal("acme", "another"), QUESTION)
+    assert asked == [QUESTION] * 2
 
 
 def test_a_broken_newer_generation_leaves_the_old_one_serving(tmp_path: Path) -> None:
