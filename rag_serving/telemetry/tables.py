@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
-    DDL,
     JSON,
     Column,
     Engine,
@@ -25,6 +24,7 @@ from sqlalchemy import (
     create_engine,
     event,
     inspect,
+    text,
 )
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
@@ -171,7 +171,7 @@ def _add(engine: Engine, table: Table, column: Column[Any]) -> None:
     kind = column.type.compile(engine.dialect)
     try:
         with engine.begin() as connection:
-            connection.execute(DDL(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
+            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
     except SQLAlchemyError:
         if column.name not in {each["name"] for each in inspect(engine).get_columns(table.name)}:
             raise

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import DDL, Column, Engine, MetaData, Table, func, insert, select
+from sqlalchemy import Column, Engine, MetaData, Table, func, insert, select, text
 
 from rag_serving.access import Principal
 from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict
@@ -216,7 +216,7 @@ def test_a_database_of_an_older_version_gets_the_columns_that_it_lacks(recorder:
     METADATA.create_all(engine)
     with engine.begin() as connection:
         for name in lacking:
-            connection.execute(DDL(f"ALTER TABLE questions DROP COLUMN {name}"))
+            connection.execute(text(f"ALTER TABLE questions DROP COLUMN {name}"))
         old = {name: value for name, value in answered().items() if name not in lacking}
         connection.execute(insert(Table("questions", MetaData(), *map(column_of, old))), [old])
     assert faults_of(engine) == []
