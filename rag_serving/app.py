@@ -24,7 +24,7 @@ from rag_serving.api.auth import Authenticator, AuthError
 from rag_serving.api.completions import router as completions
 from rag_serving.api.feedback import router as feedback
 from rag_serving.api.monitoring import exposition, read
-from rag_serving.api.service import Caller, RequestError, Service, Shared, checked_text
+from rag_serving.api.service import Caller, Known, RequestError, Service, Shared, checked_text
 from rag_serving.api.siblings import Siblings
 from rag_serving.api.streams import HEADERS, INTERNAL, MEDIA_TYPE, events_of
 from rag_serving.api.wire import BodyLimit, error_body
@@ -122,6 +122,12 @@ def metrics(caller: Caller, service: Shared) -> Response:
     return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
+@router.get("/openapi.json", include_in_schema=False, dependencies=[Known])
+def openapi(request: HttpRequest) -> JSONResponse:
+    """What the API offers. A route of ours, because FastAPI's own asks nobody who they are."""
+    return JSONResponse(request.app.openapi())
+
+
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
     """Answered by the event loop itself: threads may all be waiting for a generation to open."""
@@ -161,7 +167,7 @@ def create_app(config: Config, siblings: Path | None = None) -> FastAPI:
         watch.close()
         service.close()
 
-    app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.service = service
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     app.include_router(router)

@@ -54,13 +54,22 @@ def service_of(request: HttpRequest) -> Service:
 
 
 def caller_of(request: HttpRequest, tenant: str | None = None) -> Principal:
+    return service_of(request).authenticator.principal(_seen(request, tenant))
+
+
+def admit(request: HttpRequest) -> None:
+    """Let nobody in who may not ask of any tenant."""
+    service_of(request).authenticator.admit(_seen(request, None))
+
+
+def _seen(request: HttpRequest, tenant: str | None) -> Request:
     client = request.client.host if request.client else None
-    headers = request.headers
-    seen = Request(client, headers.get("host"), headers.get("authorization"), tenant)
-    return service_of(request).authenticator.principal(seen)
+    return Request(client, request.headers.get("host"), request.headers.get("authorization"), tenant)
 
 
 Caller = Annotated[Principal, Depends(caller_of)]
+Known = Depends(admit)
+"""Of routes that show nothing of a tenant: all but `/healthz` and `/readyz` ask who calls."""
 Shared = Annotated[Service, Depends(service_of)]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from starlette.routing import Route
 from wiki import RESTART, configuration
 
 from rag_serving.app import MAX_BODY_BYTES, create_app
@@ -214,6 +215,32 @@ def test_without_a_known_token_nothing_is_served(secured: TestClient, headers: d
         secured.get("/v1/receipts/x", headers=headers),
     ):
         assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
+
+
+def test_no_route_but_the_probes_is_served_without_a_token(secured: TestClient) -> None:
+    routes = [route for route in routes_of(secured.app) if route.path not in {"/healthz", "/readyz"}]
+    assert {"/openapi.json", "/metrics", "/v1/ask", "/v1/chat/completions", "/v1/feedback"} <= {r.path for r in routes}
+    for route in routes:
+        path = re.sub(r"{[^}]*}", "x", route.path)
+        for method in route.methods:
+            refused = secured.request(method, path, json={})
+            assert (method, path, refused.status_code) == (method, path, 401)
+    assert secured.get("/openapi.json", headers=bearer("all")).json()["info"]["title"] == "Citelock"
+
+
+def routes_of(router: Any) -> Iterator[Any]:
+    """Every route, those of included routers too; a mounted app would have to say here how it is asked."""
+    for route in [*router.routes, *getattr(router, "_low_priority_routes", ())]:
+        if hasattr(route, "original_router"):
+            yield from routes_of(route.original_router)
+        else:
+            assert isinstance(route, Route), route
+            yield route
+
+
+def test_of_several_tenants_none_has_to_be_named_to_see_what_the_api_offers(wiki_home: Path) -> None:
+    client = client_of(wiki_home, tenants={"acme": {}, "other": {}})
+    assert "/v1/ask" in client.get("/openapi.json").json()["paths"]
 
 
 def test_a_token_says_who_asks(secured: TestClient) -> None:
