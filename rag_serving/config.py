@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
+from rag_serving.config_keys import DELIMITER, PREFIX, nearest_key, unknown_variable, variable_of
 from rag_serving.rerank_settings import Reranker, RerankService
 from rag_serving.settings import (
     Context,
@@ -33,17 +34,7 @@ from rag_serving.settings import (
     Tenant,
     Verification,
 )
-from rag_serving.source_kinds import (
-    SLUG,
-    BasicAuth,
-    BearerAuth,
-    Confluence,
-    ConfluenceDump,
-    ConfluenceExport,
-    ConfluenceMcp,
-    NoAuth,
-    Source,
-)
+from rag_serving.source_kinds import SLUG, Source
 
 DEFAULT_CONFIG = Path("config/app.yaml")
 
@@ -58,8 +49,8 @@ class Config(BaseSettings):
     model_config = SettingsConfigDict(
         extra="forbid",
         frozen=True,
-        env_prefix="CITELOCK_",
-        env_nested_delimiter="__",
+        env_prefix=PREFIX,
+        env_nested_delimiter=DELIMITER,
         env_ignore_empty=True,
         nested_model_default_partial_update=True,
     )
@@ -149,19 +140,20 @@ def load_usable(path: Path | None = None) -> tuple[Config, dict[str, str]]:
     sources = content.get("sources")
     if not isinstance(sources, dict):
         return parse_config(content, origin), {}
+    _refuse_unknown_variable(content)
     faults: dict[str, str] = {}
     for key, source in sources.items():
         try:
-            parse_config({**content, "sources": {key: source}}, origin)
+            _validated({**content, "sources": {key: source}}, origin)
         except ConfigError as error:
             faults[str(key)] = str(error)
     usable = {key: source for key, source in sources.items() if str(key) not in faults}
-    return parse_config({**content, "sources": usable}, origin), faults
+    return _validated({**content, "sources": usable}, origin), faults
 
 
 def _read(path: Path | None) -> tuple[dict[str, Any], str]:
     """Return the content of the configuration file, and its name for messages."""
-    path = path or Path(os.environ.get("CITELOCK_CONFIG", DEFAULT_CONFIG))
+    path = config_path(path)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -175,6 +167,11 @@ def _read(path: Path | None) -> tuple[dict[str, Any], str]:
     if not isinstance(content, dict):
         raise ConfigError(f"configuration {path} must be a mapping of keys, not a {type(content).__name__}")
     return content, str(path)
+
+
+def config_path(path: Path | None = None) -> Path:
+    """The file that `load_config` reads."""
+    return path or Path(os.environ.get("CITELOCK_CONFIG") or DEFAULT_CONFIG)
 
 
 def load_or_default(path: Path | None = None) -> Config:
@@ -192,10 +189,23 @@ def parse_config(content: dict[str, Any], origin: str = "configuration") -> Conf
     """A mapping as a configuration.
 
     Raises:
-        ConfigError: a key is unknown or a value is not allowed; only the first fault is told.
+        ConfigError: a key, or a variable of the environment, is unknown or its value is not allowed; only the first
+            fault is told.
     """
+    _refuse_unknown_variable(content)
+    return _validated(content, origin)
+
+
+def _refuse_unknown_variable(content: Mapping[str, Any]) -> None:
+    if unknown := unknown_variable(Config, os.environ, content):
+        raise ConfigError(unknown)
+
+
+def _validated(content: dict[str, Any], origin: str) -> Config:
     try:
         return Config(**content)
+    except SettingsError as error:
+        raise ConfigError(f"the environment's {PREFIX} variables cannot be read: {error}") from None
     except ValidationError as error:
         # A misspelt key first: that its right name is missing follows from it.
         first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
@@ -206,9 +216,11 @@ def _explain(fault: ErrorDetails) -> str:
     """One validation fault in one line; an unknown key names the nearest known one."""
     where = ".".join(_path(fault["loc"]))
     if fault["type"] == "extra_forbidden":
-        near = get_close_matches(str(fault["loc"][-1]), sorted(_KEYS), n=1, cutoff=0.5)
-        return f"unknown key {where!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+        near = nearest_key(Config, fault["loc"])
+        return f"unknown key {where!r}" + (f"; did you mean {near!r}?" if near else "")
     message = fault["msg"].removeprefix("Value error, ")
+    if (variable := variable_of(where.split("."))) in os.environ:
+        message += f" (set by {variable})"
     return f"{where}: {message}" if where else message
 
 
@@ -219,15 +231,3 @@ def _path(location: tuple[int | str, ...]) -> list[str]:
         tail = keys[3:]
         keys = keys[:2] + (tail[:1] + tail[2:] if tail[:1] == ["auth"] else tail)
     return keys
-
-
-def _keys(model: type[BaseModel]) -> set[str]:
-    return set(model.model_fields)
-
-
-_SECTIONS: tuple[type[BaseModel], ...] = (
-    Config, Features, Ingestion, Retrieval, Reranker, RerankService, Embedding, Context, Generation, Gates,
-    Verification, Evaluation, Indexing, Serving, Telemetry, ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp,
-    NoAuth, BasicAuth, BearerAuth,
-)  # fmt: skip
-_KEYS = set().union(*(_keys(section) for section in _SECTIONS))

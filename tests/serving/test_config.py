@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from rag_serving.config import ConfigError, load_config, parse_config
+from rag_serving.config import ConfigError, load_config, load_usable, parse_config
 
 
 def test_the_shipped_configuration_is_valid() -> None:
@@ -74,6 +75,110 @@ def test_a_file_that_is_not_a_mapping_is_refused(tmp_path: Path, content: bytes)
     (tmp_path / "app.yaml").write_bytes(content)
     with pytest.raises(ConfigError):
         load_config(tmp_path / "app.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "near"),
+    [
+        ({"serving": {"hst": "x"}}, "'host'"),
+        ({"embedding": {"batch": 3}}, "'batch_size'"),  # not batch_tokens of another section
+        ({"context": {"timeout": 3}}, "'timeout_s'"),
+        ({"retrieval": {"quote_max_words": 3}}, "'generation.quote_max_words'"),
+        ({"rrf_k": 3}, "'retrieval.rrf_k'"),
+        (
+            {
+                "tenants": {"a": {}},
+                "sources": {
+                    "s": {
+                        "kind": "confluence",
+                        "tenant": "a",
+                        "base_url": "https://x.example",
+                        "space": "S",
+                        "auth": {"kind": "bearer", "tokn_env": "T"},
+                    }
+                },
+            },
+            "'token_env'",
+        ),
+    ],
+)
+def test_a_wrong_key_names_the_nearest_of_its_own_section_first(content: dict[str, object], near: str) -> None:
+    with pytest.raises(ConfigError, match=rf"unknown key .*; did you mean {near}\?"):
+        parse_config(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("CITELOCK_RETREIVAL__DENSE_K", "CITELOCK_RETRIEVAL__DENSE_K"),
+        ("CITELOCK_RETRIEVAL_DENSE_K", "CITELOCK_RETRIEVAL__DENSE_K"),
+        ("CITELOCK_RETRIEVAL__DENS_K", "CITELOCK_RETRIEVAL__DENSE_K"),
+        ("citelock_hoem", "CITELOCK_HOME"),
+        ("CITELOCK_SECRETS", "CITELOCK_SECRET"),
+        ("CITELOCK_SOURCE__ENG__PATH", "CITELOCK_SOURCES__ENG__PATH"),
+    ],
+)
+def test_an_unknown_variable_names_the_nearest_known_one(monkeypatch: pytest.MonkeyPatch, name: str, near: str) -> None:
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(ConfigError) as caught:
+        parse_config({})
+    assert str(caught.value) == f"unknown environment variable {name}; did you mean {near}?"
+
+
+def test_a_variable_that_is_like_no_key_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CITELOCK_XYZ", "1")
+    with pytest.raises(ConfigError, match="unknown environment variable CITELOCK_XYZ; a key is set as"):
+        parse_config({})
+
+
+def test_variables_that_something_reads_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    files = [
+        path
+        for room in ("rag_serving", "rag_assets", "tests", "bench", "scripts")
+        for path in (root / room).rglob("*.py")
+    ]
+    read = {name for path in files for name in re.findall(r'environ\W+(?:get\()?"(CITELOCK_\w+)"', path.read_text())}
+    assert {"CITELOCK_CONFIG", "CITELOCK_LEAK_PAIRS"} <= read
+    for name in {*read, "CITELOCK_WORKERS_FOLDER", "CITELOCK_SECRET"} - {"CITELOCK_CONFIG"}:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("CITELOCK_MY_TOKENS", "{}")
+    monkeypatch.setenv("CITELOCK_SIDECAR_TOKEN", "x")
+    monkeypatch.setenv("CITELOCK_RERANKER__TOKEN_ENV", "CITELOCK_SIDECAR_TOKEN")
+    monkeypatch.setenv("CITELOCK_SOURCES", "{}")
+    monkeypatch.setenv("CITELOCK_GENERATION__PRICES", "{}")
+    assert parse_config({"serving": {"tokens_env": "CITELOCK_MY_TOKENS"}}).serving.tokens_env == "CITELOCK_MY_TOKENS"
+
+
+def test_a_variable_that_one_source_names_is_known_beside_a_faulty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CITELOCK_ENG_TOKEN", "x")
+    usual = "kind: confluence, tenant: a, base_url: 'https://x.example', space: S"
+    (tmp_path / "app.yaml").write_text(
+        f"tenants: {{a: {{}}}}\nsources:\n  ops: {{{usual}}}\n  bad: {{kind: confluence}}\n"
+        f"  eng: {{{usual}, auth: {{kind: bearer, token_env: CITELOCK_ENG_TOKEN}}}}\n"
+    )
+    config, faults = load_usable(tmp_path / "app.yaml")
+    assert (sorted(config.sources), sorted(faults)) == (["eng", "ops"], ["bad"])
+
+
+def test_what_kubernetes_sets_beside_a_service_of_our_name_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CITELOCK_SERVICE_HOST", "CITELOCK_PORT_8088_TCP_ADDR", "CITELOCK_RERANK_SERVICE_PORT_HTTP"):
+        monkeypatch.setenv(name, "10.0.0.1")
+    with pytest.raises(ConfigError):
+        parse_config({})
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    parse_config({})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("CITELOCK_RETRIEVAL", "retrieval"), ("CITELOCK_RETRIEVAL__DENSE_K", "set by")]
+)
+def test_a_variable_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, name: str, message: str) -> None:
+    monkeypatch.setenv(name, "abc")
+    with pytest.raises(ConfigError, match=message):
+        parse_config({})
 
 
 def test_an_empty_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

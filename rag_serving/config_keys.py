@@ -1,0 +1,150 @@
+"""The names of all keys of the configuration, in the file and in the environment, and the nearest one to a wrong name.
+
+Belongs here: what is a key and what is not.
+Does not belong here: reading values (`config`), what keys mean (`settings`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+
+PREFIX, DELIMITER = "CITELOCK_", "__"
+
+_PROGRAM = frozenset({"CITELOCK_CONFIG", "CITELOCK_SECRET", "CITELOCK_TOKENS", "CITELOCK_DEBUG"})
+_INTERNAL = frozenset({"CITELOCK_WORKERS_FOLDER"})
+_OF_TESTS = frozenset(
+    {
+        "CITELOCK_ADVERSARY", "CITELOCK_ECONOMY_PAGES", "CITELOCK_ECONOMY_REQUEST_S", "CITELOCK_KILLS",
+        "CITELOCK_LEAK_PAIRS", "CITELOCK_LEAK_SEED", "CITELOCK_MUTATIONS", "CITELOCK_REBUILDS",
+        "CITELOCK_SCREENSHOTS", "CITELOCK_STATEFUL_EXAMPLES",
+    }
+)  # fmt: skip
+# Set by Kubernetes in every pod beside a service named `citelock` or `citelock-…`.
+_OF_KUBERNETES = re.compile(r"CITELOCK(_[A-Z0-9_]+)?_(SERVICE_(HOST|PORT)|PORT)(_[A-Z0-9_]+)?")
+_IN_KUBERNETES = "KUBERNETES_SERVICE_HOST"
+
+Models = Sequence[type[BaseModel]]
+
+
+def nearest_key(config: type[BaseModel], location: Sequence[object]) -> str | None:
+    """The key that was probably meant by the unknown one at the end of a pydantic location, None where none is like it.
+
+    One of the same section comes first; one of another section is given with its section.
+    """
+    *section, wrong = [str(part) for part in location]
+    own = {name for model in _models_at((config,), section) for name in model.model_fields}
+    if near := get_close_matches(wrong, sorted(own), n=1, cutoff=0.6):
+        return near[0]
+    elsewhere = {path.rpartition(".")[2]: path for path in sorted(_paths(config), reverse=True)}
+    near = get_close_matches(wrong, sorted(elsewhere), n=1, cutoff=0.8)
+    return elsewhere[near[0]] if near else None
+
+
+def unknown_variable(config: type[BaseModel], environment: Mapping[str, str], content: Mapping[str, Any]) -> str | None:
+    """What is wrong with the first variable that looks like a key and is none, in a line; None where all are known.
+
+    `content`: the configuration file's, whose keys `…_env` may name variables as they like.
+    """
+    named = {*_PROGRAM, *_INTERNAL, *_OF_TESTS, *_named(content)}
+    named |= {value for name, value in environment.items() if name.upper().endswith("_ENV")}
+    for name in sorted(environment):
+        upper = name.upper()
+        if not upper.startswith(PREFIX) or not environment[name] or upper in named or name in named:
+            continue
+        if _IN_KUBERNETES in environment and _OF_KUBERNETES.fullmatch(upper):
+            continue
+        if not _is_key(config, upper.removeprefix(PREFIX).lower().split(DELIMITER)):
+            near = _nearest_variable(config, upper)
+            mend = f"did you mean {near}?" if near else "a key is set as CITELOCK_SECTION__KEY (docs/configuration.md)"
+            return f"unknown environment variable {name}; {mend}"
+    return None
+
+
+def variable_of(keys: Sequence[str]) -> str:
+    """The variable that sets a key, given by its path."""
+    return PREFIX + DELIMITER.join(keys).upper()
+
+
+def _nearest_variable(config: type[BaseModel], wrong: str) -> str | None:
+    known = {variable_of(path.split(".")) for path in _paths(config)} | _PROGRAM
+    known |= {variable_of([name]) for name in config.model_fields}
+    _, _, rest = wrong.removeprefix(PREFIX).partition(DELIMITER)
+    if rest:  # of sections whose keys are names: sources, tenants
+        known |= {variable_of([name, rest]) for name, field in config.model_fields.items() if _is_mapping(field)}
+    names = sorted(name.removeprefix(PREFIX) for name in known)
+    near = get_close_matches(wrong.removeprefix(PREFIX), names, n=1, cutoff=0.6)
+    return PREFIX + near[0] if near else None
+
+
+def _is_key(config: type[BaseModel], keys: Sequence[str]) -> bool:
+    """Whether a path of lower-case keys leads to a value; what lies below a mapping of free names is not looked at."""
+    models: Models = (config,)
+    for number, key in enumerate(keys):
+        fields = [model.model_fields[found] for model in models if (found := _field(model, key))]
+        if not fields:
+            return False
+        if any(_is_mapping(field) for field in fields):
+            return True
+        models = [model for field in fields for model in _models(field.annotation)]
+        if not models:
+            return number == len(keys) - 1
+    return True
+
+
+def _field(model: type[BaseModel], key: str) -> str | None:
+    """The name of a field, whatever its case."""
+    return next((name for name in model.model_fields if name.lower() == key), None)
+
+
+def _models_at(models: Models, keys: Sequence[str]) -> Models:
+    """The models that may stand at a pydantic location: names of a mapping lead nowhere, tags of a union narrow it."""
+    for key in keys:
+        fields = [model.model_fields[key] for model in models if key in model.model_fields]
+        if fields:
+            models = [model for field in fields for model in _models(field.annotation)]
+        else:
+            models = [model for model in models if _has_kind(model, key)] or models
+    return models
+
+
+def _has_kind(model: type[BaseModel], tag: str) -> bool:
+    kind = model.model_fields.get("kind")
+    return kind is not None and tag in get_args(kind.annotation)
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models in a type: those of a union, or the values of a mapping."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]
+
+
+def _is_mapping(field: Any) -> bool:
+    return get_origin(field.annotation) is dict
+
+
+def _paths(config: type[BaseModel], before: str = "") -> Iterator[str]:
+    """Every key with its section, such as `retrieval.dense_k`; without those below free names."""
+    for name, field in config.model_fields.items():
+        inner = [] if _is_mapping(field) else _models(field.annotation)
+        if not inner:
+            yield f"{before}{name}"
+        for model in inner:
+            yield from _paths(model, f"{before}{name}.")
+
+
+def _named(content: object, key: str = "") -> Iterator[str]:
+    """The names of variables that a configuration gives: the values of its keys `…_env`."""
+    if isinstance(content, Mapping):
+        for name, value in content.items():
+            yield from _named(value, str(name))
+    elif isinstance(content, list):
+        for value in content:
+            yield from _named(value, key)
+    elif key.endswith("_env") and isinstance(content, str):
+        yield content
