@@ -100,7 +100,7 @@ class Answering:
             attempt.raise_flag(flag)
         with attempt.part("verify"):
             draft, verdicts, differs = self._verified(draft, asked, lock)
-        if any(verdict.support == "differs" for verdict in verdicts):
+        if any(verdict.support == "quoted" for verdict in verdicts):
             attempt.raise_flag(UNSUPPORTED)
         if self._config.verification.model_check and settings.provider != "extractive":
             verdicts = self._judged(attempt, verdicts, lock)

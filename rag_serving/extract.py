@@ -21,13 +21,13 @@ from rag_serving.extraction.quoting import best_window
 from rag_serving.extraction.sentences import Unit, words
 from rag_serving.extraction.telling import Layout, Told
 from rag_serving.extraction.weights import Tables, Weights, learnt
-from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock
+from rag_serving.records import EXTRACTIVE, Candidate, Chunk, Claim, Draft, Lock
 from rag_serving.verification.quotes import MIN_QUOTE_BYTES, weight
 
 Similarity = Callable[[Sequence[str]], Sequence[float]]
 """Cosine similarity of each text to the question."""
 
-MODEL = "extractive"
+MODEL = EXTRACTIVE
 
 _IDENTIFIER = re.compile(r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b|\b[A-Z]{2,}-\d+\b")
 

@@ -13,7 +13,11 @@ from typing import Any, Literal
 
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
 Verification = Literal["exact", "fuzzy", "swapped"]
-Support = Literal["verbatim", "agrees", "differs", "unchecked"]
+Support = Literal["verbatim", "carried", "quoted", "unchecked"]
+"""What the sentence of a claim is worth: its passage's own words; carried by them word by word; not carried, so that
+readers see the passage's own sentence in its place; not looked at, because the claim was dropped."""
+EXTRACTIVE = "extractive"
+"""The writer whose sentences are cut out of passages."""
 """Of a claim's sentence: it stands in its passages, agrees with them in figures, names, negations and polarity, differs
 from them in one of these, or was not compared because its quote stands nowhere."""
 Ranker = Literal["sidecar", "heuristic", "none"]
@@ -176,6 +180,15 @@ class Draft:
 
 
 @dataclass(frozen=True)
+class CarriedWord:
+    """A word of a sentence, and the words of a cited passage that carry it."""
+
+    word: str
+    by: str
+    how: Literal["exact", "inflection", "synonym", "figure"]
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What verification said of one claim's quote."""
 
@@ -186,7 +199,8 @@ class Verdict:
     start: int | None = None  # offsets of the quote in the passage's text
     end: int | None = None
     told: str = ""  # the claim's sentence, with what it quotes only nearly as the passages have it
-    support: Support = "unchecked"  # what the sentence around the quote is worth
+    support: Support = "unchecked"
+    carried: tuple[CarriedWord, ...] = ()  # which words of the passage carry each word of the sentence
     judged: bool | None = None  # whether it follows from the passage, as a model says; None: not asked, or no answer
 
 

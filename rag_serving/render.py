@@ -193,7 +193,7 @@ def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:
 
 
 def _why(verdict: Verdict) -> str:
-    told = {"verbatim": ", the sentence stands in the passage", "agrees": ", the sentence agrees with the passage"}
+    told = {"verbatim": ", the sentence stands in the passage", "carried": ", every word stands in the passage"}
     judged = {True: ", the model says that it follows", False: ", the model doubts that it follows"}
     more = told.get(verdict.support, "") + ("" if verdict.judged is None else judged[verdict.judged])
     return f"{verdict.outcome}: {verdict.reason}{more}"

@@ -1,29 +1,32 @@
-"""Every quote is checked against the text it claims to come from, by a program.
+"""Every quote is checked against the text it claims to come from, and every sentence against what it cites.
 
-A claim stands if its quote stands in the passage it cites, and the sentence around the quote says no more than its
-passages. A quote that stands in another locked passage is swapped to it. Everything else is dropped with a reason.
+A claim stands if its quote stands in the passage it cites; a quote that stands in another locked passage is swapped to
+it; everything else is dropped with a reason. The sentence of a claim that stands is shown if the cited passages carry
+it; otherwise readers see the passage's own sentence around the quote, in quotation marks.
 
-Belongs here: the verdict on each claim. Does not belong here: how quotes are found (`quotes`) and shown (`render`).
+Belongs here: the verdict on each claim. Does not belong here: how quotes are found (`quotes`), when a sentence is
+carried (`support`), how both are shown (`render`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from rag_serving.extraction.quoting import REACH_OF_NEGATION, best_part
 from rag_serving.extraction.sentences import Unit, pieces, unit_at, words
-from rag_serving.records import Candidate, Claim, Draft, Lock, Support, Verdict
+from rag_serving.records import EXTRACTIVE, Candidate, Claim, Draft, Lock, Verdict
 from rag_serving.verification.claims import negations
-from rag_serving.verification.polarity import polarity_fault
+from rag_serving.verification.polarity import affirms, polarity_fault, without_yes_or_no
 from rag_serving.verification.quotes import MIN_QUOTE_BYTES, Passage, Place, find_quote, needle_of, weight
-from rag_serving.verification.support import unsupported
+from rag_serving.verification.support import Sentences, missing_words, supported
 from rag_serving.verification.typography import fold
 
 _WORD = re.compile(r"\b(?:\w{4,}|\w*\d\w*|no[rt]?)\b")
 _STEM = 5
+_LONGEST_SENTENCE_SHOWN = 400
 
 
 def verify(
@@ -35,20 +38,19 @@ def verify(
     question: str = "",
     quote_max_words: int | None = None,
 ) -> list[Verdict]:
-    """One verdict per claim, in order; at most `max_citations` places are cited.
+    """Return one verdict per claim, in order; at most `max_citations` places are cited.
 
-    Where quotes are not required, a claim without one is its own quote: nothing is cited unchecked. Whether a yes or no
-    fits its passage can be told only where the question is given. Of a quote that stands and is longer than
-    `quote_max_words`, the words that say most of the claim are cited.
+    Where quotes are not required, a claim without one is its own quote: nothing is cited unchecked. A "yes" or "no" is
+    kept only where the question is given and the passage says so. Sentences that were cut out of the passages
+    (`EXTRACTIVE`) need only stand there. Of a quote that stands and is longer than `quote_max_words`, the words that
+    say most of the claim are cited.
     """
     passages = [_passage_of(candidate) for candidate in lock.passages]
     judge = _Judge(passages, fuzzy_min, require_quotes, question, quote_max_words)
-    judge.cited = _cited((claim.text, claim.index) for claim in draft.claims)
     verdicts = _limited([judge.verdict(claim) for claim in draft.claims], max_citations)
-    while (told := _cited((v.claim.text, v.index) for v in verdicts if v.outcome != "dropped")) != judge.cited:
-        judge.cited = told
-        verdicts = [judge.again(verdict) for verdict in verdicts]
-    return verdicts
+    cited = _cited(verdicts)
+    reader = _Reader(passages, question, draft.model == EXTRACTIVE)
+    return _without_repetitions([reader.worded(verdict, cited) for verdict in verdicts])
 
 
 def _limited(verdicts: Sequence[Verdict], max_citations: int) -> list[Verdict]:
@@ -69,28 +71,43 @@ def _limited(verdicts: Sequence[Verdict], max_citations: int) -> list[Verdict]:
     return kept
 
 
-def _cited(pairs: Iterable[tuple[str, int | None]]) -> dict[str, frozenset[int]]:
-    """The passages that each sentence cites."""
-    found: dict[str, frozenset[int]] = {}
-    for text, index in pairs:
-        found[text] = found.get(text, frozenset()) | ({index} if index else frozenset())
+def _without_repetitions(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts without those that would show the same quotation again."""
+    shown: set[tuple[str, int | None]] = set()
+    kept = []
+    for verdict in verdicts:
+        key = verdict.told, verdict.index
+        if verdict.support == "quoted" and key in shown:
+            verdict = Verdict(verdict.claim, "dropped", "the same quotation again")
+        elif verdict.support == "quoted":
+            shown.add(key)
+        kept.append(verdict)
+    return kept
+
+
+def _cited(verdicts: Sequence[Verdict]) -> dict[str, list[int]]:
+    """Return the passages that each sentence cites with a quote that stands."""
+    found: dict[str, list[int]] = {}
+    for verdict in verdicts:
+        if verdict.outcome != "dropped" and verdict.index is not None:
+            indexes = found.setdefault(verdict.claim.text, [])
+            indexes += [verdict.index] if verdict.index not in indexes else []
     return found
 
 
 @dataclass
 class _Judge:
-    """The passages of a lock, before which claims are brought one by one."""
+    """The passages of a lock, in which quotes are looked for one by one."""
 
     passages: Sequence[Passage]
     fuzzy_min: float
     require_quotes: bool
     question: str = ""
     quote_max_words: int | None = None
-    cited: Mapping[str, frozenset[int]] = field(default_factory=dict)  # the passages that each sentence cites
     known: dict[Claim, Verdict] = field(default_factory=dict)
 
     def verdict(self, claim: Claim) -> Verdict:
-        """What is to be believed of a claim; models that repeat themselves are judged once."""
+        """Return whether the quote of a claim stands; models that repeat themselves are judged once."""
         if claim not in self.known:
             self.known[claim] = self._judged(claim)
         return self.known[claim]
@@ -106,16 +123,13 @@ class _Judge:
             return Verdict(claim, "dropped", f"the sentence also quotes {false[:60]!r}, which no passage says")
         cited = self._passage(claim.index)
         if cited and (place := find_quote(quote, cited, self.fuzzy_min)):
-            if fault := self._fault(claim, claim.index, place):
-                return Verdict(claim, "dropped", fault, support="differs")
             verdict = Verdict(claim, place.how, _reason(place), claim.index, place.start, place.end)
         else:
             verdict = self._swapped(claim, quote)
-        verdict = replace(verdict, told=self._told(verdict, quote, originals), support=self._support(verdict))
-        return self._shortened(verdict)
+        return self._shortened(replace(verdict, told=self._with_originals(verdict, quote, originals)))
 
     def _shortened(self, verdict: Verdict) -> Verdict:
-        """The verdict with at most `quote_max_words` words of its quote: those that say most of the claim."""
+        """Return the verdict with at most `quote_max_words` words of its quote: those that say most of the claim."""
         if self.quote_max_words is None or verdict.index is None or verdict.start is None:
             return verdict
         quoted = self.passages[verdict.index - 1].text[verdict.start : verdict.end]
@@ -127,63 +141,23 @@ class _Judge:
         reason = f"{verdict.reason}, {self.quote_max_words} of {count} quoted words are cited"
         return replace(verdict, start=verdict.start + start, end=verdict.start + end, reason=reason)
 
-    def again(self, verdict: Verdict) -> Verdict:
-        """The verdict, now that it is known which citations of the sentence stand."""
-        if verdict.outcome == "dropped":
-            return verdict
-        index, start, end = cast(int, verdict.index), cast(int, verdict.start), cast(int, verdict.end)
-        fault = self._fault(verdict.claim, index, Place(start, end, "exact"))
-        return Verdict(verdict.claim, "dropped", fault, support="differs") if fault else verdict
-
     def _swapped(self, claim: Claim, quote: str) -> Verdict:
-        """The verdict on a quote that does not stand where the claim says: the best other passage, or dropped."""
-        best: tuple[int, Place] | None = None
-        fault: str | None = None
-        for index, passage in enumerate(self.passages, start=1):
-            place = find_quote(quote, passage, self.fuzzy_min) if index != claim.index else None
-            if place is None or (best is not None and _rank(place) <= _rank(best[1])):
-                continue
-            if found := self._fault(claim, index, place):
-                fault = found
-            else:
-                best = index, place
-        if best is None:
+        """Return the verdict on a quote that is not where the claim says: the best other passage, or dropped."""
+        places = (
+            (index, find_quote(quote, passage, self.fuzzy_min))
+            for index, passage in enumerate(self.passages, start=1)
+            if index != claim.index
+        )
+        found = [(index, place) for index, place in places if place is not None]
+        if not found:
             where = "any passage" if self._passage(claim.index) is None else f"passage {claim.index} or any other"
-            reason = fault or f"the quote does not stand in {where}"
-            return Verdict(claim, "dropped", reason, support="differs" if fault else "unchecked")
-        index, place = best
+            return Verdict(claim, "dropped", f"the quote does not stand in {where}")
+        index, place = max(found, key=lambda pair: _rank(pair[1]))
         reason = f"{_reason(place)}, in passage {index} instead of {claim.index}"
         return Verdict(claim, "swapped", reason, index, place.start, place.end)
 
-    def _fault(self, claim: Claim, index: int, place: Place) -> str | None:
-        """Why a claim must not stand although its quote does, or None."""
-        text = self.passages[index - 1].text
-        if _is_turned(claim, text, place):
-            return "the passage negates what is quoted"
-        unit = unit_at(text, place.start)
-        if unit is None or unit.end < place.end:
-            unit = Unit(place.start, place.end, "sentence")
-        if _is_made_of(claim, text):
-            return polarity_fault(self.question, claim.text, unit.of(text))
-        near = text[_reach(text, unit, place) : place.end]
-        fault = unsupported(claim.text, unit.of(text), near, self._cited_with(claim, index))
-        return fault or polarity_fault(self.question, claim.text, unit.of(text))
-
-    def _support(self, verdict: Verdict) -> Support:
-        """What the sentence of a claim is worth whose faults were looked for."""
-        if verdict.outcome == "dropped" or verdict.index is None:
-            return verdict.support
-        texts = self._cited_with(verdict.claim, verdict.index)
-        return "verbatim" if any(verdict.claim.text in text for text in texts) else "agrees"
-
-    def _cited_with(self, claim: Claim, index: int) -> Iterable[str]:
-        """The texts of all passages that the claim's sentence cites, headings included."""
-        for cited in sorted(self.cited.get(claim.text, frozenset()) | {index}):
-            if passage := self._passage(cited):
-                yield f"{passage.heading}\n{passage.text}"
-
-    def _told(self, verdict: Verdict, quote: str, originals: Mapping[str, str | None]) -> str:
-        """The sentence as it may be told: what it quotes nearly stands there as the passages have it."""
+    def _with_originals(self, verdict: Verdict, quote: str, originals: Mapping[str, str | None]) -> str:
+        """Return the sentence with what it quotes only nearly as the passages have it."""
         text = verdict.claim.text
         if verdict.index is not None and verdict.start is not None:
             originals = {quote: self.passages[verdict.index - 1].text[verdict.start : verdict.end], **originals}
@@ -193,7 +167,7 @@ class _Judge:
         return text
 
     def _original(self, quoted: str) -> str | None:
-        """These words as some passage has them, or None; what is too short to be looked for is there to the letter."""
+        """Return these words as some passage has them, or None; what is too short must be there to the letter."""
         if weight(quoted) >= MIN_QUOTE_BYTES:
             places = ((passage, find_quote(quoted, passage, self.fuzzy_min)) for passage in self.passages)
             return next((passage.text[place.start : place.end] for passage, place in places if place), None)
@@ -204,13 +178,80 @@ class _Judge:
         return self.passages[index - 1] if 1 <= index <= len(self.passages) else None
 
 
-def _stems(text: str) -> list[str]:
-    """The beginnings of the words of a text that tell something, in lower case."""
-    return [word[:_STEM] for word in _WORD.findall(text.lower())]
+class _Reader:
+    """What readers see of the sentences whose quotes stand."""
+
+    def __init__(self, passages: Sequence[Passage], question: str, is_extractive: bool) -> None:
+        self._passages, self._question, self._is_extractive = passages, question, is_extractive
+        self._sentences: dict[int, Sentences] = {}
+
+    def worded(self, verdict: Verdict, cited: Mapping[str, Sequence[int]]) -> Verdict:
+        """Return the verdict with the sentence as it is shown: as it was written, or the passage's own."""
+        if verdict.outcome == "dropped" or verdict.index is None:
+            return verdict
+        if self._is_extractive and self._is_verbatim(verdict):
+            return self._checked_extract(verdict)
+        indexes = cited.get(verdict.claim.text, [verdict.index])
+        support = supported(verdict.told, [(index, self._read(index)) for index in indexes])
+        if support is None or verdict.index not in support.passages or self._is_contradicted(verdict):
+            return self._quoted(verdict, indexes)
+        told = verdict.told
+        if not affirms(self._question, told, self._unit_text(verdict)):
+            told = without_yes_or_no(told)
+        return replace(verdict, told=told, support="carried", carried=support.words)
+
+    def _checked_extract(self, verdict: Verdict) -> Verdict:
+        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
+        if _is_turned(verdict.claim, text, place):
+            return Verdict(verdict.claim, "dropped", "the passage negates what is quoted")
+        if fault := polarity_fault(self._question, verdict.claim.text, self._unit_text(verdict)):
+            return Verdict(verdict.claim, "dropped", fault)
+        return replace(verdict, support="verbatim")
+
+    def _quoted(self, verdict: Verdict, indexes: Sequence[int]) -> Verdict:
+        """Return the verdict with the passage's own sentence in place of one that is not carried."""
+        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
+        unit = unit_at(text, place.start)
+        start, end = place.start, place.end
+        if unit and _can_be_shown(unit) and unit.end >= end:
+            start, end = unit.start, unit.end
+        elif _is_turned(replace(verdict.claim, text=""), text, place):
+            return Verdict(verdict.claim, "dropped", "the passage negates what is quoted")
+        strange = ", ".join(map(repr, missing_words(verdict.told, [self._read(index) for index in indexes])[:5]))
+        why = f"the passage does not have {strange}" if strange else "the passage says otherwise"
+        told = f"“{' '.join(text[start:end].split())}”"
+        return replace(verdict, told=told, reason=f"{verdict.reason}; shown as a quotation: {why}", support="quoted")
+
+    def _is_verbatim(self, verdict: Verdict) -> bool:
+        text = self._passages[cast(int, verdict.index) - 1].text
+        return verdict.claim.text in text or _is_made_of(verdict.claim, text)
+
+    def _is_contradicted(self, verdict: Verdict) -> bool:
+        return polarity_fault(self._question, verdict.told, self._unit_text(verdict)) is not None
+
+    def _unit_text(self, verdict: Verdict) -> str:
+        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
+        unit = unit_at(text, place.start)
+        return unit.of(text) if unit and unit.end >= place.end else text[place.start : place.end]
+
+    def _read(self, index: int) -> Sentences:
+        if index not in self._sentences:
+            passage = self._passages[index - 1]
+            self._sentences[index] = Sentences(passage.text, passage.heading)
+        return self._sentences[index]
+
+
+def _can_be_shown(unit: Unit) -> bool:
+    return unit.kind in ("sentence", "list") and unit.end - unit.start <= _LONGEST_SENTENCE_SHOWN
+
+
+def _place(verdict: Verdict) -> Place:
+    return Place(cast(int, verdict.start), cast(int, verdict.end), "exact")
 
 
 def _passage_of(candidate: Candidate) -> Passage:
-    return Passage(candidate.chunk.text, " ".join((candidate.chunk.title, *candidate.chunk.heading_path)))
+    path = candidate.chunk.heading_path
+    return Passage(candidate.chunk.text, path[-1] if path else candidate.chunk.title)
 
 
 def _rank(place: Place) -> tuple[bool, float]:
@@ -219,6 +260,11 @@ def _rank(place: Place) -> tuple[bool, float]:
 
 def _reason(place: Place) -> str:
     return "verbatim" if place.how == "exact" else f"near match, ratio {place.ratio:.0f}, same figures and negations"
+
+
+def _stems(text: str) -> list[str]:
+    """Return the beginnings of the words of a text that tell something, in lower case."""
+    return [word[:_STEM] for word in _WORD.findall(text.lower())]
 
 
 def _is_made_of(claim: Claim, text: str) -> bool:

@@ -19,7 +19,7 @@ from rag_serving.extraction.quoting import best_window
 from rag_serving.extraction.sentences import Unit, unit_at, units
 from rag_serving.extraction.telling import Layout
 from rag_serving.records import Claim, Lock, Verdict
-from rag_serving.verification.support import FIGURE_WORDS, figures_with_units
+from rag_serving.verification.figures import FIGURE_WORDS, figures_with_units
 
 _SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _SECONDS |= {"week": 604_800.0, "month": 2_592_000.0, "year": 31_536_000.0}

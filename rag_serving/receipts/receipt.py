@@ -19,9 +19,10 @@ from typing import Any
 from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
 from rag_serving.schema import GENERATION_CHUNKS
 
-VERSION = 3
-# Of version 2 a citation's `index` is its place in the lock, and no quote was shortened.
-READ_VERSIONS = (2, 3)
+VERSION = 4
+# Of version 2 a citation's `index` is its place in the lock, and no quote was shortened. Before version 4 sentences were
+# not compared with their passages word by word.
+READ_VERSIONS = (2, 3, 4)
 ID_CHARS = 32
 
 
@@ -115,6 +116,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "outcome": verdict.outcome,
         "reason": verdict.reason,
         "support": verdict.support,
+        "shown": verdict.told,
+        "carried": [[carried.word, carried.by, carried.how] for carried in verdict.carried],
         "judged": verdict.judged,
         "index": verdict.index,
         "start": verdict.start,

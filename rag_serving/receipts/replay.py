@@ -12,13 +12,15 @@ from typing import Any
 from rag_serving.generation import Generation
 from rag_serving.lock import has_anchor
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
-from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock
+from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock, Verdict
 from rag_serving.verification.quotes import find_exact
 from rag_serving.verify import verify
 
 Receipt = Mapping[str, Any]
 
 _NUMBERED_BY_PLACE = 2  # the version whose citations are numbered by their places in the lock
+_SENTENCES_CHECKED = 4  # the first version whose sentences were compared with their passages word by word
+_UNCHECKED = "sentences: version {} did not compare each with its passages; ask the question again"
 
 
 def faults(receipt: Receipt, generation: Generation) -> list[str]:
@@ -38,6 +40,8 @@ def faults(receipt: Receipt, generation: Generation) -> list[str]:
         if found:
             return found
         lock = Lock(tuple(Candidate(chunk, 0.0) for chunk in chunks))
+        if receipt["version"] < _SENTENCES_CHECKED:
+            return [*_citation_faults(receipt, lock), _UNCHECKED.format(receipt["version"])]
         return [*_citation_faults(receipt, lock), *_verdict_faults(receipt, lock)]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         return [f"receipt: it cannot be read ({type(error).__name__}: {error})"]
@@ -123,6 +127,14 @@ def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
     for number, (then, now) in enumerate(
         zip(noted, verify(draft, lock, **receipt["rules"], question=receipt["question"]), strict=True), start=1
     ):
-        reached = now.outcome, now.index, now.start, now.end, now.support
-        if tuple(then[name] for name in ("outcome", "index", "start", "end", "support")) != reached:
+        if _outcome(then) != _reached(now):
             yield f"verdict {number}: it was {then['outcome']} ({then['reason']}), is now {now.outcome} ({now.reason})"
+
+
+def _outcome(noted: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(noted[name] for name in ("outcome", "index", "start", "end", "support", "shown", "carried"))
+
+
+def _reached(verdict: Verdict) -> tuple[Any, ...]:
+    carried = [[word.word, word.by, word.how] for word in verdict.carried]
+    return verdict.outcome, verdict.index, verdict.start, verdict.end, verdict.support, verdict.told, carried

@@ -52,6 +52,30 @@ def polarity_fault(question: str, sentence: str, unit: str) -> str | None:
     return None
 
 
+def affirms(question: str, sentence: str, unit: str) -> bool:
+    """Return whether the "yes" or "no" that a sentence begins with is what the cited sentence of a passage says.
+
+    A sentence without either says nothing that could be wrong.
+    """
+    told = _ANSWER.match(sentence)
+    if told is None:
+        return True
+    if not _ASKS.match(question) or negations(question) or _FORBIDS.search(question) or _DEPENDS.search(unit):
+        return False
+    clause = _clause_about(question, unit)
+    if clause is None:
+        return False
+    is_negative = negations(clause) > 0 or _FORBIDS.search(clause) is not None
+    return is_negative == bool(told[2])
+
+
+def without_yes_or_no(sentence: str) -> str:
+    """Return the sentence without the "yes" or "no" that it begins with."""
+    told = _ANSWER.match(sentence)
+    rest = sentence[told.end() :].lstrip(" ,.;:!–—-") if told else sentence
+    return rest[:1].upper() + rest[1:] if rest else sentence
+
+
 def _clause_about(question: str, unit: str) -> str | None:
     """The clause of the unit that has nearly all words of the question, or None."""
     asked = _stems(question)

@@ -1,161 +1,165 @@
-"""Whether a sentence says more than the passages it cites: figures or names they do not have, a "not" lost or added.
+"""Whether a sentence is carried by the passages it cites: every word of it, in an order that says the same.
 
-Belongs here: the comparison of a model's sentence with its passages.
-Does not belong here: the quote (`verify`); what counts as a figure or negation of a quote (`claims`).
+A sentence is carried by one sentence, list item or table row of a cited passage that shares a form with it
+(`clauses`): the same tokens in the same order, each exact, inflected, of the same group of synonyms, or of the same
+value. Nothing that counts may be added or left out. A sentence that joins complete clauses is carried when each of
+them is. What is not carried may still be true; readers then see the passage's own words in its place.
+
+Belongs here: the comparison of a sentence with passages, and which words of the passage carry which of the sentence.
+Does not belong here: the quote (`quotes`), tokens (`words`), orders (`clauses`), yes and no (`polarity`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from rapidfuzz import fuzz
+from rag_serving.extraction.sentences import Unit, units
+from rag_serving.records import CarriedWord
+from rag_serving.verification.clauses import Form, conjuncts, forms, pieces, without_droppable
+from rag_serving.verification.words import Token, compare, group_of, tokens
 
-from rag_serving.verification.claims import NEGATING_CHARACTERS
-from rag_serving.verification.typography import fold
-
-_FIGURE = re.compile(r"(?<![\w.,])(\d+(?:[.,:]\d+)*)(?:\s?-?\s?([^\W\d_]+|[%‰°€$£]))?")
-_INSIDE = re.compile(r"\d+(?:[.,:]\d+)*")
-_GROUPED = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
-_UNITS = (
-    "ms msec millisecond milliseconds millisekunden", "us µs microsecond microseconds", "ns nanosecond nanoseconds",
-    "s sec secs second seconds sekunde sekunden secondes", "min mins minute minutes minuten",
-    "h hr hrs hour hours stunde stunden heure heures", "d day days tag tage tagen jour jours",
-    "week weeks woche wochen semaine semaines", "month months monat monate monaten mois",
-    "year years jahr jahre jahren an ans",
-    "b byte bytes", "kb kib kilobyte kilobytes", "mb mib megabyte megabytes", "gb gib gigabyte gigabytes",
-    "tb tib terabyte terabytes", "pb pib petabyte petabytes", "bit bits",
-    "% percent prozent pourcent", "€ eur euro euros", "$ usd dollar dollars", "£ gbp pound pounds",
-    "m meter meters metre metres", "km kilometer kilometers kilometre kilometres", "kg", "g", "hz", "khz", "mhz", "ghz",
-)  # fmt: skip
-_UNIT = {name: group.split()[0] for group in _UNITS for name in group.split()}
-_WORDS = "zero one two three four five six seven eight nine ten eleven twelve"
-_SPELLED = {word: str(value) for value, word in enumerate(_WORDS.split())}
-_SPELLED |= {"twenty": "20", "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "ninety": "90"}
-_SPELLED |= {"hundred": "100", "thousand": "1000", "million": "1000000", "dozen": "12", "twice": "2"}
-FIGURE_WORDS = frozenset({*_UNIT, *_SPELLED})
-"""Names of units and of numbers, lower case."""
-_LETTERS = re.compile(r"[^\W\d_]+")
-_QUOTED = re.compile(r"[\"“„«»‘「『][^\n]*?(?:[\"”“»«’」』]|$)|(?<!\w)'[^'\n]*'(?!\w)", re.MULTILINE)
-
-_NAME = re.compile(r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b|\b[A-Z]{2,}-\d+\b")
-_STEM, _FEW = 4, 3
-_COMMON_WORDS = """
-that this these those with have from they them will must should would could when where which there their what your
-into then than also each every does been only about answer page pages docs document passage according says said yes
-"""
-_COMMON = frozenset(word[:_STEM] for word in _COMMON_WORDS.split())
-_ALIKE, _SHORTEST, _WORDS_BEFORE = 75.0, 12, 3
-
-_NEGATION = re.compile(
-    r"\b(?:no|not|never|none|nothing|nobody|neither|nor|cannot|without|nicht|kein\w*|nie|niemals|ohne|ne|pas|jamais"
-    r"|aucune?|sans|nunca|sin|não|nem|sem|non|mai|senza)\b|n't\b",
+_FRAME = re.compile(
+    r"^\W{0,3}(?:"
+    r"according to (?:the |this |these )?(?:docs?|documentation|handbook|runbook|wiki|pages?|passages?|sources?)\b"
+    r"(?: ?\[\d{1,2}\])?[ ,:]{1,3}"
+    r"|(?:the |this )?(?:docs?|documentation|handbook|runbook|wiki|pages?|passages?|sources?)(?: ?\[\d{1,2}\])? "
+    r"(?:says?|states?|notes?|mentions?|explains?)(?: that)?[ ,:]{1,3}"
+    r"|(?:please )?note(?: that)?[ ,:]{1,3}|in (?:short|summary|other words)[ ,:]{1,3}"
+    r")",
     re.IGNORECASE,
 )
-# Words that negate without being a "not": a sentence that has one may say the same as one with a "not".
-_NEGATIVE = re.compile(
-    r"\b(?:forbid\w*|forbad\w*|prohibit\w*|avoid\w*|refus\w*|fail\w*|prevent\w*|den(?:y|ie\w*)|disallow\w*|unable"
-    r"|impossible|lack\w*|only|unless|except\w*|before|until|instead|refrain\w*|stop\w*|ceas\w*|wait\w*|block\w*|reject\w*"
-    r"|disabl\w*|exclud\w*|absen\w*|missing|empty|verboten|un\w{4,}|non-?\w+|in(?:valid|correct|active|sufficient)\w*"
-    r"|illegal|ignor\w*|skip\w*|drop\w*|remov\w*|delet\w*|expire\w*|limit\w*|less|fewer|at most|no longer)\b",
-    re.IGNORECASE,
-)
-_ANSWER = re.compile(r"^\W*(?:no|nein|non)\b\W*", re.IGNORECASE)
+_YES_OR_NO = re.compile(r"^\W{0,3}(?:yes|no|yep|nope|ja|nein|oui|non|sí)\b[\s,.;:!–—-]{1,4}", re.IGNORECASE)
+_MOST_UNITS = 400
+_MOST_CELLS = 12
 
 
-def unsupported(sentence: str, unit: str, near: str, passages: Iterable[str]) -> str | None:
-    """Why a sentence is not borne out by the passages it cites, or None where nothing speaks against it.
+@dataclass(frozen=True)
+class Support:
+    """A sentence that is carried: by which passage, and word by word."""
 
-    `unit` is the sentence of a passage that the verified quote stands in, `near` the quote with a few words before it.
-    A sentence that almost repeats a part of the unit must agree with that part, another only with what it quotes, and
-    its figures and names with the passages as a whole.
+    passages: tuple[int, ...]
+    words: tuple[CarriedWord, ...]
+
+
+class Sentences:
+    """What one passage says, by form."""
+
+    def __init__(self, text: str, heading: str = "") -> None:
+        self._text, self._heading = text, heading
+
+    def find(self, form: Form) -> Form | None:
+        """Return the tokens of the passage that have this form."""
+        return self._by_form.get(_signature(form))
+
+    @cached_property
+    def _by_form(self) -> dict[tuple[str, ...], Form]:
+        known: dict[tuple[str, ...], Form] = {}
+        for sentence in self._said():
+            for piece in pieces(sentence):
+                for form in forms(piece):
+                    for shorter in (form, without_droppable(form)):
+                        if shorter:
+                            known.setdefault(_signature(shorter), shorter)
+        return known
+
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """The signatures of all tokens of the passage and its heading."""
+        said = tokens(self._text), tokens(self._heading)
+        return frozenset(_sign(token).split("+")[0] for found in said for token in found)
+
+    def _said(self) -> Iterator[list[Token]]:
+        """Yield the tokens of each sentence, list item and cell; also behind the heading that they may leave out."""
+        heading = [token for token in tokens(self._heading) if token.kind != "stop"]
+        head: list[list[Token]] = []
+        for unit in units(self._text)[:_MOST_UNITS]:
+            if unit.kind == "table":
+                yield from _row(unit, self._text, head)
+                continue
+            if unit.kind == "heading":
+                head = _cells(unit, self._text)
+                continue
+            said = tokens(unit.of(self._text))
+            if said:
+                yield said
+                if heading:
+                    yield [*heading, *said]
+
+
+def supported(sentence: str, cited: Sequence[tuple[int, Sentences]]) -> Support | None:
+    """Return how the cited passages, each with its number, carry a sentence, or None where they don't.
+
+    A "yes" or "no" and a frame such as "According to the page," before the sentence are not looked at.
     """
-    texts = list(passages)
-    if any(sentence in text for text in texts):
+    said = tokens(without_frame(sentence))
+    if not any(token.counts for token in said):
         return None
-    own = _ANSWER.sub("", sentence)
-    said = _QUOTED.sub("", own)
-    part = counterpart(said, unit)
-    if strange := strange_figures(sentence, "\n".join(texts)) or (strange_figures(said, unit) if part else []):
-        return f"the passage does not have the figure {strange[0]!r}"
-    known = "\n".join(texts).lower()
-    if name := next((name for name in _NAME.findall(sentence) if name.lower() not in known), None):
-        return f"the passage does not have the name {name!r}"
-    if shares_nothing(said, known):
-        return "the sentence has nothing in common with the passage"
-    told, compared = (said, part) if part else (own, near)
-    if _negations(compared) > _negations(told) and not _negatives(told) - _negatives(compared):
-        return "the sentence loses a negation of the passage"
-    if _negations(said) > _negations(unit) and not _negatives(unit) - _negatives(said):
-        return "the sentence negates what the passage says"
+    if whole := _carried(said, cited):
+        return whole
+    parts = [_carried(part, cited) for part in conjuncts(said)]
+    if not parts or any(part is None for part in parts):
+        return None
+    found = [part for part in parts if part is not None]
+    numbers = dict.fromkeys(number for part in found for number in part.passages)
+    return Support(tuple(numbers), tuple(word for part in found for word in part.words))
+
+
+def without_frame(sentence: str) -> str:
+    """Return the sentence without what only introduces it."""
+    text = _YES_OR_NO.sub("", sentence, count=1)
+    return _FRAME.sub("", text, count=1)
+
+
+def missing_words(sentence: str, cited: Iterable[Sentences]) -> list[str]:
+    """Return the words of a sentence that no cited passage has, in order."""
+    known = frozenset[str]().union(*(passage.vocabulary for passage in cited))
+    said = (token for token in tokens(without_frame(sentence)) if token.counts)
+    return list(dict.fromkeys(token.text for token in said if _sign(token) not in known))
+
+
+def _carried(said: Sequence[Token], cited: Sequence[tuple[int, Sentences]]) -> Support | None:
+    for form in forms(said):
+        for number, passage in cited:
+            if form and (stands := passage.find(form)):
+                pairs = zip(form, stands, strict=True)
+                words = (CarriedWord(one.text, other.text, compare(one, other) or "exact") for one, other in pairs)
+                return Support((number,), tuple(words))
     return None
 
 
-def counterpart(sentence: str, unit: str) -> str:
-    """The part of the unit that a sentence almost repeats, with up to three words before it in its clause, or ""."""
-    if len(sentence) < _SHORTEST:
-        return ""
-    match = fuzz.partial_ratio_alignment(sentence.strip(" .;:,!?-*").lower(), unit.lower(), score_cutoff=_ALIKE)
-    if match is None:
-        return ""
-    start, end = match.dest_start, match.dest_end
-    if clause := re.match(r".*[,;:.!?()]\s", unit[start : start + (end - start) // 3], re.DOTALL):
-        start += clause.end()
-    before = re.split(r"[,;:.!?()]\s", unit[:start])[-1].split(" ")
-    while end < len(unit) and not unit[end].isspace():
-        end += 1
-    return " ".join(before[-_WORDS_BEFORE - 1 :]) + unit[start:end]
+def _signature(form: Form) -> tuple[str, ...]:
+    return tuple(_sign(token) for token in form)
 
 
-def shares_nothing(sentence: str, known: str) -> bool:
-    """Whether a sentence has some words of its own, and no passage any of them, by their first letters.
-
-    Not asked of sentences with letters beyond ASCII, whose words may be split or inflected otherwise.
-    """
-    if not sentence.isascii():
-        return False
-    words = {word[:_STEM] for word in _LETTERS.findall(sentence.lower()) if len(word) >= _STEM} - _COMMON
-    return len(words) >= _FEW and words.isdisjoint(word[:_STEM] for word in _LETTERS.findall(known))
+def _sign(token: Token) -> str:
+    """Return what tokens that carry each other have in common."""
+    if token.kind != "word":
+        return f"{token.kind}:{token.key}"
+    base, _, voice = token.key.partition("+")
+    return f"word:{group_of(base)}{'+' + voice if voice else ''}"
 
 
-def _negations(text: str) -> int:
-    return len(_NEGATION.findall(fold(text).text)) + sum(character in NEGATING_CHARACTERS for character in text)
+def _cells(unit: Unit, text: str) -> list[list[Token]]:
+    return [tokens(cell) for cell in unit.of(text).strip("| ").split("|")]
 
 
-def _negatives(text: str) -> set[str]:
-    return {word.lower() for word in _NEGATIVE.findall(text)}
-
-
-def strange_figures(sentence: str, text: str) -> list[str]:
-    """The figures of a sentence that a text does not have, or has only with other units."""
-    known = figures_with_units(text)
-    return [
-        f"{figure} {unit}".strip()
-        for figure, units in figures_with_units(sentence).items()
-        for unit in sorted(units)
-        if figure not in known or (unit and unit not in known[figure] and "" not in known[figure])
-    ]
-
-
-def figures_with_units(text: str) -> dict[str, set[str]]:
-    """Each figure with the units it has; "" where it has none that is known. Number words count as figures."""
-    folded = fold(text).text.lower()
-    found: dict[str, set[str]] = {}
-    taken = set()
-    for match in _FIGURE.finditer(folded):
-        taken.add(match.start(1))
-        found.setdefault(_value(match[1]), set()).add(_UNIT.get(match[2] or "", ""))
-    for match in _INSIDE.finditer(folded):
-        if match.start() not in taken:
-            found.setdefault(_value(match[0]), set()).add("")
-    for match in _LETTERS.finditer(folded):
-        if match[0] in _SPELLED and match[0] != "one":
-            following = _LETTERS.match(folded, min(match.end() + 1, len(folded)))
-            found.setdefault(_SPELLED[match[0]], set()).add(_UNIT.get(following[0] if following else "", ""))
-    return found
-
-
-def _value(figure: str) -> str:
-    """A figure without thousands separators and leading zeros."""
-    plain = re.sub("[.,]", "", figure) if _GROUPED.fullmatch(figure) else figure.replace(",", ".")
-    return plain.lstrip("0") or "0"
+def _row(unit: Unit, text: str, head: list[list[Token]]) -> Iterator[list[Token]]:
+    """Yield what a table row says: each cell with the row's first cell and the header of its column."""
+    cells = _cells(unit, text)
+    if not (1 < len(cells) <= _MOST_CELLS):
+        return
+    label = cells[0]
+    if len(cells) == 2:
+        yield [*label, *cells[1]]
+    for column, cell in enumerate(cells[1:], start=1):
+        if column >= len(head) or not head[column] or not cell:
+            continue
+        name, of, for_, by = head[column], tokens("of"), tokens("for"), tokens("by")
+        yield [*label, *name, *cell]
+        yield [*name, *of, *label, *cell]
+        yield [*name, *for_, *label, *cell]
+        yield [*label, *name, *of, *cell]
+        yield [*label, *cell, *by, *name]
