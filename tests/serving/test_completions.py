@@ -78,8 +78,9 @@ def test_nothing_that_was_not_verified_is_streamed(wiki_home: Path) -> None:
             text = client.post("/v1/chat/completions", json=body).text
             events = client.post("/v1/ask", json={"question": QUESTION, "stream": True}).text
     assert "any time" not in text + events
-    assert "Stop it first. [1]" in text
-    assert 'event: sentence\ndata: {"text": "Stop it first. [1]"}' in events
+    assert "Stop it first" not in text + events
+    assert "“Stop the broker with the stop script.” [1]" in text
+    assert 'event: sentence\ndata: {"text": "“Stop the broker with the stop script.” [1]"}' in events
     assert chunks_of(text)[-1]["usage"]["prompt_tokens"] == 42
 
 

@@ -52,10 +52,20 @@ def test_each_claim_tells_what_its_sentence_is_worth() -> None:
     claims = (
         Claim("Never run a broker as root.", 1, "run a broker as root"),
         Claim("Do not run the broker as root.", 1, "Never run a broker as root"),
-        Claim("Yes, indeed the broker.", 1, "Never run a broker as root"),
+        Claim("Yes, never run a broker as root.", 1, "Never run a broker as root"),
         Claim("Logs are kept for 186 hours.", 1, "Logs are kept on disk"),
         Claim("Logs are kept.", 1, "words that stand nowhere in it"),
     )
     verdicts = [verify(Draft((claim,), "test"), lock, question=ROOT)[0] for claim in claims]
-    assert [verdict.support for verdict in verdicts] == ["verbatim", "agrees", "differs", "differs", "unchecked"]
-    assert [verdict.outcome == "dropped" for verdict in verdicts] == [False, False, True, True, True]
+    assert [verdict.support for verdict in verdicts] == ["carried", "quoted", "quoted", "quoted", "unchecked"]
+    assert [verdict.outcome == "dropped" for verdict in verdicts] == [False] * 4 + [True]
+
+
+def test_a_yes_or_no_that_the_passage_does_not_say_is_not_shown() -> None:
+    lock = lock_of(["Logs are kept on disk for 168 hours. A broker never runs as root."])
+    claim = Claim("Yes, logs are kept on disk for 168 hours.", 1, "Logs are kept on disk")
+    asked = {"Are logs kept on disk for 168 hours?": "Yes, logs", "May I run a broker as root?": "Logs"}
+    for question, beginning in asked.items():
+        (verdict,) = verify(Draft((claim,), "test"), lock, question=question)
+        assert verdict.support == "carried"
+        assert verdict.told.startswith(beginning)

@@ -123,7 +123,21 @@ def test_frames_are_not_looked_at(frame: str) -> None:
 NOUNS = ("gateway", "archive", "ticket", "cluster", "invoice", "printer", "contract", "partition")
 VERBS = ("checks", "copies", "sends", "prints", "signs", "cleans")
 ENDS = ("after 5 minutes", "in room 12", "for the owner", "when the queue is full", "with a badge", "on Mondays", "")
-NEW = ("not", "never", "only", "all", "must", "may", "at least", "unless", "because", "17", "wiped", "usually", "before")
+NEW = (
+    "not",
+    "never",
+    "only",
+    "all",
+    "must",
+    "may",
+    "at least",
+    "unless",
+    "because",
+    "17",
+    "wiped",
+    "usually",
+    "before",
+)
 
 
 @st.composite
