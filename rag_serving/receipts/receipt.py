@@ -20,8 +20,8 @@ from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
 from rag_serving.schema import GENERATION_CHUNKS
 
 VERSION = 4
-# Of version 2 a citation's `index` is its place in the lock, and no quote was shortened. Before version 4 sentences were
-# not compared with their passages word by word.
+# Of version 2 a citation's `index` is its place in the lock, and no quote was shortened. Before version 4 sentences
+# were not compared with their passages word by word.
 READ_VERSIONS = (2, 3, 4)
 ID_CHARS = 32
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from rag_serving.verification.support import Sentences, missing_words, supported, without_frame
 
-PASSAGE = """Backups are kept for 33 days in vault 3. You must not restart a broker while partitions are under-replicated.
+PASSAGE = """Backups are kept for 33 days in vault 3.
+You must not restart a broker while partitions are under-replicated.
 A release can be rolled back for 14 days after it went live. Releases are approved by the release manager.
 An alert fires when the lag stays above 10,000 records for five minutes. The retention of audit logs is 90 days.
 Restores without a ticket are never done; they take 1.5 hours on average. If the lag stays high, restart the consumer.
