@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rag_assets.contexts.tenant import has_failures
-from rag_assets.facts import published_inputs, source_facts, wanted_inputs
+from rag_assets.facts import published_damage, published_inputs, source_facts, wanted_inputs
 from rag_assets.locks import LockedError, exclusive
 from rag_assets.plan import sources_to_ingest, tenants_to_publish
 from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentReporter
@@ -143,12 +143,21 @@ class Build:
             summary.errors["embedding"] = str(error)
             wanted = {}
         again = {tenant for tenant in wanted if full or (retry_contexts and has_failures(self._store, tenant))}
+        again |= self._damaged(wanted)
         published = {tenant: None if tenant in again else published_inputs(self._store, tenant) for tenant in wanted}
         outcomes: dict[str, Outcome] = {}
         for tenant in tenants_to_publish(wanted, published):
             with exclusive(self._store.tenant(tenant)):
                 outcomes[tenant] = self._start("publish", tenant, full, summary)
         return {tenant: tenant_facts(self._store, tenant, outcomes.get(tenant)) for tenant in tenants}
+
+    def _damaged(self, tenants: Iterable[str]) -> set[str]:
+        """The tenants whose published generation is damaged; it is made again whether or not anything changed."""
+        found = {tenant: published_damage(self._config, self._store, tenant, "opens") for tenant in tenants}
+        for tenant, damage in found.items():
+            if damage:
+                print(f"{tenant}: the published generation is damaged ({damage[0]}); it is made again", file=sys.stderr)
+        return {tenant for tenant, damage in found.items() if damage}
 
     def _start(self, job: str, partition: str, full: bool, summary: Summary) -> Outcome:
         if self._runner is None:

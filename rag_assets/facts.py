@@ -13,6 +13,7 @@ from rag_assets.inputs import ingest_settings, tenant_inputs
 from rag_assets.plan import SourceFacts
 from rag_assets.state import read_publish_state, read_state
 from rag_serving.config import Config
+from rag_serving.integrity import Damage, Depth, find_damage
 from rag_serving.store import Store
 
 if TYPE_CHECKING:
@@ -65,6 +66,12 @@ def shared_pages(store: Store, sources: Iterable[str]) -> dict[str, str]:
     if len(states) < 2 or not any(state.missed for state in states.values() if state is not None):
         return {}
     return {key: state.pages for key, state in states.items() if state is not None}
+
+
+def published_damage(config: Config, store: Store, tenant: str, depth: Depth) -> list[Damage]:
+    """Return what is damaged of the published generation; nothing where none is published."""
+    current = store.current(tenant)
+    return find_damage(store, tenant, current, config, depth) if current else []
 
 
 def published_inputs(store: Store, tenant: str) -> str | None:

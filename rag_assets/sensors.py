@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from rag_assets.facts import published_inputs, wanted_inputs
+from rag_assets.facts import published_damage, published_inputs, wanted_inputs
 from rag_assets.jobs import publish, report
 from rag_assets.partitions import SOURCES, TENANTS, changes, partitions_in_flight
 from rag_assets.plan import Attempt, publish_requests
@@ -65,7 +65,10 @@ def publish_when_sources_changed(
     }
     decision = publish_requests(
         wanted=wanted_inputs(config, store, open_embedder(config.embedding), sorted(registered)),
-        published={tenant: published_inputs(store, tenant) for tenant in registered},
+        published={
+            tenant: None if published_damage(config, store, tenant, "sizes") else published_inputs(store, tenant)
+            for tenant in registered
+        },
         publishing=partitions_in_flight(context.instance, "publish"),
         syncing=syncing,
         memory=read_cursor(context.cursor),

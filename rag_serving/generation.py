@@ -347,4 +347,4 @@ def check_files(folder: Path, manifest: Manifest) -> None:
 
 
 def _mend(tenant: str) -> str:
-    return f"go back with `citelock generations rollback --tenant {tenant}`, then run `citelock build`"
+    return f"`citelock generations repair --tenant {tenant}` restores it, else `citelock build` makes it again"

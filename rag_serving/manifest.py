@@ -1,6 +1,7 @@
 """The manifest of a generation: every chunk, shard and page it is made of, in one immutable document.
 
-Belongs here: its fields, its identity, reading and writing it. Does not belong here: building (`indexes.build`).
+Belongs here: its fields, its identity, the digests of files, reading and writing it.
+Does not belong here: building (`indexes.build`), comparing a folder with it (`integrity`).
 """
 
 from __future__ import annotations
@@ -88,8 +89,25 @@ class Manifest(Record):
 def create_manifest(**fields: Any) -> Manifest:
     """A manifest of these fields; its id is the first 16 hex digits of the SHA-256 of what identifies it."""
     draft = Manifest(id="", **fields)
-    identity = draft.model_dump(mode="json", include=set(IDENTITY))
-    return draft.model_copy(update={"id": _digest(identity)[:16]})
+    return draft.model_copy(update={"id": id_of(draft)})
+
+
+def id_of(manifest: Manifest) -> str:
+    """Return the id that belongs to what a manifest says: another than its own where it was altered."""
+    return _digest(manifest.model_dump(mode="json", include=set(IDENTITY)))[:16]
+
+
+def folder_facts(folder: Path) -> dict[str, FileFacts]:
+    """Size and digest of every file below a folder, by relative path."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): file_facts(path) for path in files}
+
+
+def file_facts(path: Path) -> FileFacts:
+    """Size and digest of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileFacts(bytes=path.stat().st_size, sha256=digest)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -116,13 +134,6 @@ def read_manifest(folder: Path) -> Manifest:
         raise StoreError(
             f"{path} is not a manifest ({where}: {fault['msg']}); delete its folder and run `citelock build`"
         ) from None
-
-
-def file_facts(path: Path) -> FileFacts:
-    """Size and digest of a file."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return FileFacts(bytes=path.stat().st_size, sha256=digest)
 
 
 def pages_digest(versions: Mapping[str, int]) -> str:

@@ -95,7 +95,7 @@ def read_pointer(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     try:
-        return os.read(handle, _LONGEST_POINTER).decode().strip() or None
+        return os.read(handle, _LONGEST_POINTER).decode(errors="replace").strip() or None
     finally:
         os.close(handle)
 
@@ -213,6 +213,14 @@ def commit_folder(folder: Path, target: Path) -> None:
     if target.exists():
         remove_folder(target)
     folder.rename(target)
+    _sync(target.parent)
+
+
+def move_file(file: Path, target: Path) -> None:
+    """Give a finished file its final name, in place of what had it, in one rename."""
+    _sync(file)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    file.replace(target)
     _sync(target.parent)
 
 

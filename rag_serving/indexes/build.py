@@ -8,6 +8,7 @@ Each step says which chunks its result was made of, so that results of two build
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,23 +23,29 @@ from rag_serving.config import Config
 from rag_serving.generation import Generation, place_of
 from rag_serving.indexes import lexical, shard_collections, terms
 from rag_serving.indexes.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
-from rag_serving.indexes.candidate import Candidate, folder_facts
+from rag_serving.indexes.candidate import Candidate
 from rag_serving.indexes.chroma import DenseError, Place, one_line
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.lexical import build_lexical, documents_digest
 from rag_serving.indexes.shard_collections import ShardCollections, ShardContent
+from rag_serving.indexes.shard_files import discard_unreadable
 from rag_serving.indexes.shards import content_digest
+from rag_serving.integrity import MARK, find_file_damage
 from rag_serving.manifest import (
     EmbedderFacts,
     Manifest,
     Shard,
     SourcePages,
     create_manifest,
+    folder_facts,
     pages_digest,
+    read_manifest,
     write_manifest,
 )
 from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.store import Store, StoreError, commit_folder, remove_folder
+
+_log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]  # chunks done, of how many
 
@@ -165,6 +172,7 @@ def commit_generation(
         )
         if whole := _whole(store, tenant, manifest.id, config):
             remove_folder(working)
+            (store.generation(tenant, manifest.id) / MARK).unlink(missing_ok=True)
             return whole
         write_manifest(working, manifest)
         commit_folder(working, store.generation(tenant, manifest.id))
@@ -172,13 +180,10 @@ def commit_generation(
 
 
 def _whole(store: Store, tenant: str, generation_id: str, config: Config) -> Manifest | None:
-    """The manifest of a generation that stands complete on disk."""
-    try:
-        generation = Generation.open(store, tenant, generation_id, config)
-    except StoreError:
+    """The manifest of a generation that stands on disk to the last bit as it was written; another is replaced."""
+    if find_file_damage(store, tenant, generation_id, config, "digests"):
         return None
-    generation.close()
-    return generation.manifest
+    return read_manifest(store.generation(tenant, generation_id))
 
 
 def _ensure_shards(
@@ -188,6 +193,8 @@ def _ensure_shards(
     names = np.array(table["shard"].to_pylist(), dtype=object)
     shards, built, done = [], 0, 0
     try:
+        if place.url is None and (fault := discard_unreadable(place.folder)):
+            _log.warning("the dense index in %s is built anew: %s", place.folder, fault)
         collections = ShardCollections.open(place)
         collections.remove_unfinished()
         for name in sorted(set(names)):

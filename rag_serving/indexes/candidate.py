@@ -21,7 +21,6 @@ from rag_serving.indexes.codes import save_codes
 from rag_serving.indexes.exact import Vectors, save_vectors
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.page_readers import write_page_readers
-from rag_serving.manifest import FileFacts, file_facts
 from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.store import (
     Store,
@@ -103,12 +102,6 @@ class Candidate:
         working = _empty(self.folder / f".{name}")
         yield working
         commit_folder(working, self.folder / name)
-
-
-def folder_facts(folder: Path) -> dict[str, FileFacts]:
-    """Size and digest of every file below a folder, by relative path."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): file_facts(path) for path in files}
 
 
 def _empty(folder: Path) -> Path:

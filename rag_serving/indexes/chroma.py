@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from rag_serving.indexes.shard_files import DATABASE, database_fault
+
 if TYPE_CHECKING:
     import httpx
 
@@ -55,6 +57,8 @@ def open_client(place: Place) -> Any:
                 _close(known[1])
             client = _connect_server(place) if place.url else _open_folder(place)
             _clients[place] = _stamp(place), client
+        except DenseError as error:
+            raise DenseError(f"Chroma at {place} cannot be opened: {error}") from None
         except Exception as error:  # Chroma raises plain ValueError, its own and its transport's errors
             raise DenseError(f"Chroma at {place} cannot be opened ({one_line(error)})") from error
         return client
@@ -76,7 +80,7 @@ def _stamp(place: Place) -> object:
     if place.url:
         return None
     try:
-        return (place.folder / "chroma.sqlite3").stat().st_ino
+        return (place.folder / DATABASE).stat().st_ino
     except FileNotFoundError:
         return None
 
@@ -89,8 +93,11 @@ def _settings(**more: Any) -> Any:
 
 
 def _open_folder(place: Place) -> Any:
+    """A client of the folder; what is no database is not even shown to Chroma, which would remember its failure."""
     import chromadb
 
+    if fault := database_fault(place.folder):
+        raise DenseError(fault)
     place.folder.mkdir(parents=True, exist_ok=True)
     return chromadb.PersistentClient(str(place.folder), settings=_settings())
 

@@ -26,6 +26,7 @@ from rag_serving.indexes.codes import Codes
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.shard_collections import ShardCollections, query
+from rag_serving.indexes.shard_files import file_fault
 from rag_serving.settings import DenseSearch
 
 EXACT_ROWS = 1_000_000
@@ -151,7 +152,10 @@ class OpenShard:
         return self._known(query(self._collection, vector, min(k, len(self._rows)), None))
 
     def connect(self) -> bool:
-        """Open the collection and compare its count; a shard that cannot be used says why in `problem`."""
+        """Open the collection and compare its files and count; a shard that cannot be used says why in `problem`."""
+        if self._place.url is None and (fault := file_fault(self._place.folder, self._name, thorough=True)):
+            self._fail(f"collection {self._name} is damaged: {fault}")
+            return False
         try:
             collection = ShardCollections.open(self._place).get(self._name)
             count = None if collection is None else collection.count()
@@ -173,4 +177,4 @@ class OpenShard:
     def _fail(self, reason: str) -> None:
         self._collection = None
         self._retry_at = time.monotonic() + RETRY_S
-        self.problem = f"dense index searched exactly: {reason}; `citelock build` mends it"
+        self.problem = f"dense index searched exactly: {reason}; `citelock generations repair` mends it"

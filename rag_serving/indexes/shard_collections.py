@@ -12,12 +12,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.indexes.chroma import DenseError, Place, one_line, open_client
+from rag_serving.indexes.shard_files import file_fault, forget_files, graph_folders, note_files
 
 FORMAT = 1
 # Recall@80 over 5,183 sentences of real text, for claims and questions (the worst query in brackets): 0.979 (0.888) at
@@ -45,26 +47,38 @@ class ShardCollections:
     """All collections of one tenant. Writers hold the tenant's lock (`Store.lock`)."""
 
     client: Any
+    folder: Path | None  # that holds their files; None: a server does
 
     @classmethod
     def open(cls, place: Place) -> ShardCollections:
         """Connect; raises DenseError."""
-        return cls(open_client(place))
+        return cls(open_client(place), None if place.url else place.folder)
 
     def ensure(self, content: ShardContent, progress: Callable[[int], None] | None = None) -> tuple[str, bool]:
         """The name of a complete, sound collection of this content, and whether it had to be built.
 
-        One that exists is reused when its count is right and a sample of its vectors is found; else another is built
-        beside it under a fresh name, because a published generation may still name the first.
+        One that exists is reused when its files are as they were written, its count is right and a sample of its
+        vectors is found; else another is built beside it under a fresh name, because a published generation may still
+        name the first.
         """
         for name in self._names(content.digest):
             collection = self.get(name)
             if collection is None:
                 self._build(name, content, progress)
                 return name, True
-            if is_sound(collection, content):
+            if self.file_fault(name) is None and is_sound(collection, content):
                 return name, False
         raise AssertionError("names never end")
+
+    def replace(self, name: str, content: ShardContent) -> None:
+        """Build a damaged collection again under the name that manifests know it by."""
+        if self.get(name) is not None:
+            self._delete(name)
+        self._build(name, content, None)
+
+    def file_fault(self, name: str) -> str | None:
+        """What is wrong with a collection's files, which must not be read then; None where nothing is known of any."""
+        return file_fault(self.folder, name, thorough=True) if self.folder else None
 
     def get(self, name: str) -> Any | None:
         """A collection by name, None where there is none."""
@@ -91,6 +105,7 @@ class ShardCollections:
             number += 1
 
     def _build(self, name: str, content: ShardContent, progress: Callable[[int], None] | None) -> None:
+        before = graph_folders(self.folder) if self.folder else frozenset()
         collection = self.client.create_collection(
             _BUILDING + uuid.uuid4().hex, configuration=_configuration(len(content.ids)), embedding_function=None
         )
@@ -105,13 +120,20 @@ class ShardCollections:
                 progress(min(start + BATCH, len(content.ids)))
         if collection.count() != len(content.ids):
             raise DenseError(f"Chroma kept {collection.count()} of {len(content.ids)} vectors of shard {name}")
+        if self.folder:
+            note_files(self.folder, name, graph_folders(self.folder) - before)
         collection.modify(name=name)
 
     def _remove(self, doomed: Callable[[str], bool]) -> list[str]:
         names = [name for name in self._all() if doomed(name)]
         for name in names:
-            self.client.delete_collection(name)
+            self._delete(name)
         return names
+
+    def _delete(self, name: str) -> None:
+        self.client.delete_collection(name)
+        if self.folder:
+            forget_files(self.folder, name)
 
     def _all(self, page: int = 500) -> list[str]:
         names: list[str] = []

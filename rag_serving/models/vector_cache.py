@@ -84,6 +84,15 @@ class VectorCache:
             return EmbeddedTexts(np.empty((0, embedder.dimension), np.float32), [], 0)
         return EmbeddedTexts(np.stack([found[key] for key in keys]), keys, len(missing))
 
+    def remembered(self, keys: Sequence[str]) -> NDArray[np.float32] | None:
+        """Return the vectors [n, d] of some keys in their order; None unless each of them is there.
+
+        Raises:
+            ModelError: the file cannot be used.
+        """
+        found = self._lookup(sorted(set(keys))) if self.path.exists() and keys else {}
+        return np.stack([found[key] for key in keys]) if keys and all(key in found for key in keys) else None
+
     def _lookup(self, keys: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         """The sound vectors among those of the keys."""
         try:

@@ -21,7 +21,10 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 # Commands of other modules with the line that `citelock --help` shows: importing them for it would take seconds.
 _MODULES: Mapping[str, tuple[str, str]] = {
-    "generations": ("rag_serving.terminal.generations_cli:app", "List, show and roll back published generations."),
+    "generations": (
+        "rag_serving.terminal.generations_cli:app",
+        "List, show, roll back, verify or repair generations.",
+    ),
     "bench": ("rag_serving.terminal.bench_cli:command", "Measure retrieval on any folder in BEIR layout."),
     "evaluate": (
         "rag_serving.terminal.evaluate_cli:command",

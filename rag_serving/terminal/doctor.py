@@ -115,7 +115,7 @@ def _generation(name: str, generation: Generation) -> Finding:
     age = datetime.now(UTC) - generation.manifest.created_at
     detail = f"generation {generation.id}, {len(generation)} chunks, {_age(age.total_seconds())} old"
     if faults := generation.dense_faults():
-        return Finding(name, "warn", f"{detail}; {faults[0]}", "run `citelock build`")
+        return Finding(name, "warn", f"{detail}; {faults[0].partition('; ')[0]}", "run `citelock generations repair`")
     if age.days >= _OLD_DAYS:
         return Finding(name, "warn", detail, "run `citelock build`, or schedule it")
     return Finding(name, "ok", detail)

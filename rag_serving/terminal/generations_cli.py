@@ -1,4 +1,4 @@
-"""`citelock generations`: list, show, rollback.
+"""`citelock generations`: list, show, rollback, verify, repair.
 
 Belongs here: arguments and printing. Does not belong here: what the commands do (`generations`).
 """
@@ -6,16 +6,23 @@ Belongs here: arguments and printing. Does not belong here: what the commands do
 from __future__ import annotations
 
 import json
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rag_serving.config import load_config
-from rag_serving.generations import list_generations, rollback, show_generation
-from rag_serving.store import Store
+from rag_serving.generations import current_generation, list_generations, rollback, show_generation
+from rag_serving.store import Store, StoreError
+from rag_serving.terminal.commands import FAILED
 from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 
-app = typer.Typer(help="List, show and roll back published generations.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rag_serving.integrity import Damage
+
+app = typer.Typer(help="List, show, roll back, verify or repair generations.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -67,3 +74,104 @@ def rollback_command(
         typer.echo(json.dumps({"tenant": name, "previous": before, "current": now}))
     else:
         typer.echo(f"{name}: {now} is published, was {before}")
+
+
+@app.command("verify")
+def verify_command(
+    generation: Annotated[str | None, typer.Argument(help="Generation id; default: the published one.")] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare every file of a generation with its manifest, to the last bit, and open it.
+
+    \b
+    citelock generations verify
+    citelock generations verify --json | jq '.damage[].part'
+
+    Exit code 1 where something is damaged, with a line for each part. Nothing is changed; `citelock generations repair`
+    restores what can be.
+    """
+    from rag_serving.integrity import find_damage
+
+    settings = load_config(config)
+    name, store = chosen_tenant(settings, tenant), Store(settings.home)
+    which = _existing(store, name, generation)
+    damage = find_damage(store, name, which, settings, "digests")
+    if as_json:
+        _print_json(name, which, damage)
+    elif not damage:
+        manifest = show_generation(store, name, which)
+        size = sum(file.bytes for file in manifest.files.values())
+        typer.echo(
+            f"{name}: generation {which} is whole: {len(manifest.files)} files ({size / 1e6:,.1f} MB) have their "
+            f"digests, it opens, and its {manifest.chunks:,} chunks are in the dense index"
+        )
+    _tell_damage(name, damage)
+    if damage:
+        _tell(f"{name}: `citelock generations repair{f' {generation}' if generation else ''}` restores what can be")
+        raise typer.Exit(FAILED)
+
+
+@app.command("repair")
+def repair_command(
+    generation: Annotated[str | None, typer.Argument(help="Generation id; default: the published one.")] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Restore the damaged parts of a generation from what else there is, to the last bit as they were.
+
+    \b
+    citelock generations repair
+    citelock generations repair 3f9c2a71d05e4b88 --json
+
+    Files come from a sound copy, from the other file with the same rows, or from the tenant's cache of vectors; indexes
+    are made again. No source is asked and no model is called. What cannot be restored is named (exit code 1), and the
+    next `citelock build` makes the published generation again though nothing changed.
+    """
+    from rag_serving.repair import repair
+
+    settings = load_config(config)
+    name, store = chosen_tenant(settings, tenant), Store(settings.home)
+    which = _existing(store, name, generation)
+    done = repair(store, name, which, settings)
+    if as_json:
+        _print_json(name, which, done.left, restored=list(done.restored))
+    else:
+        for part in done.restored:
+            typer.echo(f"{name}: restored {part}")
+        if not done.left:
+            typer.echo(f"{name}: generation {which} is whole{'' if done.restored else ', nothing was damaged'}")
+    _tell_damage(name, done.left)
+    if done.left:
+        current = which == store.current(name)
+        again = "`citelock build` makes it again" if current else "it is removed when another is published"
+        _tell(f"{name}: what is left cannot be restored from what is here; {again}")
+        raise typer.Exit(FAILED)
+
+
+def _existing(store: Store, tenant: str, generation: str | None) -> str:
+    """The generation that is meant: the published one, though its folder may be gone, or one that is there."""
+    current = store.current(tenant) if generation is None else None
+    ids = {info.id for info in list_generations(store, tenant)}
+    if generation is not None and generation not in ids:
+        raise StoreError(
+            f"tenant {tenant!r} has no generation {generation!r}; `citelock generations list --tenant {tenant}` shows "
+            "what there is"
+        )
+    return generation or current or current_generation(store, tenant)
+
+
+def _print_json(tenant: str, generation: str, damage: Sequence[Damage], **more: object) -> None:
+    parts = [vars(one) for one in damage]
+    typer.echo(json.dumps({"tenant": tenant, "generation": generation, "whole": not damage, "damage": parts, **more}))
+
+
+def _tell_damage(tenant: str, damage: Sequence[Damage]) -> None:
+    for one in damage:
+        _tell(f"{tenant}: {one}")
+
+
+def _tell(line: str) -> None:
+    print(f"citelock: {line}", file=sys.stderr)

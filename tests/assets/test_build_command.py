@@ -22,7 +22,7 @@ from rag_assets.build import command
 from rag_serving.config import load_config
 from rag_serving.generation import Generation
 from rag_serving.generations import rollback
-from rag_serving.store import Store
+from rag_serving.store import Store, StoreError
 
 COMMAND = [sys.executable, "-c", "import typer; from rag_assets.build import command; typer.run(command)"]
 KILLS = int(os.environ.get("CITELOCK_KILLS", "5"))
@@ -204,6 +204,21 @@ def test_a_tenant_that_was_rolled_back_stays_rolled_back_until_something_changes
     assert build_json(wiki)["tenants"]["demo"]["generation"] == first
     wiki.write("ops", envelope("202", "Second guide", "<p>Another page.</p>"))
     assert build_json(wiki)["tenants"]["demo"]["generation"] != first
+
+
+def test_a_damaged_generation_is_made_again_though_nothing_changed(wiki: Wiki) -> None:
+    first = build_json(wiki)["tenants"]["demo"]["generation"]
+    store = Store(wiki.home)
+    vectors = store.generation("demo", first) / "vectors.npy"
+    vectors.write_bytes(vectors.read_bytes()[:200])
+    with pytest.raises(StoreError, match=r"vectors\.npy has 200 bytes instead of"):
+        Generation.open(store, "demo", first, load_config(wiki.config_path))
+    result = build(wiki, "--json")
+    tenant = json.loads(result.stdout)["tenants"]["demo"]
+    assert f"demo: the published generation is damaged (generations/{first}/vectors.npy has 200 bytes" in result.stderr
+    assert (tenant["generation"], tenant["published"], tenant["texts_embedded"]) == (first, True, 0)
+    assert answers(wiki)
+    assert not build_json(wiki)["tenants"]["demo"]["published"]
 
 
 def test_ctrl_c_is_quiet(wiki: Wiki) -> None:

@@ -278,7 +278,7 @@ def test_a_collection_that_vanishes_is_replaced_by_exact_search_and_told(tmp_pat
     before = generation.dense(vector, 10, EVERYONE)
     ShardCollections.open(place_of(store, TENANT, config)).remove_unnamed(frozenset())
     assert generation.dense(vector, 10, EVERYONE) == before
-    assert "`citelock build` mends it" in generation.degraded[0]
+    assert "`citelock generations repair` mends it" in generation.degraded[0]
     assert "is missing" in Generation.open(store, TENANT, generation.id, config).degraded[0]
     assert Generation.open(store, TENANT, generation.id, config_for(tmp_path)).degraded == ()
 

@@ -1,0 +1,143 @@
+"""Whether a generation on disk is what its manifest says: what is damaged, part by part.
+
+Belongs here: finding damage, by sizes, by opening, or by every digest and every collection.
+Does not belong here: mending it (`repair`), answering from it (`generation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rag_serving.config import Config
+from rag_serving.generation import Generation, place_of
+from rag_serving.indexes.chroma import DenseError, Place
+from rag_serving.indexes.shard_collections import ShardCollections, stored_readers
+from rag_serving.indexes.shard_files import DATABASE, database_fault, fault_of, file_fault
+from rag_serving.manifest import FILE, Shard, id_of, read_manifest
+from rag_serving.store import Store, StoreError, read_json
+
+MARK = "damaged.json"
+"""Beside the manifest: what `citelock generations repair` found and could not restore, for the next build."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A part of a generation that is not as it was written."""
+
+    part: str  # a file below the tenant's folder, or a collection of Chroma
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.part} {self.reason}"
+
+
+Depth = Literal["sizes", "opens", "digests"]
+"""How far is looked: sizes cost nothing; whether it opens, some 0.1 s; digests read every file and ask Chroma for every
+chunk."""
+
+
+def find_damage(store: Store, tenant: str, generation_id: str, config: Config, depth: Depth) -> list[Damage]:
+    """Return every damaged part of a generation, those of the dense index included; none where it is whole."""
+    found = find_file_damage(store, tenant, generation_id, config, depth)
+    return [*found, *find_dense_damage(store, tenant, generation_id, config, depth)]
+
+
+def find_file_damage(store: Store, tenant: str, generation_id: str, config: Config, depth: Depth) -> list[Damage]:
+    """Return what is damaged in the generation's own folder."""
+    folder, where = store.generation(tenant, generation_id), f"generations/{generation_id}"
+    if not folder.is_dir():
+        return [Damage(where, "is missing")]
+    try:
+        manifest = read_manifest(folder)
+    except StoreError as error:
+        return [Damage(f"{where}/{FILE}", _reason(error, folder / FILE))]
+    if (manifest.tenant, manifest.id) != (tenant, generation_id) or id_of(manifest) != generation_id:
+        return [Damage(f"{where}/{FILE}", "was altered: its id is not that of what it says")]
+    thorough = depth == "digests"
+    wrong = ((name, fault_of(folder / name, facts, thorough)) for name, facts in manifest.files.items())
+    if found := [Damage(f"{where}/{name}", fault) for name, fault in wrong if fault]:
+        return found
+    try:
+        if depth != "sizes":
+            Generation.open(store, tenant, generation_id, config).close()
+    except (StoreError, OSError) as error:
+        return [Damage(where, f"does not open: {_reason(error, folder)}")]
+    return [] if thorough else list(_marked(folder / MARK))
+
+
+def find_dense_damage(store: Store, tenant: str, generation_id: str, config: Config, depth: Depth) -> list[Damage]:
+    """Return the shards that Chroma does not have as they were written; none where no manifest names any."""
+    place = place_of(store, tenant, config)
+    try:
+        shards = read_manifest(store.generation(tenant, generation_id)).shards
+    except StoreError:
+        return []
+    if shards and place.url is None and (fault := _database_fault(place)):
+        return [Damage(f"{place.folder.name}/{DATABASE}", fault)]
+    found = list(_graph_damage(place, shards, depth == "digests"))
+    if depth == "digests" and shards:
+        found += _content_damage(store, tenant, generation_id, config, {damage.part for damage in found})
+    return found
+
+
+def _database_fault(place: Place) -> str | None:
+    if not (place.folder / DATABASE).exists():
+        return "is missing"
+    fault = database_fault(place.folder)
+    return fault.removeprefix(f"{DATABASE} ") if fault else None
+
+
+def _graph_damage(place: Place, shards: tuple[Shard, ...], thorough: bool) -> Iterator[Damage]:
+    for shard in shards if place.url is None else ():
+        if fault := file_fault(place.folder, shard.collection, thorough):
+            yield Damage(shard.collection, f"is damaged: {place.folder.name}/{fault}")
+
+
+def _content_damage(store: Store, tenant: str, generation_id: str, config: Config, known: set[str]) -> Iterator[Damage]:
+    """Compare ids and readers of every shard with the chunk table, but for those that must not be read."""
+    try:
+        generation = Generation.open(store, tenant, generation_id, config)
+    except (StoreError, OSError):  # told already
+        return
+    rows: dict[str, dict[str, str]] = {}
+    for chunk_id, readers, shard in zip(
+        *(generation.table[name].to_pylist() for name in ("chunk_id", "readers", "shard")), strict=True
+    ):
+        rows.setdefault(shard, {})[chunk_id] = readers
+    generation.close()
+    for shard in generation.manifest.shards:
+        if shard.collection not in known and (fault := _content_fault(store, tenant, config, shard, rows)):
+            yield Damage(shard.collection, fault)
+
+
+def _content_fault(
+    store: Store, tenant: str, config: Config, shard: Shard, rows: dict[str, dict[str, str]]
+) -> str | None:
+    expected = rows.get(shard.name, {})
+    try:
+        stored = dict(stored_readers(ShardCollections.open(place_of(store, tenant, config)), shard.collection))
+    except DenseError as error:
+        return f"cannot be read: {error}"
+    missing, more = len(expected.keys() - stored.keys()), len(stored.keys() - expected.keys())
+    if missing or more:
+        return f"lacks {missing} of {len(expected)} chunks and has {more} others"
+    other = sum(stored[chunk_id] != readers for chunk_id, readers in expected.items())
+    return f"has other readers for {other} of {len(expected)} chunks" if other else None
+
+
+def _marked(mark: Path) -> Iterator[Damage]:
+    """What was found before and is not mended; a mark that cannot be read still says that there is something."""
+    if not mark.exists():
+        return
+    try:
+        yield from (Damage(str(one["part"]), str(one["reason"])) for one in read_json(mark)["damage"])
+    except (StoreError, KeyError, TypeError):
+        yield Damage(mark.name, "says that it is damaged")
+
+
+def _reason(error: Exception, path: Path) -> str:
+    """An error without the path, which the part names, and without how to mend it."""
+    return " ".join(str(error).removeprefix(f"{path} ").partition("; ")[0].split())

@@ -1,0 +1,240 @@
+"""Restoring what is damaged of a generation, to the last bit as its manifest says, from what else there is.
+
+Belongs here: where each part can be had again: a sound copy, the other form of the same rows, the tenant's cache.
+Does not belong here: finding damage (`integrity`), building from sources (`citelock build`).
+
+A generation never changes: a file comes back with the digest that the manifest has, or it does not come back. Then a
+mark is left beside the manifest, and the next build makes the generation again.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from rag_serving.config import Config
+from rag_serving.generation import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE, place_of
+from rag_serving.indexes.arrange import lexical_texts
+from rag_serving.indexes.build import shard_content
+from rag_serving.indexes.chroma import DenseError
+from rag_serving.indexes.codes import CODES_FILE, FACTS_FILE, save_codes
+from rag_serving.indexes.exact import FILE as VECTORS_FILE
+from rag_serving.indexes.exact import Vectors, VectorsError, load_vectors, save_vectors
+from rag_serving.indexes.lexical import build_lexical
+from rag_serving.indexes.page_readers import FILE as READERS_FILE
+from rag_serving.indexes.page_readers import write_page_readers
+from rag_serving.indexes.shard_collections import ShardCollections
+from rag_serving.indexes.shard_files import discard_unreadable, fault_of
+from rag_serving.integrity import MARK, Damage, find_damage, find_dense_damage
+from rag_serving.manifest import Manifest, read_manifest
+from rag_serving.models.protocols import ModelError
+from rag_serving.models.vector_cache import VectorCache
+from rag_serving.schema import GENERATION_CHUNKS
+from rag_serving.store import (
+    Store,
+    StoreError,
+    map_table,
+    move_file,
+    read_table,
+    remove_folder,
+    write_json,
+    write_mapped,
+    write_table,
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What was damaged and is as it was written again, and what is not."""
+
+    restored: tuple[str, ...]
+    left: tuple[Damage, ...]
+
+
+def repair(store: Store, tenant: str, generation_id: str, config: Config) -> Repair:
+    """Restore every damaged part of a generation that can be had again.
+
+    A generation whose manifest is damaged cannot be: nothing says any more what it was.
+    """
+    folder = store.generation(tenant, generation_id)
+    with store.lock(tenant):
+        restored: list[str] = []
+        try:
+            manifest = read_manifest(folder)
+        except StoreError:
+            pass
+        else:
+            restored += _restore_files(store, tenant, manifest)
+            restored += _restore_shards(store, tenant, manifest, config)
+        left = find_damage(store, tenant, generation_id, config, "digests")
+        _mark(folder, left)
+    return Repair(tuple(restored), tuple(left))
+
+
+def _mark(folder: Path, left: list[Damage]) -> None:
+    """Tell the next build what a quick look would not find."""
+    if left and folder.is_dir():
+        write_json(folder / MARK, {"damage": [vars(damage) for damage in left]})
+    elif folder.is_dir():
+        (folder / MARK).unlink(missing_ok=True)
+
+
+def _restore_files(store: Store, tenant: str, manifest: Manifest) -> list[str]:
+    """Restore files of the folder; returns their names."""
+    parts = _Parts(store, tenant, manifest)
+    if not parts.wanted:
+        return []
+    try:
+        for restore in parts.ways():
+            restore()
+            parts.accept()
+        return parts.move()
+    finally:
+        remove_folder(parts.working)
+
+
+class _Parts:
+    """The files of a generation while some of them are made again in a folder of their own."""
+
+    def __init__(self, store: Store, tenant: str, manifest: Manifest) -> None:
+        self._store, self._tenant, self._manifest = store, tenant, manifest
+        self._folder = store.generation(tenant, manifest.id)
+        self.working = store.candidate(tenant) / "repair"
+        remove_folder(self.working)
+        (self.working / LEXICAL_FOLDER).mkdir(parents=True)
+        self._sound: dict[str, Path] = {}
+        self._take(self._folder)
+
+    @property
+    def wanted(self) -> set[str]:
+        """The names of the files that are damaged and not made again yet."""
+        return self._manifest.files.keys() - self._sound.keys()
+
+    def ways(self) -> list[Callable[[], None]]:
+        """How parts are had again, in this order: what is made of chunks and vectors comes after them."""
+        first = [self.copy, self.convert_chunks, self.recall_vectors]
+        return [*first, self.code_vectors, self.list_readers, self.index_words]
+
+    def accept(self) -> None:
+        """Take what was made again and is to the last bit what the manifest says."""
+        self._take(self.working)
+
+    def move(self) -> list[str]:
+        """Put what was made again in its place, one file after the other."""
+        made = sorted(name for name, path in self._sound.items() if path.is_relative_to(self.working))
+        for name in made:
+            move_file(self._sound[name], self._folder / name)
+        return made
+
+    def copy(self) -> None:
+        """From the folder of the last build or from another generation."""
+        for name in self.wanted:
+            for path in self._copies(name):
+                if fault_of(path, self._manifest.files[name], thorough=True) is None:
+                    shutil.copyfile(path, self.working / name)
+                    break
+
+    def convert_chunks(self) -> None:
+        """The same rows stand in two files."""
+        if not {CHUNKS_FILE, MAPPED_FILE} & self.wanted or (table := self._table()) is None:
+            return
+        if CHUNKS_FILE in self.wanted:
+            write_table(self.working / CHUNKS_FILE, table, GENERATION_CHUNKS)
+        if MAPPED_FILE in self.wanted:
+            write_mapped(self.working / MAPPED_FILE, table, GENERATION_CHUNKS)
+
+    def recall_vectors(self) -> None:
+        """From the tenant's cache, by the keys of the chunks."""
+        if VECTORS_FILE not in self.wanted or (table := self._table()) is None:
+            return
+        cache = VectorCache(self._store.cache(self._tenant), self._manifest.embedder.name)
+        try:
+            vectors = cache.remembered(table["vector_key"].to_pylist())
+        except (ModelError, ValueError) as error:
+            _log.warning("the vectors cannot be restored from the cache: %s", error)
+            return
+        if vectors is not None:
+            save_vectors(self.working, vectors)
+
+    def code_vectors(self) -> None:
+        """Codes follow from vectors."""
+        if {CODES_FILE, FACTS_FILE} & self.wanted and (path := self._sound.get(VECTORS_FILE)):
+            try:
+                vectors = load_vectors(path.parent, self._manifest.chunks, self._manifest.embedder.dimension)
+            except VectorsError as error:
+                _log.warning("the codes cannot be restored: %s", error)
+                return
+            save_codes(self.working, vectors)
+
+    def list_readers(self) -> None:
+        """Who may read which page follows from the chunks."""
+        if READERS_FILE in self.wanted and (table := self._table()) is not None:
+            write_page_readers(self.working, table)
+
+    def index_words(self) -> None:
+        """The lexical index follows from the chunks."""
+        if any(name.startswith(f"{LEXICAL_FOLDER}/") for name in self.wanted) and (table := self._table()) is not None:
+            build_lexical(self.working / LEXICAL_FOLDER, table["chunk_id"].to_pylist(), lexical_texts(table))
+
+    def _take(self, folder: Path) -> None:
+        for name in self.wanted:
+            if fault_of(folder / name, self._manifest.files[name], thorough=True) is None:
+                self._sound[name] = folder / name
+
+    def _copies(self, name: str) -> Iterator[Path]:
+        candidate = self._store.candidate(self._tenant)
+        yield candidate / name if name.startswith(f"{LEXICAL_FOLDER}/") else candidate / "dense" / name
+        for other in sorted(self._store.generations(self._tenant).glob("[!.]*")):
+            yield other / name
+
+    def _table(self) -> pa.Table | None:
+        try:
+            if path := self._sound.get(MAPPED_FILE):
+                return map_table(path, GENERATION_CHUNKS)
+            path = self._sound.get(CHUNKS_FILE)
+            return read_table(path, GENERATION_CHUNKS) if path else None
+        except StoreError as error:  # of another version of the program
+            _log.warning("nothing can be restored from the chunks: %s", error)
+            return None
+
+
+def _restore_shards(store: Store, tenant: str, manifest: Manifest, config: Config) -> list[str]:
+    """Build damaged shards again from chunks and vectors, which must be sound by now; returns the collections."""
+    damaged = find_dense_damage(store, tenant, manifest.id, config, "digests")
+    if not damaged:
+        return []
+    folder, place = store.generation(tenant, manifest.id), place_of(store, tenant, config)
+    if any(fault_of(folder / name, manifest.files[name], True) for name in (CHUNKS_FILE, VECTORS_FILE)):
+        return []
+    table = read_table(folder / CHUNKS_FILE, GENERATION_CHUNKS)
+    vectors = load_vectors(folder, manifest.chunks, manifest.embedder.dimension)
+    try:
+        parts = {damage.part for damage in damaged}
+        if (place.url is None and discard_unreadable(place.folder)) or not parts & manifest.collections:
+            parts = set(manifest.collections)
+        return list(_built_shards(ShardCollections.open(place), manifest, table, vectors, parts))
+    except DenseError as error:
+        _log.warning("the shards cannot be restored: %s", error)
+        return []
+
+
+def _built_shards(
+    collections: ShardCollections, manifest: Manifest, table: pa.Table, vectors: Vectors, wanted: set[str]
+) -> Iterator[str]:
+    names = np.array(table["shard"].to_pylist(), dtype=object)
+    for shard in manifest.shards:
+        rows = np.flatnonzero(names == shard.name)
+        if shard.collection not in wanted or not len(rows):
+            continue
+        content = shard_content(table.take(pa.array(rows)), vectors[rows], manifest.embedder.name)
+        if content.digest == shard.digest:
+            collections.replace(shard.collection, content)
+            yield shard.collection
