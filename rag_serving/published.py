@@ -18,6 +18,7 @@ from rag_serving.config import Config
 from rag_serving.generation import Generation
 from rag_serving.generations import list_generations
 from rag_serving.indexes.page_readers import Comparison
+from rag_serving.manifest import FILE as MANIFEST
 from rag_serving.store import Store, StoreError, read_pointer
 
 RETRY_S = 5.0
@@ -30,6 +31,9 @@ class UnpublishedError(Exception):
     """The tenant has no generation that may answer; the message says how to mend it."""
 
 
+_Stamp = tuple[tuple[int, int], ...] | None  # inode and time of every file; None: one of them is missing
+
+
 @dataclass
 class _Held:
     """An open generation and how many questions read it."""
@@ -37,6 +41,7 @@ class _Held:
     generation: Generation
     readers: int = 0
     retired: bool = False
+    stamp: _Stamp = None
 
 
 @dataclass
@@ -89,13 +94,18 @@ class Published:
             self._release(held)
 
     def follow(self) -> None:
-        """Begin to open what the pointer names, unless it is open; returns at once."""
+        """Begin to open what the pointer names, unless it is open; returns at once.
+
+        A generation never changes, but a damaged one is restored, or built again, under its id: then it is opened anew.
+        """
         try:
             wanted = self._named()
         except UnpublishedError:
             return
         if not self._is_open(wanted):
             self._begin(wanted)
+        elif self._restored() is not None:
+            threading.Thread(target=self._open_restored, name=f"reopen-{wanted}", daemon=True).start()
 
     def refresh(self) -> None:
         """Open what the pointer names, if it is not open yet, before returning."""
@@ -236,6 +246,37 @@ class Published:
             self._failed, self.problem = None, None
             self._exchange(generation)
 
+    def _restored(self) -> _Stamp:
+        """The stamp of the open generation's files, where they are whole in number and others than were opened."""
+        held = self._held
+        stamp = self._stamp(held.generation) if held else None
+        return stamp if held and stamp != held.stamp else None
+
+    def _open_restored(self) -> None:
+        """Open the same generation anew; where that fails, what is open stays until the files are others again."""
+        with self._opening:
+            held, stamp = self._held, self._restored()
+            if held is None or stamp is None:
+                return
+            held.stamp = stamp
+            try:
+                generation = Generation.open(self._store, self._tenant, held.generation.id, self._config)
+            except Exception as error:  # a damaged file may raise anything
+                _log.error("generation %s has other files now and cannot be opened: %s", held.generation.id, error)
+                return
+            if self._closed or self._is_outdated(generation.id):
+                generation.close()
+                return
+            self._exchange(generation)
+
+    def _stamp(self, generation: Generation) -> _Stamp:
+        folder = self._store.generation(self._tenant, generation.id)
+        try:
+            found = [(folder / name).stat() for name in (MANIFEST, *sorted(generation.manifest.files))]
+        except OSError:
+            return None
+        return tuple((file.st_ino, file.st_mtime_ns) for file in found)
+
     def _fail(self, wanted: str, error: Exception) -> None:
         problem = f"generation {wanted} cannot be opened: {error}"
         if problem != self.problem:
@@ -286,7 +327,8 @@ class Published:
     def _exchange(self, generation: Generation | None) -> None:
         """Serve this generation from now on; the old one is closed after its last reader."""
         with self._lock:
-            old, self._held = self._held, _Held(generation) if generation else None
+            held = _Held(generation, stamp=self._stamp(generation)) if generation else None
+            old, self._held = self._held, held
             if old:
                 old.retired = True
             idle = old is not None and old.readers == 0
