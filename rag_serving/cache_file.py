@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,16 @@ _log = logging.getLogger(__name__)
 
 
 class CacheFile:
-    """The file at a path, with the tables of one schema version."""
+    """The file at a path, with the tables of one schema version.
 
-    def __init__(self, path: Path, schema: str, version: int) -> None:
+    `upgrades` are the statements that lead from an older version to the next one, where what the file has is worth it.
+    """
+
+    def __init__(self, path: Path, schema: str, version: int, upgrades: Mapping[int, str] | None = None) -> None:
         self.path = path
         self._schema = schema
         self._version = version
+        self._upgrades = upgrades or {}
 
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
@@ -64,12 +68,20 @@ class CacheFile:
         with database:
             database.execute("BEGIN IMMEDIATE")
             version = database.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
-            if version == 0:
-                for statement in filter(str.strip, self._schema.split(";")):
+            for script in self._scripts(version):
+                for statement in filter(str.strip, script.split(";")):
                     database.execute(statement)
-                database.execute(f"PRAGMA user_version = {self._version}")
-        if version not in (0, self._version):
+                version = self._version
+            database.execute(f"PRAGMA user_version = {version}")
+        if version != self._version:
             raise _OtherVersionError(f"it has version {version}, this program uses {self._version}")
+
+    def _scripts(self, version: int) -> list[str]:
+        """Return what brings a file of a version to this program's; nothing where there is no way."""
+        if version == 0:
+            return [self._schema]
+        steps = range(version, self._version)
+        return [self._upgrades[step] for step in steps] if all(step in self._upgrades for step in steps) else []
 
 
 class _OtherVersionError(sqlite3.DatabaseError):

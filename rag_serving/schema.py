@@ -208,7 +208,7 @@ DEDUP_MAP = _table(
 
 CONTEXTS = _table(
     "contexts",
-    3,
+    4,
     [
         ("chunk_id", _STRING, "chunk that the prefix belongs to"),
         *_PREFIX_COLUMNS,
@@ -218,6 +218,15 @@ CONTEXTS = _table(
         ("issues", _STRINGS, "what its quality suffers from, or why no model wrote it"),
         ("tokens_in", _INT, "tokens that the model read"),
         ("tokens_out", _INT, "tokens that the model wrote"),
+        ("document_type", _STRING, "wiki page, or the kind of file, as the model is told"),
+        ("generation_timestamp", _TIME, "when the model wrote; null where none did"),
+        ("llm_provider", _STRING, "ollama or openai; null where no model wrote"),
+        ("llm_model", _STRING, "name of the model that wrote"),
+        ("token_count", _INT, "tokens of `contextualized`, by the embedding model's tokenizer"),
+        ("length_score", pa.float32(), "has 50 to 100 words: one of the four parts of `quality`, 0 to 1"),
+        ("relevance_score", pa.float32(), "has the chunk's key terms, 0 to 1"),
+        ("coherence_score", pa.float32(), "is made of whole sentences, 0 to 1"),
+        ("specificity_score", pa.float32(), "has no generic phrases, 0 to 1"),
     ],
 )
 

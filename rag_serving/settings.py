@@ -165,11 +165,9 @@ class ChatModel(Section):
     """Prices by model name, in any currency; a model that is not named costs nothing."""
 
 
-class Context(ChatModel):
-    """The prefix that tells a chunk where it comes from."""
+class ContextModel(ChatModel):
+    """A language model that writes contexts: nobody waits for it."""
 
-    provider: Literal["metadata", "none", "ollama", "openai"] = "metadata"
-    """metadata: title and heading path; none: the bare text; ollama and openai: a language model writes it."""
     timeout_s: float = Field(60, gt=0)
     """Seconds one call may take, retries of the transport included."""
     max_retries: int = Field(3, ge=0, le=20)
@@ -178,6 +176,30 @@ class Context(ChatModel):
     """Tokens the model may write for each passage; after a time-out it is asked for fewer."""
     temperature: float = Field(0.3, ge=0, le=2)
     """Sampling temperature."""
+
+
+class ContextFallback(ContextModel):
+    """The model that writes a context when the first one fails."""
+
+    provider: Literal["ollama", "openai"] = "openai"
+    """openai is any OpenAI-compatible server."""
+
+    @model_validator(mode="after")
+    def _names_its_model(self) -> ContextFallback:
+        if not self.model:
+            raise ValueError("it needs a model; set context.fallback.model")
+        return self
+
+
+class Context(ContextModel):
+    """The prefix that tells a chunk where it comes from."""
+
+    provider: Literal["metadata", "none", "ollama", "openai"] = "metadata"
+    """metadata: title and heading path; none: the bare text; ollama and openai: a language model writes it."""
+    fallback: ContextFallback | None = None
+    """Another model, asked when a call to the first fails: a mapping of `provider` (openai by default), `model`,
+    `base_url`, `api_key_env`, `prices` and the other keys above. A first model that failed three times in a row is
+    left alone for half a minute."""
     max_workers: int = Field(10, ge=1, le=500)
     """Calls in flight at once."""
     attempts: int = Field(3, ge=1, le=10)
@@ -186,6 +208,12 @@ class Context(ChatModel):
     """Passages of one page asked about together: fewer calls, and answers that are harder to read."""
     refresh: bool = False
     """Ask again for contexts that were made by an older prompt of the program."""
+
+    @model_validator(mode="after")
+    def _fallback_has_a_first(self) -> Context:
+        if self.fallback and self.provider in ("metadata", "none"):
+            raise ValueError(f"a fallback needs a first model; set context.provider, which is {self.provider!r}")
+        return self
 
 
 class Generation(ChatModel):

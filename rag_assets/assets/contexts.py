@@ -9,7 +9,8 @@ from rag_assets.contexts.tenant import Telling, note_failures, write_contexts
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
-from rag_assets.steps.contextualize import VERSION, build_contexts, contextualized
+from rag_assets.steps.contextualize import VERSION, Template, build_contexts, contextualized, token_counter
+from rag_serving.models import open_tokenizer
 from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS, SELECTED_CHUNKS
 from rag_serving.store import read_table, write_table
 
@@ -44,9 +45,9 @@ def contexts(
     with writing(store.tenant(tenant)):
         selected = read_table(folder / "selected.parquet", SELECTED_CHUNKS)
         found = write_contexts(selected, config.context, store.cache(tenant), watch)
-        prefixes = build_contexts(
-            selected, "none" if config.context.provider == "none" else "metadata", found.written, found.failures
-        )
+        template: Template = "none" if config.context.provider == "none" else "metadata"
+        count_tokens = token_counter(open_tokenizer(config.embedding))
+        prefixes = build_contexts(selected, template, found.written, found.failures, count_tokens)
         chunks = contextualized(selected, prefixes)
         write_table(folder / "contexts.parquet", prefixes, CONTEXTS)
         write_table(folder / "chunks.parquet", chunks, GENERATION_CHUNKS)

@@ -6,10 +6,10 @@ Belongs here: counts, rate, remaining time, cost. Does not belong here: who is t
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 from rag_assets.throughput import Throughput, duration
-from rag_serving.settings import Price
 
 
 @dataclass
@@ -17,13 +17,14 @@ class Tally:
     """Counts of one run; `total` are the passages that have to be asked about."""
 
     total: int
-    price: Price | None = None
     done: int = 0
     failed: int = 0
     retries: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     tokens_cached: int = 0
+    cost: float = 0.0  # in the currency of the price table; nothing for a model without a price
+    written_by: Counter[str] = field(default_factory=Counter)  # contexts by model
     started: float = field(default_factory=time.monotonic)
     _throughput: Throughput = field(default_factory=Throughput, repr=False)
 
@@ -48,11 +49,6 @@ class Tally:
         now = self._throughput.estimate
         return now.seconds_left if now else None
 
-    @property
-    def cost(self) -> float:
-        """In the currency of the price table; 0 where the model has no price."""
-        return self.price.of(self.tokens_in, self.tokens_out) if self.price else 0.0
-
     def line(self) -> str:
         """All of it on one line of a log."""
         left = f", {duration(self.left_s)} left" if self.left_s is not None and self.handled < self.total else ""
@@ -62,7 +58,7 @@ class Tally:
             f"{self.tokens_in:,} tokens in{cached}, {self.tokens_out:,} out, cost {self.cost:.4f}"
         )
 
-    def facts(self) -> dict[str, int | float]:
+    def facts(self) -> dict[str, int | float | dict[str, int]]:
         """The same for a machine."""
         return {
             "contexts_wanted": self.total,
@@ -75,4 +71,5 @@ class Tally:
             "tokens_cached": self.tokens_cached,
             "tokens_out": self.tokens_out,
             "cost": round(self.cost, 6),
+            "written_by": dict(self.written_by),
         }

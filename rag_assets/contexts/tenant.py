@@ -11,24 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from rag_assets.contexts.cache import ContextCache
+from rag_assets.contexts.servers import model_name, models_of, open_servers
 from rag_assets.contexts.tally import Tally
 from rag_assets.contexts.writer import ContextWriter, Watch, document_budget
 from rag_assets.steps.context_prompt import build_documents
 from rag_assets.steps.contextualize import WrittenContext
-from rag_serving.models.chat import RemoteChat
-from rag_serving.models.generators import open_chat
 from rag_serving.settings import Context
 from rag_serving.store import Store, StoreError, read_json, write_json
 
 FILE = "contexts.json"
 TOLD_S = 5.0
-BACKOFF_S = 1.0
-JITTER = 0.25  # so that calls that failed together do not come back together
 
 
 @dataclass(frozen=True)
@@ -46,16 +43,12 @@ def write_contexts(chunks: pa.Table, settings: Context, cache: Path, watch: Watc
     Raises:
         ModelError: no model is named, its key is missing, or the cache cannot be used.
     """
-    provider = settings.provider
-    if provider in ("metadata", "none"):
+    models = models_of(settings)
+    if not models:
         return TenantContexts()
     documents = build_documents(chunks, document_budget(settings))
-    writer = ContextWriter(
-        settings,
-        ContextCache(cache, f"{provider}/{settings.model}"),
-        lambda sized: open_patient_chat("ollama" if provider == "ollama" else "openai", sized),
-        watch,
-    )
+    known_of = ContextCache(cache, *(model_name(model).key for model in models.values()))
+    writer = ContextWriter(settings, known_of, open_servers(settings), watch)
     found = writer.write(documents)
     passages = [passage for document in documents for passage in document.passages]
     return TenantContexts(
@@ -63,17 +56,6 @@ def write_contexts(chunks: pa.Table, settings: Context, cache: Path, watch: Watc
         {each.chunk_id: found.failures[each.key] for each in passages if each.key in found.failures},
         found.tally,
     )
-
-
-def open_patient_chat(provider: Literal["ollama", "openai"], settings: Context) -> RemoteChat:
-    """Return the model of contexts: nobody waits for it, so it is asked again after 1, 2 and 4 seconds.
-
-    Raises:
-        ModelError: see `open_chat`.
-    """
-    chat = open_chat(provider, settings, "context")
-    chat.backoff_s, chat.jitter = BACKOFF_S, JITTER
-    return chat
 
 
 @dataclass(frozen=True)

@@ -5,23 +5,26 @@ invents a number or a name is none. What failed is told by passage, and costs no
 not answer several passages in a row, the rest is not asked about at all.
 
 Belongs here: calls in flight, second tries, what is kept and when. Does not belong here: prompts (`context_prompt`),
-scores (`context_quality`), the wire (`rag_serving.models.chat`).
+scores (`context_quality`), which model a call goes to (`servers`), what the cache has of it (`known`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rag_assets.contexts.cache import ContextCache
+from rag_assets.contexts.known import known_contexts
+from rag_assets.contexts.servers import NOBODY, Answer, ContextServers, ModelName
 from rag_assets.contexts.tally import Tally
 from rag_assets.steps.context_prompt import VERSION, Document, Passage, prompt, read_answer
 from rag_assets.steps.context_quality import QualityScore, score_contexts
 from rag_assets.steps.contextualize import NOT_ASKED, WrittenContext
-from rag_serving.models.chat import RemoteChat, TooLateError
-from rag_serving.models.conversation import Message, Reply
+from rag_serving.models.chat import TooLateError
+from rag_serving.models.conversation import Message
 from rag_serving.models.protocols import ModelError
 from rag_serving.settings import Context
 
@@ -33,7 +36,6 @@ _PREAMBLE_TOKENS = 700  # the task, the passage itself and its question
 _log = logging.getLogger(__name__)
 
 Watch = Callable[[Tally], None]
-OpenChat = Callable[[Context], RemoteChat]
 
 
 def _unwatched(tally: Tally) -> None:
@@ -55,18 +57,17 @@ class _Best:
 
     text: str = ""
     score: QualityScore | None = None
+    by: ModelName = NOBODY
     why: str = "the model wrote nothing about it"
 
-    def offer(self, text: str | None, score: QualityScore | None) -> None:
+    def offer(self, text: str, score: QualityScore, by: ModelName) -> None:
         """Take an answer if it is better; one that invents is none."""
-        if text is None or score is None:
-            return
         if score.invented:
             self.why = f"it invents {', '.join(score.invented[:3])}"
         elif not score.relevance:
             self.why = "it has none of the passage's key terms"
         elif self.score is None or score.overall > self.score.overall:
-            self.text, self.score = text, score
+            self.text, self.score, self.by = text, score, by
 
     @property
     def accepted(self) -> bool:
@@ -80,11 +81,14 @@ class _Spent:
     tokens_in: int = 0
     tokens_out: int = 0
     tokens_cached: int = 0
+    cost: float = 0.0
 
-    def add(self, reply: Reply) -> None:
-        self.tokens_in += reply.prompt_tokens
-        self.tokens_out += reply.completion_tokens
-        self.tokens_cached += reply.cached_tokens
+    def add(self, answer: Answer) -> None:
+        tokens_in, tokens_out = answer.reply.prompt_tokens, answer.reply.completion_tokens
+        self.tokens_in += tokens_in
+        self.tokens_out += tokens_out
+        self.tokens_cached += answer.reply.cached_tokens
+        self.cost += answer.price.of(tokens_in, tokens_out) if answer.price else 0.0
 
 
 @dataclass
@@ -93,28 +97,25 @@ class ContextWriter:
 
     settings: Context
     cache: ContextCache
-    open_chat: OpenChat
+    servers: ContextServers
     watch: Watch = field(default=_unwatched)
 
     def write(self, documents: Sequence[Document]) -> Contexts:
         """The contexts of all passages, from the cache where it has them.
 
         Raises:
-            ModelError: the model cannot be opened, or the cache cannot be used; a model that fails is no error.
+            ModelError: the cache cannot be used; a model that fails is no error.
         """
-        passages = [passage for document in documents for passage in document.passages]
-        oldest = VERSION if self.settings.refresh else 0
-        known = self.cache.lookup([passage.key for passage in passages], oldest)
-        calls = [call for document in documents for call in _calls(document, known, self.settings.chunks_per_call)]
-        price = self.settings.prices.get(self.settings.model or "")
-        run = _Run(self, Tally(sum(len(call.indexes) for call in calls), price))
+        known = known_contexts(self.cache, documents, VERSION if self.settings.refresh else 0)
+        calls = calls_about(documents, known, self.settings.chunks_per_call)
+        run = _Run(self, Tally(sum(len(call.indexes) for call in calls)))
         if calls:
             asyncio.run(run.all(calls))
         return Contexts({**known, **run.written}, run.failures, run.tally)
 
 
 @dataclass(frozen=True)
-class _Call:
+class Call:
     """Passages of one document that are asked about together."""
 
     document: Document
@@ -125,12 +126,14 @@ class _Call:
         return [self.document.passages[index] for index in self.indexes]
 
 
-def _calls(document: Document, known: Mapping[str, WrittenContext], size: int) -> list[_Call]:
-    """The calls for the passages that have no context; the same passage twice in a document is asked about once."""
-    first = {passage.key: index for index, passage in reversed([*enumerate(document.passages)])}
-    missing = [index for key, index in first.items() if key not in known]
-    missing.sort()
-    return [_Call(document, tuple(missing[at : at + size])) for at in range(0, len(missing), size)]
+def calls_about(documents: Sequence[Document], known: Collection[str], size: int) -> list[Call]:
+    """Return the calls for the passages that have no context; one that a document has twice is asked about once."""
+    calls = []
+    for document in documents:
+        first = {passage.key: index for index, passage in reversed([*enumerate(document.passages)])}
+        missing = sorted(index for key, index in first.items() if key not in known)
+        calls += [Call(document, tuple(missing[at : at + size])) for at in range(0, len(missing), size)]
+    return calls
 
 
 class _Run:
@@ -143,13 +146,13 @@ class _Run:
         self._settings = writer.settings
         self._cache = writer.cache
         self._watch = writer.watch
-        self._chat = writer.open_chat(_sized(writer.settings, 1))
-        self._shorter = writer.open_chat(_sized(writer.settings, 2))
+        self._servers = writer.servers
         self._unsaved: dict[str, WrittenContext] = {}
+        self._places: dict[str, str] = {}
         self._failed_in_a_row = 0
         self._down = ""
 
-    async def all(self, calls: Sequence[_Call]) -> None:
+    async def all(self, calls: Sequence[Call]) -> None:
         """Run every call, `max_workers` at once; what was written is kept even if this is interrupted."""
         waiting = iter(calls)
         workers = min(self._settings.max_workers, len(calls))
@@ -163,7 +166,7 @@ class _Run:
             self._save()
             self._watch(self.tally)
 
-    async def _work(self, waiting: Iterator[_Call]) -> None:
+    async def _work(self, waiting: Iterator[Call]) -> None:
         for call in waiting:  # one iterator for all workers
             if self._down:
                 self._fail(call.passages, self._down)
@@ -174,10 +177,10 @@ class _Run:
                 _log.warning("contexts: %s: %s", type(error).__name__, error)
                 self._fail(call.passages, f"{NOT_ASKED}{type(error).__name__}: {error}")
 
-    async def _ask(self, call: _Call) -> None:
+    async def _ask(self, call: Call) -> None:
         """Ask until all passages of a call have good contexts, or there are no attempts left."""
         best = {index: _Best() for index in call.indexes}
-        chat, spent = self._chat, _Spent()
+        brief, spent = False, _Spent()
         advice: tuple[str, ...] = ()
         for attempt in range(self._settings.attempts):
             open_ = [index for index in call.indexes if not best[index].accepted]
@@ -185,34 +188,35 @@ class _Run:
                 break
             self.tally.retries += attempt > 0
             try:
-                reply = await chat.reply_async([Message("user", prompt(call.document, open_, advice))])
+                answer = await self._servers.ask([Message("user", prompt(call.document, open_, advice))], brief)
             except TooLateError as error:
-                chat = self._shorter
+                brief = True
                 self._count_failure(error, best, open_)
                 continue
             except ModelError as error:
                 self._count_failure(error, best, open_)
                 break
             self._failed_in_a_row = 0
-            spent.add(reply)
-            advice = self._take(call, open_, best, reply.text)
+            spent.add(answer)
+            advice = self._take(call, open_, best, answer)
         self._settle(call, best, spent)
 
-    def _take(self, call: _Call, open_: Sequence[int], best: dict[int, _Best], text: str) -> tuple[str, ...]:
+    def _take(self, call: Call, open_: Sequence[int], best: dict[int, _Best], said: Answer) -> tuple[str, ...]:
         """Score an answer; what to do better, if it has to be asked for again."""
-        answers = read_answer(text, len(open_))
+        answers = read_answer(said.reply.text, len(open_))
         found = [(index, answer) for index, answer in zip(open_, answers, strict=True) if answer]
         chunks = [call.document.passages[index].text for index, _ in found]
         scores = score_contexts([answer for _, answer in found], chunks, [call.document.text] * len(found))
         for (index, answer), score in zip(found, scores, strict=True):
-            best[index].offer(answer, score)
+            best[index].offer(answer, score, said.by)
         return tuple(dict.fromkeys(hint for score in scores if not score.accepted for hint in score.recommendations))
 
-    def _settle(self, call: _Call, best: Mapping[int, _Best], spent: _Spent) -> None:
+    def _settle(self, call: Call, best: Mapping[int, _Best], spent: _Spent) -> None:
         """Keep the best context of each passage, with its share of the tokens."""
         self.tally.tokens_in += spent.tokens_in
         self.tally.tokens_out += spent.tokens_out
         self.tally.tokens_cached += spent.tokens_cached
+        self.tally.cost += spent.cost
         share = len(call.indexes)
         tokens = (spent.tokens_in // share, spent.tokens_out // share, spent.tokens_cached // share)
         for index in call.indexes:
@@ -220,8 +224,13 @@ class _Run:
             if found.score is None:
                 self._fail([passage], found.why)
                 continue
-            context = WrittenContext(found.text, found.score.overall, found.score.issues, VERSION, *tokens)
+            score, by = found.score, (found.by.provider, found.by.model)
+            context = WrittenContext(
+                found.text, score.overall, score.issues, VERSION, *tokens, *by, time.time(), score.components
+            )
             self.written[passage.key] = self._unsaved[passage.key] = context
+            self._places[passage.key] = passage.place
+            self.tally.written_by[found.by.key] += 1
             self.tally.count(done=1)
         if len(self._unsaved) >= COMMIT_CONTEXTS:
             self._save()
@@ -248,16 +257,13 @@ class _Run:
     def _save(self) -> None:
         unsaved, self._unsaved = self._unsaved, {}
         if unsaved:
-            self._cache.remember(unsaved)
-
-
-def _sized(settings: Context, divisor: int) -> Context:
-    """The settings for a call: tokens for all of its passages, or a part of them after a time-out."""
-    tokens = max(16, settings.max_output_tokens * settings.chunks_per_call // divisor)
-    return settings.model_copy(update={"max_output_tokens": tokens, "first_token_timeout_s": settings.timeout_s})
+            self._cache.remember(unsaved, self._places)
 
 
 def document_budget(settings: Context) -> int:
-    """Tokens that the document may have in a prompt."""
-    passages = _PREAMBLE_TOKENS * (1 + settings.chunks_per_call)
-    return max(500, settings.context_tokens - settings.max_output_tokens * settings.chunks_per_call - passages)
+    """Return the tokens that a document may have in a prompt, whichever model reads it."""
+    size = settings.chunks_per_call
+    spare = min(
+        model.context_tokens - model.max_output_tokens * size for model in (settings, settings.fallback) if model
+    )
+    return max(500, spare - _PREAMBLE_TOKENS * (1 + size))

@@ -47,6 +47,7 @@ class Passage:
 
     chunk_id: str
     key: str  # content address, without the model's name
+    place: str  # the same without the page's title
     title: str
     heading_path: tuple[str, ...]
     text: str
@@ -123,7 +124,7 @@ def _document(passages: Sequence[Passage], budget_chars: int) -> Document:
 
 
 def _head(title: str, what: str, text: str) -> str:
-    return f"{_TASK}\n\nTitle: {_data(title)}\nType: {_type_of(title)}\n<{what}>\n{_data(text)}\n</{what}>"
+    return f"{_TASK}\n\nTitle: {_data(title)}\nType: {document_type(title)}\n<{what}>\n{_data(text)}\n</{what}>"
 
 
 def _surroundings(document: Document, index: int) -> Iterator[str]:
@@ -146,13 +147,19 @@ def _block(passage: Passage, number: int | None) -> str:
 def _passage(row: dict[str, object], origin: tuple[str, ...]) -> Passage:
     path = tuple(str(name) for name in row["heading_path"] or ())  # type: ignore[attr-defined]
     title, text = str(row["title"]), str(row["text"])
-    # Readers and page count: the same text elsewhere may stand beside what other people may not read.
-    parts = "\x1e".join(("\x1f".join(origin), title, "\x1f".join(path), text))
-    key = hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return Passage(str(row["chunk_id"]), key, title, path, text)
+    headings = path[1:] if path[:1] == (title,) else path
+    key = _address("\x1f".join(origin), title, "\x1f".join(path), text)
+    place = _address("\x1f".join(origin), "\x1f".join(headings), text)
+    return Passage(str(row["chunk_id"]), key, place, title, path, text)
 
 
-def _type_of(title: str) -> str:
+def _address(*parts: str) -> str:
+    """Return a digest; its first part has readers and page: the same text elsewhere may stand beside what others may
+    not read."""
+    return hashlib.sha256("\x1e".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def document_type(title: str) -> str:
     """What kind of document a title is of: files are named with their ending."""
     ending = re.search(r"\.([A-Za-z0-9]{2,4})$", title)
     return f"{ending[1].upper()} file" if ending else "wiki page"

@@ -47,6 +47,11 @@ class QualityScore:
     invented: tuple[str, ...] = ()
 
     @property
+    def components(self) -> tuple[float, float, float, float]:
+        """The four parts of `overall`."""
+        return self.length, self.relevance, self.coherence, self.specificity
+
+    @property
     def accepted(self) -> bool:
         """Good enough, and nothing invented."""
         return self.overall >= ACCEPTED and not self.invented

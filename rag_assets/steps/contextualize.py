@@ -6,12 +6,15 @@ Does not belong here: embedding, and anything a reader sees: a prefix is never s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
 import pyarrow as pa
 
+from rag_assets.steps.context_prompt import document_type
+from rag_serving.models.protocols import Tokenizer
 from rag_serving.prefix import metadata_prefix, under_prefixes
 from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.structure import lexical_prefixes
@@ -20,6 +23,10 @@ VERSION = 3
 """Raised when the same chunk would get another prefix."""
 
 Template = Literal["metadata", "none"]
+CountTokens = Callable[[Sequence[str]], Sequence[int]]
+
+COMPONENTS = ("length_score", "relevance_score", "coherence_score", "specificity_score")
+"""Columns of CONTEXTS: the parts of a context's quality."""
 
 NOT_ASKED = "skipped: "
 """How the reason begins for a passage that could not even be asked about."""
@@ -36,6 +43,10 @@ class WrittenContext:
     tokens_in: int = 0
     tokens_out: int = 0
     tokens_cached: int = 0  # of those in: read from the server's prompt cache
+    provider: str = ""
+    model: str = ""
+    made_at: float = 0.0  # seconds since the epoch
+    scores: tuple[float, float, float, float] | None = None  # as COMPONENTS names them; None: not kept at the time
 
 
 def build_contexts(
@@ -43,6 +54,7 @@ def build_contexts(
     template: Template,
     written: Mapping[str, WrittenContext] | None = None,
     failures: Mapping[str, str] | None = None,
+    count_tokens: CountTokens | None = None,
 ) -> pa.Table:
     """Rows of CONTEXTS, one for each chunk, in the same order.
 
@@ -51,6 +63,7 @@ def build_contexts(
         template: what every chunk gets, whether or not a model wrote about it.
         written: by chunk id what a model wrote; it stands under the template's line.
         failures: by chunk id why a model did not.
+        count_tokens: counts texts as the embedding model does; without it token counts are those of the bare texts.
     """
     written, failures = written or {}, failures or {}
     ids, texts = chunks["chunk_id"].to_pylist(), chunks["text"].to_pylist()
@@ -72,8 +85,36 @@ def build_contexts(
         "issues": [_issues(context, reason) for context, reason in zip(found, reasons, strict=True)],
         "tokens_in": [context.tokens_in if context else 0 for context in found],
         "tokens_out": [context.tokens_out if context else 0 for context in found],
+        "document_type": [document_type(title or "") for title in chunks["title"].to_pylist()],
+        "generation_timestamp": [_moment(context.made_at) if context else None for context in found],
+        "llm_provider": [context.provider if context else None for context in found],
+        "llm_model": [context.model if context else None for context in found],
+        "token_count": _token_counts(chunks["token_count"].to_pylist(), prefixes, count_tokens),
+        **_components(found),
     }
     return pa.table(columns, schema=CONTEXTS.arrow)
+
+
+def token_counter(tokenizer: Tokenizer) -> CountTokens:
+    """Return a function that counts the tokens of each of many texts."""
+    return lambda texts: [len(offsets) for offsets in tokenizer.offsets(texts)]
+
+
+def _components(found: Sequence[WrittenContext | None]) -> dict[str, list[float | None]]:
+    """Return the parts of each context's quality by the names of their columns; null where no model wrote."""
+    scores = [context.scores if context and context.scores else (None,) * len(COMPONENTS) for context in found]
+    return {name: [parts[place] for parts in scores] for place, name in enumerate(COMPONENTS)}
+
+
+def _token_counts(bare: Sequence[int | None], prefixes: Sequence[str], count: CountTokens | None) -> list[int | None]:
+    """Return the tokens of each prefix and its text, counted apart; a prefix that many chunks have is counted once."""
+    different = [*dict.fromkeys(prefix for prefix in prefixes if prefix)]
+    tokens = dict(zip(different, count(different) if count else [0] * len(different), strict=True))
+    return [own if own is None else own + tokens.get(prefix, 0) for own, prefix in zip(bare, prefixes, strict=True)]
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _level(context: WrittenContext | None, failure: str | None, prefix: str) -> str:

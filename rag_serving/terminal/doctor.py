@@ -25,6 +25,7 @@ from rag_serving.models.embedders import open_embedder
 from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker import ask_sidecar
+from rag_serving.settings import ChatModel
 from rag_serving.store import Store, StoreError
 
 State = Literal["ok", "warn", "fail"]
@@ -160,10 +161,27 @@ def _contexts(config: Config) -> Finding:
     provider = config.context.provider
     if provider == "metadata" or provider == "none":
         return Finding("contexts", "ok", f"{provider}: no model needed")
+    fallback, template = config.context.fallback, "until then chunks get the metadata template"
+    detail, fails = _checked(provider, config.context, "context")
+    if fallback is None:
+        return Finding("contexts", "fail", detail, template) if fails else Finding("contexts", "ok", detail)
+    second, second_fails = _checked(fallback.provider, fallback, "context.fallback")
+    detail = f"{detail}; the fallback: {second}"
+    if fails and second_fails:
+        return Finding("contexts", "fail", detail, template)
+    if fails or second_fails:
+        return Finding(
+            "contexts", "warn", detail, f"until then {'the fallback' if fails else 'the first'} writes alone"
+        )
+    return Finding("contexts", "ok", detail)
+
+
+def _checked(provider: Literal["ollama", "openai"], settings: ChatModel, section: str) -> tuple[str, bool]:
+    """Return what a model says of itself, or what is wrong with it, and which of both it is."""
     try:
-        return Finding("contexts", "ok", open_chat(provider, config.context, "context").check())
+        return open_chat(provider, settings, section).check(), False
     except ModelError as error:
-        return Finding("contexts", "fail", str(error), "until then chunks get the metadata template")
+        return str(error), True
 
 
 def _reranker(config: Config) -> Finding:

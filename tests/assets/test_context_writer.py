@@ -23,8 +23,8 @@ from stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_assets.contexts import writer as module
 from rag_assets.contexts.cache import ContextCache
+from rag_assets.contexts.servers import open_patient_chat, open_servers
 from rag_assets.contexts.tally import Tally
-from rag_assets.contexts.tenant import open_patient_chat
 from rag_assets.contexts.writer import ContextWriter
 from rag_assets.steps.context_prompt import VERSION, Document, build_documents
 from rag_serving.models.chat import RemoteChat
@@ -59,7 +59,7 @@ def writer(server: StandInChat, folder: Path, **changes: Any) -> ContextWriter:
     url = server.url if provider == "ollama" else f"{server.url}/v1"
     given = {"provider": provider, "model": MODEL, "base_url": url, "timeout_s": 5} | changes
     settings = Context(**given)
-    return ContextWriter(settings, ContextCache(folder, MODEL), lambda sized: open_chat(provider, sized, "context"))
+    return ContextWriter(settings, ContextCache(folder, f"{provider}/{MODEL}"), open_servers(settings, open_chat))
 
 
 @pytest.mark.parametrize("provider", ["ollama", "openai"])
@@ -155,7 +155,7 @@ def test_the_transport_is_tried_again_after_1_2_and_4_seconds(
     monkeypatch.setattr(asyncio, "sleep", pause)
     server.faults.extend([Fault(500, b"boom")] * 3)
     settings = Context(provider=provider, model=MODEL, base_url=server.url + "/v1" * (provider == "openai"))
-    chat = open_patient_chat(provider, settings)
+    chat = open_patient_chat(provider, settings, "context")
     assert asyncio.run(chat.reply_async([Message("user", "<passage>\nbroker\n</passage>")])).text
     assert len(server.requests) == 4
     assert len(pauses) == 3
@@ -164,7 +164,7 @@ def test_the_transport_is_tried_again_after_1_2_and_4_seconds(
 
 def test_a_model_that_is_away_fails_every_passage_quickly(tmp_path: Path) -> None:
     settings = Context(provider="ollama", model=MODEL, base_url="http://127.0.0.1:1", max_retries=0, max_workers=4)
-    away = ContextWriter(settings, ContextCache(tmp_path, MODEL), lambda sized: open_chat("ollama", sized, "context"))
+    away = ContextWriter(settings, ContextCache(tmp_path, f"ollama/{MODEL}"), open_servers(settings, open_chat))
     started = time.monotonic()
     found = away.write(documents(40, 10))
     assert len(found.failures) == 400

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow.compute as pc
@@ -13,7 +16,7 @@ from model_of_contexts import good_context
 from stand_in_chat import MODEL, StandInChat, served
 from test_build_command import build_json
 
-from rag_assets.contexts import tenant
+from rag_assets.contexts import servers
 from rag_serving.config import load_config
 from rag_serving.generation import Generation
 from rag_serving.schema import CONTEXTS
@@ -22,7 +25,7 @@ from rag_serving.store import Store, read_table
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInChat]:
-    monkeypatch.setattr(tenant, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(servers, "BACKOFF_S", 0.01)
     with served(StandInChat(good_context)) as stand_in:
         yield stand_in
 
@@ -58,6 +61,30 @@ def test_what_the_model_wrote_is_searched_and_never_quoted(modelled: Wiki, serve
     finally:
         generation.close()
     assert len(server.requests) == 4
+
+
+def test_every_context_says_who_wrote_it_when_and_how_good_its_parts_are(modelled: Wiki) -> None:
+    began = datetime.now(UTC)
+    build_json(modelled)
+    table = read_table(Store(modelled.home).candidate("demo") / "contexts.parquet", CONTEXTS)
+    for row in table.to_pylist():
+        assert (row["llm_provider"], row["llm_model"], row["document_type"]) == ("ollama", MODEL, "wiki page")
+        assert began - timedelta(seconds=1) <= row["generation_timestamp"] <= datetime.now(UTC)
+        weights = {"length_score": 0.2, "relevance_score": 0.4, "coherence_score": 0.2, "specificity_score": 0.2}
+        assert sum(weight * row[name] for name, weight in weights.items()) == pytest.approx(row["quality"], abs=1e-5)
+        assert row["token_count"] > 60
+
+
+def test_when_a_context_was_written_names_no_generation(modelled: Wiki) -> None:
+    first = build_json(modelled)["tenants"]["demo"]
+    cache = Store(modelled.home).cache("demo") / "contexts.sqlite"
+    with closing(sqlite3.connect(cache)) as database, database:
+        database.execute("UPDATE contexts SET made_at = made_at - 86400")
+    again = build_json(modelled, "--full")["tenants"]["demo"]
+    table = read_table(Store(modelled.home).candidate("demo") / "contexts.parquet", CONTEXTS)
+    assert max(table["generation_timestamp"].to_pylist()) < datetime.now(UTC) - timedelta(hours=23)
+    assert (again["published"], again["shards_built"]) == (True, 0)
+    assert again["generation"] == first["generation"]
 
 
 def test_a_changed_page_asks_only_about_its_changed_chunks(modelled: Wiki, server: StandInChat) -> None:

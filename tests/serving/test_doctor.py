@@ -14,7 +14,7 @@ import httpx
 import pytest
 from running import running
 from sqlalchemy import insert
-from stand_in_chat import StandInChat, served
+from stand_in_chat import MODEL, StandInChat, served
 from test_cli import run, write_config
 from test_rerank_api import NAME, WordCounter, wait_until
 
@@ -43,6 +43,19 @@ def sidecar(open_model: Callable[[], Any], state: str) -> Iterator[str]:
 
 def reranker(url: str, model: str = NAME, more: str = "") -> str:
     return f"reranker: {{url: '{url}', model: {model}{more}}}\n"
+
+
+def test_contexts_by_two_models_are_told_of_both(tmp_path: Path) -> None:
+    with served(StandInChat()) as up:
+        fallback = f"fallback: {{model: {MODEL}, base_url: '{up.url}/v1'}}"
+        for url, state, mend in (
+            (up.url, "ok", ""),
+            ("http://127.0.0.1:1", "warn", "until then the fallback writes alone"),
+        ):
+            more = f"context: {{provider: ollama, model: {MODEL}, base_url: '{url}', {fallback}}}\n"
+            found = finding(tmp_path / "home", "contexts", tmp_path, more)
+            assert (found[0], found[2]) == (state, mend)
+            assert f"the fallback: openai/{MODEL} at {up.url}/v1" in found[1]
 
 
 def test_without_a_sidecar_that_is_said(wiki_home: Path, tmp_path: Path) -> None:

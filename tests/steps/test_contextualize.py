@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
-from rag_assets.steps.contextualize import WrittenContext, build_contexts, contextualized, with_vector_keys
+import pytest
+
+from rag_assets.steps.contextualize import COMPONENTS, WrittenContext, build_contexts, contextualized, with_vector_keys
 from rag_serving.prefix import MAX_PREFIX_CHARS, embedded_texts, metadata_prefix
 from rag_serving.schema import GENERATION_CHUNKS, SELECTED_CHUNKS
 from rag_serving.structure import lexical_prefix
@@ -12,7 +15,7 @@ from rag_serving.structure import lexical_prefix
 
 def chunk(chunk_id: str, title: str = "Deploy guide", path: tuple[str, ...] = ("Deploy guide", "Rolling back")) -> Any:
     row: dict[str, Any] = dict.fromkeys(SELECTED_CHUNKS.columns.names)
-    return row | {"chunk_id": chunk_id, "title": title, "heading_path": list(path), "text": "Run it."}
+    return row | {"chunk_id": chunk_id, "title": title, "heading_path": list(path), "text": "Run it.", "token_count": 4}
 
 
 def test_the_title_is_not_repeated() -> None:
@@ -49,6 +52,15 @@ def test_the_level_is_recorded() -> None:
             "issues": [],
             "tokens_in": 0,
             "tokens_out": 0,
+            "document_type": "wiki page",
+            "generation_timestamp": None,
+            "llm_provider": None,
+            "llm_model": None,
+            "token_count": 4,
+            "length_score": None,
+            "relevance_score": None,
+            "coherence_score": None,
+            "specificity_score": None,
         }
     ]
     (bare,) = build_contexts(chunks, "none").to_pylist()
@@ -69,6 +81,23 @@ def test_what_a_model_wrote_stands_under_the_place_for_both_indexes() -> None:
     assert rows[0]["lexical_prefix"].endswith("\nIt tells how.")
     assert [row["issues"] for row in rows] == [["too short: 3 words"], ["down"], ["skipped: odd"]]
     assert (rows[0]["quality"], rows[0]["tokens_in"], rows[1]["quality"]) == (0.75, 40, None)
+
+
+def test_who_wrote_a_context_when_and_how_good_each_part_of_it_is_stands_beside_it() -> None:
+    chunks = SELECTED_CHUNKS.table([chunk("1:1:0"), chunk("1:1:1", "Prices.pdf", ("Prices.pdf",))])
+    made = WrittenContext(
+        "It tells how.", 0.75, (), 1, 40, 4, 0, "openai", "gpt-4o-mini", 1772352000.5, (1.0, 0.5, 1.0, 0.8)
+    )
+    first, second = build_contexts(
+        chunks, "metadata", {"1:1:0": made}, count_tokens=lambda texts: [len(text.split()) for text in texts]
+    ).to_pylist()
+    assert (first["document_type"], second["document_type"]) == ("wiki page", "PDF file")
+    assert first["generation_timestamp"] == datetime(2026, 3, 1, 8, 0, 0, 500_000, tzinfo=UTC)
+    assert (first["llm_provider"], first["llm_model"]) == ("openai", "gpt-4o-mini")
+    assert [first[name] for name in COMPONENTS] == pytest.approx([1.0, 0.5, 1.0, 0.8])
+    assert first["token_count"] == 4 + 8
+    assert second["token_count"] == 5
+    assert second["generation_timestamp"] is second["llm_model"] is second["length_score"] is None
 
 
 def test_what_is_embedded_is_the_prefix_above_the_text() -> None:

@@ -1,0 +1,118 @@
+"""Contexts kept: through renames, through versions of the file, and never the wrong ones."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from model_of_contexts import tables_of
+
+from rag_assets.contexts.cache import FILE, ContextCache, _address
+from rag_assets.contexts.known import known_contexts
+from rag_assets.steps.context_prompt import Document, build_documents
+from rag_assets.steps.contextualize import WrittenContext
+
+MODEL = "ollama/llama3.2"
+FIRST_VERSION = """
+CREATE TABLE contexts (key TEXT PRIMARY KEY, prompt_version INTEGER NOT NULL, model TEXT NOT NULL,
+    context TEXT NOT NULL, quality REAL NOT NULL, issues TEXT NOT NULL, tokens_in INTEGER NOT NULL,
+    tokens_out INTEGER NOT NULL, tokens_cached INTEGER NOT NULL, made_at REAL NOT NULL) WITHOUT ROWID
+"""
+
+
+def document(**changes: Any) -> Document:
+    """A page of one passage."""
+    row = tables_of(1, 1)[0]
+    row.update(changes)
+    (made,) = build_documents(pa.Table.from_pylist([row]), 4_000)
+    return made
+
+
+def titled(title: str) -> Document:
+    return document(title=title, heading_path=[title, "Setup"])
+
+
+def written(text: str, provider: str = "ollama", made_at: float = 1.5) -> WrittenContext:
+    return WrittenContext(text, 0.9, (), 1, 40, 4, 0, provider, "llama3.2", made_at, (1.0, 0.8, 1.0, 1.0))
+
+
+def keep(cache: ContextCache, of: Document, context: WrittenContext) -> None:
+    (passage,) = of.passages
+    cache.remember({passage.key: context}, {passage.key: passage.place})
+
+
+def known(cache: ContextCache, of: Document) -> list[WrittenContext]:
+    return list(known_contexts(cache, [of]).values())
+
+
+def test_a_renamed_page_keeps_its_contexts(tmp_path: Path) -> None:
+    cache, context = ContextCache(tmp_path, MODEL), written("It tells of broker setup.")
+    keep(cache, titled("Old guide"), context)
+    assert known(cache, titled("New guide")) == [context]
+    assert cache.lookup([titled("New guide").passages[0].key])  # and under its own key from then on
+
+
+def test_a_context_that_names_what_only_the_old_title_had_is_not_kept(tmp_path: Path) -> None:
+    cache = ContextCache(tmp_path, MODEL)
+    keep(cache, titled("Zephyr guide"), written("It tells of broker setup in the Zephyr guide."))
+    assert known(cache, titled("Zephyr guide"))
+    assert not known(cache, titled("New guide"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"text": "another text"},
+        {"heading_path": ["New guide", "Elsewhere"]},
+        {"readers": "group:staff"},
+        {"page_id": "p9"},
+    ],
+)
+def test_a_rename_that_changes_more_keeps_nothing(tmp_path: Path, changes: dict[str, Any]) -> None:
+    cache = ContextCache(tmp_path, MODEL)
+    keep(cache, titled("Old guide"), written("It tells of broker setup."))
+    new = {"title": "New guide", "heading_path": ["New guide", "Setup"], **changes}
+    assert not known(cache, document(**new))
+
+
+def test_of_two_models_the_first_is_preferred_and_of_two_contexts_the_newest(tmp_path: Path) -> None:
+    both = ContextCache(tmp_path, MODEL, "openai/llama3.2")
+    keep(both, titled("A"), written("It tells of setup.", "openai"))
+    keep(both, titled("B"), written("It tells of broker.", "openai", made_at=9.0))
+    assert [context.text for context in known(both, titled("C"))] == ["It tells of broker."]
+    keep(both, titled("A"), written("It tells of replica."))
+    assert [context.text for context in known(both, titled("A"))] == ["It tells of replica."]
+    assert not known(ContextCache(tmp_path, "ollama/other"), titled("A"))
+
+
+def test_contexts_of_the_first_version_of_the_file_are_kept_and_scored(tmp_path: Path) -> None:
+    passage = titled("Guide").passages[0]
+    with sqlite3.connect(tmp_path / FILE) as database:
+        database.execute(FIRST_VERSION)
+        row = (_address(MODEL, passage.key), 1, MODEL, "It tells of broker setup.", 0.7, "[]", 40, 4, 0, 2.5)
+        database.execute(f"INSERT INTO contexts VALUES ({', '.join('?' * 10)})", row)
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    cache = ContextCache(tmp_path, MODEL)
+    (context,) = known(cache, titled("Guide"))
+    assert (context.text, context.provider, context.model, context.made_at) == (
+        "It tells of broker setup.",
+        "ollama",
+        "llama3.2",
+        2.5,
+    )
+    assert context.scores is not None
+    assert len(context.scores) == 4
+    assert [path.name for path in tmp_path.glob("*damaged*")] == []
+    assert known(ContextCache(tmp_path, MODEL), titled("Guide again"))  # now it has a place, too
+
+
+def test_a_file_of_a_later_program_is_put_aside(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE) as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+    assert not known(ContextCache(tmp_path, MODEL), titled("Guide"))
+    assert (tmp_path / f"{FILE}.damaged-1").exists()
