@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rag_serving.config import Config, load_config, load_or_default
+from rag_serving.store import write_text
 from rag_serving.terminal.commands import UsageError
 from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 
@@ -52,6 +53,17 @@ def command(
         bool, typer.Option("--ablate", help="Ask with each stage on and off; prints CSV, or JSON with --json.")
     ] = False,
     every: Annotated[int, typer.Option("--every", min=1, help="Ask only every n-th question.")] = 1,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write a row for each question to this file.")
+    ] = None,
+    compare: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            "--compare",
+            metavar="BEFORE AFTER",
+            help="Ask nothing: compare two files of `evaluate --json`, or two `eval_report.json`.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask the questions of a gold set and measure the answers.
@@ -59,30 +71,51 @@ def command(
     \b
     citelock evaluate
     citelock evaluate evals/gold/sample.yaml --json | jq .failed
+    citelock evaluate --csv answers.csv --json > before.json
+    citelock evaluate --compare before.json after.json
     citelock evaluate --ablate > ablation.csv
     citelock evaluate squad2/dev.json --calibrate --write config/app.yaml
     """
     from rag_serving.evaluation.calibrate import calibrate as calibrated
     from rag_serving.evaluation.calibrate import open_gates
     from rag_serving.evaluation.evaluate import evaluate
+    from rag_serving.evaluation.export import exported, to_csv
     from rag_serving.evaluation.gates_file import write_calibration
     from rag_serving.terminal.bench_cli import Progress
 
     if write and not calibrate:
         raise UsageError("--write needs --calibrate")
+    if csv and (calibrate or ablate or compare):
+        raise UsageError("--csv goes with a plain evaluation: --ablate prints CSV, the others have no rows")
+    if compare:
+        _compared(*compare, as_json)
+        return
     if ablate:
         _ablated(gold, config, tenant, as_json)
         return
     with _asked(gold, config, tenant, index, open_gates if calibrate else lambda same: same) as (pipeline, questions):
         questions = replace(questions, questions=questions.questions[::every])
+        pipeline.warm()  # what opening takes is in no question's time
         measured = evaluate(pipeline, questions, Progress())
+        payload = exported(measured, questions, pipeline) if csv or (as_json and not calibrate) else {}
+    if csv:
+        write_text(csv, to_csv(payload))
     if not calibrate:
-        typer.echo(json.dumps(measured.payload(), ensure_ascii=False) if as_json else _told(measured))
+        typer.echo(json.dumps(payload, ensure_ascii=False) if as_json else _told(measured))
         return
     found = calibrated(questions, measured)
     if write:
         write_calibration(write, found, pipeline.config.embedding)
     typer.echo(json.dumps(found.payload(), ensure_ascii=False) if as_json else _calibration(found))
+
+
+def _compared(before: Path, after: Path, as_json: bool) -> None:
+    """What two runs differ by."""
+    from rag_serving.evaluation.compare import compare, read_run
+    from rag_serving.terminal.comparison import lines_of
+
+    found = compare(read_run(before), read_run(after))
+    typer.echo(json.dumps(found.payload(), ensure_ascii=False) if as_json else "\n".join(lines_of(found)))
 
 
 def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json: bool) -> None:

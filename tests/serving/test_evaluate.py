@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import subprocess
 import sys
@@ -162,6 +164,40 @@ def test_the_command_prints_the_documented_json(config_file: Path, tmp_path: Pat
 def test_the_command_tells_people(config_file: Path, tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["evaluate", str(gold_file(tmp_path)), "--config", str(config_file)])
     assert "2 questions, 1 answered" in found.stdout
+
+
+def test_a_run_is_written_as_csv_and_compared_with_another(config_file: Path, tmp_path: Path) -> None:
+    arguments = ["evaluate", str(gold_file(tmp_path)), "--config", str(config_file), "--json"]
+    before, after, table = (tmp_path / name for name in ("before.json", "after.json", "answers.csv"))
+    before.write_text(CliRunner().invoke(app, [*arguments, "--csv", str(table)]).stdout)
+    strict = {"CITELOCK_GATES__MIN_CONFIDENCE": "1", "CITELOCK_FEATURES__FEATURE_RM3": "true"}
+    after.write_text(CliRunner().invoke(app, arguments, env=strict).stdout)
+
+    logs, won = csv.DictReader(io.StringIO(table.read_text()))
+    assert (logs["id"], logs["status"], logs["fault"], logs["recall@10"]) == ("logs", "answered", "", "1.0")
+    assert logs["cited"] == "https://wiki.example/pages/12#Log-retention"
+    assert (won["status"], won["answerability"], won["citation_precision"]) == ("not_found", "1.0", "")
+    assert float(won["total_ms"]) > 0
+    assert "FEATURE_RM3" in json.loads(after.read_text())["features"]
+
+    shown = CliRunner().invoke(app, ["evaluate", "--compare", str(before), str(after)])
+    assert "2 questions in both runs" in shown.stdout
+    assert "now wrong: logs: answered → not answered: not_found: How many hours" in shown.stdout
+    found = json.loads(CliRunner().invoke(app, ["evaluate", "--compare", str(before), str(after), "--json"]).stdout)
+    (answerability,) = [each for each in found["differences"] if each["measure"] == "answerability"]
+    assert (answerability["before"], answerability["after"], answerability["difference"]) == (1.0, 0.5, -0.5)
+
+
+def test_a_file_without_a_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text('{"questions": 3}')
+    (tmp_path / "broken.json").write_text("{")
+    for name, why in (("old.json", "no measures by question"), ("broken.json", "not JSON"), ("none.json", "No such")):
+        found = CliRunner().invoke(app, ["evaluate", "--compare", str(tmp_path / name), str(tmp_path / "old.json")])
+        assert (found.exit_code, found.stdout) == (1, "")
+        assert name in found.stderr
+        assert why in found.stderr
+    found = CliRunner().invoke(app, ["evaluate", "--ablate", "--csv", str(tmp_path / "x.csv")])
+    assert (found.exit_code, "--csv goes with" in found.stderr) == (2, True)
 
 
 def test_every_nth_question_is_asked(config_file: Path, tmp_path: Path) -> None:
