@@ -102,6 +102,7 @@ def ask(
     is looked for to the letter, a name such as max.poll.records whole; "in the Release notes" puts that page first.
     --explain says how the question was read.
     """
+    from rag_serving.terminal.access_note import with_access_note
     from rag_serving.terminal.progress import shown
 
     with _pipeline(config, tenant, asks=True) as pipeline:
@@ -109,6 +110,8 @@ def ask(
         text = _not_empty("question", question, pipeline.config)
         with shown() as listen:
             answer = pipeline.ask(principal, text, filters, explain, listen)
+        if explain or answer.status in ("not_found", "needs_more_context"):
+            answer = with_access_note(pipeline, principal, answer)
         # Told before the pipeline is closed: its telemetry may still have to be written.
         shape = "json" if as_json else shape
         if answer.status != "unavailable" or shape == "json":
@@ -141,9 +144,13 @@ def search(
     space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
     phrase" is looked for to the letter.
     """
+    from rag_serving.terminal.access_note import with_access_note
+
     with _pipeline(config, tenant, asks=True) as pipeline:
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
         found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
+        if not found.results:
+            found = with_access_note(pipeline, principal, found)
         if as_json:
             tell(json.dumps(found.payload(), ensure_ascii=False))
             return

@@ -236,6 +236,10 @@ class Generation:
         rows = self._lexical.rows_with(terms)
         return rows[self._readable(classes).mask[rows]]
 
+    def readable(self, classes: frozenset[str]) -> int:
+        """How many chunks these reader classes open."""
+        return len(self._readable(classes).rows)
+
     def names(self, classes: frozenset[str]) -> Names:
         """The spaces, labels and titles that these reader classes open, those of other places of a text as well."""
         return self._names(classes & self.known_classes)

@@ -25,6 +25,8 @@ from rag_serving.records import Candidate, Filters, Query
 from rag_serving.retrieve import Mode, Retrieved, Rows, gather
 from rag_serving.settings import Retrieval
 
+NOTHING_READABLE = "who asks may read none of the published passages"
+"""Also said where there is no passage at all: how many are hidden is told to nobody who may not read them."""
 # Passages with a quoted phrase that are added where the indexes ranked others before them.
 _ADDED = 20
 
@@ -62,6 +64,8 @@ def find(
         query = read_query(text, readable, settings.spelling)
         among = narrowed(generation, classes, filters, query.filters)
         inside = narrowed(generation, classes, filters, query.filters, query.scope) if query.scope else None
+    if not generation.readable(classes):
+        query = query.noting(NOTHING_READABLE)
     rows = among if inside is None else inside
     retrieved = gather(generation, embedder, query, classes, settings, mode, k, rows, rm3)
     if inside is not None and not retrieved.candidates:
