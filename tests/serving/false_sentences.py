@@ -1,3 +1,4 @@
+# ruff: noqa: ARG005, E501
 """Facts of a made-up company, and forty ways to say something else beside a true quote of them.
 
 Each kind turns one fact into a sentence that its passage does not say. `others` are further facts, for what is joined or
