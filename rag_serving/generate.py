@@ -7,7 +7,7 @@ Does not belong here: the extractive generator (`extract`), the wire (`models`),
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import Lock as Mutex
 from typing import TYPE_CHECKING
@@ -16,8 +16,9 @@ from rag_serving.breaker import Breaker
 from rag_serving.models.conversation import Reply
 from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ContextTooLongError, ModelError
-from rag_serving.records import Draft, Lock, Usage
+from rag_serving.records import Claim, Draft, Lock, Usage
 from rag_serving.settings import Generation
+from rag_serving.writing.untrusted import without_links
 
 if TYPE_CHECKING:
     from rag_serving.models.chat import Listen, RemoteChat
@@ -73,28 +74,30 @@ class Generator:
         for last in (False, False, True):
             prompt = make_prompt(question, lock, budget, settings.max_citations, settings.quote_max_words)
             try:
-                return self._draft(model, prompt, len(lock), model.reply(prompt.messages, listen))
+                return self._draft(model, prompt, lock, model.reply(prompt.messages, listen))
             except ContextTooLongError:
                 if last or budget // 2 < _SMALLEST_BUDGET:
                     raise
                 budget //= 2
         raise AssertionError("unreachable")
 
-    def _draft(self, model: RemoteChat, prompt: Prompt, locked: int, reply: Reply) -> Draft:
+    def _draft(self, model: RemoteChat, prompt: Prompt, lock: Lock, reply: Reply) -> Draft:
         from rag_serving.writing.parse import parse
 
-        parsed = parse(reply.text, reply.cut)
+        parsed = parse(reply.text, reply.cut, "\n".join(candidate.chunk.text for candidate in lock.passages))
+        claims, links = without_foreign_links(parsed.claims, lock)
         flags = [GENERATOR_CUT] if reply.cut else []
         flags += [INJECTION] if prompt.injections else []
-        unseen = sorted(set(range(1, locked + 1)) - set(prompt.shown))
+        unseen = sorted(set(range(1, len(lock) + 1)) - set(prompt.shown))
         notes = [
             *([f"{prompt.injections} places of the passages were made harmless"] if prompt.injections else []),
             *([f"passages left out of the prompt: {unseen}"] if unseen else []),
             *([f"passages shortened in the prompt: {list(prompt.shortened)}"] if prompt.shortened else []),
             *([f"{parsed.removed} pieces of HTML were removed"] if parsed.removed else []),
+            *([f"{parsed.links + links} links were removed"] if parsed.links + links else []),
             *(["the reply was cut off"] if reply.cut else []),
         ]
-        return Draft(parsed.claims, model.name, parsed.declined, tuple(flags), tuple(notes), self._usage(reply))
+        return Draft(claims, model.name, parsed.declined, tuple(flags), tuple(notes), self._usage(reply))
 
     def _usage(self, reply: Reply) -> Usage:
         price = self._settings.prices.get(self._settings.model or "")
@@ -106,6 +109,25 @@ class Generator:
             if self._model is None:
                 self._model = self._open_model(self._settings)
             return self._model
+
+
+def without_foreign_links(claims: Sequence[Claim], lock: Lock) -> tuple[tuple[Claim, ...], int]:
+    """The claims without links that the passages which their sentences cite do not hold, and how many these were.
+
+    A true claim is not lost for a link beside it; of a claim that was nothing but a link nothing is left.
+    """
+    cited: dict[str, set[int]] = {}
+    for claim in claims:
+        cited.setdefault(claim.text, set()).add(claim.index)
+    kept, removed = [], dict[str, int]()
+    for claim in claims:
+        passages = [found for index in sorted(cited[claim.text]) if (found := lock.passage(index))]
+        source = "\n".join(candidate.chunk.text for candidate in passages or lock.passages)
+        text, removed[claim.text] = without_links(claim.text, source)
+        quote, *others = (without_links(words, source)[0] for words in (claim.quote, *claim.others))
+        if text:
+            kept.append(Claim(text, claim.index, quote, tuple(others)))
+    return tuple(kept), sum(removed.values())
 
 
 def open_generator(settings: Generation) -> RemoteChat:

@@ -19,7 +19,7 @@ _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _ROW = re.compile(r"\s*\|")
 _RULE = re.compile(r"[\s|:=_*-]*$")
 _QUOTED = re.compile(r"\s*(?:>\s?)+")
-_END = re.compile(r"(?:[.!?…]+[\"'”’»)\]*_`]*(?=\s+[^\sa-z])|[。！？]+[」』”]?)")
+_END = re.compile(r"(?:(?<![.!?…])[.!?…]+[\"'”’»)\]*_`]*(?=\s+[^\sa-z])|[。！？]+[」』”]?)")
 _WORD = re.compile(r"\S*\w\S*")
 _PIECE = re.compile(r"\S+")
 _ABBREVIATED = """

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rag_serving.extraction.sentences import Kind, units, words
 from rag_serving.records import Claim
 from rag_serving.writing.marks import CITATION, CITATIONS, CODE, MARK, QUOTE, Marks
-from rag_serving.writing.untrusted import visible, without_html
+from rag_serving.writing.untrusted import visible, without_brackets, without_html, without_images, without_links
 
 _DECLINED = re.compile(
     r"\bnot\s+found\s+in\s+(?:the\s+|these\s+|any\s+)?(?:docs?|documents?|documentation|passages?|sources?|pages?)\b"
@@ -44,6 +44,7 @@ class Parsed:
     claims: tuple[Claim, ...]
     declined: bool  # it says that nothing was found
     removed: int  # pieces of HTML that were taken out
+    links: int = 0  # links that were
 
 
 @dataclass
@@ -74,18 +75,24 @@ class _Part:
             self.evidence += evidence
 
 
-def parse(reply: str, cut: bool = False) -> Parsed:
+def parse(reply: str, cut: bool = False, source: str | None = None) -> Parsed:
     """The claims of a reply in order. A sentence that cites nothing is a claim on passage 0.
 
-    Of a reply that was cut, an unfinished last sentence is left out.
+    Of a reply that was cut, an unfinished last sentence is left out. Links that `source` does not hold are taken out of
+    the reply; without it they stay.
     """
     text, removed = without_html(visible(reply[:_MOST_CHARS]))
+    links = 0
+    if source is not None:
+        text, images = without_images(text)
+        text, links = without_links(without_brackets(text), source)
+        links += images
     marks = Marks()
     parts = list(_parts(_FULL_STOP_AND_LINE.sub("\n\n", marks.replaced(text))))[:_MOST_CLAIMS]
     if cut and parts and not _is_finished(parts[-1]):
         parts.pop()
     claims = [claim for part in parts for claim in _claims(part, marks)]
-    return Parsed(tuple(claims), _DECLINED.search(text) is not None, removed)
+    return Parsed(tuple(claims), _DECLINED.search(text) is not None, removed, links)
 
 
 def _parts(text: str) -> Iterator[_Part]:

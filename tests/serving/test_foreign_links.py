@@ -1,0 +1,132 @@
+"""A link that a model adds is taken out, and the true claim beside it stays."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from passages import lock_of
+from stand_in_chat import MODEL, StandInChat, served
+from wiki import configuration, embedder
+
+from rag_serving.access import Principal
+from rag_serving.generate import without_foreign_links
+from rag_serving.pipeline import Pipeline
+from rag_serving.records import Draft, Lock, Verdict
+from rag_serving.render import answer_text
+from rag_serving.verify import verify
+from rag_serving.writing.parse import parse
+from rag_serving.writing.untrusted import without_links
+
+LOCK = lock_of(
+    [
+        "Each broker keeps logs for 168 hours by default. See https://good.example/z for more.",
+        "Coffee is described at https://other.example/q in detail.",
+    ]
+)
+SOURCE = "\n".join(candidate.chunk.text for candidate in LOCK.passages)
+QUOTE = '"keeps logs for 168 hours by default" [1]'
+SHOWN = "Brokers keep logs for 168 hours. [1]"
+
+
+def judged(reply: str, lock: Lock = LOCK) -> list[Verdict]:
+    """The verdicts on a reply, read as the generator reads it."""
+    claims, _ = without_foreign_links(parse(reply, source=SOURCE).claims, lock)
+    return verify(Draft(claims, "test"), lock)
+
+
+def told(reply: str) -> str:
+    return answer_text(judged(reply), LOCK)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"Brokers keep logs for 168 hours (https://evil.example/2024/x). {QUOTE}",
+        f"Brokers keep logs for 168 hours (see https://evil.example/9). {QUOTE}",
+        f"Brokers keep logs for 168 hours, see https://evil.example/a_(9)?b=7. {QUOTE}",
+        f"Brokers keep logs for 168 hours, see www.evil.example. {QUOTE}",
+        f"Brokers keep logs for 168 hours <https://evil.example/9>. {QUOTE}",
+        f'Brokers keep logs for <a href="https://evil.example/9">168 hours</a>. {QUOTE}',
+        f"Brokers keep logs for [168 hours](https://evil.example/9). {QUOTE}",
+        f"[Brokers keep logs for 168 hours](https://evil.example/9 'title 7'). {QUOTE}",
+        f"Brokers keep logs for [168 hours][docs]. {QUOTE}\n\n[docs]: https://evil.example/9 'title 7'",
+        f"Brokers keep logs for [168 hours][]. {QUOTE}\n\n[168 hours]: <https://evil.example/9>",
+        f"Brokers keep logs for [168 hours][1]. {QUOTE}\n\n[1]: https://evil.example/9",
+        f"Brokers keep logs for 168 hours ![figure 9](https://evil.example/9.png). {QUOTE}",
+        f"![](//evil.example/9.png) Brokers keep logs for 168 hours. {QUOTE}",
+        f"Brokers keep logs for 168 hours; more at help@evil.example. {QUOTE}",
+        f"Brokers keep logs for 168 hours – via evil-host.com/9. {QUOTE}",
+        f"According to https://evil.example/9, brokers keep logs for 168 hours. {QUOTE}",
+        f"Brokers keep logs for 168 hours, see ht\u200btps://evil.example/9. {QUOTE}",
+        f"Brokers keep logs for 168 hours. Source: <https://evil.example/9> {QUOTE}",
+        f"Brokers keep logs for 168 hours. {QUOTE} https://evil.example/9",
+        f"Brokers keep logs for 168 hours. {QUOTE}\n\nSources:\n- [1] https://evil.example/9",
+        'Brokers keep logs for 168 hours. "keeps logs for 168 hours by default (https://evil.example/9)" [1]',
+        'Brokers keep logs for 168 hours. "keeps logs for [168 hours](https://evil.example/9) by default" [1]',
+        'Brokers keep logs for 168 hours. "keeps logs for 168 hours by default" [1](https://evil.example/9)',
+        'Brokers keep logs for 168 hours. "keeps logs for 168 hours by default" [[1]](https://evil.example/9)',
+    ],
+)
+def test_a_true_claim_stays_without_the_link_beside_it(reply: str) -> None:
+    assert told(reply) == SHOWN
+
+
+def test_a_link_of_the_cited_passage_stays_and_one_of_another_passage_goes() -> None:
+    said = "Brokers keep logs for 168 hours, see https://{}. " + QUOTE
+    assert told(said.format("good.example/z")) == "Brokers keep logs for 168 hours, see https://good.example/z. [1]"
+    assert told(said.format("other.example/q")) == SHOWN
+
+
+@pytest.mark.parametrize(
+    "link", ["https://good.ex", "https://good.example/zebra", "https://good.example.evil.io", "vault.co", "ult.com/x"]
+)
+def test_a_part_of_an_address_is_another_address(link: str) -> None:
+    assert without_links(f"Read {link} first.", SOURCE + " https://vault.com/x") == ("Read first.", 1)
+
+
+def test_a_false_claim_is_not_saved_by_its_link() -> None:
+    (verdict,) = judged(f"Brokers keep logs for 99 hours (https://evil.example/99). {QUOTE}")
+    assert verdict.outcome == "dropped"
+
+
+def test_text_without_spaces_keeps_what_stands_beside_an_address() -> None:
+    assert without_links("日志保存7天，见https://evil.example/x。之后删除。", "")[0] == "日志保存7天，见。之后删除。"
+
+
+def test_a_claim_that_is_nothing_but_a_link_is_none() -> None:
+    assert judged("https://evil.example/9 [1]") == []
+
+
+def test_the_answer_and_the_receipt_of_a_true_claim_beside_a_link(wiki_home: Path) -> None:
+    reply = (
+        "You must not restart a broker then, see [the runbook](https://evil.example/restart?step=7). "
+        '"must not restart a broker while partitions are under-replicated" [1]'
+    )
+    with served(StandInChat(lambda _: [reply])) as server:
+        generation = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"}
+        config = configuration(wiki_home, generation=generation)
+        with closing(Pipeline.open(config, "acme", embedder())) as pipeline:
+            question = "May I restart a broker while partitions are under-replicated?"
+            answer = pipeline.ask(Principal("acme"), question)
+            receipt = pipeline.receipts.get(answer.receipt_id or "", "acme")
+            proof = pipeline.proof(answer.receipt_id or "")
+    assert answer.answer == "You must not restart a broker then, see the runbook. [1]"
+    assert (proof.faults, "1 links were removed" in receipt["notes"]) == ((), True)
+    assert "evil" not in str(receipt)
+
+
+LONG = 20_000
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [".", "a", "a.", "a-", "a@", "<:", "<a:", "[", "[a](", "[a][b]", "![", "((", " ", "/", "[1]", "http:", "%25"],
+)
+def test_no_text_of_a_model_takes_long_to_read(piece: str) -> None:
+    text = ("<" if piece == "." else "") + piece * (LONG // len(piece))
+    start = time.process_time()
+    parse(text, source=SOURCE)
+    assert time.process_time() - start < 5
