@@ -94,7 +94,7 @@ class Generator:
             *([f"passages left out of the prompt: {unseen}"] if unseen else []),
             *([f"passages shortened in the prompt: {list(prompt.shortened)}"] if prompt.shortened else []),
             *([f"{parsed.removed} pieces of HTML were removed"] if parsed.removed else []),
-            *([f"{parsed.links + links} links were removed"] if parsed.links + links else []),
+            *([f"links removed: {parsed.links + links}"] if parsed.links + links else []),
             *(["the reply was cut off"] if reply.cut else []),
         ]
         return Draft(claims, model.name, parsed.declined, tuple(flags), tuple(notes), self._usage(reply))

@@ -91,6 +91,9 @@ _LEAD = (
     r"(?:(?:see|cf|via|read|visit|at|on|from|under|here|source|sources|refs?|references?|links?|url|docs?|documentation"
     r"|details?|information|more|further|also|the|our|page|website|for|and|or|e\.g|i\.e)\b[\s.:]{1,3}){1,6}"
 )
+_LEADS = re.compile(rf"[,;(–—][ \t]{{0,4}}{_LEAD}\Z", re.I)
+_NAMES_NO_MORE = re.compile(rf"{_LEAD}", re.I)
+_LONGEST_LEAD = 60
 _ACCORDING = r"(?:according to|as (?:per|(?:stated|described|documented|explained|shown|said) (?:at|on|in|by)))"
 # What led to a link, which says nothing without it.
 _LED_TO_GAP = (
@@ -169,6 +172,7 @@ def without_links(text: str, source: str) -> tuple[str, int]:
         count += found
         if not found:
             break
+    count -= text.count(_GAP)
     text = _without_references(text)
     for pattern in (_AUTOLINK, _SPELLED):
         text = pattern.sub(lambda link: link[0] if _stands(link[0].strip("<> "), source) else _GAP, text)
@@ -178,8 +182,12 @@ def without_links(text: str, source: str) -> tuple[str, int]:
 
 
 def _label(link: re.Match[str]) -> str:
-    """The text of a Markdown link; a number keeps its brackets."""
-    return f"[{link[1]}]" if _CITATION.fullmatch(link[1]) else link[1]
+    """The text of a Markdown link; a number keeps its brackets, and of `(see [the docs](…))` nothing is left."""
+    if _CITATION.fullmatch(link[1]):
+        return f"[{link[1]}]"
+    before = link.string[max(0, link.start() - _LONGEST_LEAD) : link.start()]
+    leads = _LEADS.search(before) or (before.endswith("(") and _NAMES_NO_MORE.fullmatch(f"{link[1]} "))
+    return _GAP if leads else link[1]
 
 
 def _without_references(text: str) -> str:

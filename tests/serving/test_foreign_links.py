@@ -28,7 +28,8 @@ LOCK = lock_of(
 )
 SOURCE = "\n".join(candidate.chunk.text for candidate in LOCK.passages)
 QUOTE = '"keeps logs for 168 hours by default" [1]'
-SHOWN = "Brokers keep logs for 168 hours. [1]"
+CLAIM = "Each broker keeps logs for 168 hours by default"
+SHOWN = f"{CLAIM}. [1]"
 
 
 def judged(reply: str, lock: Lock = LOCK) -> list[Verdict]:
@@ -44,30 +45,32 @@ def told(reply: str) -> str:
 @pytest.mark.parametrize(
     "reply",
     [
-        f"Brokers keep logs for 168 hours (https://evil.example/2024/x). {QUOTE}",
-        f"Brokers keep logs for 168 hours (see https://evil.example/9). {QUOTE}",
-        f"Brokers keep logs for 168 hours, see https://evil.example/a_(9)?b=7. {QUOTE}",
-        f"Brokers keep logs for 168 hours, see www.evil.example. {QUOTE}",
-        f"Brokers keep logs for 168 hours <https://evil.example/9>. {QUOTE}",
-        f'Brokers keep logs for <a href="https://evil.example/9">168 hours</a>. {QUOTE}',
-        f"Brokers keep logs for [168 hours](https://evil.example/9). {QUOTE}",
-        f"[Brokers keep logs for 168 hours](https://evil.example/9 'title 7'). {QUOTE}",
-        f"Brokers keep logs for [168 hours][docs]. {QUOTE}\n\n[docs]: https://evil.example/9 'title 7'",
-        f"Brokers keep logs for [168 hours][]. {QUOTE}\n\n[168 hours]: <https://evil.example/9>",
-        f"Brokers keep logs for [168 hours][1]. {QUOTE}\n\n[1]: https://evil.example/9",
-        f"Brokers keep logs for 168 hours ![figure 9](https://evil.example/9.png). {QUOTE}",
-        f"![](//evil.example/9.png) Brokers keep logs for 168 hours. {QUOTE}",
-        f"Brokers keep logs for 168 hours; more at help@evil.example. {QUOTE}",
-        f"Brokers keep logs for 168 hours – via evil-host.com/9. {QUOTE}",
-        f"According to https://evil.example/9, brokers keep logs for 168 hours. {QUOTE}",
-        f"Brokers keep logs for 168 hours, see ht\u200btps://evil.example/9. {QUOTE}",
-        f"Brokers keep logs for 168 hours. Source: <https://evil.example/9> {QUOTE}",
-        f"Brokers keep logs for 168 hours. {QUOTE} https://evil.example/9",
-        f"Brokers keep logs for 168 hours. {QUOTE}\n\nSources:\n- [1] https://evil.example/9",
-        'Brokers keep logs for 168 hours. "keeps logs for 168 hours by default (https://evil.example/9)" [1]',
-        'Brokers keep logs for 168 hours. "keeps logs for [168 hours](https://evil.example/9) by default" [1]',
-        'Brokers keep logs for 168 hours. "keeps logs for 168 hours by default" [1](https://evil.example/9)',
-        'Brokers keep logs for 168 hours. "keeps logs for 168 hours by default" [[1]](https://evil.example/9)',
+        f"{CLAIM} (https://evil.example/2024/x). {QUOTE}",
+        f"{CLAIM} (see https://evil.example/9). {QUOTE}",
+        f"{CLAIM}, see https://evil.example/a_(9)?b=7. {QUOTE}",
+        f"{CLAIM}, see www.evil.example. {QUOTE}",
+        f"{CLAIM} <https://evil.example/9>. {QUOTE}",
+        f'Each broker keeps logs for <a href="https://evil.example/9">168 hours</a> by default. {QUOTE}',
+        f"{CLAIM}, see [the docs](https://evil.example/9). {QUOTE}",
+        f"{CLAIM} ([source](https://evil.example/9)). {QUOTE}",
+        f"Each broker keeps logs for [168 hours](https://evil.example/9) by default. {QUOTE}",
+        f"[Each broker keeps logs for 168 hours by default](https://evil.example/9 'title 7'). {QUOTE}",
+        f"Each broker keeps logs for [168 hours][docs] by default. {QUOTE}\n\n[docs]: https://evil.example/9 'title 7'",
+        f"Each broker keeps logs for [168 hours][] by default. {QUOTE}\n\n[168 hours]: <https://evil.example/9>",
+        f"Each broker keeps logs for 168 hours [by default][1]. {QUOTE}\n\n[1]: https://evil.example/9",
+        f"{CLAIM} ![figure 9](https://evil.example/9.png). {QUOTE}",
+        f"![](//evil.example/9.png) Each broker keeps logs for 168 hours by default. {QUOTE}",
+        f"{CLAIM}; more at help@evil.example. {QUOTE}",
+        f"{CLAIM} – via evil-host.com/9. {QUOTE}",
+        f"According to https://evil.example/9, each broker keeps logs for 168 hours by default. {QUOTE}",
+        f"{CLAIM}, see ht\u200btps://evil.example/9. {QUOTE}",
+        f"{CLAIM}. Source: <https://evil.example/9> {QUOTE}",
+        f"{CLAIM}. {QUOTE} https://evil.example/9",
+        f"{CLAIM}. {QUOTE}\n\nSources:\n- [1] https://evil.example/9",
+        f'{CLAIM}. "keeps logs for 168 hours by default (https://evil.example/9)" [1]',
+        f'{CLAIM}. "keeps logs for [168 hours](https://evil.example/9) by default" [1]',
+        f'{CLAIM}. "keeps logs for 168 hours by default" [1](https://evil.example/9)',
+        f'{CLAIM}. "keeps logs for 168 hours by default" [[1]](https://evil.example/9)',
     ],
 )
 def test_a_true_claim_stays_without_the_link_beside_it(reply: str) -> None:
@@ -75,9 +78,9 @@ def test_a_true_claim_stays_without_the_link_beside_it(reply: str) -> None:
 
 
 def test_a_link_of_the_cited_passage_stays_and_one_of_another_passage_goes() -> None:
-    said = "Brokers keep logs for 168 hours, see https://{}. " + QUOTE
-    assert told(said.format("good.example/z")) == "Brokers keep logs for 168 hours, see https://good.example/z. [1]"
-    assert told(said.format("other.example/q")) == SHOWN
+    own = 'See https://good.example/z for more. "See https://good.example/z for more" [1]'
+    assert told(own) == "See https://good.example/z for more. [1]"
+    assert told(f"{CLAIM}, see https://other.example/q. {QUOTE}") == SHOWN
 
 
 @pytest.mark.parametrize(
@@ -88,8 +91,8 @@ def test_a_part_of_an_address_is_another_address(link: str) -> None:
 
 
 def test_a_false_claim_is_not_saved_by_its_link() -> None:
-    (verdict,) = judged(f"Brokers keep logs for 99 hours (https://evil.example/99). {QUOTE}")
-    assert verdict.outcome == "dropped"
+    said = told(f"Each broker keeps logs for 99 hours by default (https://evil.example/99). {QUOTE}")
+    assert said == "“Each broker keeps logs for 168 hours by default.” [1]"
 
 
 def test_text_without_spaces_keeps_what_stands_beside_an_address() -> None:
@@ -102,7 +105,7 @@ def test_a_claim_that_is_nothing_but_a_link_is_none() -> None:
 
 def test_the_answer_and_the_receipt_of_a_true_claim_beside_a_link(wiki_home: Path) -> None:
     reply = (
-        "You must not restart a broker then, see [the runbook](https://evil.example/restart?step=7). "
+        "You must not restart a broker while partitions are under-replicated, see [the runbook](//evil.example/?q=7). "
         '"must not restart a broker while partitions are under-replicated" [1]'
     )
     with served(StandInChat(lambda _: [reply])) as server:
@@ -113,8 +116,8 @@ def test_the_answer_and_the_receipt_of_a_true_claim_beside_a_link(wiki_home: Pat
             answer = pipeline.ask(Principal("acme"), question)
             receipt = pipeline.receipts.get(answer.receipt_id or "", "acme")
             proof = pipeline.proof(answer.receipt_id or "")
-    assert answer.answer == "You must not restart a broker then, see the runbook. [1]"
-    assert (proof.faults, "1 links were removed" in receipt["notes"]) == ((), True)
+    assert answer.answer == "You must not restart a broker while partitions are under-replicated. [1]"
+    assert (proof.faults, "links removed: 1" in receipt["notes"]) == ((), True)
     assert "evil" not in str(receipt)
 
 
