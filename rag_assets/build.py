@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rag_assets.contexts.tenant import has_failures
-from rag_assets.facts import published_damage, published_inputs, source_facts, wanted_inputs
+from rag_assets.contexts.estimate import Estimate
+from rag_assets.contexts.last_run import has_failures, read_last_run
+from rag_assets.contexts.tenant import plan_contexts
+from rag_assets.facts import chunk_digests, published_damage, published_inputs, source_facts, wanted_inputs
 from rag_assets.locks import LockedError, exclusive
 from rag_assets.plan import sources_to_ingest, tenants_to_publish
 from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentReporter
@@ -30,7 +32,8 @@ from rag_assets.sources.registry import open_source
 from rag_assets.summary import Summary, source_counts, tenant_facts
 from rag_serving.config import Config, ConfigError, load_config
 from rag_serving.models import ModelError, open_embedder
-from rag_serving.store import Store, StoreError, read_json
+from rag_serving.schema import SELECTED_CHUNKS
+from rag_serving.store import Store, StoreError, read_json, read_table
 
 if TYPE_CHECKING:
     from rag_assets.runner import Outcome, Runner
@@ -43,6 +46,9 @@ def command(
     full: Annotated[bool, typer.Option("--full", help="Make everything again, changed or not.")] = False,
     retry_contexts: Annotated[
         bool, typer.Option("--retry-contexts", help="Ask the model again for contexts that it failed to write.")
+    ] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Sync, tell what the contexts would cost, and stop: no model is asked.")
     ] = False,
     override_gates: Annotated[
         str | None,
@@ -61,7 +67,7 @@ def command(
     with reporting(as_json, verbose) as reporter:
         try:
             build = Build(settings, config, reporter, verbose, override_gates)
-            summary = build.run(sources or [], full, retry_contexts)
+            summary = build.run(sources or [], full, retry_contexts, estimate)
         except (LockedError, StoreError) as error:
             print(f"citelock: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
@@ -94,8 +100,12 @@ class Build:
         self._verbose = verbose
         self._runner: Runner | None = None
 
-    def run(self, only: Collection[str], full: bool = False, retry_contexts: bool = False) -> Summary:
+    def run(
+        self, only: Collection[str], full: bool = False, retry_contexts: bool = False, estimate: bool = False
+    ) -> Summary:
         """Ingest, then publish; with `retry_contexts` also tenants whose chunks lack contexts of the model.
+
+        With `estimate` nothing is published: the summary tells what the models of contexts would be asked.
 
         Raises:
             LockedError: another build is at it.
@@ -107,7 +117,10 @@ class Build:
         try:
             summary.sources = self._ingest(keys, full, summary)
             tenants = sorted({self._config.sources[key].tenant for key in keys})
-            summary.tenants = self._publish(tenants, full, retry_contexts, summary)
+            if estimate:
+                summary.estimates = self._estimate(tenants, summary)
+            else:
+                summary.tenants = self._publish(tenants, full, retry_contexts, summary)
         finally:
             if self._runner is not None:
                 self._runner.close()
@@ -159,13 +172,33 @@ class Build:
                 print(f"{tenant}: the published generation is damaged ({damage[0]}); it is made again", file=sys.stderr)
         return {tenant for tenant, damage in found.items() if damage}
 
-    def _start(self, job: str, partition: str, full: bool, summary: Summary) -> Outcome:
+    def _estimate(self, tenants: Collection[str], summary: Summary) -> dict[str, Estimate | None]:
+        """Return what the contexts of each tenant that has chunks would take; None where no model writes them."""
+        found: dict[str, Estimate | None] = {}
+        for tenant in tenants:
+            if not chunk_digests(self._config, self._store, tenant):
+                continue
+            with exclusive(self._store.tenant(tenant)):
+                if self._start("publish", tenant, False, summary, ["dedup_map"]).error is None:
+                    found[tenant] = self._estimate_selected(tenant, summary)
+        return found
+
+    def _estimate_selected(self, tenant: str, summary: Summary) -> Estimate | None:
+        try:
+            selected = read_table(self._store.candidate(tenant) / "selected.parquet", SELECTED_CHUNKS)
+            plan = plan_contexts(selected, self._config.context, self._store.cache(tenant))
+        except ModelError as error:
+            summary.errors[tenant] = str(error)
+            return None
+        return plan.estimate(read_last_run(self._store, tenant)) if plan else None
+
+    def _start(self, job: str, partition: str, full: bool, summary: Summary, only: Sequence[str] = ()) -> Outcome:
         if self._runner is None:
             self._runner = self._open_runner()
         tags = {"citelock/full": "true"} if full else {}
         if self._override_gates:
             tags["citelock/override_gates"] = self._override_gates
-        outcome = self._runner.run(job, partition, tags)
+        outcome = self._runner.run(job, partition, tags, only)
         summary.step_seconds[partition] = dict(outcome.seconds)
         if outcome.error is not None:
             summary.errors[partition] = outcome.error

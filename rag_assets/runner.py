@@ -4,7 +4,7 @@ Belongs here: the instance, the partitions, one run, and what came of it.
 Does not belong here: which partitions to run (`rag_assets.plan`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,8 +45,10 @@ class Runner:
         """Let go of the instance."""
         self._exit.close()
 
-    def run(self, job: str, partition: str, tags: Mapping[str, str] | None = None) -> Outcome:
+    def run(self, job: str, partition: str, tags: Mapping[str, str] | None = None, only: Sequence[str] = ()) -> Outcome:
         """Run a job for a partition, with further tags; a failure is an outcome, not an exception.
+
+        `only` are the assets of the job to make; empty: all.
 
         Raises:
             KeyboardInterrupt: a person stopped it.
@@ -57,6 +59,7 @@ class Runner:
                 instance=self._instance,
                 partition_key=partition,
                 raise_on_error=False,
+                asset_selection=[dg.AssetKey(name) for name in only] or None,
                 tags={"citelock/started_by": "citelock build", **(tags or {})},
             )
         except dg.DagsterExecutionInterruptedError:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rag_assets.contexts.tenant import read_failures
+from rag_assets.contexts.estimate import Estimate
+from rag_assets.contexts.last_run import read_last_run
 from rag_assets.state import PublishState, read_checked, read_publish_state, read_state
 from rag_serving.generations import show_generation
 from rag_serving.manifest import Manifest
@@ -26,22 +27,28 @@ class Summary:
 
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     tenants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    estimates: dict[str, Estimate | None] = field(default_factory=dict)  # by tenant; None: no model writes contexts
     errors: dict[str, str] = field(default_factory=dict)
     step_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: float = 0.0
 
     def payload(self) -> dict[str, Any]:
-        """The JSON shape; `errors` is there only when something failed, `step_seconds` when something was done."""
+        """The JSON shape; `errors` is there only when something failed, `step_seconds` when something was done.
+
+        `estimates` is there when that was asked for, null for a tenant whose contexts need no model.
+        """
         shape: dict[str, Any] = {"sources": self.sources, "tenants": self.tenants, "seconds": round(self.seconds, 3)}
-        extra = {"step_seconds": self.step_seconds, "errors": self.errors}
+        estimates = {tenant: expected and expected.facts() for tenant, expected in self.estimates.items()}
+        extra = {"estimates": estimates, "step_seconds": self.step_seconds, "errors": self.errors}
         return shape | {name: value for name, value in extra.items() if value}
 
     def lines(self) -> list[str]:
         """For people, one line for each source and tenant."""
-        keys = [*self.sources, *self.tenants]
+        keys = [*self.sources, *self.tenants, *self.estimates]
         width = max(map(len, keys), default=0)
         lines = [f"{key:<{width}}  {source_line(counts)}" for key, counts in self.sources.items()]
         lines += [f"{key:<{width}}  {tenant_line(facts)}" for key, facts in self.tenants.items()]
+        lines += [f"{tenant:<{width}}  {estimate_line(expected)}" for tenant, expected in self.estimates.items()]
         return [*lines, f"{self.seconds:.1f} s"]
 
 
@@ -84,12 +91,12 @@ def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str
     chunks, shards = (manifest.chunks, len(manifest.shards)) if manifest else (0, 0)
     current = state if state and manifest and state.generation == manifest.id else None
     stopped = _stopped_candidate(store, tenant, outcome)
-    judged, failures = stopped or current, read_failures(store, tenant)
+    judged, contexts = stopped or current, read_last_run(store, tenant)
     facts = {
         "chunks": chunks,
         "duplicates_dropped": current.duplicates_dropped if current else 0,
         "contexts_generated": outcome.count("contexts", "contexts_generated") if outcome is not None else 0,
-        "contexts_failed": failures.count,
+        "contexts_failed": contexts.failures,
         "texts_embedded": outcome.count("embeddings", "texts_embedded") if outcome is not None else 0,
         "shards_built": outcome.count("dense_index", "shards_built") if outcome is not None else 0,
         "shards_reused": outcome.count("dense_index", "shards_reused") if outcome is not None else shards,
@@ -97,7 +104,7 @@ def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str
         "published": outcome is not None and outcome.error is None,
         "gates": judged.gates if judged else {},
     }
-    extra = {"contexts_failure": failures.reason} if failures.reason else {}
+    extra = {"contexts_failure": contexts.reason} if contexts.reason else {}
     return {**facts, **extra, "candidate": stopped.generation} if stopped else {**facts, **extra}
 
 
@@ -132,6 +139,11 @@ def source_line(counts: dict[str, Any]) -> str:
     line = f"{pages} ({', '.join(changes) or 'nothing changed'}), {chunks}"
     line += f" ({counts['chunks_new']} new)" if counts["chunks_new"] else ""
     return line + (f", {of(counts['macros_lost'], 'macro')} lost" if counts["macros_lost"] else "")
+
+
+def estimate_line(expected: Estimate | None) -> str:
+    line = expected.line() if expected else "contexts need no model (`context.provider`)"
+    return f"{line}; nothing was asked or published"
 
 
 def tenant_line(facts: dict[str, Any]) -> str:

@@ -1,11 +1,13 @@
 """The asset `contexts`: what tells each chunk where it comes from."""
 
 from collections import Counter
+from typing import Any
 
 import dagster as dg
 
 from rag_assets import metadata
-from rag_assets.contexts.tenant import Telling, note_failures, write_contexts
+from rag_assets.contexts.last_run import note_run, read_last_run
+from rag_assets.contexts.tenant import Telling, plan_contexts, write_contexts
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
@@ -35,23 +37,28 @@ def contexts(
     tenant, config, store = of_tenant(context, installation)
     folder = store.candidate(tenant)
     reporter.begin(tenant, "contexts")
+
+    def observe(name: str, facts: dict[str, Any]) -> None:
+        context.log_event(dg.AssetObservation(context.asset_key, partition=tenant, metadata={name: facts}))
+
     watch = Telling(
-        reporter.track("contexts", context.log.info),
-        context.log.info,
-        lambda facts: context.log_event(
-            dg.AssetObservation(context.asset_key, partition=tenant, metadata={"progress": facts})
-        ),
+        reporter.track("contexts", context.log.info), context.log.info, lambda facts: observe("progress", facts)
     )
     with writing(store.tenant(tenant)):
         selected = read_table(folder / "selected.parquet", SELECTED_CHUNKS)
-        found = write_contexts(selected, config.context, store.cache(tenant), watch)
+        plan = plan_contexts(selected, config.context, store.cache(tenant))
+        if plan:
+            expected = plan.estimate(read_last_run(store, tenant))
+            context.log.info(expected.line())
+            observe("estimate", expected.facts())
+        found = write_contexts(plan, watch)
         template: Template = "none" if config.context.provider == "none" else "metadata"
         count_tokens = token_counter(open_tokenizer(config.embedding))
         prefixes = build_contexts(selected, template, found.written, found.failures, count_tokens)
         chunks = contextualized(selected, prefixes)
         write_table(folder / "contexts.parquet", prefixes, CONTEXTS)
         write_table(folder / "chunks.parquet", chunks, GENERATION_CHUNKS)
-        note_failures(store, tenant, found.failures)
+        note_run(store, tenant, found.failures, found.tally)
     if found.tally.total:
         context.log.info(found.tally.line())
     shown = ["chunk_id", "source", "prefix", "text"]

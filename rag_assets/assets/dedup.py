@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets import metadata
+from rag_assets.contexts.last_run import read_last_run
+from rag_assets.contexts.tenant import plan_contexts
 from rag_assets.facts import chunk_digests, shared_pages
 from rag_assets.inputs import pages_digest, tenant_inputs
 from rag_assets.partitions import TENANTS
@@ -40,7 +42,7 @@ def dedup_map(
 
     Chunks under a dropped label and boilerplate are left out before, and every page without a chunk is explained. A
     chunk is dropped only if whoever may read it may read the one that stays. Two sources that share a page id are
-    refused.
+    refused. Where a model writes contexts, `contexts_estimate` tells what the next asset will ask of it, and its cost.
     """
     tenant, config, store = of_tenant(context, installation)
     folder = store.candidate(tenant)
@@ -81,6 +83,8 @@ def dedup_map(
         write_table(store.tenant(tenant) / "dedup_map.parquet", found, DEDUP_MAP)
         write_table(folder / "selected.parquet", chunks, SELECTED_CHUNKS)
         write_candidate(store, tenant, state)
+        plan = plan_contexts(chunks, config.context, store.cache(tenant))
+        expected = plan.estimate(read_last_run(store, tenant)) if plan else None
     effects = effectiveness(selection.chunks, found)
     rows = [{"space": e.space, "chunks": e.chunks, **{s: e.dropped.get(s, 0) for s in SCOPES}} for e in effects]
     by_space = {effect.space: [effect.dropped.get(scope, 0) for scope in SCOPES] for effect in effects}
@@ -96,6 +100,7 @@ def dedup_map(
             "dropped": dg.MetadataValue.md(metadata.stacked_bars(by_space, SCOPES, "Duplicates dropped", "chunks")),
             "fingerprints_computed": computed,
             "seconds": round(seconds, 2),
+            **({"contexts_estimate": expected.facts()} if expected else {}),
             "sources": dict(Counter(selection.chunks["source"].to_pylist())),
             "chunks_left_out": len(left_out.excluded),
             "why_left_out": left_out.reasons(),

@@ -9,9 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rag_assets.contexts.cache import ContextCache
-from rag_assets.steps.context_prompt import Document, Passage
+from rag_assets.steps.context_prompt import VERSION, Document, Passage
 from rag_assets.steps.context_quality import inventions, score_contexts
 from rag_assets.steps.contextualize import WrittenContext
+from rag_serving.settings import Context
+
+
+def oldest_prompt(settings: Context) -> int:
+    """Return the oldest prompt whose contexts still count."""
+    return VERSION if settings.refresh else 0
 
 
 def known_contexts(

@@ -33,9 +33,14 @@ class Tally:
         return self.done + self.failed
 
     @property
+    def seconds(self) -> float:
+        """How long it has taken, never zero."""
+        return max(time.monotonic() - self.started, 1e-9)
+
+    @property
     def rate(self) -> float:
         """Passages a second."""
-        return self.handled / max(time.monotonic() - self.started, 1e-9)
+        return self.handled / self.seconds
 
     def count(self, done: int = 0, failed: int = 0) -> None:
         """Take in passages that were written about, and passages that were not."""

@@ -1,14 +1,13 @@
-"""The contexts of one tenant: what its build asks for, and what the last one could not get.
+"""The contexts of one tenant: what its build will ask for, and asking.
 
-Belongs here: putting cache, model and writer together as configured; the file that tells of failures.
-Does not belong here: Dagster (`assets.contexts`).
+Belongs here: putting cache, model and writer together as configured. Does not belong here: Dagster
+(`assets.contexts`), what a run leaves for the next (`last_run`).
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,16 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.contexts.cache import ContextCache
+from rag_assets.contexts.estimate import Estimate, estimate
+from rag_assets.contexts.known import known_contexts, oldest_prompt
+from rag_assets.contexts.last_run import LastRun
 from rag_assets.contexts.servers import model_name, models_of, open_servers
 from rag_assets.contexts.tally import Tally
 from rag_assets.contexts.writer import ContextWriter, Watch, document_budget
-from rag_assets.steps.context_prompt import build_documents
+from rag_assets.steps.context_prompt import Document, build_documents
 from rag_assets.steps.contextualize import WrittenContext
 from rag_serving.settings import Context
-from rag_serving.store import Store, StoreError, read_json, write_json
 
-FILE = "contexts.json"
 TOLD_S = 5.0
 
 
@@ -37,54 +37,53 @@ class TenantContexts:
     tally: Tally = field(default_factory=lambda: Tally(0))
 
 
-def write_contexts(chunks: pa.Table, settings: Context, cache: Path, watch: Watch) -> TenantContexts:
-    """The contexts that the configured model writes about rows of SELECTED_CHUNKS; none where no model is configured.
+@dataclass(frozen=True)
+class ContextPlan:
+    """What a run is about to do: all passages, and the contexts that they have already."""
+
+    settings: Context
+    cache: ContextCache
+    documents: Sequence[Document]
+    known: Mapping[str, WrittenContext]
+
+    def estimate(self, last: LastRun) -> Estimate:
+        """Return what the run will take."""
+        rate = last.contexts_per_second.get(self.cache.models[0])
+        return estimate(self.documents, self.known, self.settings, rate)
+
+
+def plan_contexts(chunks: pa.Table, settings: Context, folder: Path) -> ContextPlan | None:
+    """Return what has to be written about rows of SELECTED_CHUNKS; None where no model is configured.
+
+    No model is asked or needed. `folder`: of the tenant's caches.
+
+    Raises:
+        ModelError: the cache cannot be used.
+    """
+    models = models_of(settings)
+    if not models:
+        return None
+    documents = build_documents(chunks, document_budget(settings))
+    cache = ContextCache(folder, *(model_name(model).key for model in models.values()))
+    return ContextPlan(settings, cache, documents, known_contexts(cache, documents, oldest_prompt(settings)))
+
+
+def write_contexts(plan: ContextPlan | None, watch: Watch) -> TenantContexts:
+    """Return the contexts of a plan, those that it lacks by the configured models.
 
     Raises:
         ModelError: no model is named, its key is missing, or the cache cannot be used.
     """
-    models = models_of(settings)
-    if not models:
+    if plan is None:
         return TenantContexts()
-    documents = build_documents(chunks, document_budget(settings))
-    known_of = ContextCache(cache, *(model_name(model).key for model in models.values()))
-    writer = ContextWriter(settings, known_of, open_servers(settings), watch)
-    found = writer.write(documents)
-    passages = [passage for document in documents for passage in document.passages]
+    writer = ContextWriter(plan.settings, plan.cache, open_servers(plan.settings), watch)
+    found = writer.write(plan.documents, plan.known)
+    passages = [passage for document in plan.documents for passage in document.passages]
     return TenantContexts(
         {each.chunk_id: found.written[each.key] for each in passages if each.key in found.written},
         {each.chunk_id: found.failures[each.key] for each in passages if each.key in found.failures},
         found.tally,
     )
-
-
-@dataclass(frozen=True)
-class Failures:
-    """How many chunks a model was to write about and did not, and the most frequent reason."""
-
-    count: int = 0
-    reason: str = ""
-
-
-def note_failures(store: Store, tenant: str, failures: Mapping[str, str]) -> Failures:
-    """Keep how many chunks have no context of the model, for the next build; `failures` are reasons by chunk id."""
-    reason = Counter(failures.values()).most_common(1)[0][0] if failures else ""
-    write_json(store.tenant(tenant) / FILE, {"failures": len(failures), "reason": reason})
-    return Failures(len(failures), reason)
-
-
-def read_failures(store: Store, tenant: str) -> Failures:
-    """Return what the last build noted; none where it cannot be read."""
-    try:
-        noted = read_json(store.tenant(tenant) / FILE)
-        return Failures(int(noted["failures"]), str(noted.get("reason", "")))
-    except (StoreError, KeyError, TypeError, ValueError, AttributeError):
-        return Failures()
-
-
-def has_failures(store: Store, tenant: str) -> bool:
-    """Whether the last build left chunks without a context of the model."""
-    return bool(read_failures(store, tenant).count)
 
 
 @dataclass

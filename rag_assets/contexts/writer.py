@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rag_assets.contexts.cache import ContextCache
-from rag_assets.contexts.known import known_contexts
+from rag_assets.contexts.calls import Call, calls_about
+from rag_assets.contexts.known import known_contexts, oldest_prompt
 from rag_assets.contexts.servers import NOBODY, Answer, ContextServers, ModelName
 from rag_assets.contexts.tally import Tally
 from rag_assets.steps.context_prompt import VERSION, Document, Passage, prompt, read_answer
@@ -100,40 +101,19 @@ class ContextWriter:
     servers: ContextServers
     watch: Watch = field(default=_unwatched)
 
-    def write(self, documents: Sequence[Document]) -> Contexts:
-        """The contexts of all passages, from the cache where it has them.
+    def write(self, documents: Sequence[Document], known: Mapping[str, WrittenContext] | None = None) -> Contexts:
+        """The contexts of all passages, from the cache where it has them; `known` are those, if they were looked up.
 
         Raises:
             ModelError: the cache cannot be used; a model that fails is no error.
         """
-        known = known_contexts(self.cache, documents, VERSION if self.settings.refresh else 0)
+        if known is None:
+            known = known_contexts(self.cache, documents, oldest_prompt(self.settings))
         calls = calls_about(documents, known, self.settings.chunks_per_call)
         run = _Run(self, Tally(sum(len(call.indexes) for call in calls)))
         if calls:
             asyncio.run(run.all(calls))
         return Contexts({**known, **run.written}, run.failures, run.tally)
-
-
-@dataclass(frozen=True)
-class Call:
-    """Passages of one document that are asked about together."""
-
-    document: Document
-    indexes: tuple[int, ...]
-
-    @property
-    def passages(self) -> list[Passage]:
-        return [self.document.passages[index] for index in self.indexes]
-
-
-def calls_about(documents: Sequence[Document], known: Collection[str], size: int) -> list[Call]:
-    """Return the calls for the passages that have no context; one that a document has twice is asked about once."""
-    calls = []
-    for document in documents:
-        first = {passage.key: index for index, passage in reversed([*enumerate(document.passages)])}
-        missing = sorted(index for key, index in first.items() if key not in known)
-        calls += [Call(document, tuple(missing[at : at + size])) for at in range(0, len(missing), size)]
-    return calls
 
 
 class _Run:

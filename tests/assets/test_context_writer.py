@@ -21,6 +21,7 @@ import pytest
 from model_of_contexts import good_context, tables_of
 from stand_in_chat import MODEL, Fault, StandInChat, served
 
+from rag_assets.contexts import known
 from rag_assets.contexts import writer as module
 from rag_assets.contexts.cache import ContextCache
 from rag_assets.contexts.servers import open_patient_chat, open_servers
@@ -95,7 +96,8 @@ def test_a_new_prompt_asks_again_only_where_that_is_wanted(
     server: StandInChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer(server, tmp_path).write(documents(1, 3))
-    monkeypatch.setattr(module, "VERSION", VERSION + 1)
+    for part in (module, known):
+        monkeypatch.setattr(part, "VERSION", VERSION + 1)
     assert writer(server, tmp_path).write(documents(1, 3)).tally.total == 0
     assert writer(server, tmp_path, refresh=True).write(documents(1, 3)).tally.total == 3
     assert writer(server, tmp_path, refresh=True).write(documents(1, 3)).tally.total == 0

@@ -23,6 +23,8 @@ def test_a_hung_model_is_named_on_the_assets_page_and_holds_nothing(wiki: Wiki) 
         finally:
             runner.close()
     assert outcome.error is None
+    expected = outcome.metadata["dedup_map"]["contexts_estimate"]  # before any model is asked
+    assert (expected["contexts_wanted"], expected["calls"], expected["cost"]) == (4, 4, {f"ollama/{MODEL}": 0.0})
     told = outcome.metadata["contexts"]
     assert told["contexts_failed"] == 4
     assert told["levels"] == {"metadata": 4}

@@ -12,7 +12,7 @@ from model_of_contexts import good_context
 from stand_in_chat import MODEL, StandInChat, served
 from test_build_command import build, build_json
 
-from rag_assets.contexts.tenant import note_failures, read_failures
+from rag_assets.contexts.last_run import note_run, read_last_run
 from rag_assets.runner import Outcome
 from rag_assets.state import ChunksState, PagesState, update_state
 from rag_assets.summary import source_counts, source_line, tenant_facts, tenant_line
@@ -48,21 +48,21 @@ def test_a_source_that_failed_at_once_has_nothing_to_keep(tmp_path: Path) -> Non
 
 def test_contexts_that_failed_are_counted_with_their_most_frequent_reason(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    note_failures(store, "demo", {"1": "it invents 1987", "2": "no chat server answers", "3": "no chat server answers"})
+    note_run(store, "demo", {"1": "it invents 1987", "2": "no chat server answers", "3": "no chat server answers"})
     facts = tenant_facts(store, "demo", None)
     assert (facts["contexts_failed"], facts["contexts_failure"]) == (3, "no chat server answers")
     assert "3 chunks without a context of the model" in tenant_line(facts)
     assert "--retry-contexts" in tenant_line(facts)
-    note_failures(store, "demo", {})
+    note_run(store, "demo", {})
     assert "contexts_failure" not in tenant_facts(store, "demo", None)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"failures": "many"}', '{"failures": null}'])
 def test_a_damaged_note_of_failures_counts_as_none(tmp_path: Path, content: str) -> None:
     store = Store(tmp_path)
-    note_failures(store, "demo", {"1": "no answer"})
+    note_run(store, "demo", {"1": "no answer"})
     (store.tenant("demo") / "contexts.json").write_text(content)
-    assert read_failures(store, "demo").count == 0
+    assert read_last_run(store, "demo").failures == 0
 
 
 def test_the_build_says_in_text_and_json_that_a_source_failed_and_that_the_model_was_away(wiki: Wiki) -> None:
