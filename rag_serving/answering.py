@@ -26,6 +26,7 @@ from rag_serving.indexes.terms import analyze
 from rag_serving.models.judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
 from rag_serving.records import Answer, Candidate, Draft, Lock, Verdict
+from rag_serving.refusals import best_rejected, not_written
 from rag_serving.render import answer_text, citations_of, explained, shown_numbers
 from rag_serving.settings import Generation
 from rag_serving.telemetry.events import Ranking, Trace
@@ -87,8 +88,7 @@ class Answering:
         chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
         stop = gate_question(asked.text, asked.weights) or (None if chosen else gate_passages(lock, found, gates))
         if stop:
-            answer = replace(stop.answer(generation), gates=found)
-            return Written(answer, Draft((), MODEL), lock, [])
+            return self._stopped(replace(stop.answer(generation), gates=found), attempt, asked, lock, explain)
         with attempt.part("generate"):
             draft = self._generator.write(
                 asked.text,
@@ -106,7 +106,9 @@ class Answering:
             verdicts = self._judged(attempt, verdicts, lock)
         with attempt.part("render"):
             answer = _composed(draft, verdicts, lock, generation, settings)
-            if answer.status == "answered" and (stop := gate_confidence(asked.text, draft.confidence, gates)):
+            if answer.status == "answered" and (
+                stop := gate_confidence(asked.text, draft.confidence, gates, len(lock))
+            ):
                 answer, verdicts = stop.answer(generation, lock), []
             if answer.status == "answered" and differs and (told_so := _told_to_differ(verdicts, differs)):
                 attempt.raise_flag(CONFLICTING)
@@ -114,8 +116,16 @@ class Answering:
             told = {} if draft.confidence is None else {"confidence": draft.confidence}
             answer = replace(answer, generator=draft.model, gates={**found, **told}, evidence=draft.evidence)
             if explain:
-                answer = replace(answer, passages=explained(lock, verdicts))
+                answer = _explained(answer, draft, verdicts, lock)
         return Written(answer, draft, lock, verdicts)
+
+    def _stopped(self, answer: Answer, attempt: Attempt, asked: Asked, lock: Lock, explain: bool) -> Written:
+        """A question that was not asked of the passages; what they would have said is looked up only to explain it."""
+        if explain:
+            is_far = answer.refusal and answer.refusal.value is not None
+            draft = self._extracted(attempt, asked, lock) if is_far else Draft((), MODEL)
+            answer = _explained(answer, draft, [], lock)
+        return Written(answer, Draft((), MODEL), lock, [])
 
     def _verified(self, draft: Draft, asked: Asked, lock: Lock) -> tuple[Draft, list[Verdict], Differing | None]:
         """The draft with its verdicts; where pages differ about what was asked, with what the others say beside it."""
@@ -178,6 +188,12 @@ def _told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | No
     return f"The pages do not agree: {told} give different figures. Read both before you rely on one."
 
 
+def _explained(answer: Answer, draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Answer:
+    """The answer with its passages and, where it is none, with the best sentence that was not good enough."""
+    refusal = answer.refusal and replace(answer.refusal, best=best_rejected(draft, verdicts, lock))
+    return replace(answer, passages=explained(lock, verdicts), refusal=refusal)
+
+
 def open_tables(config: Config) -> Tables:
     """The weights that the extractive generator goes by.
 
@@ -209,6 +225,7 @@ def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation:
             citations=citations,
             clarification=None,
         )
+    made = replace(made, refusal=not_written(draft, verdicts, lock))
     if draft.claims and not draft.declined:
         return replace(made, status="needs_more_context", answer=NEEDS_MORE_CONTEXT)
     return made

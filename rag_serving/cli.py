@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -82,7 +83,8 @@ def ask(
     label: Labels = None,
     title: Title = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show how the question was read and what was found.")
+        bool,
+        typer.Option("--explain", help="Show how the question was read, what was found, and what kept it unanswered."),
     ] = False,
     shape: Annotated[
         Literal["text", "markdown", "json"], typer.Option("--format", help="How the answer is printed.")
@@ -132,6 +134,9 @@ def search(
     space: Spaces = None,
     label: Labels = None,
     title: Title = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show how the query was read and what each stage says of each candidate.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search passages without answering.
@@ -140,6 +145,7 @@ def search(
     citelock search "release rollback"
     citelock search max.poll.records -k 3 --space OPS
     citelock search 'label:howto "rolled back"'
+    citelock search "release rollback" --explain
 
     space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
     phrase" is looked for to the letter.
@@ -151,6 +157,7 @@ def search(
         found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
         if not found.results:
             found = with_access_note(pipeline, principal, found)
+        found = found if explain else replace(found, query=None, candidates=())
         if as_json:
             tell(json.dumps(found.payload(), ensure_ascii=False))
             return

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from rag_serving.extraction.question_kinds import kind_of
-from rag_serving.records import Answer, Lock, Status
+from rag_serving.records import Answer, Lock, Refusal, Status
+from rag_serving.refusals import nothing_kept, too_doubtful, too_far
 from rag_serving.settings import Gates
 from rag_serving.writing.injections import orders
 
@@ -30,19 +31,25 @@ class Stop:
 
     status: Status
     message: str
+    refusal: Refusal
 
     def answer(self, generation: str = "", lock: Lock | None = None) -> Answer:
         """The answer that says so, with the closest page where something was found."""
-        return Answer(self.status, self.message, clarification=closest(lock) if lock else None, generation=generation)
+        clarification = closest(lock) if lock else None
+        return Answer(
+            self.status, self.message, clarification=clarification, refusal=self.refusal, generation=generation
+        )
 
 
 def gate_question(question: str, terms: Collection[str]) -> Stop | None:
     """Stop what orders instead of asking, has no words, or only points at something (`How does it work?`)."""
     if not _LETTER.search(question):
-        return Stop("refused", REFUSED_EMPTY)
+        return Stop("refused", REFUSED_EMPTY, Refusal("empty", "the question has no letters"))
     if orders(_QUOTED.sub(" ", question)):
-        return Stop("refused", REFUSED_ORDER)
-    return None if terms else Stop("clarify", CLARIFY_POINTER)
+        return Stop("refused", REFUSED_ORDER, Refusal("order", "a sentence gives orders to a model"))
+    if not terms:
+        return Stop("clarify", CLARIFY_POINTER, Refusal("pointer", "the question has no word that a page could hold"))
+    return None
 
 
 def likeness(
@@ -64,17 +71,18 @@ def likeness(
 def gate_passages(lock: Lock, found: Mapping[str, float], gates: Gates) -> Stop | None:
     """Stop where no passage was found, or none is near by meaning or by words."""
     if not lock.passages:
-        return Stop("not_found", NOT_FOUND)
-    near = found.get("similarity", 0.0) >= gates.min_similarity
-    return None if near or found["coverage"] >= gates.min_coverage else Stop("not_found", NOT_FOUND)
+        return Stop("not_found", NOT_FOUND, nothing_kept(0, 1))
+    if found.get("similarity", 0.0) >= gates.min_similarity or found["coverage"] >= gates.min_coverage:
+        return None
+    return Stop("not_found", NOT_FOUND, too_far(len(lock), found, gates))
 
 
-def gate_confidence(question: str, confidence: float | None, gates: Gates) -> Stop | None:
+def gate_confidence(question: str, confidence: float | None, gates: Gates, passages: int = 1) -> Stop | None:
     """Stop an answer that its writer is not confident of; a writer that does not say is believed."""
     least = gates.min_confidence_statement if kind_of(question) == "statement" else gates.min_confidence
     if confidence is None or confidence >= least:
         return None
-    return Stop("not_found", NOT_FOUND)
+    return Stop("not_found", NOT_FOUND, too_doubtful(passages, confidence, least))
 
 
 def closest(lock: Lock) -> str | None:

@@ -33,6 +33,7 @@ from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.receipt import make_receipt
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.records import Answer, Candidate, Chunk, Filters, Query, SearchResults
+from rag_serving.refusals import nothing_kept
 from rag_serving.render import pinpointed
 from rag_serving.rerank import Reranked, rerank
 from rag_serving.retrieve import Mode, RetrievalError, Retrieved
@@ -141,6 +142,9 @@ class Pipeline:
             rankings = _rankings(generation, found.retrieved)
         notes = found.query.notes if explain or not results else None
         shown = SearchResults(results, generation.id, tuple(attempt.flags), attempt.timings_ms, notes, ranked.by)
+        if explain:
+            candidates = _told(found.retrieved.candidates, results)
+            shown = replace(shown, query=found.query, candidates=candidates)
         if self.telemetry:
             trace = Trace(_told(found.retrieved.candidates, shown.results), rankings=rankings, features=self._features)
             self.telemetry.searched(principal, query, shown, trace)
@@ -246,6 +250,9 @@ class Pipeline:
         notes = query.notes if explain or not written.answer.citations else None
         answer = pinpointed(written.answer, lock, lambda page_id: generation.page_text(page_id, classes))
         answer = replace(answer, notes=notes, reranker=ranked.by)
+        if answer.refusal and answer.refusal.gate == "passages":
+            kept = nothing_kept(len(retrieved.candidates), self.config.retrieval.min_keyword_overlap)
+            answer = replace(answer, refusal=kept)
         candidates, rankings = _told(retrieved.candidates, lock.passages), _rankings(generation, retrieved)
         return replace(written, answer=answer, candidates=candidates, rankings=rankings)
 

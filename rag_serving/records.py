@@ -21,6 +21,12 @@ EXTRACTIVE = "extractive"
 """Of a claim's sentence: it stands in its passages, agrees with them in figures, names, negations and polarity, differs
 from them in one of these, or was not compared because its quote stands nowhere."""
 Ranker = Literal["sidecar", "heuristic", "none"]
+Gate = Literal[
+    "empty", "order", "pointer", "passages", "similarity", "coverage", "no_sentence", "declined", "verification",
+    "confidence",
+]  # fmt: skip
+"""What kept a question from being answered: it has no words, gives orders, or only points at something; no passage was
+found, or none is near; no sentence can answer, or the model says so; nothing written stands; the best is doubtful."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,20 @@ class Query:
     page: str | None = None  # the title of a page that the words name, whose passages are preferred
     corrections: Mapping[str, str] = field(default_factory=dict)  # words of the pages by words that were misspelt
     notes: tuple[str, ...] = ()  # a line for each decision
+
+    def payload(self) -> dict[str, Any]:
+        """The JSON shape: what was read, without the notes."""
+        return {
+            "original": self.original,
+            "text": self.text,
+            "terms": dict(self.terms),
+            "phrases": list(self.phrases),
+            "identifiers": list(self.identifiers),
+            "filters": self.filters.payload(),
+            "scope": self.scope.payload(),
+            "page": self.page,
+            "corrections": dict(self.corrections),
+        }
 
     def noting(self, *lines: str) -> Query:
         """The same with more notes."""
@@ -236,6 +256,34 @@ class Citation:
 
 
 @dataclass(frozen=True)
+class Rejected:
+    """The best sentence that was not good enough, and where it stands."""
+
+    sentence: str
+    chunk_id: str
+    title: str
+    url: str
+    reason: str = ""  # what verification said of it
+
+    def payload(self) -> dict[str, str]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a question was not answered."""
+
+    gate: Gate
+    reason: str  # in one line
+    value: float | None = None  # what the gate looked at
+    threshold: float | None = None  # what it asks for
+    best: Rejected | None = None  # where that was asked for
+
+    def payload(self) -> dict[str, Any]:
+        return {**vars(self), "best": self.best.payload() if self.best else None}
+
+
+@dataclass(frozen=True)
 class SearchResults:
     """Ranked candidates with the generation that gave them."""
 
@@ -245,6 +293,8 @@ class SearchResults:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] | None = None  # how the query was read, where that was asked for
     reranker: Ranker = "none"  # who ranked them after fusion
+    query: Query | None = None  # as it was read, where that was asked for
+    candidates: Sequence[Candidate] = ()  # all that were found, best first, where that was asked for
 
     def payload(self) -> dict[str, Any]:
         shape: dict[str, Any] = {
@@ -256,6 +306,9 @@ class SearchResults:
         }
         if self.notes is not None:
             shape["notes"] = list(self.notes)
+        if self.query is not None:
+            shape["query"] = self.query.payload()
+            shape["candidates"] = [{"chunk_id": c.chunk.chunk_id, "scores": dict(c.scores)} for c in self.candidates]
         return shape
 
 
@@ -267,6 +320,7 @@ class Answer:
     answer: str
     citations: tuple[Citation, ...] = ()
     clarification: str | None = None
+    refusal: Refusal | None = None  # why it is none
     passages: Sequence[Mapping[str, Any]] | None = None
     notes: tuple[str, ...] | None = None  # how the question was read, where that was asked for
     generation: str = ""
@@ -285,6 +339,7 @@ class Answer:
             "answer": self.answer,
             "citations": [citation.payload() for citation in self.citations],
             "clarification": self.clarification,
+            "refusal": self.refusal.payload() if self.refusal else None,
             "generation": self.generation,
             "generator": self.generator,
             "usage": self.usage.payload() if self.usage else None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ import typer
 
 if TYPE_CHECKING:
     from rag_serving.receipts.proofs import Proof
-    from rag_serving.records import AlsoAt, Answer, Candidate, Citation, SearchResults
+    from rag_serving.records import AlsoAt, Answer, Candidate, Citation, Refusal, SearchResults
     from rag_serving.terminal.doctor import Finding
 
 _PLACES_SHOWN = 3
@@ -36,6 +36,8 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     yield answer.answer
     if answer.clarification:
         yield dim(answer.clarification)
+    if answer.refusal:
+        yield from refusal_lines(answer.refusal, is_explained=answer.passages is not None)
     by_passage = sorted(answer.citations, key=lambda citation: citation.index)
     for _, citations in groupby(by_passage, key=lambda citation: citation.index):
         yield ""
@@ -43,11 +45,25 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     yield from (dim(f"    {note}") for note in answer.notes or ())
     for passage in answer.passages or ():
         yield ""
-        scores = ", ".join(f"{stage} {value:.3f}" for stage, value in passage["scores"].items())
+        scores = scores_line(passage["scores"])
         cited = f", cited as [{passage['index']}]" if passage["index"] else ""
         where = f"passage {passage['passage']}{cited}: {' → '.join(passage['heading_path'])}"
         yield dim(f"{where}: {passage['why']} ({scores})")
+    if answer.receipt_id:
+        commands = "citelock receipt verify ID, citelock feedback ID helpful"
+        yield from ("", dim(f"receipt {answer.receipt_id}  ({commands})"))
     tell_flags(answer.flags)
+
+
+def refusal_lines(refusal: Refusal, is_explained: bool) -> Iterator[str]:
+    """What was looked at; explained, also the gate that decided and the best sentence that was not good enough."""
+    if not is_explained:
+        yield dim(f"{refusal.reason} (--explain shows more)")
+        return
+    yield dim(f"gate {refusal.gate}: {refusal.reason}")
+    if best := refusal.best:
+        yield dim(f"nearest: “{best.sentence}”{f' ({best.reason})' if best.reason else ''}")
+        yield dim(f"    {best.title}, {best.url}")
 
 
 def citation_lines(citations: Sequence[Citation]) -> Iterator[str]:
@@ -64,8 +80,24 @@ def search_lines(found: SearchResults) -> Iterator[str]:
     if not found.results:
         yield "Nothing found."
     yield from (dim(f"    {note}") for note in found.notes or ())
+    if found.query:
+        yield dim(f"    terms: {', '.join(f'{term} {weight:g}' for term, weight in found.query.terms.items())}")
     for rank, candidate in enumerate(found.results, start=1):
         yield from result_lines(rank, candidate)
+        if found.query:
+            yield dim(f"    {scores_line(candidate.scores)}")
+    shown = {candidate.chunk.chunk_id for candidate in found.results}
+    others = [candidate for candidate in found.candidates if candidate.chunk.chunk_id not in shown]
+    if others:
+        yield from ("", dim("also found:"))
+    for candidate in others:
+        chunk = candidate.chunk
+        why = "boilerplate" if chunk.is_boilerplate else "ranked lower"
+        yield dim(f"    {' → '.join(chunk.heading_path)}: {why} ({scores_line(candidate.scores)})")
+
+
+def scores_line(scores: Mapping[str, float]) -> str:
+    return ", ".join(f"{stage} {value:.3f}" for stage, value in scores.items())
 
 
 def result_lines(rank: int, candidate: Candidate) -> Iterator[str]:

@@ -95,6 +95,34 @@ def test_a_receipt_is_shown_and_proved(config: str) -> None:
     assert (code, err) == (1, "citelock: tenant 'acme' has no receipt 'none'\n")
 
 
+def test_what_ask_prints_is_enough_to_prove_and_to_judge_an_answer(config: str) -> None:
+    lines = run("ask", QUESTION, "--config", config)[1].splitlines()
+    assert lines[-2] == ""
+    identifier = lines[-1].removeprefix("receipt ").split()[0]
+    code, out, _ = run("receipt", "verify", identifier, "--config", config)
+    assert (code, out.startswith(f"{identifier} holds")) == (0, True)
+    judged = ("feedback", identifier, "wrong_citation", "--citation", "1", "--config", config)
+    assert run(*judged) == (0, "Thank you: kept.\n", "")
+    refused = run("ask", "What is the capital of Mongolia?", "--config", config)[1].splitlines()[-1]
+    assert run("feedback", refused.split()[1], "missing", "--config", config)[0] == 0
+
+
+def test_a_search_is_explained_where_that_is_asked_for(config: str) -> None:
+    code, out, _ = run("search", "consumer lag space:SRE", "--config", config, "-k", "1", "--explain")
+    assert code == 0
+    assert "    only pages of the space SRE\n    terms: consum 1, lag 1\n1. Monitoring → Consumer lag" in out
+    assert "\n    dense 0." in out
+    assert "\nalso found:\n    Consumer settings → Settings: ranked lower (dense 0." in out
+    plain = run("search", "consumer lag space:SRE", "--config", config, "-k", "1")[1]
+    assert "only pages of the space SRE" in plain
+    assert "dense" not in plain
+    told = json.loads(run("search", "consumer lag", "--config", config, "-k", "1", "--explain", "--json")[1])
+    assert told["query"]["terms"] == {"consum": 1.0, "lag": 1.0}
+    assert told["candidates"][0]["chunk_id"] == told["results"][0]["chunk_id"] == "13:1:0"
+    assert {"dense", "bm25", "fused"} <= told["candidates"][1]["scores"].keys()
+    assert "query" not in json.loads(run("search", "consumer lag", "--config", config, "--json")[1])
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
