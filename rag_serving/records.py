@@ -62,17 +62,8 @@ class Query:
 
     def payload(self) -> dict[str, Any]:
         """The JSON shape: what was read, without the notes."""
-        return {
-            "original": self.original,
-            "text": self.text,
-            "terms": dict(self.terms),
-            "phrases": list(self.phrases),
-            "identifiers": list(self.identifiers),
-            "filters": self.filters.payload(),
-            "scope": self.scope.payload(),
-            "page": self.page,
-            "corrections": dict(self.corrections),
-        }
+        read = {name: value for name, value in vars(self).items() if name != "notes"}
+        return {**read, "filters": self.filters.payload(), "scope": self.scope.payload()}
 
     def noting(self, *lines: str) -> Query:
         """The same with more notes."""
@@ -265,9 +256,6 @@ class Rejected:
     url: str
     reason: str = ""  # what verification said of it
 
-    def payload(self) -> dict[str, str]:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class Refusal:
@@ -280,7 +268,7 @@ class Refusal:
     best: Rejected | None = None  # where that was asked for
 
     def payload(self) -> dict[str, Any]:
-        return {**vars(self), "best": self.best.payload() if self.best else None}
+        return {**vars(self), "best": vars(self.best) if self.best else None}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rag_serving.access import Principal
-from rag_serving.records import Answer, Candidate, Lock, SearchResults, Usage, Verdict
+from rag_serving.records import Answer, Candidate, Lock, Refusal, SearchResults, Usage, Verdict
 
 Kind = Literal["ask", "selected_text", "search"]
 Ranking = Sequence[tuple[str, float]]  # chunk ids with scores
@@ -59,6 +59,7 @@ class Scribe:
             "generator": answer.generator,
             "reranker": answer.reranker,
             "receipt_id": answer.receipt_id,
+            "refusal": _refused(answer.refusal),
         }
 
     def of_search(self, principal: Principal | None, query: str, found: SearchResults, trace: Trace) -> dict[str, Any]:
@@ -72,6 +73,7 @@ class Scribe:
             "generator": "",
             "reranker": found.reranker,
             "receipt_id": None,
+            "refusal": None,
         }
 
     def of_feedback(
@@ -147,6 +149,11 @@ def _traced(trace: Trace) -> dict[str, Any]:
 def _ranked(ranking: Ranking | None) -> list[tuple[str, float]] | None:
     """The first of a ranking with four decimals; None where there was none."""
     return None if ranking is None else [(chunk_id, round(score, 4)) for chunk_id, score in ranking[:MAX_RANKED]]
+
+
+def _refused(refusal: Refusal | None) -> dict[str, Any] | None:
+    """Which gate decided, and by how much; what it says of pages is not kept."""
+    return {"gate": refusal.gate, "value": refusal.value, "threshold": refusal.threshold} if refusal else None
 
 
 def _taken(usage: Usage | None) -> dict[str, Any]:

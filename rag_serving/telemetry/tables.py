@@ -63,6 +63,7 @@ QUESTIONS = Table(
     Column("dense", JSON(none_as_null=True)),  # [[chunk_id, cosine similarity]], best first; null: not asked
     Column("lexical", JSON(none_as_null=True)),  # [[chunk_id, BM25 score]]
     Column("fused", JSON(none_as_null=True)),  # [[chunk_id, score]] of both together, before hygiene
+    Column("refusal", JSON(none_as_null=True)),  # {gate, value, threshold} of what was not answered
     Column("features", JSON(none_as_null=True)),  # names of the switches that were on
 )
 

@@ -79,6 +79,12 @@ def test_every_kind_of_question_leaves_one_row(url: str | None, engine: Engine, 
     assert {"query", "dense", "lexical", "verify", "total"} <= first["timings_ms"].keys()
     assert first["user_hash"] == rows[2]["user_hash"] is not None
     assert QUESTION not in str(first)
+    assert [row["refusal"] for row in rows] == [
+        None,
+        {"gate": "passages", "value": None, "threshold": None},
+        None,
+        None,
+    ]
 
 
 def test_each_index_alone_what_both_make_and_the_switches_are_kept(url: str | None, engine: Engine, home: Path) -> None:
