@@ -191,11 +191,12 @@ def test_doctor_asks_for_the_generator(tmp_path: Path, wiki_home: Path) -> None:
 
 
 def test_ask_says_that_extraction_answered_for_a_model(tmp_path: Path, wiki_home: Path) -> None:
-    with served(StandInChat(lambda _: ['Never do so. "must not restart a broker" [1]'])) as server:
+    reply = 'You must not restart a broker while partitions are under-replicated. "must not restart a broker" [1]'
+    with served(StandInChat(lambda _: [reply])) as server:
         more = f"generation: {{provider: openai, model: llama3.2, base_url: '{server.url}/v1', max_retries: 0}}"
         config = write_config(tmp_path, wiki_home, more)
         made = json.loads(run("ask", QUESTION, "--config", config, "--json")[1])
-        assert (made["status"], made["answer"]) == ("answered", "Never do so. [1]")
+        assert made["answer"] == "You must not restart a broker while partitions are under-replicated. [1]"
         assert (made["generator"], made["usage"]["completion_tokens"]) == ("openai/llama3.2", 1)
         server.faults.append(Fault(500))
         code, out, err = run("ask", QUESTION, "--config", config)

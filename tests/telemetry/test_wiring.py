@@ -79,12 +79,9 @@ def test_every_kind_of_question_leaves_one_row(url: str | None, engine: Engine, 
     assert {"query", "dense", "lexical", "verify", "total"} <= first["timings_ms"].keys()
     assert first["user_hash"] == rows[2]["user_hash"] is not None
     assert QUESTION not in str(first)
-    assert [row["refusal"] for row in rows] == [
-        None,
-        {"gate": "passages", "value": None, "threshold": None},
-        None,
-        None,
-    ]
+    assert [row["refusal"] and row["refusal"]["gate"] for row in rows] == [None, "passages", None, "confidence"]
+    assert rows[3]["refusal"].keys() == {"gate", "value", "threshold"}
+    assert rows[3]["refusal"]["value"] < rows[3]["refusal"]["threshold"]
 
 
 def test_each_index_alone_what_both_make_and_the_switches_are_kept(url: str | None, engine: Engine, home: Path) -> None:
