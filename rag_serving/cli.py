@@ -104,10 +104,11 @@ def ask(
     is looked for to the letter, a name such as max.poll.records whole; "in the Release notes" puts that page first.
     --explain says how the question was read.
     """
-    from rag_serving.terminal.access_note import with_access_note
     from rag_serving.terminal.progress import shown
 
     with _pipeline(config, tenant, asks=True) as pipeline:
+        from rag_serving.terminal.access_note import with_access_note
+
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
         text = _not_empty("question", question, pipeline.config)
         with shown() as listen:
@@ -150,9 +151,9 @@ def search(
     space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
     phrase" is looked for to the letter.
     """
-    from rag_serving.terminal.access_note import with_access_note
-
     with _pipeline(config, tenant, asks=True) as pipeline:
+        from rag_serving.terminal.access_note import with_access_note
+
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
         found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
         if not found.results:

@@ -33,7 +33,8 @@ def config(closed_home: Path, tmp_path: Path) -> str:
 
 def test_an_answer_that_is_not_found_says_how_much_could_be_read(config: str) -> None:
     _, out, _ = run("ask", QUESTION, "--config", config)
-    assert out.splitlines() == ["Not found in docs.", f"    0 of 6 passages are readable for you {ASKS}"]
+    assert out.splitlines()[0] == "Not found in docs."
+    assert f"    0 of 6 passages are readable for you {ASKS}" in out.splitlines()
     told = json.loads(run("ask", QUESTION, "--config", config, "--json")[1])
     assert told["notes"] == [f"0 of 6 passages are readable for you {ASKS}"]
     _, out, _ = run("ask", "What does a unicorn eat?", "--config", config, "--user", "ann", "--group", "staff")
