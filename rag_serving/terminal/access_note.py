@@ -30,8 +30,8 @@ def with_access_note(pipeline: Pipeline, principal: Principal, noted: Noted) -> 
         return noted
     if readable == total:
         return noted
-    others = tuple(note for note in noted.notes or () if note != NOTHING_READABLE)
-    return replace(noted, notes=(access_note(principal, readable, total), *others))
+    notes = [access_note(principal, readable, total), *(noted.notes or ())]
+    return replace(noted, notes=tuple(note for note in notes if note != NOTHING_READABLE))
 
 
 def access_note(principal: Principal, readable: int, total: int) -> str:
