@@ -5,7 +5,6 @@ Belongs here: routes and what goes over the wire. Does not belong here: answerin
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,39 +14,33 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, FastAPI
 from fastapi import Request as HttpRequest
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.exceptions import HTTPException
 
-from rag_serving.api.auth import Authenticator, AuthError
+from rag_serving.api.auth import Authenticator
 from rag_serving.api.completions import router as completions
+from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
 from rag_serving.api.feedback import router as feedback
 from rag_serving.api.monitoring import exposition, read
+from rag_serving.api.openai_models import router as openai_models
 from rag_serving.api.service import Caller, Known, RequestError, Service, Shared, checked_text
 from rag_serving.api.siblings import Siblings
-from rag_serving.api.streams import HEADERS, INTERNAL, MEDIA_TYPE, events_of
+from rag_serving.api.streams import HEADERS, MEDIA_TYPE, events_of
 from rag_serving.api.wire import BodyLimit, error_body
 from rag_serving.attempts import Listen
 from rag_serving.config import Config
 from rag_serving.guard import open_guarded
 from rag_serving.models.reranker import open_reranker
-from rag_serving.pipeline import RETRIEVAL_DOWN, Pipeline
-from rag_serving.published import UnpublishedError
-from rag_serving.queries.filters import FilterError, parse_filters
-from rag_serving.receipts.receipt import ReceiptError
+from rag_serving.pipeline import Pipeline
+from rag_serving.queries.filters import parse_filters
 from rag_serving.records import Answer
-from rag_serving.retrieve import RetrievalError
 from rag_serving.telemetry.telemetry import open_telemetry
 from rag_serving.watch import Watch
 
 MAX_BODY_BYTES = 1_000_000
 MAX_SELECTION_CHARS = 50_000
 MAX_RESULTS = 100
-RETRY_AFTER_S = 30
 HISTORY_UNUSED = "history_not_used"
-
-_log = logging.getLogger(__name__)
 
 
 class Body(BaseModel):
@@ -172,8 +165,9 @@ def create_app(config: Config, siblings: Path | None = None) -> FastAPI:
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     app.include_router(router)
     app.include_router(completions)
+    app.include_router(openai_models)
     app.include_router(feedback)
-    _add_error_handlers(app)
+    add_error_handlers(app)
     return app
 
 
@@ -201,54 +195,3 @@ def _readiness(problems: Mapping[str, str | None], show: bool) -> JSONResponse:
     else:
         content["tenants"] = {tenant: problem or "ok" for tenant, problem in problems.items()}
     return JSONResponse(content, 200 if ready else 503)
-
-
-def _add_error_handlers(app: FastAPI) -> None:
-    """Every error in one shape; nothing of the server's inside."""
-
-    def respond(status: int, code: str, message: str, **more: Any) -> JSONResponse:
-        headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-        if "retry_after" in more:
-            headers["Retry-After"] = str(more["retry_after"])
-        return JSONResponse(error_body(code, message, **more), status, headers)
-
-    @app.exception_handler(AuthError)
-    def auth_error(_: HttpRequest, error: AuthError) -> JSONResponse:
-        return respond(error.status, error.code, str(error))
-
-    @app.exception_handler(RequestError)
-    def request_error(_: HttpRequest, error: RequestError) -> JSONResponse:
-        return respond(error.status, error.code, str(error))
-
-    @app.exception_handler(FilterError)
-    def filter_error(_: HttpRequest, error: FilterError) -> JSONResponse:
-        return respond(400, "BAD_REQUEST", str(error))
-
-    @app.exception_handler(ReceiptError)
-    def receipt_error(_: HttpRequest, error: ReceiptError) -> JSONResponse:
-        _log.info("%s", error)
-        return respond(404, "NOT_FOUND", "there is no such receipt")
-
-    @app.exception_handler(UnpublishedError)
-    def unpublished(_: HttpRequest, error: UnpublishedError) -> JSONResponse:
-        return respond(503, "UNAVAILABLE", str(error), retry_after=RETRY_AFTER_S)
-
-    @app.exception_handler(RetrievalError)
-    def retrieval_error(_: HttpRequest, error: RetrievalError) -> JSONResponse:
-        _log.error("%s", error)
-        return respond(503, "RETRIEVAL_UNAVAILABLE", RETRIEVAL_DOWN, retry_after=RETRY_AFTER_S)
-
-    @app.exception_handler(RequestValidationError)
-    def validation_error(_: HttpRequest, error: RequestValidationError) -> JSONResponse:
-        fault = error.errors()[0]
-        where = ".".join(str(part) for part in fault["loc"] if part != "body")
-        return respond(400, "BAD_REQUEST", f"{where}: {fault['msg']}" if where else str(fault["msg"]))
-
-    @app.exception_handler(HTTPException)
-    def http_error(_: HttpRequest, error: HTTPException) -> JSONResponse:
-        return respond(error.status_code, f"HTTP_{error.status_code}", str(error.detail))
-
-    @app.exception_handler(Exception)
-    def unexpected(_: HttpRequest, error: Exception) -> JSONResponse:
-        _log.error("request failed", exc_info=error)
-        return respond(500, "INTERNAL", INTERNAL)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 
 from fastapi import Depends
@@ -17,15 +18,17 @@ from rag_serving.api.auth import Authenticator, Request
 from rag_serving.api.monitoring import Reading, read
 from rag_serving.api.siblings import Siblings
 from rag_serving.config import Config
+from rag_serving.models.token_count import TokenCount
 from rag_serving.pipeline import Pipeline
 
 
 class RequestError(Exception):
     """A request that cannot be served as it stands."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, param: str | None = None) -> None:
+        """`param`: the part of the body that is wrong."""
         super().__init__(message)
-        self.status, self.code = status, code
+        self.status, self.code, self.param = status, code, param
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,10 @@ class Service:
     def readings(self, tenant: str) -> list[Reading]:
         """What each process of the server tells of a tenant."""
         return self.siblings.readings(tenant) if self.siblings else [read(self.pipelines[tenant])]
+
+    @cached_property
+    def token_count(self) -> TokenCount:
+        return TokenCount(self.config.embedding)
 
     def close(self) -> None:
         if self.siblings:
@@ -78,7 +85,7 @@ def checked_text(name: str, value: str, config: Config) -> str:
     text = value.strip()
     limit = config.serving.max_question_chars
     if not text:
-        raise RequestError(400, "BAD_REQUEST", f"'{name}' is empty")
+        raise RequestError(400, "BAD_REQUEST", f"'{name}' is empty", name)
     if len(text) > limit:
-        raise RequestError(400, "TOO_LONG", f"'{name}' has {len(text)} characters, at most {limit} are read")
+        raise RequestError(400, "TOO_LONG", f"'{name}' has {len(text)} characters, at most {limit} are read", name)
     return text

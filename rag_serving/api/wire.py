@@ -12,6 +12,15 @@ from typing import Any
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_OPENAI_PATHS = ("/v1/chat/", "/v1/models")
+_OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_OPENAI_CODES = {
+    "UNAUTHENTICATED": "invalid_api_key",
+    "TOO_LONG": "context_length_exceeded",
+    "TOO_LARGE": "request_too_large",
+    "HTTP_404": "not_found",
+    "HTTP_429": "rate_limit_exceeded",
+}
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
@@ -26,6 +35,25 @@ def is_loopback(host: str) -> bool:
 def error_body(code: str, message: str, **more: Any) -> dict[str, Any]:
     """The one shape of an error."""
     return {"error": True, "message": message, "code": code, **more}
+
+
+def openai_error(status: int, code: str, message: str, param: str | None = None) -> dict[str, Any]:
+    """Return an error as clients of OpenAI's API read it: https://platform.openai.com/docs/guides/error-codes."""
+    kind = _OPENAI_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    code = _OPENAI_CODES.get(code, code.lower())
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def error_response(
+    path: str, status: int, code: str, message: str, param: str | None = None, **more: Any
+) -> JSONResponse:
+    """Return an error in the shape that clients of a path read, with the headers that belong to it."""
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if "retry_after" in more:
+        headers["Retry-After"] = str(more["retry_after"])
+    is_openai = path.startswith(_OPENAI_PATHS)
+    body = openai_error(status, code, message, param) if is_openai else error_body(code, message, **more)
+    return JSONResponse(body, status, headers)
 
 
 class BodyLimit:
@@ -47,8 +75,8 @@ class BodyLimit:
                 return
             body += message.get("body", b"")
             if len(body) > self._max_bytes:
-                error = error_body("TOO_LARGE", f"a request may have {self._max_bytes} bytes")
-                await JSONResponse(error, 413)(scope, receive, send)
+                limit = f"a request may have {self._max_bytes} bytes"
+                await error_response(scope["path"], 413, "TOO_LARGE", limit)(scope, receive, send)
                 return
         unread: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rag_serving.models.protocols import Embedder, Tokenizer
+from rag_serving.models.protocols import Embedder, ModelError, Tokenizer
 
 if TYPE_CHECKING:
     from rag_serving.models.graph_cache import GraphCache
@@ -53,3 +53,15 @@ def open_tokenizer(config: Embedding) -> Tokenizer:
 
     weights = find_weights(config.model if config.provider == "local" else MODEL, config.weights_dir)
     return FileTokenizer(weights.tokenizer, weights.name)
+
+
+def installed_tokenizer(config: Embedding) -> Tokenizer | None:
+    """Return the same tokenizer, or None where it would have to be downloaded, for which no question waits."""
+    from rag_serving.models.weights import packaged_folder
+
+    if config.provider != "local" and not (config.weights_dir or packaged_folder()):
+        return None
+    try:
+        return open_tokenizer(config)
+    except ModelError:
+        return None

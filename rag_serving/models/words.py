@@ -8,7 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from rag_serving.models.protocols import ModelError, Tokenizer
+from rag_serving.models.embedders import installed_tokenizer
+from rag_serving.models.protocols import Tokenizer
 
 if TYPE_CHECKING:
     from rag_serving.settings import Embedding
@@ -26,12 +27,4 @@ class Words:
 
     @cached_property
     def _tokenizer(self) -> Tokenizer | None:
-        from rag_serving.models.embedders import open_tokenizer
-        from rag_serving.models.weights import packaged_folder
-
-        if self._config.provider != "local" and not (self._config.weights_dir or packaged_folder()):
-            return None  # a question waits for no download
-        try:
-            return open_tokenizer(self._config)
-        except ModelError:
-            return None
+        return installed_tokenizer(self._config)
