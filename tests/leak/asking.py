@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections import Counter
@@ -152,13 +153,18 @@ def misspelt(dice: random.Random, text: str) -> str:
 
 
 def without_echo(payload: Payload, query: str) -> Payload:
-    """The payload without what its notes only repeat of the query."""
+    """The payload without what its notes, and how the query was read, only repeat of the query."""
     asked = set(re.findall(r"\w+", query.lower()))
-    notes = [
-        re.sub(r"\w+", lambda word: "" if word[0].lower() in asked else word[0], note)
-        for note in payload.get("notes") or ()
-    ]
-    return {**payload, "notes": notes} if notes else payload
+
+    def without(text: str) -> str:
+        return re.sub(r"\w+", lambda word: "" if word[0].lower() in asked else word[0], text)
+
+    rest = dict(payload)
+    if notes := payload.get("notes"):
+        rest["notes"] = [without(note) for note in notes]
+    if read := payload.get("query"):
+        rest["query"] = without(json.dumps(read, ensure_ascii=False))
+    return rest
 
 
 def marker_or_title(page: Payload) -> str:
