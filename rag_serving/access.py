@@ -13,17 +13,23 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
+ROLES = frozenset({"reader", "editor", "operator", "auditor"})
+READER: frozenset[str] = frozenset({"reader"})
 EVERYONE = "everyone"
 NOBODY = "nobody"
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks: a tenant's user with groups; without identity only what everyone may read."""
+    """Who asks: a tenant's user with groups; without identity only what everyone may read.
+
+    `roles` open functions, such as reports to an operator, and no page.
+    """
 
     tenant: str
     user: str | None = None
     groups: frozenset[str] = field(default_factory=frozenset)
+    roles: frozenset[str] = READER
 
     @property
     def names(self) -> frozenset[str]:

@@ -23,6 +23,7 @@ from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
 from rag_serving.api.feedback import router as feedback
 from rag_serving.api.monitoring import exposition, read
 from rag_serving.api.openai_models import router as openai_models
+from rag_serving.api.reports import add_reports
 from rag_serving.api.service import Caller, Known, RequestError, Service, Shared, checked_text
 from rag_serving.api.siblings import Siblings
 from rag_serving.api.streams import HEADERS, MEDIA_TYPE, events_of
@@ -167,6 +168,7 @@ def create_app(config: Config, siblings: Path | None = None) -> FastAPI:
     app.include_router(completions)
     app.include_router(openai_models)
     app.include_router(feedback)
+    add_reports(app)
     add_error_handlers(app)
     return app
 

@@ -321,7 +321,10 @@ class Serving(Section):
     auth: Literal["loopback", "tokens"] = "loopback"
     """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env`."""
     tokens_env: str = "CITELOCK_TOKENS"
-    """Environment variable with a JSON object: token -> {tenant, user, groups}."""
+    """Environment variable with a JSON object: token -> {tenant, user, groups, roles}. Roles are reader (the default),
+    editor, operator and auditor: an operator sees the tenant's reports."""
+    public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
+    """Where people reach the API, such as https://citelock.acme.example: Dagster's pages link to reports there."""
     groups: Literal["claims", "synced"] = "claims"
     """Groups of a caller: claims (those that come with the token), or synced (also those that the last sync of sources
     with `groups: true` found the user in). With synced, users must have the names or ids that Confluence gives them."""

@@ -192,6 +192,18 @@ def read_json(path: Path) -> Any:
         raise StoreError(f"{path} is not valid JSON ({error}); delete it and run `citelock build`") from error
 
 
+def read_text(path: Path) -> str:
+    """Read a text file.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path} cannot be read ({error})") from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     with _replacing(path) as temporary:

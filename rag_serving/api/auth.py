@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rag_serving.access import Principal, choose_tenant
+from rag_serving.access import READER, ROLES, Principal, choose_tenant
 from rag_serving.api.wire import is_loopback
 from rag_serving.config import Config, ConfigError
 from rag_serving.membership import Memberships
@@ -61,7 +61,7 @@ class Authenticator:
         """
         if self._principals is None:
             _require_loopback(request)
-            return Principal(self._only_tenant(request.tenant))
+            return Principal(self._only_tenant(request.tenant), roles=ROLES)
         scheme, _, token = (request.authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise AuthError(401, "UNAUTHENTICATED", "a bearer token is needed: Authorization: Bearer TOKEN")
@@ -117,12 +117,16 @@ def _read_tokens(config: Config) -> Mapping[str, Principal]:
     variable = config.serving.tokens_env
     content = os.environ.get(variable)
     if not content:
-        raise ConfigError(f"serving.auth 'tokens' needs {variable}: a JSON object of token: {{tenant, user, groups}}")
+        raise ConfigError(
+            f"serving.auth 'tokens' needs {variable}: a JSON object of token: {{tenant, user, groups, roles}}"
+        )
     try:
         entries = json.loads(content)
         return {_digest(token): _principal(entry, config) for token, entry in entries.items()}
     except (ValueError, AttributeError, KeyError, TypeError) as error:
-        raise ConfigError(f"{variable} is not a JSON object of token: {{tenant, user, groups}} ({error})") from None
+        raise ConfigError(
+            f"{variable} is not a JSON object of token: {{tenant, user, groups, roles}} ({error})"
+        ) from None
 
 
 def _principal(entry: Mapping[str, Any], config: Config) -> Principal:
@@ -133,7 +137,16 @@ def _principal(entry: Mapping[str, Any], config: Config) -> Principal:
         raise ValueError("groups must be a list of names")
     if user is not None and not isinstance(user, str):
         raise ValueError("user must be a name")
-    return Principal(tenant, user, frozenset(groups))
+    return Principal(tenant, user, frozenset(groups), _roles(entry))
+
+
+def _roles(entry: Mapping[str, Any]) -> frozenset[str]:
+    roles = entry.get("roles", list(READER))
+    if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
+        raise ValueError("roles must be a list of names")
+    if unknown := set(roles) - ROLES:
+        raise ValueError(f"role {min(unknown)!r} is none of {', '.join(sorted(ROLES))}")
+    return frozenset(roles)
 
 
 def _digest(token: str) -> str:

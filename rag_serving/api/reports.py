@@ -1,0 +1,142 @@
+"""`GET /v1/reports`: the reports of a tenant, for its operators.
+
+Belongs here: who may see them, the headers under which a page of ours may run its own script and nothing else.
+Does not belong here: which reports there are (`rag_serving.reports`), how the list looks (`report_index`).
+
+A browser cannot be told to send a bearer token, but asks for a password where the server says `Basic`: the token is the
+password, whatever the name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi import Request as HttpRequest
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from rag_serving.access import Principal
+from rag_serving.api.auth import AuthError, Request
+from rag_serving.api.report_index import index_page
+from rag_serving.api.service import RequestError, Shared, service_of
+from rag_serving.api.wire import error_body
+from rag_serving.reports import evaluations, list_reports, read_report
+from rag_serving.store import Store
+
+router = APIRouter()
+
+_CHALLENGE = 'Bearer, Basic realm="Citelock reports: a token as the password", charset="UTF-8"'
+_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+_SCRIPT = "<script>"
+
+
+class OperatorError(AuthError):
+    """Somebody who may not see reports."""
+
+
+def operator_of(request: HttpRequest, tenant: str | None = None) -> Principal:
+    """Return the caller, who must be an operator of the tenant.
+
+    Raises:
+        OperatorError: it is nobody, or somebody else.
+    """
+    client = request.client.host if request.client else None
+    authorization = _as_bearer(request.headers.get("authorization"))
+    seen = Request(client, request.headers.get("host"), authorization, tenant)
+    try:
+        caller = service_of(request).authenticator.principal(seen)
+    except AuthError as error:
+        raise OperatorError(error.status, error.code, str(error)) from None
+    if "operator" not in caller.roles:
+        raise OperatorError(403, "FORBIDDEN", 'reports are for operators: a token with "roles": ["operator"]')
+    return caller
+
+
+Operator = Annotated[Principal, Depends(operator_of)]
+
+
+@router.get("/v1/reports")
+def reports(request: HttpRequest, caller: Operator, service: Shared) -> Response:
+    """List the tenant's reports: a page for browsers, JSON for programs."""
+    store = Store(service.config.home)
+    found = list_reports(store, caller.tenant)
+    if "text/html" in request.headers.get("accept", ""):
+        return _page(index_page(caller.tenant, found, evaluations(store, caller.tenant), store.current(caller.tenant)))
+    return JSONResponse({"reports": [each.payload(caller.tenant) for each in found]})
+
+
+@router.get("/v1/reports/{name}")
+def report(name: str, caller: Operator, service: Shared) -> Response:
+    """Show one report."""
+    content = read_report(Store(service.config.home), caller.tenant, name)
+    if content is None:
+        raise RequestError(404, "NOT_FOUND", "there is no such report; GET /v1/reports lists them")
+    return _page(content)
+
+
+def add_reports(app: FastAPI) -> None:
+    """Add the routes, and what is answered to who may not see reports."""
+    app.include_router(router)
+
+    @app.exception_handler(OperatorError)
+    def refused(_: HttpRequest, error: OperatorError) -> JSONResponse:
+        headers = {"WWW-Authenticate": _CHALLENGE} if error.status == 401 else {}
+        return JSONResponse(error_body(error.code, str(error)), error.status, headers)
+
+
+def policy_of(content: str) -> str:
+    """Return the content security policy of a report: nothing is loaded, and nothing runs but its own script.
+
+    That is the last one, which the program writes behind everything that pages say; its style is the first one. What
+    a page managed to put between them has no hash here.
+    """
+    style = _STYLE.search(content)
+    start, end = content.rfind(_SCRIPT), content.rfind("</script>")
+    script = content[start + len(_SCRIPT) : end] if 0 <= start < end else None
+    return "; ".join(
+        [
+            "default-src 'none'",
+            "img-src data:",
+            f"style-src {_hash(style[1]) if style else _NONE}",
+            f"script-src {_hash(script) if script is not None else _NONE}",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        ]
+    )
+
+
+_NONE = "'none'"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _page(content: str) -> HTMLResponse:
+    headers = {
+        "Content-Security-Policy": policy_of(content),
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+    return HTMLResponse(content, headers=headers)
+
+
+def _as_bearer(authorization: str | None) -> str | None:
+    """Return basic credentials as the bearer token that is their password."""
+    scheme, _, value = (authorization or "").partition(" ")
+    if scheme.lower() != "basic":
+        return authorization
+    try:
+        _, _, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return f"Bearer {password}"
