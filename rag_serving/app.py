@@ -17,25 +17,20 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from rag_serving.api.auth import Authenticator
 from rag_serving.api.completions import router as completions
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
 from rag_serving.api.feedback import router as feedback
-from rag_serving.api.monitoring import exposition, read
+from rag_serving.api.monitoring import exposition
 from rag_serving.api.openai_models import router as openai_models
+from rag_serving.api.reload import ConfigFile, Reload, Switches
 from rag_serving.api.reports import add_reports
 from rag_serving.api.service import Caller, Known, RequestError, Service, Shared, checked_text
-from rag_serving.api.siblings import Siblings
 from rag_serving.api.streams import HEADERS, MEDIA_TYPE, events_of
 from rag_serving.api.wire import BodyLimit, error_body
 from rag_serving.attempts import Listen
 from rag_serving.config import Config
-from rag_serving.guard import open_guarded
-from rag_serving.models.reranker import open_reranker
-from rag_serving.pipeline import Pipeline
 from rag_serving.queries.filters import parse_filters
 from rag_serving.records import Answer
-from rag_serving.telemetry.telemetry import open_telemetry
 from rag_serving.watch import Watch
 
 MAX_BODY_BYTES = 1_000_000
@@ -134,35 +129,31 @@ def readyz(service: Shared) -> JSONResponse:
     return _readiness(problems, show=service.config.serving.auth == "loopback")
 
 
-def create_app(config: Config, siblings: Path | None = None) -> FastAPI:
-    """The API over the configured tenants, which share nothing but the embedding model. `siblings`: a folder in which
-    the processes of one server find each other.
+def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | None = None) -> FastAPI:
+    """The API over the configured tenants. `siblings`: a folder in which the processes of one server find each other;
+    `file`: what the configuration was read from, to be followed and read again.
 
     Raises:
         ConfigError: tokens are asked for and not usable.
     """
-    embedder = open_guarded(config)
-    reranker = open_reranker(config.features, config.reranker)
-    pipelines = {
-        tenant: Pipeline.open(config, tenant, embedder, reranker, open_telemetry(config, tenant))
-        for tenant in config.tenants
-    }
-
-    others = Siblings(siblings, lambda tenant: read(pipelines[tenant])) if siblings else None
-    service = Service(config, Authenticator(config), pipelines, others)
+    service = Service.open(config, siblings)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        for pipeline in pipelines.values():
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        for pipeline in service.pipelines.values():
             threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
-        watch = Watch([pipeline.published.follow for pipeline in pipelines.values()])
+        switches = [Switches(file, lambda: app.state.service).look] if file else []
+        watch = Watch([lambda: app.state.service.follow(), *switches])
         watch.start()
         yield
         watch.close()
-        service.close()
+        if app.state.reload:
+            app.state.reload.close()
+        app.state.service.close()
 
     app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.service = service
+    app.state.reload = Reload(app.state, file) if file else None
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     app.include_router(router)
     app.include_router(completions)

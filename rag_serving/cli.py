@@ -179,6 +179,8 @@ def serve(
 ) -> None:
     """Serve the HTTP API.
 
+    A running server follows `features` of its configuration file; SIGHUP makes it read all of the file again.
+
     \b
     citelock serve
     citelock serve --workers 4     for many who ask at once: a process for each core
@@ -186,7 +188,7 @@ def serve(
     """
     from rag_serving.api import server
     from rag_serving.api.auth import check_address
-    from rag_serving.config import load_config
+    from rag_serving.config import config_path, load_config
 
     settings = load_config(config)
     wanted = {"host": host, "port": port, "workers": workers}
@@ -197,7 +199,7 @@ def serve(
     note = "no authentication, this machine only" if serving.auth == "loopback" else "bearer tokens"
     print(f"citelock: http://{serving.host}:{serving.port} ({note})", file=sys.stderr)
     try:
-        server.serve(settings)
+        server.serve(settings, config_path(config))
     except SystemExit:  # the reason, such as a port in use, was logged
         raise typer.Exit(FAILED) from None
 

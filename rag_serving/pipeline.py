@@ -45,6 +45,7 @@ from rag_serving.turns import search_turns
 
 if TYPE_CHECKING:
     from rag_serving.models.reranker import RemoteReranker
+    from rag_serving.settings import Features
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 
@@ -77,7 +78,7 @@ class Pipeline:
         self.published = published
         self.receipts = receipts
         self._proofs = Proofs(config, tenant, published, receipts)
-        self.reranker = reranker
+        self._sidecar = reranker
         self.telemetry = telemetry
         self.mode: Mode = "hybrid"
         self._embedder = embedder
@@ -113,11 +114,20 @@ class Pipeline:
             reranker = open_reranker(config.features, config.reranker)
         return cls(config, tenant, published, embedder or open_guarded(config), receipts, reranker, telemetry)
 
+    @property
+    def reranker(self) -> RemoteReranker | None:
+        """The sidecar's client, where it is switched on."""
+        return self._sidecar if self.config.features.FEATURE_RERANKER else None
+
+    def switch(self, features: Features) -> None:
+        """Ask by other switches from the next question on."""
+        self.config = self.config.model_copy(update={"features": features})
+
     def close(self) -> None:
         self.published.close()
         self.receipts.close()
-        if self.reranker:
-            self.reranker.close()
+        if self._sidecar:
+            self._sidecar.close()
         if self.telemetry:
             self.telemetry.close()
 
@@ -287,12 +297,13 @@ class Pipeline:
     ) -> Reranked:
         """The best of the candidates, with what is wrong noted in the attempt; no model ranks quoted words down."""
         settings, features = self.config.reranker, self.config.features
-        switched_on = features.FEATURE_HEURISTIC_FALLBACK if self.reranker else features.FEATURE_HEURISTIC_RERANKER
+        reranker = self.reranker
+        switched_on = features.FEATURE_HEURISTIC_FALLBACK if reranker else features.FEATURE_HEURISTIC_RERANKER
         by_words = partial(rerank_by_words, analyze=analyze_passage, proximity=features.FEATURE_PROXIMITY)
         heuristic = partial(by_words, weights=weights()) if switched_on else None
         with attempt.part("rerank"):
             top_n = max(count, settings.top_n or count)
-            ranked = rerank(query.text, candidates, top_n, settings.candidates, self.reranker, heuristic)
+            ranked = rerank(query.text, candidates, top_n, settings.candidates, reranker, heuristic)
             if ranked.by == "sidecar":
                 ranked = replace(ranked, candidates=prefer(tuple(ranked.candidates), query))
         for flag in ranked.flags:

@@ -1,7 +1,7 @@
 """The process, or the processes, that serve the API.
 
 Belongs here: how many there are, what they hand on to each other, when they end. Does not belong here: routes (`app`),
-what is counted (`siblings`).
+what is counted (`siblings`), signals and replacing processes (`processes`).
 
 Python runs one thread at a time, so one process does not use several cores for searching; processes do. They share the
 listening socket, map the same files, follow the same pointer and record into the same database.
@@ -9,6 +9,7 @@ listening socket, map the same files, follow the same pointer and record into th
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import shutil
@@ -21,40 +22,70 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from rag_serving.api.processes import Processes, on_hangup
+from rag_serving.api.reload import ConfigFile
+from rag_serving.api.service import Service
 from rag_serving.app import create_app
-from rag_serving.config import Config
+from rag_serving.config import Config, ConfigError
 from rag_serving.logs import log_to_stderr
 
-_FOLDER = "CITELOCK_WORKERS_FOLDER"
+_FOLDER, _FILE = "CITELOCK_WORKERS_FOLDER", "CITELOCK_WORKERS_FILE"
 _CONFIG = "config.json"
+
+_log = logging.getLogger(__name__)
 _QUIET: dict[str, Any] = {"log_level": "warning", "access_log": False, "log_config": None}
 
 
-def serve(config: Config) -> None:
-    """Serve until told to stop; a process that dies is started again.
+def serve(config: Config, path: Path) -> None:
+    """Serve until told to stop; a process that dies is started again. `path`: the file of the configuration, of which
+    a running server follows the switches, and which SIGHUP reads again.
 
     Raises:
         ConfigError: tokens are asked for, or a model, that cannot be used.
         SystemExit: the address cannot be listened on; the reason was logged.
     """
-    serving = config.serving
+    serving, file = config.serving, ConfigFile(path, config.serving)
     address: dict[str, Any] = {"host": serving.host, "port": serving.port}
-    app = create_app(config)  # here, so that what cannot be served is told before any process starts
+    app = create_app(config, file=file)  # here, so that what cannot be served is told before any process starts
     if serving.workers == 1:
+        on_hangup(app.state.reload.begin)
         uvicorn.Server(uvicorn.Config(app, **address, **_QUIET)).run()
         return
     with tempfile.TemporaryDirectory(prefix="citelock-", dir=_short_folder()) as folder:  # its owner's alone
-        (Path(folder) / _CONFIG).write_text(config.model_dump_json(), "utf-8")
-        os.environ[_FOLDER] = folder
-        uvicorn.run(f"{__name__}:worker", factory=True, workers=serving.workers, **address, **_QUIET)
+        _leave(Path(folder), config)
+        os.environ[_FOLDER], os.environ[_FILE] = folder, str(path)
+        settings = uvicorn.Config(f"{__name__}:worker", factory=True, workers=serving.workers, **address, **_QUIET)
+        Processes(settings, [settings.bind_socket()], lambda: _renew(Path(folder), file)).run()
 
 
 def worker() -> FastAPI:
     """The API in one of several processes, started by `serve`, with which it ends."""
     log_to_stderr()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the first process replaces us
     folder = Path(os.environ[_FOLDER])
     threading.Thread(target=_end_with_parent, args=(folder,), name="parent", daemon=True).start()
-    return create_app(Config.model_validate_json((folder / _CONFIG).read_text("utf-8")), folder)
+    config = Config.model_validate_json((folder / _CONFIG).read_text("utf-8"))
+    return create_app(config, folder, ConfigFile(Path(os.environ[_FILE]), config.serving))
+
+
+def _leave(folder: Path, config: Config) -> None:
+    """Leave the configuration for the processes."""
+    new = folder / f".{_CONFIG}"
+    new.write_text(config.model_dump_json(), "utf-8")
+    new.replace(folder / _CONFIG)
+
+
+def _renew(folder: Path, file: ConfigFile) -> bool:
+    """Leave the configuration as its file has it now; False where it cannot be used."""
+    try:
+        config = file.load()
+        Service.open(config).close()
+    except ConfigError as error:
+        _log.error("the configuration is not used: %s", error)
+        return False
+    _leave(folder, config)
+    _log.warning("%s was read again; the processes are replaced one by one", file.path)
+    return True
 
 
 def _short_folder() -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends
@@ -18,8 +19,13 @@ from rag_serving.api.auth import Authenticator, Request
 from rag_serving.api.monitoring import Reading, read
 from rag_serving.api.siblings import Siblings
 from rag_serving.config import Config
+from rag_serving.guard import open_guarded
+from rag_serving.models.protocols import Embedder
+from rag_serving.models.reranker import RemoteReranker
 from rag_serving.models.token_count import TokenCount
 from rag_serving.pipeline import Pipeline
+from rag_serving.settings import Features
+from rag_serving.telemetry.telemetry import open_telemetry
 
 
 class RequestError(Exception):
@@ -31,14 +37,55 @@ class RequestError(Exception):
         self.status, self.code, self.param = status, code, param
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Service:
-    """What requests share."""
+    """What requests share. Another one takes its place where the configuration is read again (`reload`)."""
 
     config: Config
     authenticator: Authenticator
     pipelines: Mapping[str, Pipeline]
+    embedder: Embedder
     siblings: Siblings | None = None
+
+    @classmethod
+    def open(cls, config: Config, siblings: Path | None = None, like: Service | None = None) -> Service:
+        """The configured tenants, which share nothing but the embedding model, and that also with the service `like`
+        where it is the same. `siblings`: a folder in which the processes of one server find each other.
+
+        Raises:
+            ConfigError: tokens are asked for, or weights, that cannot be used.
+        """
+        authenticator = Authenticator(config)
+        same = like is not None and like.config.embedding == config.embedding
+        embedder = like.embedder if like and same else open_guarded(config)
+        # Its client connects to nothing, and is there though it is switched off: it may be switched on.
+        sidecar = RemoteReranker(config.reranker) if config.reranker.url else None
+        pipelines = {
+            tenant: Pipeline.open(config, tenant, embedder, sidecar, open_telemetry(config, tenant))
+            for tenant in config.tenants
+        }
+        others = Siblings(siblings, lambda tenant: read(pipelines[tenant])) if siblings else None
+        return cls(config, authenticator, pipelines, embedder, others)
+
+    @property
+    def features(self) -> Features:
+        """The switches in force."""
+        return next((pipeline.config.features for pipeline in self.pipelines.values()), self.config.features)
+
+    def switch(self, features: Features) -> None:
+        """Ask by other switches from the next question on."""
+        for pipeline in self.pipelines.values():
+            pipeline.switch(features)
+
+    def warm(self) -> None:
+        """Open models and generations before a question needs them."""
+        for pipeline in self.pipelines.values():
+            pipeline.warm()
+
+    def follow(self) -> None:
+        """Look whether a newer generation was published."""
+        for pipeline in self.pipelines.values():
+            pipeline.published.follow()
 
     def readings(self, tenant: str) -> list[Reading]:
         """What each process of the server tells of a tenant."""
@@ -56,7 +103,10 @@ class Service:
 
 
 def service_of(request: HttpRequest) -> Service:
-    service: Service = request.app.state.service
+    """The service of this request, the same until it is answered."""
+    if not hasattr(request.state, "service"):
+        request.state.service = request.app.state.service
+    service: Service = request.state.service
     return service
 
 

@@ -53,7 +53,7 @@ def site(wiki: Wiki, seed: int, tmp_path_factory: pytest.TempPathFactory) -> Ite
     config = configuration(home, wiki, serving={"auth": "tokens"}, tenants=tenants)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CITELOCK_TOKENS", json.dumps(tokens))
-        patch.setattr("rag_serving.app.open_guarded", lambda _: GuardedEmbedder(WordEmbedder))
+        patch.setattr("rag_serving.api.service.open_guarded", lambda _: GuardedEmbedder(WordEmbedder))
         with TestClient(create_app(config), "http://wiki.example") as client:
             yield Site(client, callers, Judge(wiki))
 

@@ -112,18 +112,19 @@ def test_a_long_temporary_folder_does_not_lengthen_the_sockets_paths(monkeypatch
 
 
 class Server:
-    """`citelock serve --workers 2` on a port of its own."""
+    """`citelock serve` with two processes, or one, on a port of its own."""
 
-    def __init__(self, config: str, temporary: Path) -> None:
+    def __init__(self, config: str, temporary: Path, processes: int = 2) -> None:
         self._temporary = temporary
         self._log = temporary / "log"
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [*CITELOCK, "serve", "--config", config, "--port", str(self.port), "--workers", "2"]
+        command = [*CITELOCK, "serve", "--config", config, "--port", str(self.port), "--workers", str(processes)]
         with self._log.open("w") as errors:
             self.process = subprocess.Popen(command, stderr=errors)
-        wait_until(lambda: self.process.poll() is None and len(self.workers()) == 2 and self.is_ready())
+        several = processes if processes > 1 else 0
+        wait_until(lambda: self.process.poll() is None and len(self.workers()) == several and self.is_ready())
 
     def workers(self) -> list[int]:
         """Process numbers of those that answer."""
@@ -154,20 +155,32 @@ class Server:
         lines = httpx.get(f"{self.url}/metrics", timeout=60).text.splitlines()
         return sum(float(line.removeprefix(series)) for line in lines if line.startswith(series))
 
+    def ranked_by(self) -> str:
+        """Who ranks the passages of a search, over a connection of its own; nothing where its process just ended."""
+        try:
+            found = httpx.post(f"{self.url}/v1/search", json={"query": QUESTION}, timeout=60)
+        except httpx.TransportError:
+            return ""
+        return str(found.json()["reranker"])
+
+    def log(self) -> str:
+        """What it wrote so far."""
+        return self._log.read_text()
+
     def stop(self) -> str:
         """End it as a service manager does; what it wrote."""
         self.process.terminate()
         self.process.wait(60)
-        return self._log.read_text()
+        return self.log()
 
 
 @contextmanager
-def serving(config: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def serving(config: str, monkeypatch: pytest.MonkeyPatch, processes: int = 2) -> Iterator[Server]:
     if not Path("/proc/self/task").is_dir():
         pytest.skip("needs /proc")
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         monkeypatch.setenv("TMPDIR", folder)
-        running = Server(config, Path(folder))
+        running = Server(config, Path(folder), processes)
         try:
             yield running
         finally:
@@ -196,6 +209,28 @@ def test_a_process_that_is_killed_is_replaced(server: Server) -> None:
     os.kill(workers[0], signal.SIGKILL)
     wait_until(lambda: len(server.workers()) == 2 and workers[0] not in server.workers())
     assert [server.ask() for _ in range(4)] == ["answered"] * 4
+    (line,) = server.log().splitlines()[1:]
+    assert line.startswith(f"citelock: process {workers[0]} was killed by SIGKILL (by hand, or because ")
+    assert line.endswith("takes its place")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_hangup_reads_the_configuration_again_and_the_server_goes_on(
+    wiki_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    sidecar = "reranker: {url: 'http://127.0.0.1:9/rerank'}\n"
+    with serving(write_config(tmp_path, wiki_home), monkeypatch, processes) as running:
+        workers = running.workers()
+        assert running.ranked_by() == "none"
+        write_config(tmp_path, wiki_home, "retrieval: {dense_k: 0}\n")
+        running.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "the configuration is not used: " in running.log())
+        assert running.workers() == workers
+        write_config(tmp_path, wiki_home, sidecar)
+        running.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: {running.ranked_by() for _ in range(4)} == {"heuristic"})
+        assert running.process.poll() is None
+        assert not set(workers) & set(running.workers())
 
 
 def test_no_process_shows_a_page_any_more_once_its_restriction_is_published(

@@ -1,0 +1,75 @@
+"""The first process of a server of several: replaces those that died, and all of them when it is told to.
+
+Belongs here: what SIGHUP means, how a process ended. Does not belong here: what a process serves (`server`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
+
+_log = logging.getLogger(__name__)
+
+
+def on_hangup(reload: Callable[[], object]) -> None:
+    """Let SIGHUP call `reload`; where it says that this process's terminal was closed, end as by SIGTERM."""
+    had_terminal = _has_terminal()
+
+    def handle(*_: object) -> None:
+        if had_terminal and not _has_terminal():
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            reload()
+
+    signal.signal(signal.SIGHUP, handle)
+
+
+class Processes(Multiprocess):
+    """uvicorn's supervisor, which tells how a process ended, and asks `renew` before it replaces all of them."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], renew: Callable[[], bool]) -> None:
+        super().__init__(config, sockets)
+        self._renew = renew
+        self._had_terminal = _has_terminal()
+
+    def handle_hup(self) -> None:
+        if self._had_terminal and not _has_terminal():
+            self.should_exit.set()
+        elif self._renew():
+            super().handle_hup()
+
+    def keep_subprocess_alive(self) -> None:
+        before: list[Process] = list(self.processes)
+        dead = {process for process in before if not process.process.is_alive()}
+        super().keep_subprocess_alive()
+        for old, new in zip(before, self.processes, strict=True):
+            if old is not new:
+                how = _ended(old.exitcode) if old in dead else "did not react and was killed"
+                _log.warning("process %s %s; process %s takes its place", old.pid, how, new.pid)
+
+
+def _ended(exit_code: int | None) -> str:
+    """How a process ended, by its exit code: minus a signal's number where that killed it."""
+    if exit_code is None or exit_code >= 0:
+        return f"ended with exit code {exit_code}"
+    try:
+        name = signal.Signals(-exit_code).name
+    except ValueError:
+        name = f"signal {-exit_code}"
+    why = " (by hand, or because the machine had no memory left)" if name == "SIGKILL" else ""
+    return f"was killed by {name}{why}"
+
+
+def _has_terminal() -> bool:
+    """Whether this process has a controlling terminal; one that was closed is none any more."""
+    try:
+        os.close(os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
