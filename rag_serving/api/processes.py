@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 from collections.abc import Callable
 
 import uvicorn
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
+
+START_S = 120
+"""Seconds that a process may take to start before the one that it replaces is kept."""
 
 _log = logging.getLogger(__name__)
 
@@ -33,16 +35,30 @@ def on_hangup(reload: Callable[[], object]) -> None:
 class Processes(Multiprocess):
     """uvicorn's supervisor, which tells how a process ended, and asks `renew` before it replaces all of them."""
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], renew: Callable[[], bool]) -> None:
-        super().__init__(config, sockets)
-        self._renew = renew
-        self._had_terminal = _has_terminal()
+    _renew: Callable[[], bool]
+    _had_terminal: bool
+
+    @classmethod
+    def listening(cls, config: uvicorn.Config, renew: Callable[[], bool]) -> Processes:
+        """The supervisor of processes that share the socket which is bound here.
+
+        Raises:
+            SystemExit: the address cannot be listened on; the reason was logged.
+        """
+        made = cls(config, [config.bind_socket()])
+        made._renew, made._had_terminal = renew, _has_terminal()
+        return made
 
     def handle_hup(self) -> None:
         if self._had_terminal and not _has_terminal():
             self.should_exit.set()
         elif self._renew():
-            super().handle_hup()
+            patience_s = self.config.timeout_worker_healthcheck
+            self.config.timeout_worker_healthcheck = START_S  # uvicorn gives successors as long as a ping, 5 s
+            try:
+                super().handle_hup()
+            finally:
+                self.config.timeout_worker_healthcheck = patience_s
 
     def keep_subprocess_alive(self) -> None:
         before: list[Process] = list(self.processes)

@@ -55,7 +55,7 @@ def serve(config: Config, path: Path) -> None:
         _leave(Path(folder), config)
         os.environ[_FOLDER], os.environ[_FILE] = folder, str(path)
         settings = uvicorn.Config(f"{__name__}:worker", factory=True, workers=serving.workers, **address, **_QUIET)
-        Processes(settings, [settings.bind_socket()], lambda: _renew(Path(folder), file)).run()
+        Processes.listening(settings, lambda: _renew(Path(folder), file)).run()
 
 
 def worker() -> FastAPI:
