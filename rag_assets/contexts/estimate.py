@@ -9,13 +9,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rag_assets.contexts.calls import calls_about
+from rag_assets.contexts.calls import Call, calls_about
 from rag_assets.contexts.servers import model_name, models_of, price_of
 from rag_assets.steps.context_prompt import Document, prompt
 from rag_assets.throughput import duration
 from rag_serving.settings import Context
 
 CHARS_PER_TOKEN = 4
+SAMPLED_CALLS = 200
 TOKENS_OUT = 110  # 50 to 100 words and what stands around them
 SECONDS_A_CALL = {"ollama": (1.0, 2.0), "openai": (0.5, 1.0)}
 """What one call takes where nothing was measured, as the contextual-retrieval design has it."""
@@ -76,7 +77,7 @@ def estimate(
     """
     calls = calls_about(documents, known, settings.chunks_per_call)
     wanted = sum(len(call.indexes) for call in calls)
-    tokens_in = sum(len(prompt(call.document, call.indexes)) for call in calls) // CHARS_PER_TOKEN
+    tokens_in = _prompt_chars(calls) // CHARS_PER_TOKEN
     tokens_out = TOKENS_OUT * wanted
     return Estimate(
         chunks=sum(len(document.passages) for document in documents),
@@ -89,6 +90,13 @@ def estimate(
         seconds=_seconds(settings, wanted, len(calls), rate),
         measured=bool(rate),
     )
+
+
+def _prompt_chars(calls: Sequence[Call]) -> int:
+    """Return the characters of all prompts; of many calls some are looked at, evenly spread."""
+    step = max(1, len(calls) // SAMPLED_CALLS)
+    seen = [len(prompt(call.document, call.indexes)) for call in calls[::step]]
+    return round(sum(seen) * len(calls) / len(seen)) if seen else 0
 
 
 def _costs(settings: Context, tokens_in: int, tokens_out: int) -> dict[str, float | None]:

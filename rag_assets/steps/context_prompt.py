@@ -14,6 +14,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
 import pyarrow as pa
@@ -57,9 +58,29 @@ class Passage:
 class Document:
     """The passages of one page that the same people may read, in order, and what all their prompts begin with."""
 
-    head: str
     passages: tuple[Passage, ...]
-    is_whole: bool  # whether the head holds all of the text
+    budget_chars: int  # that the head may have
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether the head holds all of the text."""
+        return len(self._whole) <= self.budget_chars
+
+    @cached_property
+    def head(self) -> str:
+        """What every prompt begins with: all of the text, or the headings where it is too long. Made when needed."""
+        title = self.passages[0].title
+        if self.is_whole:
+            return _head(title, "document", self._whole)
+        outline = "\n".join(dict.fromkeys(" › ".join(passage.heading_path) for passage in self.passages))
+        return _head(title, "outline", outline[: int(self.budget_chars * _OUTLINE_SHARE)])
+
+    @property
+    def _whole(self) -> str:
+        lines: list[str] = []
+        for path, group in groupby(self.passages, key=lambda passage: passage.heading_path):
+            lines += [f"# {' › '.join(path)}", *(passage.text for passage in group)]
+        return "\n\n".join(lines)
 
     @property
     def text(self) -> str:
@@ -78,7 +99,8 @@ def build_documents(chunks: pa.Table, budget_tokens: int) -> list[Document]:
         classes = sorted({row["readers"] for row in of_page})
         for readers, group in groupby(of_page, key=lambda row: row["readers"]):
             origin = (page_id, readers, *classes)
-            found.append(_document([_passage(row, origin) for row in group], budget_tokens * CHARS_PER_TOKEN))
+            passages = tuple(_passage(row, origin) for row in group)
+            found.append(Document(passages, budget_tokens * CHARS_PER_TOKEN))
     return found
 
 
@@ -108,19 +130,6 @@ def read_answer(text: str, count: int) -> list[str | None]:
     for mark, end in zip(marks, [*starts[1:], len(text)], strict=False):
         found.setdefault(int(mark[1]), _clean(text[mark.end() : end]))
     return [found.get(number) or None for number in range(1, count + 1)]
-
-
-def _document(passages: Sequence[Passage], budget_chars: int) -> Document:
-    title = passages[0].title
-    lines: list[str] = []
-    for path, group in groupby(passages, key=lambda passage: passage.heading_path):
-        lines += [f"# {' › '.join(path)}", *(passage.text for passage in group)]
-    whole = "\n\n".join(lines)
-    if len(whole) <= budget_chars:
-        return Document(_head(title, "document", whole), tuple(passages), True)
-    outline = "\n".join(dict.fromkeys(" › ".join(passage.heading_path) for passage in passages))
-    shown = outline[: int(budget_chars * _OUTLINE_SHARE)]
-    return Document(_head(title, "outline", shown), tuple(passages), False)
 
 
 def _head(title: str, what: str, text: str) -> str:

@@ -38,6 +38,13 @@ def test_tokens_are_those_of_the_prompts_that_will_be_sent() -> None:
     assert found.tokens_out == 10 * TOKENS_OUT
 
 
+def test_of_many_calls_some_are_looked_at() -> None:
+    many = build_documents(pa.Table.from_pylist(tables_of(300, 7)), 4_000)
+    settings = Context(provider="ollama", model="m")
+    sent = sum(len(prompt(document, [index])) for document in many for index in range(7))
+    assert estimate(many, (), settings).tokens_in == pytest.approx(sent / CHARS_PER_TOKEN, rel=0.02)
+
+
 def test_what_is_known_costs_nothing() -> None:
     keys = [passage.key for document in DOCUMENTS for passage in document.passages]
     assert estimated(set(keys[:4])).wanted == 6
