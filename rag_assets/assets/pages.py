@@ -11,9 +11,8 @@ from rag_assets.resources import Installation, is_full, of_source, previous_sync
 from rag_assets.sources.base import READING_VERSION
 from rag_assets.sources.registry import open_source
 from rag_assets.state import PagesState, update_state
-from rag_serving import membership
-from rag_serving.schema import GROUP_MEMBERS, PAGES
-from rag_serving.store import write_json, write_table
+from rag_assets.sync_files import write_sync
+from rag_serving.schema import PAGES
 
 
 @dg.asset(
@@ -45,23 +44,7 @@ def pages(
         # What a source remembers is of no use without the pages it belongs to: it would fetch only what is newer.
         known = previous_sync(folder) if len(before) and not is_full(context) else {}
         result = source.sync(before, known, reporter.track("pages", context.log.info))
-        write_table(folder / "pages.parquet", result.pages, PAGES)
-        if result.groups is not None:
-            members = [{"group": group, "user": user} for group, user in result.groups]
-            write_table(folder / membership.FILE, GROUP_MEMBERS.table([*members]), GROUP_MEMBERS)
-        write_json(
-            folder / "sync_state.json",
-            {
-                "state": result.state,
-                "complete": True,
-                "fingerprint": fingerprint,
-                "enumerated": result.seen,
-                "excluded": dict(result.excluded),
-                "failed": dict(result.failures),
-                "hidden": dict(result.hidden),
-                "notes": list(result.notes),
-            },
-        )
+        write_sync(folder, fingerprint, result)
         state = PagesState(
             fingerprint=fingerprint,
             pages_seen=result.seen,

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from rag_assets.steps.readers import ReaderOrigins
 from rag_serving.schema import PAGES
 from rag_serving.source_kinds import SourceBase
 
-READING_VERSION = 3
+READING_VERSION = 4
 """Raised when the same source is read into other rows than before, so that unchanged sources are read again."""
 
 Progress = Callable[[int, int], None]
@@ -50,6 +51,7 @@ class SyncResult:
     notes: tuple[str, ...]  # about the source as a whole
     state: dict[str, Any]  # JSON; given to the next sync
     groups: tuple[tuple[str, str | None], ...] | None = None  # rows of GROUP_MEMBERS; None: not asked for
+    origins: ReaderOrigins | None = None  # what narrowed the readers of the pages
 
     @property
     def failed(self) -> int:
@@ -114,6 +116,7 @@ def finish(
     failures: Iterable[tuple[str, str]] = (),
     hidden: Iterable[tuple[str, str]] = (),
     notes: Iterable[str] = (),
+    origins: ReaderOrigins | None = None,
 ) -> SyncResult:
     """A complete sync as a result; the same pages give the same table."""
     return SyncResult(
@@ -126,6 +129,7 @@ def finish(
         hidden=tuple(sorted(hidden)),
         notes=tuple(notes),
         state={**state, "complete": True, "enumerated": seen, "finished_at": datetime.now(UTC).isoformat()},
+        origins=origins,
     )
 
 

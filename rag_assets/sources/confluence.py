@@ -108,6 +108,7 @@ class Confluence:
             failures=[(f"{prefix}{one}", why) for one, why in sync.failures.items()],
             hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in rows],
             notes=[*notes, *cut_short(client)],
+            origins=effective.origins.prefixed(prefix),
             state={
                 **self._remembered(client, sync, rows, state if changes else {}, memory),
                 "identity": self._identity,

@@ -95,6 +95,7 @@ class ConfluenceDump:
             failures=[*failures.items(), *attached.failures.items()],
             hidden=[(page_id, why) for page_id, why in effective.hidden.items() if page_id in reading.rows],
             notes=self._notes(),
+            origins=effective.origins,
             state={"files": reading.files, "fingerprint": self._fingerprint(reading.digests)},
         )
 

@@ -87,6 +87,7 @@ class ConfluenceExport:
             failures=[*((f"{prefix}{one}", why) for one, why in reading.failures.items()), *attached.failures.items()],
             hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in reading.rows],
             notes=notes,
+            origins=effective.origins.prefixed(prefix),
             state={"fingerprint": fingerprint},
         )
 
@@ -115,6 +116,7 @@ class ConfluenceExport:
             failures=[*((f"{prefix}{one}", why) for one, why in reading.failures.items()), *attached.failures.items()],
             hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in reading.rows],
             notes=self._html_notes(),
+            origins=effective.origins.prefixed(prefix),
             state={"fingerprint": fingerprint},
         )
 

@@ -186,6 +186,7 @@ class ConfluenceExtras:
             failures=[*result.failures, *attached.failures.items(), *files.failures, *comments.failures],
             hidden=[*result.hidden, *((one, UNSETTLED) for one in unsettled)],
             notes=dict.fromkeys([*result.notes, *cut_short(client)]),
+            origins=result.origins,
             state={**result.state, "comments": states, "textless": attached.textless},
         )
 

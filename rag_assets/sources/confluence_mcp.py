@@ -100,6 +100,7 @@ class ConfluenceMcp:
             failures=[(f"{prefix}{one}", why) for one, why in reading.failures.items()],
             hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in reading.rows],
             notes=notes,
+            origins=effective.origins.prefixed(prefix),
             state={"fingerprint": None, "identity": identity},
         )
 

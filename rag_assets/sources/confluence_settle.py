@@ -63,7 +63,9 @@ def settled_readers(
     found = effective_readers(listing.grants, space, unsaid=NOBODY, missing=NOBODY)
     torn = _torn(listing.grants, _wider(shown, found, before), runs)
     return EffectiveReaders(
-        {**found.readers, **dict.fromkeys(torn, NOBODY)}, {**found.hidden, **dict.fromkeys(torn, UNSETTLED)}
+        {**found.readers, **dict.fromkeys(torn, NOBODY)},
+        {**found.hidden, **dict.fromkeys(torn, UNSETTLED)},
+        found.origins,
     )
 
 

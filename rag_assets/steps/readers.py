@@ -41,11 +41,39 @@ class Grants:
 
 
 @dataclass(frozen=True)
+class ReaderOrigins:
+    """What narrowed the readers of pages: kept beside them, so that it can be explained who may read a page."""
+
+    space: str  # reader class of the space
+    levels: Mapping[str, tuple[str, str | None]]  # page id -> its own reader class but everyone, and why if nobody
+
+    def prefixed(self, prefix: str) -> ReaderOrigins:
+        """The same by ids with the source's prefix."""
+        levels = {f"{prefix}{one}" if one != UNNAMED else one: level for one, level in self.levels.items()}
+        return ReaderOrigins(self.space, levels)
+
+    @classmethod
+    def of(cls, payload: object) -> ReaderOrigins | None:
+        """Read what `payload` gave; None where that is not what is given."""
+        try:
+            space, levels = payload["space"], payload["levels"]  # type: ignore[index]
+            read = {str(one): (str(level), None if why is None else str(why)) for one, (level, why) in levels.items()}
+            return cls(str(space), read)
+        except (TypeError, KeyError, ValueError, AttributeError):
+            return None
+
+    def payload(self) -> dict[str, object]:
+        """The JSON shape, in `sync_state.json`."""
+        return {"space": self.space, "levels": {one: list(level) for one, level in self.levels.items()}}
+
+
+@dataclass(frozen=True)
 class EffectiveReaders:
-    """The reader class of each page, and why nobody may read some of them."""
+    """The reader class of each page, why nobody may read some of them, and what narrowed them."""
 
     readers: Mapping[str, str]
     hidden: Mapping[str, str]  # page id -> reason
+    origins: ReaderOrigins
 
 
 def grants_of(envelope: Mapping[str, Any], id_prefix: str = "") -> Grants:
@@ -95,23 +123,27 @@ def effective_readers(pages: Mapping[str, Grants], space: str, *, unsaid: str, m
     """
     readers: dict[str, str] = {}
     hidden: dict[str, str] = {}
+    levels: dict[str, tuple[str, str | None]] = {}
     known: dict[frozenset[str], str] = {}  # few distinct ones, however many pages
     for page_id, grants in pages.items():
         classes, faults = [space], []
         for lineal in lineage(page_id, pages):
-            level, fault = _level(lineal, page_id, pages.get(lineal), unsaid, missing)
+            level, fault = _level(pages.get(lineal), unsaid, missing)
             classes.append(level)
-            faults += [fault] if level == NOBODY else []
+            faults += [_of(page_id, lineal, fault)] if level == NOBODY else []
+            if level != EVERYONE:
+                levels[lineal] = level, fault if level == NOBODY else None
         if grants.ancestors is None and missing == NOBODY:
             classes.append(NOBODY)
             faults.append("its ancestors are not known")
+            levels[page_id] = NOBODY, "names no ancestors, which might narrow its readers"
         distinct = frozenset(classes)
         if distinct not in known:
             known[distinct] = reader_class(clause for one in distinct for clause in clauses_of(one))
         readers[page_id] = known[distinct]
         if faults:
             hidden[page_id] = faults[0]
-    return EffectiveReaders(readers, hidden)
+    return EffectiveReaders(readers, hidden, ReaderOrigins(space, levels))
 
 
 def missing_ancestors(pages: Mapping[str, Grants]) -> tuple[str, ...]:
@@ -120,14 +152,19 @@ def missing_ancestors(pages: Mapping[str, Grants]) -> tuple[str, ...]:
     return tuple(sorted(named - pages.keys() - {UNNAMED}))
 
 
-def _level(lineal: str, page_id: str, grants: Grants | None, unsaid: str, missing: str) -> tuple[str, str]:
+def _level(grants: Grants | None, unsaid: str, missing: str) -> tuple[str, str]:
     """What one page of a lineage lets in, and the reason to give if that is nobody."""
-    whose = "it" if lineal == page_id else f"its ancestor {lineal or 'without an id'}"
     if grants is None:
-        return missing, f"{whose} is not among the pages that could be read"
+        return missing, "is not among the pages that could be read"
     if grants.own is None:
-        return unsaid, f"{whose} came without restrictions"
-    return grants.own, f"{whose}: {grants.fault or 'names nobody as reader'}"
+        return unsaid, "came without restrictions"
+    return grants.own, f": {grants.fault or 'names nobody as reader'}"
+
+
+def _of(page_id: str, lineal: str, fault: str) -> str:
+    """The reason as a sentence about a page."""
+    whose = "it" if lineal == page_id else f"its ancestor {lineal or 'without an id'}"
+    return f"{whose}{fault}" if fault.startswith(":") else f"{whose} {fault}"
 
 
 def lineage(page_id: str, pages: Mapping[str, Grants]) -> Iterator[str]:

@@ -34,7 +34,10 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     "gold": ("rag_serving.terminal.gold_cli:app", "Draft questions for gold sets."),
     "rerank-service": ("rag_serving.rerank_service:command", "Serve a cross-encoder that reranks passages."),
 }
-_HELP = {"build": "Sync the sources that changed and publish the tenants they belong to."}
+_HELP = {
+    "build": "Sync the sources that changed and publish the tenants they belong to.",
+    "readers": "Say who may read a page, and by which restriction.",
+}
 _USAGE_ERRORS = frozenset({"ConfigError", "FilterError", "UsageError"})
 
 
