@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rag_assets.contexts.estimate import Estimate
 from rag_assets.contexts.last_run import read_last_run
+from rag_assets.passage_readers import PassageReaders, passage_readers
 from rag_assets.state import PublishState, read_checked, read_publish_state, read_state
 from rag_serving.generations import show_generation
 from rag_serving.manifest import Manifest
@@ -35,18 +36,30 @@ class Summary:
     def payload(self) -> dict[str, Any]:
         """The JSON shape; `errors` is there only when something failed, `step_seconds` when something was done.
 
-        `estimates` is there when that was asked for, null for a tenant whose contexts need no model.
+        `estimates` is there when that was asked for, null for a tenant whose contexts need no model; `notes` where
+        whoever asks without a name can read nothing of a source.
         """
         shape: dict[str, Any] = {"sources": self.sources, "tenants": self.tenants, "seconds": round(self.seconds, 3)}
         estimates = {tenant: expected and expected.facts() for tenant, expected in self.estimates.items()}
-        extra = {"estimates": estimates, "step_seconds": self.step_seconds, "errors": self.errors}
+        extra = {
+            "notes": self.notes(),
+            "estimates": estimates,
+            "step_seconds": self.step_seconds,
+            "errors": self.errors,
+        }
         return shape | {name: value for name, value in extra.items() if value}
+
+    def notes(self) -> dict[str, str]:
+        """What would surprise whoever asks, by source."""
+        found = {key: readers_of(counts).note(key) for key, counts in self.sources.items()}
+        return {key: note for key, note in found.items() if note}
 
     def lines(self) -> list[str]:
         """For people, one line for each source and tenant."""
         keys = [*self.sources, *self.tenants, *self.estimates]
         width = max(map(len, keys), default=0)
         lines = [f"{key:<{width}}  {source_line(counts)}" for key, counts in self.sources.items()]
+        lines += [f"{key:<{width}}  {note}" for key, note in self.notes().items()]
         lines += [f"{key:<{width}}  {tenant_line(facts)}" for key, facts in self.tenants.items()]
         lines += [f"{tenant:<{width}}  {estimate_line(expected)}" for tenant, expected in self.estimates.items()]
         return [*lines, f"{self.seconds:.1f} s"]
@@ -59,6 +72,7 @@ def source_counts(store: Store, key: str, outcome: Outcome | None, error: str | 
     """
     state = read_state(store, key)
     pages, sections, chunks = state.pages, state.sections, state.chunks
+    readers = passage_readers(store, key)
     ran = outcome is not None and "pages" in outcome.metadata
     counts: dict[str, Any] = {
         "pages_seen": pages.pages_seen if pages else 0,
@@ -69,7 +83,16 @@ def source_counts(store: Store, key: str, outcome: Outcome | None, error: str | 
         "chunks_new": outcome.count("chunks", "chunks_new") if outcome is not None else 0,
         "macros_lost": sections.macros_lost if sections else 0,
     }
+    if readers.passages:
+        counts |= {"chunks_for_everyone": readers.for_everyone, "chunks_for_nobody": readers.for_nobody}
     return counts if error is None else {**counts, "error": error, "kept_from": _made_at(store, key)}
+
+
+def readers_of(counts: dict[str, Any]) -> PassageReaders:
+    """The passages of a source's counts by who may read them."""
+    if "chunks_for_everyone" not in counts:
+        return PassageReaders()
+    return PassageReaders(counts["chunks"], counts["chunks_for_everyone"], counts["chunks_for_nobody"])
 
 
 def _made_at(store: Store, key: str) -> str | None:

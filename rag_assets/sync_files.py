@@ -31,6 +31,7 @@ class LastSync:
     hidden: dict[str, str]
     notes: tuple[str, ...]
     origins: ReaderOrigins | None  # None: it was of an older program
+    fingerprint: str | None = None  # of the source; None: only a sync can tell whether it changed
 
 
 def write_sync(folder: Path, fingerprint: str | None, result: SyncResult) -> None:
@@ -67,6 +68,7 @@ def read_last_sync(folder: Path) -> LastSync | None:
             hidden=_reasons(told["hidden"]),
             notes=tuple(map(str, told["notes"])),
             origins=ReaderOrigins.of(told.get("readers")),
+            fingerprint=told["fingerprint"],
         )
     except (StoreError, KeyError, TypeError, ValueError, AttributeError):
         return None

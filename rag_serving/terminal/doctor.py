@@ -10,12 +10,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Literal
 
+from rag_serving.access import EVERYONE
 from rag_serving.answering import open_tables
 from rag_serving.api.auth import Authenticator, check_address
 from rag_serving.config import DEFAULT_CONFIG, Config, ConfigError, load_config
@@ -27,22 +27,14 @@ from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker import ask_sidecar
 from rag_serving.settings import ChatModel
 from rag_serving.store import Store, StoreError
+from rag_serving.terminal.finding import Finding, age
 
-State = Literal["ok", "warn", "fail"]
+CHECKS = "citelock.checks"
+"""Entry points that look at what the serving package does not know: given the configuration, they yield findings."""
 
 _LEAST_FREE_BYTES = 1_000_000_000
 _OLD_DAYS = 30
 _LOST_DAYS = 7
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report; `mend` says what to do where something is wrong."""
-
-    name: str
-    state: State
-    detail: str
-    mend: str = ""
 
 
 def examine(path: Path | None) -> Iterator[Finding]:
@@ -69,6 +61,8 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield _telemetry(config)
     yield _chroma()
     yield _dagster()
+    for entry in sorted(entry_points(group=CHECKS), key=lambda entry: entry.name):
+        yield from _joined(entry, config)
     yield _serving(config)
 
 
@@ -113,20 +107,15 @@ def _published(config: Config, tenant: str) -> Finding:
 
 
 def _generation(name: str, generation: Generation) -> Finding:
-    age = datetime.now(UTC) - generation.manifest.created_at
-    detail = f"generation {generation.id}, {len(generation)} chunks, {_age(age.total_seconds())} old"
+    lifetime = datetime.now(UTC) - generation.manifest.created_at
+    open_to_all = generation.readable(frozenset({EVERYONE}) & generation.known_classes)
+    readable = "" if open_to_all == len(generation) else f" ({open_to_all} of them readable for everyone)"
+    detail = f"generation {generation.id}, {len(generation)} chunks{readable}, {age(lifetime.total_seconds())} old"
     if faults := generation.dense_faults():
         return Finding(name, "warn", f"{detail}; {faults[0].partition('; ')[0]}", "run `citelock generations repair`")
-    if age.days >= _OLD_DAYS:
+    if lifetime.days >= _OLD_DAYS:
         return Finding(name, "warn", detail, "run `citelock build`, or schedule it")
     return Finding(name, "ok", detail)
-
-
-def _age(seconds: float) -> str:
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} seconds"
 
 
 def _weights(config: Config) -> Finding:
@@ -241,6 +230,20 @@ def _dagster() -> Finding:
             "dagster", "warn", "not installed: this machine serves, it cannot build", "pip install citelock[assets]"
         )
     return Finding("dagster", "ok", f"dagster {found}")
+
+
+def _joined(entry: EntryPoint, config: Config) -> Iterator[Finding]:
+    """What another package looks at; that it cannot is a finding, too."""
+    try:
+        yield from entry.load()(config)
+    except ImportError as error:
+        detail = f"cannot be looked at: {' '.join(str(error).split())}"
+        yield Finding(entry.name, "warn", detail, "pip install citelock[assets]")
+    except Exception as error:  # whatever it is, the rest is still looked at
+        if os.environ.get("CITELOCK_DEBUG"):
+            raise
+        detail = f"cannot be looked at: unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        yield Finding(entry.name, "fail", detail, "set CITELOCK_DEBUG=1 to see where")
 
 
 def _serving(config: Config) -> Finding:

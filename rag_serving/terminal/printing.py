@@ -16,7 +16,7 @@ import typer
 if TYPE_CHECKING:
     from rag_serving.receipts.proofs import Proof
     from rag_serving.records import AlsoAt, Answer, Candidate, Citation, Refusal, SearchResults
-    from rag_serving.terminal.doctor import Finding
+    from rag_serving.terminal.finding import Finding
 
 _PLACES_SHOWN = 3
 

@@ -68,6 +68,8 @@ def test_the_first_build_tells_what_it_did_in_the_documented_shape(wiki: Wiki) -
         "chunks": 3,
         "chunks_new": 3,
         "macros_lost": 0,
+        "chunks_for_everyone": 3,
+        "chunks_for_nobody": 0,
     }
     tenant = summary["tenants"]["demo"]
     assert all(tenant.pop("gates").values())

@@ -139,8 +139,15 @@ def test_somebody_is_told_what_keeps_him_out_or_that_he_may_read_it(home: Home) 
 
 @pytest.mark.parametrize(
     "named",
-    ["2", "Harbour", " harbour ", f"{SITE}/spaces/ENG/pages/2/T", f"{SITE}/spaces/ENG/pages/2/Other#x", f"{SITE}/pages/viewpage.action?pageId=2"],
-)  # fmt: skip
+    [
+        "2",
+        "Harbour",
+        " harbour ",
+        f"{SITE}/spaces/ENG/pages/2/T",
+        f"{SITE}/spaces/ENG/pages/2/Other#x",
+        f"{SITE}/pages/viewpage.action?pageId=2",
+    ],
+)
 def test_a_page_is_named_by_id_title_or_address(home: Home, named: str) -> None:
     assert home.told(named)["page_id"] == "2"
 

@@ -15,7 +15,7 @@ from test_build_command import build, build_json
 from rag_assets.contexts.last_run import note_run, read_last_run
 from rag_assets.runner import Outcome
 from rag_assets.state import ChunksState, PagesState, update_state
-from rag_assets.summary import source_counts, source_line, tenant_facts, tenant_line
+from rag_assets.summary import Summary, source_counts, source_line, tenant_facts, tenant_line
 from rag_serving.generations import list_generations
 from rag_serving.schema import CHUNKS
 from rag_serving.store import Store, write_table
@@ -44,6 +44,33 @@ def test_a_source_that_failed_at_once_has_nothing_to_keep(tmp_path: Path) -> Non
     counts = source_counts(Store(tmp_path), "gone", None, "no folder")
     assert counts["kept_from"] is None
     assert source_line(counts) == "failed; it has no earlier sync, so nothing of it is indexed"
+
+
+@pytest.mark.parametrize(
+    ("readers", "told"),
+    [
+        (["everyone", "group:hr", "nobody"], None),
+        (["group:hr", "nobody"], "0 of 2 passages are readable for everyone; who asks needs --user or --group"),
+        (["nobody"] * 1200, "nobody may read any of its 1,200 passages; `citelock doctor` says why"),
+    ],
+)
+def test_a_source_that_nobody_can_read_without_a_name_says_so(
+    tmp_path: Path, readers: list[str], told: str | None
+) -> None:
+    store = Store(tmp_path)
+    built_before(store)
+    state = ChunksState(settings="", cut_by="", fingerprint=None, digest="", chunks=len(readers), chunks_new=0)
+    update_state(store, "eng", chunks=state)
+    rows = [dict.fromkeys(CHUNKS.columns.names) | {"readers": one} for one in readers]
+    write_table(store.source("eng") / "chunks.parquet", CHUNKS.table([*rows]), CHUNKS)
+    summary = Summary(sources={"eng": source_counts(store, "eng", None)})
+    assert summary.sources["eng"]["chunks_for_nobody"] == readers.count("nobody")
+    lines, payload = summary.lines(), summary.payload()
+    if told is None:
+        assert ("notes" in payload, len(lines)) == (False, 2)
+        return
+    assert lines[1].startswith(f"eng  {told}")
+    assert payload["notes"]["eng"].startswith(told)
 
 
 def test_contexts_that_failed_are_counted_with_their_most_frequent_reason(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from rag_serving.reranking.api import create_app
 from rag_serving.store import Store
 from rag_serving.telemetry.events import Scribe
 from rag_serving.telemetry.tables import LOSSES, METADATA, opened
+from rag_serving.terminal import doctor
+from rag_serving.terminal.finding import Finding
 
 
 def finding(home: Path, name: str, folder: Path, more: str = "") -> tuple[str, str, str]:
@@ -151,3 +153,33 @@ def test_a_database_that_is_away_is_one_line_without_its_password(tmp_path: Path
     assert (state, "cannot be read" in detail) == ("fail", True)
     assert "secret" not in detail + mend
     assert "\n" not in detail
+
+
+def test_what_other_packages_look_at_joins_by_entry_points(
+    wiki_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Entry:
+        def __init__(self, name: str, check: Callable[[Any], Any] | None) -> None:
+            self.name, self._check = name, check
+
+        def load(self) -> Callable[[Any], Any]:
+            if self._check is None:
+                raise ImportError("No module named 'atlassian'")
+            return self._check
+
+    def looks(config: Any) -> Iterator[Finding]:
+        yield Finding("wikis", "warn", f"{len(config.tenants)} tenant", "look again")
+        raise RuntimeError("it\nbroke")
+
+    monkeypatch.setattr(doctor, "entry_points", lambda **_: [Entry("b", looks), Entry("a", None)])
+    code, out, _ = run("doctor", "--config", write_config(tmp_path, wiki_home), "--json")
+    found = {each["name"]: each for each in json.loads(out)}
+    assert code == 1
+    assert (found["wikis"]["detail"], found["wikis"]["mend"]) == ("1 tenant", "look again")
+    assert (found["a"]["state"], "No module named 'atlassian'" in found["a"]["detail"]) == ("warn", True)
+    assert (found["b"]["state"], "unexpected RuntimeError: it broke" in found["b"]["detail"]) == ("fail", True)
+    assert found["serving"]["state"] == "ok", "what comes after is still looked at"
+
+
+def test_a_generation_says_how_much_everyone_may_read(wiki_home: Path, tmp_path: Path) -> None:
+    assert "6 chunks (5 of them readable for everyone)" in finding(wiki_home, "tenant acme", tmp_path)[1]

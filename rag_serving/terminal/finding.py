@@ -1,0 +1,29 @@
+"""One line of `citelock doctor`, as whoever looks at something gives it.
+
+Belongs here: its shape. Does not belong here: looking (`doctor`, and what joins it by entry points `citelock.checks`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked at and what was found; `mend` says what to do where something is wrong."""
+
+    name: str
+    state: State
+    detail: str
+    mend: str = ""
+
+
+def age(seconds: float) -> str:
+    """A time span in its largest unit: `3 hours`."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} seconds"
