@@ -104,7 +104,8 @@ def test_the_levels_of_every_page_are_its_readers_and_let_in_who_may_read_it(syn
     deep = next(row for row in rows.values() if row["title"] == "Deep")
     told = explain(deep, rows, last.origins, "eng", setting, None, None)
     assert [level.where for level in told.levels][1:] == ["ancestor", "ancestor", "page"]
-    assert told.levels[1].reason == "restriction of page 2 “Harbour”"
+    assert told.levels[1].reason.startswith("restriction of page ")
+    assert told.levels[1].reason.endswith("2 “Harbour”")
 
 
 def test_what_an_older_program_wrote_is_said_to_be_unknown() -> None:
