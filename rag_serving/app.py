@@ -22,6 +22,7 @@ from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
 from rag_serving.api.feedback import router as feedback
 from rag_serving.api.monitoring import exposition
 from rag_serving.api.openai_models import router as openai_models
+from rag_serving.api.page import router as page
 from rag_serving.api.reload import ConfigFile, Reload, Switches
 from rag_serving.api.reports import add_reports
 from rag_serving.api.service import Caller, Known, RequestError, Service, Shared, checked_text
@@ -158,6 +159,7 @@ def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | 
     app.include_router(router)
     app.include_router(completions)
     app.include_router(openai_models)
+    app.include_router(page)
     app.include_router(feedback)
     add_reports(app)
     add_error_handlers(app)

@@ -13,6 +13,7 @@ from rag_assets.state import PublishState, read_candidate, read_checked, write_c
 from rag_serving.manifest import FORMAT
 from rag_serving.models import open_embedder
 from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS
+from rag_serving.settings import Serving
 from rag_serving.store import read_table
 
 
@@ -107,6 +108,12 @@ def published_generation(
             "gates_overridden": checked.override or "no",
             "generations_removed": len(pruned.generations),
             "collections_removed": len(pruned.collections),
-            "api": dg.MetadataValue.url(f"http://{config.serving.host}:{config.serving.port}/docs"),
+            "ask": dg.MetadataValue.url(page_url(config.serving)),
         },
     )
+
+
+def page_url(serving: Serving) -> str:
+    """The page that asks, as this machine's browser finds it."""
+    host = "127.0.0.1" if serving.host in ("0.0.0.0", "::") else serving.host
+    return f"http://{f'[{host}]' if ':' in host else host}:{serving.port}/"

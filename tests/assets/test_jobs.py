@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from envelopes import DEPLOY, SECTION, Wiki, envelope
 
+from rag_assets.assets.generation import page_url
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.resources import Installation
@@ -20,6 +21,7 @@ from rag_serving.config import load_config
 from rag_serving.generation import Generation
 from rag_serving.models import open_tokenizer
 from rag_serving.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
+from rag_serving.settings import Serving
 from rag_serving.store import Store, read_table
 
 QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -100,6 +102,14 @@ def test_materializations_say_what_people_want_to_know(project: Project) -> None
     assert "| chunk_id |" in made["chunks"]["sample"]
     assert made["embeddings"]["texts_embedded"] == 4
     assert made["generation"]["pages"] == {"eng": 2, "ops": 1}
+    assert made["published_generation"]["ask"] == "http://127.0.0.1:8088/"
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [("0.0.0.0", "http://127.0.0.1:80/"), ("::1", "http://[::1]:80/"), ("wiki", "http://wiki:80/")]
+)
+def test_the_link_to_the_page_that_asks_is_one_that_a_browser_opens(host: str, address: str) -> None:
+    assert page_url(Serving(host=host, port=80)) == address
 
 
 def test_publishing_the_same_again_embeds_nothing_and_reuses_every_shard(project: Project) -> None:

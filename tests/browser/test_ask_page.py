@@ -1,0 +1,73 @@
+"""The page at `/` in a browser: asked, read and followed on a narrow screen, in light and dark."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, expect
+
+sys.path.append(str(Path(__file__).parents[1] / "serving"))
+from wiki import configuration, publish
+
+from rag_serving.app import create_app
+
+pytestmark = pytest.mark.browser
+
+QUESTION = "May I restart a broker while partitions are under-replicated?"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home = tmp_path_factory.mktemp("page")
+    publish(home)
+    server = uvicorn.Server(uvicorn.Config(create_app(configuration(home)), port=0, log_level="error", ws="none"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        thread.join(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_question_is_asked_and_answered_on_a_narrow_screen_without_script(
+    browser: Browser, address: str, scheme: Literal["light", "dark"], picture_in: Callable[..., None]
+) -> None:
+    context = browser.new_context(
+        viewport={"width": 320, "height": 640}, color_scheme=scheme, java_script_enabled=False
+    )
+    page = context.new_page()
+    messages: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
+    page.goto(address)
+    page.get_by_label("Your question").fill(QUESTION)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("You must not restart a broker while partitions are under-replicated. [1]")).to_be_visible()
+    expect(page.get_by_role("link", name="Kafka operations → Restarting a broker")).to_be_visible()
+    box = page.locator("html").bounding_box()
+    assert box
+    assert box["width"] <= 320
+    picture_in(page, f"page-{scheme}")
+    assert messages == [], "no style was refused by the policy"
+    context.close()
+
+
+def test_nothing_is_wider_than_the_screen(browser: Browser, address: str) -> None:
+    context = browser.new_context(viewport={"width": 320, "height": 640}, color_scheme="dark")
+    page = context.new_page()
+    page.goto(address)
+    page.get_by_label("Your question").fill(QUESTION + " x" + "y" * 300)
+    page.get_by_role("button", name="Ask").click()
+    expect(page.get_by_text("Status:")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    colors = page.evaluate("[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]")
+    assert colors == ["rgb(232, 233, 234)", "rgb(22, 24, 26)"]
+    context.close()
