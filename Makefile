@@ -39,7 +39,7 @@ demo: $(VENV)/.installed  ## Build the sample wiki and answer a question from it
 	@citelock ask "How long can a release be rolled back?"
 	@echo
 	@echo "Ask your own:   $(BIN)/citelock ask \"...\""
-	@echo "Open the UI:    make up   (Dagster on http://127.0.0.1:3000, a page that asks on http://127.0.0.1:8088)"
+	@echo "Open the UI:    make up   (Dagster on http://127.0.0.1:3000, a page that asks on http://127.0.0.1:8088/)"
 
 up: $(VENV)/.installed  ## Start the Dagster UI and the serving API; Ctrl-C stops both.
 	@scripts/up
