@@ -62,6 +62,19 @@ def bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str
     return _png(figure)
 
 
+def lines(values: Mapping[str, Sequence[float | None]], places: Sequence[str], title: str, ylabel: str) -> str:
+    """A line for each name through its values at the places, the oldest first; None leaves a gap."""
+    figure, axes = _axes(3.2)
+    for name, color in zip(values, COLORS, strict=False):
+        drawn = [float("nan") if value is None else value for value in values[name]]
+        axes.plot(range(len(places)), drawn, marker="o", markersize=4, color=color, label=name)
+    axes.set(title=title, ylabel=ylabel)
+    axes.set_xticks(range(len(places)), places, rotation=30, ha="right", fontsize="small")
+    axes.grid(axis="y", alpha=0.3)
+    _legend(figure, len(values))
+    return _png(figure)
+
+
 def _axes(height: float) -> tuple[Figure, Any]:
     from matplotlib.figure import Figure
 

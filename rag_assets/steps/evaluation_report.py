@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rag_assets.steps.key_measures import KEY, words
 from rag_assets.steps.report import Case, Cell, Figure, Plot, Report, Table, Tone
 
 Facts = Mapping[str, Any]
@@ -32,8 +33,9 @@ def evaluation_report(facts: Facts, before: Facts | None = None, plots: Sequence
             *_figures(facts["summary"], (before or {}).get("summary", {})),
         ],
         tables=[
-            _gates(facts["gates"]),
             *_changed(cases, cases_before),
+            _gates(facts["gates"]),
+            *_measures(facts["summary"], (before or {}).get("summary", {})),
             _questions(cases),
             *_latency(facts["evaluation"] or {}, (before or {}).get("evaluation") or {}),
             *_stale(facts["gold"]["stale"]),
@@ -50,8 +52,8 @@ def measured(facts: Facts, before: Facts | None) -> dict[str, list[float]]:
     other = (before or {}).get("summary", {})
     found = {name: told["mean"] for name, told in facts["summary"].items()}
     if not before:
-        return {_words(name): [mean] for name, mean in found.items()}
-    return {_words(name): [mean, other[name]["mean"]] for name, mean in found.items() if name in other}
+        return {words(name): [mean] for name, mean in found.items()}
+    return {words(name): [mean, other[name]["mean"]] for name, mean in found.items() if name in other}
 
 
 def _rank(case: Facts, before: Facts | None) -> tuple[int, str]:
@@ -70,10 +72,33 @@ def _about(facts: Facts) -> str:
 
 
 def _figures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[Figure]:
+    """The measures that people look at first."""
     return [
-        Figure(_words(name), f"{told['mean']:.3f}", _tone(told, before.get(name)), _note(told, before.get(name)))
+        Figure(
+            words(name),
+            f"{summary[name]['mean']:.3f}",
+            _tone(summary[name], before.get(name)),
+            f"{meaning}; {_note(summary[name], before.get(name))}".removesuffix("; "),
+        )
+        for name, meaning in KEY.items()
+        if name in summary
+    ]
+
+
+def _measures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[Table]:
+    """Every measure with its interval."""
+    rows: list[Mapping[str, Cell]] = [
+        {
+            "measure": words(name),
+            "mean": told["mean"],
+            "95 % interval": f"{told['low']:.3f} … {told['high']:.3f}" if "low" in told else "",
+            "questions": told.get("questions"),
+            **({"before": before[name]["mean"]} if name in before else {}),
+        }
         for name, told in summary.items()
     ]
+    columns = ["measure", "mean", "95 % interval", "questions", *(["before"] if before else [])]
+    return [Table("All measures", columns, rows)] if rows else []
 
 
 def _tone(told: Facts, before: Facts | None) -> Tone:
@@ -183,7 +208,3 @@ def _numbered(passage: Facts) -> str:
 
 def _judged(case: Facts) -> str:
     return str(case["fault"] or case["status"])
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")

@@ -61,8 +61,18 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Two of several runs side by side: their differences, and what changed from one to the other."""
+
+    before: str
+    after: str
+    tables: Sequence[Table] = ()
+    cases: Sequence[Case] = ()
+
+
+@dataclass(frozen=True)
 class Report:
-    """Everything one report tells; the worst cases first."""
+    """Everything one report tells: the key figures first, the worst cases first, the newest pair first."""
 
     title: str
     about: str  # one line: what was measured, of what, when
@@ -71,6 +81,7 @@ class Report:
     plots: Sequence[Plot] = ()
     cases: Sequence[Case] = ()
     cases_title: str = "Cases"
+    pairs: Sequence[Pair] = ()  # of which a person chooses one
     facts: Mapping[str, str] = field(default_factory=dict)  # settings, versions, command
 
 
@@ -91,6 +102,9 @@ def markdown(report: Report) -> str:
     parts += [f"![{plot.title}](data:image/png;base64,{plot.png})" for plot in report.plots]
     for table in report.tables:
         parts += [f"**{table.title}**", markdown_table(table), *([table.note] if table.note else [])]
+    for pair in report.pairs[:1]:
+        parts.append(f"**{pair.after} beside {pair.before}**")
+        parts += [markdown_table(table) for table in pair.tables]
     if report.cases:
         shown = report.cases[:MARKDOWN_CASES]
         more = len(report.cases) - len(shown)

@@ -1,7 +1,10 @@
 """A report as one HTML file that needs nothing else: no network, no other file.
 
-Belongs here: its markup, style and the little script that sorts and filters.
+Belongs here: its markup, style and the little script that sorts, filters and shows one pair of several.
 Does not belong here: what is told (`report`).
+
+The serving API lets the first style and the last script run, and nothing else (`rag_serving.api.reports`): no attribute
+holds either.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from rag_assets.steps.report import Case, Cell, Figure, Plot, Report, Table, text_of
+from rag_assets.steps.report import Case, Cell, Figure, Pair, Plot, Report, Table, text_of
 
 _STYLE = """\
 :root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --line: #d9dee5; --back: #ffffff; --card: #f5f7fa;
@@ -23,7 +26,7 @@ h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .
 .about, .note, .facts { color: var(--soft); } .about { margin: .3rem 0 1.4rem; } .facts { margin-top: 3rem; }
 .figures { display: flex; flex-wrap: wrap; gap: .75rem; }
 .figure { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
-  padding: .7rem 1rem; min-width: 9rem; }
+  padding: .7rem 1rem; min-width: 9rem; flex: 1 1 9rem; max-width: 16rem; }
 .figure b { display: block; font-size: 1.45rem; line-height: 1.3; }
 .figure span { color: var(--soft); font-size: .85rem; }
 .good { color: var(--good); } .bad { color: var(--bad); }
@@ -38,6 +41,10 @@ th button::after { content: "\\00a0↕"; color: var(--soft); }
 th[aria-sort=ascending] button::after { content: "\\00a0↑"; }
 th[aria-sort=descending] button::after { content: "\\00a0↓"; }
 td.number, th.number { text-align: right; } td.number { font-variant-numeric: tabular-nums; }
+.pick { display: flex; flex-wrap: wrap; gap: .5rem 1.5rem; margin: 0 0 .4rem; }
+.pick select { font: inherit; padding: .3rem .5rem; color: inherit; background: var(--back);
+  border: 1px solid var(--line); border-radius: 6px; max-width: 100%; }
+h3 { font-size: 1rem; margin: 1.4rem 0 .5rem; }
 input { font: inherit; padding: .35rem .6rem; margin-bottom: .6rem; width: min(24rem, 100%); color: inherit;
   background: var(--back); border: 1px solid var(--line); border-radius: 6px; }
 img { max-width: 100%; background: #fff; border-radius: 8px; border: 1px solid var(--line); }
@@ -69,6 +76,16 @@ for (const input of document.querySelectorAll('input')) input.oninput = () => {
   for (const one of document.querySelectorAll(input.dataset.of))
     one.hidden = !one.textContent.toLowerCase().includes(wanted);
 };
+const pairs = [...document.querySelectorAll('section.pair')];
+const [before, after] = document.querySelectorAll('.pick select');
+for (const select of [before, after]) if (select) select.onchange = () => {
+  const of = (one, other) => pairs.find(pair => pair.dataset.before === one && pair.dataset.after === other);
+  if (!of(before.value, after.value) && of(after.value, before.value))
+    [before.value, after.value] = [after.value, before.value];
+  const chosen = of(before.value, after.value);
+  for (const pair of pairs) pair.hidden = pair !== chosen;
+  document.querySelector('.pick + .note').hidden = Boolean(chosen);
+};
 """
 
 
@@ -87,9 +104,10 @@ def _parts(report: Report) -> Iterator[str]:
     yield from map(_plot, report.plots)
     for number, table in enumerate(report.tables):
         yield _table(table, f"t{number}")
+    yield from _pairs(report.pairs)
     if report.cases:
-        yield f"<h2>{escape(report.cases_title)}</h2>{_filter('details.case', 'Filter the cases')}"
-        yield from map(_case, report.cases)
+        yield f"<h2>{escape(report.cases_title)}</h2>{_filter('#cases > details', 'Filter the cases')}"
+        yield f'<div id="cases">{"".join(map(_case, report.cases))}</div>'
     if report.facts:
         facts = " · ".join(f"{escape(name)}: {escape(value)}" for name, value in report.facts.items())
         yield f'<p class="facts">{facts}</p>'
@@ -106,14 +124,36 @@ def _plot(plot: Plot) -> str:
     return f'<p><img alt="{escape(plot.title)}" src="data:image/png;base64,{plot.png}"></p>'
 
 
-def _table(table: Table, name: str) -> str:
+def _table(table: Table, name: str, heading: str = "h2") -> str:
     heads = "".join(_head(column, table) for column in table.columns)
     rows = "".join(f"<tr>{''.join(_cell(row.get(c)) for c in table.columns)}</tr>" for row in table.rows)
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     return (
-        f"<h2>{escape(table.title)}</h2>{note}{_filter(f'#{name} tbody tr', 'Filter the rows')}"
+        f"<{heading}>{escape(table.title)}</{heading}>{note}{_filter(f'#{name} tbody tr', 'Filter the rows')}"
         f'<div class="scroll"><table id="{name}"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
     )
+
+
+def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
+    """The first pair, and two lists to choose another from."""
+    if not pairs:
+        return
+    names = list(dict.fromkeys(name for pair in pairs for name in (pair.after, pair.before)))
+    yield "<h2>Side by side</h2>"
+    yield f'<p class="pick">{_choice("before", names, pairs[0].before)}{_choice("after", names, pairs[0].after)}</p>'
+    yield '<p class="note" hidden>These are the same, or were not asked the same questions: choose two others.</p>'
+    for number, pair in enumerate(pairs):
+        hidden = " hidden" if number else ""
+        yield f'<section class="pair" data-before="{escape(pair.before)}" data-after="{escape(pair.after)}"{hidden}>'
+        for place, table in enumerate(pair.tables):
+            yield _table(table, f"p{number}t{place}", "h3")
+        yield from map(_case, pair.cases)
+        yield "</section>"
+
+
+def _choice(label: str, names: Sequence[str], chosen: str) -> str:
+    options = (f"<option{' selected' if name == chosen else ''}>{escape(name)}</option>" for name in names)
+    return f"<label>{label} <select>{''.join(options)}</select></label>"
 
 
 def _head(column: str, table: Table) -> str:
