@@ -74,7 +74,7 @@ def move_current(store: Store, tenant: str, generation_id: str, config: Config) 
     """
     Generation.open(store, tenant, generation_id, config).close()
     with store.lock(tenant):
-        published = _history(store, tenant)
+        published = published_at(store, tenant)
         before = store.current(tenant)
         for name in (before, generation_id):
             if name:
@@ -97,11 +97,11 @@ def rollback(store: Store, tenant: str, config: Config, generation_id: str | Non
 def published_ids(store: Store, tenant: str) -> frozenset[str]:
     """Ids of the generations that are or were published."""
     current = store.current(tenant)
-    return frozenset(_history(store, tenant)) | ({current} if current else set())
+    return frozenset(published_at(store, tenant)) | ({current} if current else set())
 
 
-def _history(store: Store, tenant: str) -> dict[str, str]:
-    """When each generation was first published; a history that was lost starts again."""
+def published_at(store: Store, tenant: str) -> dict[str, str]:
+    """Return when each generation was first published; a history that was lost starts again."""
     try:
         history = read_json(store.tenant(tenant) / _HISTORY)
     except StoreError:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rag_serving.config import Config, load_config, load_or_default
-from rag_serving.store import write_text
+from rag_serving.store import Store, write_text
 from rag_serving.terminal.commands import UsageError
 from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 
@@ -56,6 +56,10 @@ def command(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write a row for each question to this file.")
     ] = None,
+    save: Annotated[
+        str | None,
+        typer.Option("--save", metavar="NAME", help="Keep the run; the tenant's quality report puts it beside others."),
+    ] = None,
     compare: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
@@ -81,12 +85,15 @@ def command(
     from rag_serving.evaluation.evaluate import evaluate
     from rag_serving.evaluation.export import exported, to_csv
     from rag_serving.evaluation.gates_file import write_calibration
+    from rag_serving.evaluation.runs import save_run
     from rag_serving.terminal.bench_cli import Progress
 
     if write and not calibrate:
         raise UsageError("--write needs --calibrate")
-    if csv and (calibrate or ablate or compare):
-        raise UsageError("--csv goes with a plain evaluation: --ablate prints CSV, the others have no rows")
+    if (csv or save is not None) and (calibrate or ablate or compare):
+        raise UsageError("--csv and --save go with a plain evaluation, not with --calibrate, --ablate or --compare")
+    if save is not None:
+        _check_saving(save, gold)
     if compare:
         _compared(*compare, as_json)
         return
@@ -97,9 +104,12 @@ def command(
         questions = replace(questions, questions=questions.questions[::every])
         pipeline.warm()  # what opening takes is in no question's time
         measured = evaluate(pipeline, questions, Progress())
-        payload = exported(measured, questions, pipeline) if csv or (as_json and not calibrate) else {}
+        told = csv or save is not None or (as_json and not calibrate)
+        payload = exported(measured, questions, pipeline) if told else {}
     if csv:
         write_text(csv, to_csv(payload))
+    if save is not None:
+        save_run(Store(pipeline.config.home), pipeline.tenant, save, payload)
     if not calibrate:
         typer.echo(json.dumps(payload, ensure_ascii=False) if as_json else _told(measured))
         return
@@ -107,6 +117,19 @@ def command(
     if write:
         write_calibration(write, found, pipeline.config.embedding)
     typer.echo(json.dumps(found.payload(), ensure_ascii=False) if as_json else _calibration(found))
+
+
+def _check_saving(name: str, gold: Path | None) -> None:
+    """Refuse what cannot be kept, before anything is asked."""
+    from rag_serving.evaluation.gold_collections import is_collection
+    from rag_serving.evaluation.runs import RunNameError, run_path
+
+    if gold and is_collection(gold):
+        raise UsageError("--save keeps runs of a tenant's gold set, and a collection is of no tenant")
+    try:
+        run_path(Store(Path()), "any", name)
+    except RunNameError as error:
+        raise UsageError(f"--save {error}") from None
 
 
 def _compared(before: Path, after: Path, as_json: bool) -> None:

@@ -17,11 +17,13 @@ from wiki import configuration, embedder
 from rag_serving.cli import app
 from rag_serving.evaluation.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
 from rag_serving.evaluation.gold import GoldQuestion, GoldSet
+from rag_serving.evaluation.runs import saved_runs
 from rag_serving.guard import GuardedEmbedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.pipeline import Pipeline
 from rag_serving.published import UnpublishedError
 from rag_serving.records import Answer, Citation
+from rag_serving.store import Store
 
 LOGS = GoldQuestion("logs", "How many hours does a broker keep logs?", True, frozenset({"12"}), ("for 168 hours",))
 WON = GoldQuestion("won", "Who won the football match in Lisbon?", False)
@@ -188,6 +190,18 @@ def test_a_run_is_written_as_csv_and_compared_with_another(config_file: Path, tm
     assert (answerability["before"], answerability["after"], answerability["difference"]) == (1.0, 0.5, -0.5)
 
 
+def test_a_run_is_kept_under_a_name(config_file: Path, tmp_path: Path, wiki_home: Path) -> None:
+    arguments = ["evaluate", str(gold_file(tmp_path)), "--config", str(config_file), "--save"]
+    assert CliRunner().invoke(app, [*arguments, "with-rm3"]).exit_code == 0
+    (saved,) = saved_runs(Store(wiki_home), "acme").items()
+    assert (saved[0], saved[1]["questions"]) == ("with-rm3", 2)
+    for name in ("../with-rm3", "a b", "", ".x", "x" * 62):
+        refused = CliRunner().invoke(app, [*arguments, name])
+        assert (refused.exit_code, "cannot be a name" in refused.stderr) == (2, True), name
+    (Store(wiki_home).tenant("acme") / "evaluations" / "broken.json").write_text("{")
+    assert list(saved_runs(Store(wiki_home), "acme")) == ["with-rm3"]
+
+
 def test_a_file_without_a_run_is_named(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text('{"questions": 3}')
     (tmp_path / "broken.json").write_text("{")
@@ -197,7 +211,7 @@ def test_a_file_without_a_run_is_named(tmp_path: Path) -> None:
         assert name in found.stderr
         assert why in found.stderr
     found = CliRunner().invoke(app, ["evaluate", "--ablate", "--csv", str(tmp_path / "x.csv")])
-    assert (found.exit_code, "--csv goes with" in found.stderr) == (2, True)
+    assert (found.exit_code, "--csv and --save go with" in found.stderr) == (2, True)
 
 
 def test_every_nth_question_is_asked(config_file: Path, tmp_path: Path) -> None:
