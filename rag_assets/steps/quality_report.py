@@ -45,7 +45,7 @@ def history_of(evaluations: Mapping[str, Facts], published: Mapping[str, str], k
                 "measures": {name: told["mean"] for name, told in facts["summary"].items()},
                 "p50_ms": _p50(facts),
             }
-    found = [{**row, "published": published.get(name)} for name, row in rows.items()]
+    found: list[Row] = [{**row, "published": published.get(name)} for name, row in rows.items()]
     return sorted(found, key=lambda row: (row["published"] or row["created_at"], row["generation"]))[-REMEMBERED:]
 
 
