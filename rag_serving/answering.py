@@ -86,7 +86,9 @@ class Answering:
         settings, gates = self._config.generation, self._config.gates
         found = likeness(lock, set(asked.weights), asked.weights, analyze)
         chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
-        stop = gate_question(asked.text, asked.weights) or (None if chosen else gate_passages(lock, found, gates))
+        stop = gate_question(asked.text, asked.weights, asked.original) or (
+            None if chosen else gate_passages(lock, found, gates)
+        )
         if stop:
             return self._stopped(replace(stop.answer(generation), gates=found), attempt, asked, lock, explain)
         with attempt.part("generate"):

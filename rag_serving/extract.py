@@ -23,6 +23,7 @@ from rag_serving.extraction.telling import Layout, Told
 from rag_serving.extraction.weights import Tables, Weights, learnt
 from rag_serving.records import EXTRACTIVE, Candidate, Chunk, Claim, Draft, Lock
 from rag_serving.verification.quotes import MIN_QUOTE_BYTES, weight
+from rag_serving.writing.orders import orders_assistant
 
 Similarity = Callable[[Sequence[str]], Sequence[float]]
 """Cosine similarity of each text to the question."""
@@ -97,7 +98,9 @@ def rank(asked: Asked, lock: Lock, analyze: Analyze, similarity: Similarity | No
 
 
 def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement]:
-    """What can answer: no headings, no questions, no fragments of a few words, nothing about another identifier."""
+    """What can answer: no headings, no questions, no fragments of a few words, nothing about another identifier, and
+    nothing that is meant for an assistant.
+    """
     names = named(asked.text, analyze)
     for index, candidate in enumerate(lock.passages, start=1):
         chunk = candidate.chunk
@@ -118,7 +121,7 @@ def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement
                 named_by = max((asked.likeness(analyze(heading)) for heading in chunk.heading_path), default=0.0)
                 told = "\n".join((*chunk.heading_path[-1:], procedure.text))
                 yield replace(found, terms=terms | headings, procedure=told, named=named_by)
-            elif _can_answer(chunk, unit):
+            elif _can_answer(chunk, unit) and unit not in layout.directed:
                 yield found
             before = terms
 
@@ -131,6 +134,8 @@ def _parts(asked: Asked, layout: Layout) -> Iterator[tuple[Unit, Told | None]]:
             continue
         procedure = layout.procedure(unit) if asked.kind == "steps" else None
         if procedure and weight(procedure.quoted.of(layout.text)) < MIN_QUOTE_BYTES:
+            procedure = None
+        if procedure and any(procedure.start <= other.start < procedure.end for other in layout.directed):
             procedure = None
         end = procedure.end if procedure else end
         yield unit, procedure
@@ -212,6 +217,8 @@ def _claims(
         if any(index == other and start <= unit.start and unit.end <= end for other, start, end in covered):
             continue
         for place, told in _told(asked, statement, lock, analyze):
+            if orders_assistant(told.text):
+                continue
             quoted = told.quoted.of(lock.passages[place - 1].chunk.text)
             start, end = best_window(quoted, asked.weights, analyze, quote_max_words)
             claims.setdefault(told.text, Claim(told.text, place, quoted[start:end], told.parts))

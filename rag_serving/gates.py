@@ -14,14 +14,13 @@ from rag_serving.extraction.question_kinds import kind_of
 from rag_serving.records import Answer, Lock, Refusal, Status
 from rag_serving.refusals import nothing_kept, too_doubtful, too_far
 from rag_serving.settings import Gates
-from rag_serving.writing.injections import orders
+from rag_serving.writing.orders import is_order
 
 NOT_FOUND = "Not found in docs."
 REFUSED_ORDER = "This asks to answer by other rules than the pages'. Ask what the pages tell."
 REFUSED_EMPTY = "This has no words to look for. Ask a question in words."
 CLARIFY_POINTER = "It is not clear what is meant. Name the page, product or setting that you ask about."
 
-_QUOTED = re.compile(r"[\"“«„][^\"”»“\n]*[\"”»“]")
 _LETTER = re.compile(r"[^\W_]")
 
 
@@ -41,11 +40,14 @@ class Stop:
         )
 
 
-def gate_question(question: str, terms: Collection[str]) -> Stop | None:
-    """Stop what orders instead of asking, has no words, or only points at something (`How does it work?`)."""
+def gate_question(question: str, terms: Collection[str], typed: str = "") -> Stop | None:
+    """Stop what orders instead of asking, has no words, or only points at something (`How does it work?`).
+
+    `typed` is the question before it was read.
+    """
     if not _LETTER.search(question):
         return Stop("refused", REFUSED_EMPTY, Refusal("empty", "the question has no letters"))
-    if orders(_QUOTED.sub(" ", question)):
+    if is_order(question) or (typed and typed != question and is_order(typed)):
         return Stop("refused", REFUSED_ORDER, Refusal("order", "a sentence gives orders to a model"))
     if not terms:
         return Stop("clarify", CLARIFY_POINTER, Refusal("pointer", "the question has no word that a page could hold"))

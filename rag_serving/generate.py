@@ -18,6 +18,7 @@ from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 from rag_serving.records import Claim, Draft, Lock, Usage
 from rag_serving.settings import Generation
+from rag_serving.writing.orders import orders_assistant
 from rag_serving.writing.untrusted import without_links
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class Generator:
 
         parsed = parse(reply.text, reply.cut, "\n".join(candidate.chunk.text for candidate in lock.passages))
         claims, links = without_foreign_links(parsed.claims, lock)
+        orders = [claim for claim in claims if orders_assistant(claim.text)]
+        claims = tuple(claim for claim in claims if claim not in orders)
         flags = [GENERATOR_CUT] if reply.cut else []
         flags += [INJECTION] if prompt.injections else []
         unseen = sorted(set(range(1, len(lock) + 1)) - set(prompt.shown))
@@ -95,6 +98,7 @@ class Generator:
             *([f"passages shortened in the prompt: {list(prompt.shortened)}"] if prompt.shortened else []),
             *([f"{parsed.removed} pieces of HTML were removed"] if parsed.removed else []),
             *([f"links removed: {parsed.links + links}"] if parsed.links + links else []),
+            *([f"orders left out: {len(orders)}"] if orders else []),
             *(["the reply was cut off"] if reply.cut else []),
         ]
         return Draft(claims, model.name, parsed.declined, tuple(flags), tuple(notes), self._usage(reply))

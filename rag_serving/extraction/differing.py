@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from rag_serving.extraction.evidence import Analyze, Asked
 from rag_serving.extraction.quoting import best_window
-from rag_serving.extraction.sentences import Unit, unit_at, units
+from rag_serving.extraction.sentences import Unit, unit_at
 from rag_serving.extraction.telling import Layout
 from rag_serving.records import Claim, Lock, Verdict
 from rag_serving.verification.figures import FIGURE_WORDS, figures_with_units
@@ -89,9 +89,15 @@ def _others(asked: Asked, lock: Lock, verdict: Verdict, analyze: Analyze) -> Ite
         return
     for index, candidate in enumerate(lock.passages, start=1):
         chunk = candidate.chunk
-        for other in units(chunk.text) if chunk.page_id not in pages else ():
+        layout = Layout(chunk.text)
+        for other in layout.units if chunk.page_id not in pages else ():
             said = other.of(chunk.text)
-            if other.kind == unit.kind and _differ(text, said, analyze) and _is_about(asked, said, analyze):
+            if (
+                other not in layout.directed
+                and other.kind == unit.kind
+                and _differ(text, said, analyze)
+                and _is_about(asked, said, analyze)
+            ):
                 pages.add(chunk.page_id)
                 yield index, other
                 break

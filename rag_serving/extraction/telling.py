@@ -17,6 +17,7 @@ from itertools import takewhile
 
 from rag_serving.extraction.sentences import Unit, units
 from rag_serving.verification.quotes import MIN_QUOTE_BYTES, weight
+from rag_serving.writing.orders import directed
 
 _ORDERED = re.compile(r"\s*(\d{1,3})[.)]\s+(?:\[[ xX]\]\s+)?$")
 _MARKER = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?$")
@@ -48,6 +49,17 @@ class Layout:
     def units(self) -> list[Unit]:
         """Its units in order."""
         return units(self.text)
+
+    @cached_property
+    def directed(self) -> frozenset[Unit]:
+        """The units that are meant for an assistant that reads the passage, and tell a reader nothing."""
+        paragraphs: list[list[Unit]] = []
+        for unit in self.units:
+            if not paragraphs or "\n\n" in self.text[paragraphs[-1][-1].end : unit.start]:
+                paragraphs.append([])
+            paragraphs[-1].append(unit)
+        places = ((units, directed([unit.of(self.text) for unit in units])) for units in paragraphs)
+        return frozenset(units[place] for units, found in places for place in found)
 
     def alone(self, unit: Unit) -> Told:
         """The unit by itself; a row with its columns, an item with its lead-in."""

@@ -3,12 +3,15 @@
 Two things are done. Marks that only a chat template writes are broken by an invisible character, which quotes are
 verified without. Sentences that order the model about are replaced; whoever quotes them finds no such words.
 
-Belongs here: what such text looks like. Does not belong here: the fence around passages (`prompt`).
+Belongs here: what becomes of such text. Does not belong here: what an order is (`orders`), the fence around passages
+(`prompt`).
 """
 
 from __future__ import annotations
 
 import re
+
+from rag_serving.writing.orders import mentions_of_orders, orders_assistant
 
 REPLACED = "[instruction removed]"
 
@@ -20,39 +23,38 @@ _MARKS = re.compile(
     re.IGNORECASE,
 )
 _WORD_JOINER = "\u2060"
-_ABOUT = r"(?:instructions?|prompts?|rules|directions|guidelines|passages|context|messages?)"
-_BEFORE = r"(?:(?:all|any|the|your|of|these|my|every)\s+){0,3}"
-_EARLIER = r"(?:previous|prior|above|preceding|earlier|foregoing|system|other|given|existing)"
-_ORDERS = (
-    rf"(?:ignore|disregard|forget|override|bypass)\s+{_BEFORE}{_EARLIER}\s+{_ABOUT}",
-    r"(?:ignore|disregard|forget)\s+(?:everything|anything|all)\s+(?:you\s|above|before|that\s+(?:came|was)\b)",
-    r"you\s+are\s+(?:now|no\s+longer)\s+(?:an?\s+|the\s+)?(?:\w+\s+){0,3}(?:ai|assistant|model|bot|chatbot|dan|pirate)\b",
-    r"from\s+now\s+on\s*,?\s+(?:you\s+(?:will|must|are|shall)|answer|respond|reply|say)\b",
-    r"new\s+(?:system\s+)?(?:instructions?|prompt)\s*:",
-    r"(?:reveal|print|show|repeat|output|leak)\s+(?:me\s+)?(?:your\s+|the\s+)(?:system|hidden|initial)\s+prompt",
-    r"do\s+not\s+(?:cite|use)\s+(?:the\s+|any\s+)?(?:passages?|sources)",
-    r"dear\s+(?:ai|language\s+model|llm|assistant|chatbot)\b",
-    r"(?:note|message|instructions?)\s+(?:to|for)\s+(?:the\s+|all\s+)?(?:ais?|llms?|language\s+models?|assistants?|chatbots?)\b",
-    r"ignorier\w*\s+(?:alle\s+)?(?:vorherigen|bisherigen|obigen)\s+\w+",
-    r"ignore[rz]?\s+(?:toutes\s+)?les\s+instructions\s+pr[ée]c[ée]dentes",
-)
-_ORDER = re.compile(rf"[^.!?\n]*\b(?:{'|'.join(_ORDERS)})[^.!?\n]*[.!?]?", re.IGNORECASE)
+_SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
+# A line that goes on in the next one; what stands for the break is as long.
+_BROKEN_LINE = re.compile(r"(?<=[\w,])\n(?=[^\W\d_A-Z])")
 # Text that no reader sees: Unicode tag characters and bidirectional overrides.
 _HIDDEN = re.compile(r"[\U000E0000-\U000E007F\u202a-\u202e\u2066-\u2069]+")
 
 
 def neutralized(text: str) -> tuple[str, int]:
-    """The text without what could pass for a turn or an order of the conversation, and how many places that were."""
-    count = 0
-    for pattern, harmless in ((_HIDDEN, ""), (_MARKS, ""), (_ORDER, f" {REPLACED}")):
-        text, found = pattern.subn(_broken if pattern is _MARKS else harmless, text)
-        count += found
-    return text, count
+    """The text without what could pass for a turn or an order of the conversation, and how many places that were.
+
+    A sentence that orders is replaced as a whole; of one that only mentions an order, the order.
+    """
+    text, hidden = _HIDDEN.subn("", text)
+    text, marks = _MARKS.subn(_broken, text)
+    text, orders = _without_orders(text)
+    return text, hidden + marks + orders
 
 
-def orders(text: str) -> int:
-    """How many sentences of the text order the model about."""
-    return len(_ORDER.findall(text))
+def _without_orders(text: str) -> tuple[str, int]:
+    """The text with `REPLACED` for orders, and how many these were."""
+    kept, end, count = [], 0, 0
+    joined = _BROKEN_LINE.sub(" ", text)
+    for sentence in _SENTENCE.finditer(joined):
+        if orders_assistant(sentence[0]):
+            spans = [(len(sentence[0]) - len(sentence[0].lstrip()), len(sentence[0]))]
+        else:
+            spans = list(mentions_of_orders(sentence[0]))
+        for start, last in spans:
+            kept += [text[end : sentence.start() + start], REPLACED]
+            end = sentence.start() + last
+        count += len(spans)
+    return "".join((*kept, text[end:])), count
 
 
 def _broken(mark: re.Match[str]) -> str:

@@ -1,0 +1,70 @@
+"""Text as a reader sees it, whatever characters it is made of: what is searched for words must not be hidden from it.
+
+Belongs here: invisible characters, look-alikes of Latin letters, letters set apart. Does not belong here: which words
+are looked for (`orders`).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# Letters that look like Latin ones and are not mapped by NFKC: Cyrillic, Greek, Armenian, Cherokee, small capitals.
+_ALIKE = (
+    "аa вb сc ԁd еe ғf һh іi јj кk ӏl мm нh оo рp ԛq гr ѕs тt уy ѵv ԝw хx ɡg ոn օo սu զq յj ցg հh "
+    "αa βb εe ηn ιi κk νv οo ρp τt υu χx ωw ϲc ϳj "
+    "ᴀa ʙb ᴄc ᴅd ᴇe ꜰf ɢg ʜh ɪi ᴊj ᴋk ʟl ᴍm ɴn ᴏo ᴘp ʀr ꜱs ᴛt ᴜu ᴠv ᴡw ʏy ᴢz ıi ȷj ɑa ʋv ɩi øo đd łl ħh"
+)
+_LATIN = {ord(pair[0]): pair[1] for pair in _ALIKE.split()}
+_DIGITS = str.maketrans("013457@$", "oieastas")
+_SHIFTED = {code: chr(code - 0xE0000) for code in range(0xE0020, 0xE007F)}  # tag characters
+_SHIFTED |= {code: chr(code - 0x1F1E6 + ord("a")) for code in range(0x1F1E6, 0x1F200)}  # regional indicators
+_SHIFTED |= {code: chr((code - 0x1F130) % 32 + ord("a")) for code in range(0x1F130, 0x1F14A)}  # squared letters
+_MARKS = dict.fromkeys("‘’‚‛′`´ʼ＇", "'") | dict.fromkeys("“”„‟″", '"') | {"_": " "}
+_TYPED = str.maketrans(_MARKS)
+_SPACED = re.compile(r"(?<!\w)(?:\w[^\w\n]{1,2}){5,400}\w(?!\w)")
+_BETWEEN_LETTERS = re.compile(r"(?<=\w)[^\w\n](?=\w)")
+_WORD = re.compile(r"[a-z0-9@$]{2,40}")
+_UNSEEN = frozenset({"Cf", "Cc", "Co", "Cn", "Cs"})
+
+
+def readings(text: str) -> tuple[str, ...]:
+    """The text as it can be read, in lower case: as it stands, and with look-alikes, digits and gaps read as letters.
+
+    Each reading differs from those before it.
+    """
+    seen = plain(text)
+    latin = _latin(seen)
+    found = (seen, latin, _WORD.sub(_lettered, latin), _joined(latin))
+    return tuple(dict.fromkeys(found))
+
+
+def plain(text: str) -> str:
+    """Lower case, compatibility forms and quotation marks as they are typed, without characters that are not seen."""
+    if text.isascii():
+        return text.translate(_TYPED).lower()
+    shown = unicodedata.normalize("NFKC", text.translate(_SHIFTED))
+    shown = "".join(c for c in shown if c in "\n\t" or unicodedata.category(c) not in _UNSEEN)
+    return unicodedata.normalize("NFKC", shown).translate(_TYPED).lower()
+
+
+def _latin(text: str) -> str:
+    """Words that have Latin letters, or only look-alikes, in Latin letters without accents."""
+    if text.isascii():
+        return text
+    bare = "".join(c for c in unicodedata.normalize("NFD", text.translate(_LATIN)) if not unicodedata.combining(c))
+    return unicodedata.normalize("NFC", bare)
+
+
+def _lettered(word: re.Match[str]) -> str:
+    """A word with letters for the digits in it; numbers stay."""
+    return word[0].translate(_DIGITS) if any(c.isalpha() for c in word[0]) else word[0]
+
+
+def _joined(text: str) -> str:
+    """The text with words whose letters stand apart: `i g n o r e`, `i.g.n.o.r.e`, wider gaps between words."""
+    return _SPACED.sub(lambda run: " ".join(_closed(word) for word in re.split(r"[^\w\n]{2}", run[0])), text)
+
+
+def _closed(word: str) -> str:
+    return _BETWEEN_LETTERS.sub("", word)
