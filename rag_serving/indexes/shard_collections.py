@@ -26,6 +26,7 @@ FORMAT = 1
 # 128, 200, 16; 0.9958 (0.963) at 128, 400, 16; 0.9998 (0.988) at these, for a fifth more time to build.
 EF_CONSTRUCTION, EF_SEARCH, MAX_NEIGHBORS = 200, 400, 24
 BATCH = 5000  # Chroma takes at most 5461
+LEAST_WRITTEN = 3  # vectors; of fewer Chroma keeps a log, and a graph that it makes again whenever it is opened
 PROBES = 16
 SAME = 1e-4  # cosine distance at which two vectors count as one
 
@@ -121,7 +122,7 @@ class ShardCollections:
         if collection.count() != len(content.ids):
             raise DenseError(f"Chroma kept {collection.count()} of {len(content.ids)} vectors of shard {name}")
         if self.folder:
-            note_files(self.folder, name, graph_folders(self.folder) - before)
+            note_files(self.folder, name, graph_folders(self.folder) - before, len(content.ids) >= LEAST_WRITTEN)
         collection.modify(name=name)
 
     def _remove(self, doomed: Callable[[str], bool]) -> list[str]:
@@ -199,7 +200,7 @@ def _configuration(size: int) -> dict[str, Any]:
             "ef_construction": EF_CONSTRUCTION,
             "ef_search": EF_SEARCH,
             "max_neighbors": MAX_NEIGHBORS,
-            "sync_threshold": max(size, 3),
-            "batch_size": max(min(size, 1000), 3),
+            "sync_threshold": max(size, LEAST_WRITTEN),
+            "batch_size": max(min(size, 1000), LEAST_WRITTEN),
         }
     }

@@ -27,14 +27,14 @@ def graph_folders(folder: Path) -> frozenset[str]:
     return frozenset(path.name for path in found) - {_NOTES}
 
 
-def note_files(folder: Path, collection: str, own: Collection[str]) -> None:
-    """Write down size and digest of every file of a collection's own folders."""
+def note_files(folder: Path, collection: str, own: Collection[str], is_final: bool) -> None:
+    """Write down a collection's own folders, and size and digest of every file in them unless these still change."""
     files = {
         f"{name}/{file}": facts.model_dump()
-        for name in sorted(own)
+        for name in sorted(own if is_final else ())
         for file, facts in folder_facts(folder / name).items()
     }
-    write_json(_note(folder, collection), {"files": files})
+    write_json(_note(folder, collection), {"folders": sorted(own), "files": files})
 
 
 def file_fault(folder: Path, collection: str, thorough: bool = False) -> str | None:
@@ -50,7 +50,11 @@ def file_fault(folder: Path, collection: str, thorough: bool = False) -> str | N
 
 def forget_files(folder: Path, collection: str) -> None:
     """Remove the files of a collection that was deleted, which Chroma leaves behind."""
-    for name in {Path(file).parts[0] for file in _noted(folder, collection)} & graph_folders(folder):
+    try:
+        own = frozenset(map(str, read_json(_note(folder, collection))["folders"]))
+    except (StoreError, KeyError, TypeError):
+        own = frozenset()
+    for name in own & graph_folders(folder):
         remove_folder(folder / name)
     _note(folder, collection).unlink(missing_ok=True)
 

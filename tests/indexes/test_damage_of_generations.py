@@ -289,6 +289,21 @@ def test_a_build_makes_a_damaged_shard_again(home: Home, how: str) -> None:
     assert home.damage() == []
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_a_small_shard_is_whole_however_often_it_was_opened(tmp_path: Path, size: int) -> None:
+    home = Home(tmp_path, config_for(tmp_path), Store(tmp_path), "")
+    vectors = clustered_vectors(size)
+    generation = build_generation(home.store, TENANT, chunk_table(size), vectors, home.config, MODEL)
+    move_current(home.store, TENANT, generation.id, home.config)
+    for _ in range(2):
+        assert generation.approximate(vectors[0], 1)[0].score > 0.999
+        generation.close()
+        close_clients()
+        assert home.damage() == []
+        generation = Generation.open(home.store, TENANT, generation.id, home.config)
+    generation.close()
+
+
 def test_a_shard_whose_graph_was_altered_is_not_shown_to_chroma(home: Home) -> None:
     cut(graph_file(home))
     config = config_for(home.folder, dense_search="chroma")
