@@ -274,7 +274,7 @@ def _pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> Iter
     from rag_serving.pipeline import Pipeline
     from rag_serving.telemetry.telemetry import open_telemetry
 
-    telemetry = open_telemetry(config, name, _PATIENCE_S) if asks else None
+    telemetry = open_telemetry(config, name, _PATIENCE_S, "terminal") if asks else None
     pipeline = Pipeline.open(config, name, embedder, telemetry=telemetry)
     try:
         yield pipeline

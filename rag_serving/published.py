@@ -22,7 +22,7 @@ from rag_serving.manifest import FILE as MANIFEST
 from rag_serving.store import Store, StoreError, read_pointer
 
 RETRY_S = 5.0
-BEING_OPENED = "the pages have just changed and are being opened; try again in a few seconds"
+BEING_OPENED = "the pages have just changed and are being opened; try again shortly"
 
 _log = logging.getLogger(__name__)
 

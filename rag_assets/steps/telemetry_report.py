@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-VERSION = 1
+VERSION = 2
 """Raised when the report of the same figures changes."""
 FLOOR = 0.95
 """Citation precision below this is told as bad."""
@@ -92,7 +92,7 @@ def _figures(found: Kpis) -> list[Figure]:
             "bad" if found.fallback_rate else "neutral",
             "something was down, and something else answered",
         ),
-        Figure("p50", _ms(total.get("p50")), note="from question to answer"),
+        Figure("p50", _ms(total.get("p50")), note="from question to answer, asked of a server"),
         Figure("p95", _ms(total.get("p95"))),
         Figure("complaints", f"{complaints:,}", "bad" if complaints else "neutral", f"helpful: {_helpful(found)}"),
         Figure("cost", f"{found.cost:,.2f}", note=f"{found.tokens_in:,} tokens read, {found.tokens_out:,} written"),
@@ -105,10 +105,10 @@ def _dropped(rows: int) -> list[Figure]:
 
 
 def _tables(found: Kpis) -> list[Table]:
-    stages: list[Mapping[str, Cell]] = [
-        {"stage": stage, "p50 ms": times["p50"], "p95 ms": times["p95"]} for stage, times in found.latency_ms.items()
+    tables = [
+        *_stages("Time of each stage", found.latency_ms),
+        *_stages("Time of each stage in a terminal, which opens model and pages first", found.terminal_latency_ms),
     ]
-    tables = [Table("Time of each stage", ["stage", "p50 ms", "p95 ms"], stages)] if stages else []
     named = {
         "Status": ("status", found.status),
         "Flags": ("flag", found.flags),
@@ -119,6 +119,13 @@ def _tables(found: Kpis) -> list[Table]:
         if rows:
             tables.append(Table(title, [column, "count"], rows))
     return tables
+
+
+def _stages(title: str, latency_ms: Mapping[str, Mapping[str, float]]) -> list[Table]:
+    rows: list[Mapping[str, Cell]] = [
+        {"stage": stage, "p50 ms": times["p50"], "p95 ms": times["p95"]} for stage, times in latency_ms.items()
+    ]
+    return [Table(title, ["stage", "p50 ms", "p95 ms"], rows)] if rows else []
 
 
 def _complaint(feedback: Row, asked: Row) -> Case:

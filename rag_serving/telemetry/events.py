@@ -19,6 +19,7 @@ from rag_serving.access import Principal
 from rag_serving.records import Answer, Candidate, Lock, Refusal, SearchResults, Usage, Verdict
 
 Kind = Literal["ask", "selected_text", "search"]
+Origin = Literal["server", "terminal"]
 Ranking = Sequence[tuple[str, float]]  # chunk ids with scores
 FeedbackVerdict = Literal["helpful", "not_helpful", "wrong_citation", "missing"]
 
@@ -42,8 +43,9 @@ class Trace:
 class Scribe:
     """Makes rows for one tenant."""
 
-    def __init__(self, tenant: str, key: bytes, store_questions: bool = False) -> None:
-        self._tenant = tenant
+    def __init__(self, tenant: str, key: bytes, store_questions: bool = False, origin: Origin = "server") -> None:
+        """`origin`: where questions are asked; in a terminal their time is mostly that of opening model and pages."""
+        self._tenant, self._origin = tenant, origin
         self._key = key
         self._store_questions = store_questions
 
@@ -105,6 +107,7 @@ class Scribe:
             "tenant": self._tenant,
             "user_hash": self._hash(principal.user if principal else None),
             "kind": kind,
+            "origin": self._origin,
             "question": _writable(question) if self._store_questions else None,
             "question_hash": self._hash(question),
         }

@@ -26,12 +26,13 @@ class Kpis:
     not_found_rate: float | None  # of the questions
     fallback_rate: float | None  # share of questions and searches in which something was degraded
     flags: Mapping[str, int]
-    latency_ms: Mapping[str, Mapping[str, float]]  # stage -> p50, p95
+    latency_ms: Mapping[str, Mapping[str, float]]  # stage -> p50, p95; of what a server was asked
     tokens_in: int
     tokens_out: int
     cost: float
     dropped: int  # rows that could not be recorded
     feedback: Mapping[str, int] = field(default_factory=dict)
+    terminal_latency_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # the same of a terminal
 
     def payload(self) -> dict[str, Any]:
         return asdict(self)
@@ -41,6 +42,7 @@ def kpis(questions: pd.DataFrame, feedback: pd.DataFrame, losses: pd.DataFrame) 
     """The figures of rows of QUESTIONS, of FEEDBACK, and of LOSSES."""
     asked = questions[questions["kind"] != "search"]
     claims = int(asked["claims"].sum())
+    in_terminal = questions["origin"] == "terminal"
     flags = Counter(flag for row in questions["flags"] for flag in row)
     return Kpis(
         questions=len(asked),
@@ -51,12 +53,13 @@ def kpis(questions: pd.DataFrame, feedback: pd.DataFrame, losses: pd.DataFrame) 
         not_found_rate=_share(asked["status"] == "not_found"),
         fallback_rate=_share(questions["flags"].map(bool)),
         flags=dict(sorted(flags.items())),
-        latency_ms=latencies(questions),
+        latency_ms=latencies(questions[~in_terminal]),
         tokens_in=int(questions["tokens_in"].sum()),
         tokens_out=int(questions["tokens_out"].sum()),
         cost=float(questions["cost"].sum()),
         dropped=int(losses["rows"].sum()),
         feedback=_counted(feedback["verdict"]),
+        terminal_latency_ms=latencies(questions[in_terminal]),
     )
 
 

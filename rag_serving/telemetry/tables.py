@@ -65,6 +65,7 @@ QUESTIONS = Table(
     Column("fused", JSON(none_as_null=True)),  # [[chunk_id, score]] of both together, before hygiene
     Column("refusal", JSON(none_as_null=True)),  # {gate, value, threshold} of what was not answered
     Column("features", JSON(none_as_null=True)),  # names of the switches that were on
+    Column("origin", String(16)),  # server, or terminal: a process of its own; null: from before this was kept
 )
 
 FEEDBACK = Table(

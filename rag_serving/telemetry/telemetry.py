@@ -18,7 +18,7 @@ from rag_serving.keys import derived_key
 from rag_serving.records import Answer, SearchResults
 from rag_serving.settings import Telemetry as Settings
 from rag_serving.store import Store
-from rag_serving.telemetry.events import FeedbackVerdict, Kind, Scribe, Trace
+from rag_serving.telemetry.events import FeedbackVerdict, Kind, Origin, Scribe, Trace
 from rag_serving.telemetry.live import Live
 from rag_serving.telemetry.recorder import Counts, Recorder, TableName, Writer
 
@@ -32,11 +32,17 @@ class Telemetry:
     """What one tenant's questions leave behind. Safe to use from several threads."""
 
     def __init__(
-        self, settings: Settings, home: Path, serving_db: Path, tenant: str, patience_s: float = PATIENCE_S
+        self,
+        settings: Settings,
+        home: Path,
+        serving_db: Path,
+        tenant: str,
+        patience_s: float = PATIENCE_S,
+        origin: Origin = "server",
     ) -> None:
         """`patience_s`: how long closing waits for the database."""
         self._patience_s = patience_s
-        self._settings, self._home, self._tenant = settings, home, tenant
+        self._settings, self._home, self._tenant, self._origin = settings, home, tenant, origin
         self._recorder = Recorder(
             lambda: _open_writer(settings, serving_db), loss_of=lambda rows: ("losses", self._scribe.of_loss(rows))
         )
@@ -65,7 +71,8 @@ class Telemetry:
 
     @cached_property
     def _scribe(self) -> Scribe:
-        return Scribe(self._tenant, derived_key(self._home, KEY_PURPOSE), self._settings.store_questions)
+        key = derived_key(self._home, KEY_PURPOSE)
+        return Scribe(self._tenant, key, self._settings.store_questions, self._origin)
 
     def _record(self, table: TableName, row_of: Callable[[], Mapping[str, Any]]) -> None:
         """Hand over a row. Nothing is recorded of a home that does not exist yet: asking must not make one."""
@@ -81,11 +88,13 @@ class Telemetry:
         self._recorder.record(table, row)
 
 
-def open_telemetry(config: Config, tenant: str, patience_s: float = PATIENCE_S) -> Telemetry | None:
+def open_telemetry(
+    config: Config, tenant: str, patience_s: float = PATIENCE_S, origin: Origin = "server"
+) -> Telemetry | None:
     """The telemetry of a tenant, or None where it is switched off. Nothing is opened before the first question."""
     if not config.telemetry.enabled:
         return None
-    return Telemetry(config.telemetry, config.home, Store(config.home).serving_db(), tenant, patience_s)
+    return Telemetry(config.telemetry, config.home, Store(config.home).serving_db(), tenant, patience_s, origin)
 
 
 def _open_writer(settings: Settings, serving_db: Path) -> Writer:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Engine, MetaData, Table, func, insert, select, text
 
+from rag_assets.steps.telemetry_report import telemetry_report
 from rag_serving.access import Principal
 from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict
 from rag_serving.settings import Telemetry as Settings
@@ -287,6 +288,21 @@ def test_the_figures_of_a_day(engine: Engine) -> None:
     assert found.latency_ms["total"] == {"p50": 10.0, "p95": pytest.approx(27.0)}
     assert found.feedback == {"helpful": 1}
     assert found.dropped == 7
+
+
+def test_times_of_a_terminal_are_kept_apart(engine: Engine) -> None:
+    METADATA.create_all(engine)
+    terminal = Scribe("acme", b"key", origin="terminal")
+    before = {**answered(total_ms=20), "origin": None}  # of an older version
+    rows = [answered(total_ms=10), before, answered(terminal, total_ms=3000)]
+    with engine.begin() as connection:
+        connection.execute(insert(QUESTIONS), rows)
+    found = kpis(*(rows_of_day(engine, table, "acme", TODAY) for table in (QUESTIONS, FEEDBACK, LOSSES)))
+    assert (found.questions, found.status) == (3, {"answered": 3})
+    assert found.latency_ms["total"] == {"p50": 15.0, "p95": pytest.approx(19.5)}
+    assert found.terminal_latency_ms["total"]["p95"] == 3000
+    titles = [table.title for table in telemetry_report("acme", "today", found, [], [], []).tables]
+    assert titles[:2] == ["Time of each stage", "Time of each stage in a terminal, which opens model and pages first"]
 
 
 def test_a_day_without_questions_has_no_shares(engine: Engine) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import Engine, func, select
+from typer.testing import CliRunner
 
 sys.path.append(str(Path(__file__).parents[1] / "serving"))
 from wiki import configuration, embedder, publish
@@ -20,7 +22,9 @@ from rag_assets.steps.report import markdown
 from rag_assets.steps.report_html import html
 from rag_assets.steps.telemetry_report import telemetry_report
 from rag_serving.access import Principal
-from rag_serving.config import Config
+from rag_serving.app import create_app
+from rag_serving.cli import app
+from rag_serving.config import Config, load_config
 from rag_serving.pipeline import Pipeline
 from rag_serving.telemetry import telemetry as telemetry_module
 from rag_serving.telemetry.recorder import Row, Writer
@@ -109,6 +113,22 @@ def test_each_index_alone_what_both_make_and_the_switches_are_kept(url: str | No
     assert selection["fused"] is None
     switches = ["FEATURE_HEURISTIC_FALLBACK", "FEATURE_PROXIMITY", "FEATURE_RAG_PROVENANCE_LOCK"]
     assert ask["features"] == selection["features"] == [*switches, "FEATURE_RERANKER", "FEATURE_RM3"]
+
+
+def test_a_row_says_whether_a_server_or_a_terminal_was_asked(home: Path, tmp_path: Path) -> None:
+    made = emptied(None, home)
+    path = tmp_path / "app.yaml"
+    path.write_text(f"home: {home}\ntenants: {{acme: {{}}}}\n")
+    with TestClient(create_app(load_config(path)), "http://127.0.0.1", client=("127.0.0.1", 1)) as client:
+        assert client.post("/v1/ask", json={"question": QUESTION}).status_code == 200
+    for command in ("ask", "search"):
+        assert CliRunner().invoke(app, [command, QUESTION, "--config", str(path)]).exit_code == 0
+    assert [(row["origin"], row["kind"]) for row in asked(made)] == [
+        ("server", "ask"),
+        ("terminal", "ask"),
+        ("terminal", "search"),
+    ]
+    made.dispose()
 
 
 def test_questions_that_are_asked_to_measure_are_not_recorded(home: Path) -> None:
