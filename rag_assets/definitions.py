@@ -19,6 +19,9 @@ from rag_assets.schedules import report_yesterday, schedules
 from rag_assets.sensors import publish_when_sources_changed, register_partitions, report_when_published
 from rag_serving.config import load_usable
 
+LOCATION = "citelock"
+"""Name of the code location in `workspace.yaml`."""
+
 
 def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definitions:
     """The project's definitions.

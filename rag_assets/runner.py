@@ -4,18 +4,22 @@ Belongs here: the instance, the partitions, one run, and what came of it.
 Does not belong here: which partitions to run (`rag_assets.plan`).
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from rag_assets.definitions import build_defs
+from rag_assets.definitions import LOCATION, build_defs
 from rag_assets.partitions import register
 from rag_assets.progress import Reporter
+from rag_assets.run_queue import queue_tags
 from rag_serving.config import Config
+
+STARTED_BY = {"citelock/started_by": "citelock build", "dagster/max_retries": "0"}
 
 
 @dataclass(frozen=True)
@@ -54,19 +58,38 @@ class Runner:
             KeyboardInterrupt: a person stopped it.
         """
         try:
-            result = self._defs.resolve_job_def(job).execute_in_process(
-                run_config={"loggers": {"console": {"config": {"log_level": self._log_level}}}},
-                instance=self._instance,
-                partition_key=partition,
-                raise_on_error=False,
-                asset_selection=[dg.AssetKey(name) for name in only] or None,
-                tags={"citelock/started_by": "citelock build", **(tags or {})},
-            )
+            with listed_under(self._instance, job):
+                result = self._defs.resolve_job_def(job).execute_in_process(
+                    run_config={"loggers": {"console": {"config": {"log_level": self._log_level}}}},
+                    instance=self._instance,
+                    partition_key=partition,
+                    raise_on_error=False,
+                    asset_selection=[dg.AssetKey(name) for name in only] or None,
+                    tags={**STARTED_BY, **queue_tags(frozenset({job}), partition), **(tags or {})},
+                )
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None
         if was_interrupted(result):
             raise KeyboardInterrupt
         return Outcome(None if result.success else failure_of(result), metadata_of(result), seconds_of(result))
+
+
+@contextmanager
+def listed_under(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
+    """List runs that are made in the block under a job of the code location, in the UI's job pages and timeline.
+
+    Dagster gives runs that are executed in process no origin, and has no public way to name one: this uses names of the
+    pinned version that are its own.
+    """
+    from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+
+    repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(LOCATION), "__repository__")
+    create = instance.create_run_for_job
+    instance.create_run_for_job = partial(create, remote_job_origin=RemoteJobOrigin(repository, job))  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        instance.create_run_for_job = create  # type: ignore[method-assign]
 
 
 def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
