@@ -41,8 +41,8 @@ demo: $(VENV)/.installed  ## Build the sample wiki and answer a question from it
 	@echo "Ask your own:   $(BIN)/citelock ask \"...\""
 	@echo "Open the UI:    make up   (Dagster on http://127.0.0.1:3000, a page that asks on http://127.0.0.1:8088/)"
 
-up: $(VENV)/.installed  ## Start the Dagster UI and the serving API; Ctrl-C stops both.
-	@scripts/up
+up: $(VENV)/.installed  ## Start Dagster (DAGSTER_PORT, 3000) and the API (CITELOCK_SERVING__PORT, 8088); Ctrl-C stops both.
+	@python scripts/up.py
 
 lint: $(VENV)/.installed-test  ## Check style, types, the rules between the rooms, and the generated docs.
 	@ruff check .
