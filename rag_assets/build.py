@@ -13,7 +13,8 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,6 +30,7 @@ from rag_assets.plan import sources_to_ingest, tenants_to_publish
 from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentReporter
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
+from rag_assets.state import note_unchanged
 from rag_assets.summary import Summary, source_counts, tenant_facts
 from rag_serving.config import Config, ConfigError, load_config
 from rag_serving.models import ModelError, open_embedder
@@ -129,11 +131,18 @@ class Build:
 
     def _ingest(self, keys: Collection[str], full: bool, summary: Summary) -> dict[str, dict[str, Any]]:
         due = self._due_sources(keys, full, summary)
+        self._note_unchanged(key for key in keys if key not in due and key not in summary.errors)
         with ExitStack() as locks:
             for key in due:
                 locks.enter_context(exclusive(self._store.source(key)))
             outcomes = {key: self._start("ingest", key, full, summary) for key in due}
         return {key: source_counts(self._store, key, outcomes.get(key), summary.errors.get(key)) for key in keys}
+
+    def _note_unchanged(self, keys: Iterable[str]) -> None:
+        """A source that was looked at and had nothing new counts as synced, unless another build is at it."""
+        for key in keys:
+            with suppress(LockedError), exclusive(self._store.source(key)):
+                note_unchanged(self._store, key, datetime.now(UTC))
 
     def _due_sources(self, keys: Collection[str], full: bool, summary: Summary) -> Mapping[str, str]:
         """The sources to ingest, each with the reason; one that is not there is an error of its own."""

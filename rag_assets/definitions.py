@@ -6,18 +6,28 @@ source that is misspelt there costs its own schedule, and the UI comes up to say
 """
 
 import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from rag_assets import assets
-from rag_assets.jobs import ingest, publish, report, report_day
+from rag_assets.freshness_check import synced_on_time
+from rag_assets.jobs import freshness, ingest, publish, report, report_day
+from rag_assets.partitions import DAYS, days
 from rag_assets.progress import LogReporter
 from rag_assets.resources import Installation
 from rag_assets.schedules import report_yesterday, schedules
-from rag_assets.sensors import publish_when_sources_changed, register_partitions, report_when_published
-from rag_serving.config import load_usable
+from rag_assets.sensors import (
+    alert_when_a_build_fails,
+    publish_when_sources_changed,
+    register_partitions,
+    report_when_published,
+    watch_sources,
+)
+from rag_serving.config import Config, load_usable
 
 LOCATION = "citelock"
 """Name of the code location in `workspace.yaml`."""
@@ -41,14 +51,36 @@ def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definiti
         "reporter": LogReporter(),
     }
     return dg.Definitions(
-        assets=dg.load_assets_from_package_module(assets),
-        jobs=[ingest, publish, report, report_day],
+        assets=with_days(dg.load_assets_from_package_module(assets), config),
+        asset_checks=[synced_on_time],
+        jobs=[ingest, publish, report, report_day, freshness],
         schedules=[*schedules(config), report_yesterday],
-        sensors=[register_partitions, publish_when_sources_changed, report_when_published],
+        sensors=[
+            register_partitions,
+            publish_when_sources_changed,
+            report_when_published,
+            watch_sources,
+            alert_when_a_build_fails,
+        ],
         resources={**usual, **resources},
         # Steps of one run share a process: they hand on files, and a process each would cost seconds each.
         executor=dg.in_process_executor,
     )
+
+
+def with_days(found: Sequence[Any], config: Config) -> Sequence[Any]:
+    """Return the assets; those with a partition for each day have the days that the configuration wants.
+
+    Without a first day these are the ones whose rows may still be there, so that "Materialize all" reports on no day
+    of which nothing can be known any more.
+    """
+    telemetry = config.telemetry
+    first = telemetry.reports_since or datetime.now(UTC).date() - timedelta(days=telemetry.retention_days)
+
+    def spec(one: dg.AssetSpec) -> dg.AssetSpec:
+        return one.replace_attributes(partitions_def=days(first)) if one.partitions_def == DAYS else one
+
+    return dg.map_asset_specs(spec, found)
 
 
 defs = build_defs()

@@ -6,6 +6,8 @@ Does not belong here: what starts them (`schedules`, `sensors`), what they make 
 
 import dagster as dg
 
+from rag_assets.freshness_check import synced_on_time
+
 ingest = dg.define_asset_job(
     "ingest",
     selection=dg.AssetSelection.groups("ingest"),
@@ -28,4 +30,10 @@ report_day = dg.define_asset_job(
     "report_day",
     selection=dg.AssetSelection.assets("telemetry_report"),
     description="Tell analysts of the questions of a day, and delete what is too old.",
+)
+
+freshness = dg.define_asset_job(
+    "freshness",
+    selection=dg.AssetSelection.checks(synced_on_time),
+    description="Judge whether a source is synced on time. Started by the sensor `watch_sources` when that changed.",
 )

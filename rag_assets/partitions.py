@@ -9,6 +9,7 @@ Does not belong here: the decision which to add or delete (`rag_assets.plan`).
 from __future__ import annotations
 
 import sys
+from datetime import date
 
 import dagster as dg
 
@@ -17,7 +18,14 @@ from rag_serving.config import Config, ConfigError, load_config
 
 SOURCES = dg.DynamicPartitionsDefinition(name="sources")
 TENANTS = dg.DynamicPartitionsDefinition(name="tenants")
-DAYS = dg.DailyPartitionsDefinition(start_date="2026-01-01", timezone="UTC", end_offset=1)  # today is one of them
+
+
+def days(first: date) -> dg.DailyPartitionsDefinition:
+    """Return the days since the first one, with today."""
+    return dg.DailyPartitionsDefinition(start_date=first.isoformat(), timezone="UTC", end_offset=1)
+
+
+DAYS = days(date(2026, 1, 1))  # until the configuration says otherwise, see `definitions`
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.QUEUED,

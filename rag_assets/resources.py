@@ -85,16 +85,16 @@ def opened(installation: Installation) -> tuple[Config, Store]:
     return config, Store(config.home)
 
 
-def of_source(context: dg.AssetExecutionContext, installation: Installation) -> tuple[str, Config, Store]:
+def of_source(partition: str, installation: Installation) -> tuple[str, Config, Store]:
     """Return the source that a step is run for, the configuration that has it, and the store."""
     config, store = opened(installation)
-    return _configured("source", context.partition_key, config.sources), config, store
+    return _configured("source", partition, config.sources), config, store
 
 
-def of_tenant(context: dg.AssetExecutionContext, installation: Installation) -> tuple[str, Config, Store]:
+def of_tenant(partition: str, installation: Installation) -> tuple[str, Config, Store]:
     """Return the tenant that a step is run for, the configuration that has it, and the store."""
     config, store = opened(installation)
-    return _configured("tenant", context.partition_key, config.tenants), config, store
+    return _configured("tenant", partition, config.tenants), config, store
 
 
 def _configured(kind: str, key: str, known: Collection[str]) -> str:

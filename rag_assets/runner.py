@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 
 from rag_assets.definitions import LOCATION, build_defs
+from rag_assets.failures import step_failure
 from rag_assets.partitions import register
 from rag_assets.progress import Reporter
 from rag_assets.run_queue import queue_tags
@@ -119,10 +120,6 @@ def failure_of(result: dg.ExecuteInProcessResult) -> str:
             f"check {check.check_name!r} failed: {check.description or 'see its metadata'}" for check in failed
         )
     for event in result.filter_events(lambda event: event.is_step_failure):
-        data = event.step_failure_data
-        if data.user_failure_data is not None and data.user_failure_data.description:
-            return f"{event.step_key}: {data.user_failure_data.description}"
-        if data.error is not None:
-            error = data.error.cause or data.error
-            return f"{event.step_key}: {' '.join(error.message.split())}"
+        if reason := step_failure(event):
+            return reason
     return "the run failed; `citelock build --verbose` shows why"

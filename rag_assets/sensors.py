@@ -7,14 +7,20 @@ Does not belong here: the decisions (`rag_assets.plan`), what the clock starts (
 import json
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import takewhile
 
 import dagster as dg
 
+from rag_assets.alerts import Event, send
 from rag_assets.facts import published_damage, published_inputs, wanted_inputs
-from rag_assets.jobs import publish, report
+from rag_assets.failures import UNKNOWN, step_failure
+from rag_assets.jobs import freshness, publish, report
 from rag_assets.partitions import SOURCES, TENANTS, changes, partitions_in_flight
 from rag_assets.plan import Attempt, publish_requests
 from rag_assets.resources import Installation
+from rag_assets.run_queue import PARTITION, WRITES
+from rag_assets.watching import failure_event, freshness_event, is_nth_alert, look, read_memory, write_memory
 from rag_serving.config import Config, ConfigError
 from rag_serving.store import Store
 
@@ -111,6 +117,97 @@ def report_when_published(
     return dg.SensorResult(
         run_requests=requests, skip_reason=None if requests else dg.SkipReason("nothing is published yet")
     )
+
+
+@dg.sensor(
+    name="watch_sources",
+    job=freshness,
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Finds sources whose last complete sync is too old, each by its own schedule: a dead one shows as the "
+    "failed check `synced_on_time` of its partition of `pages`, and is told to whom `monitoring` names.",
+)
+def watch_sources(context: dg.SensorEvaluationContext, installation: Installation) -> dg.SensorResult | dg.SkipReason:
+    config = configured(installation)
+    if isinstance(config, dg.SkipReason):
+        return config
+    now = datetime.now(UTC)
+    syncing = partitions_in_flight(context.instance, "ingest")
+    verdicts, memory = look(config, Store(config.home), syncing, read_memory(context.cursor), now)
+    for verdict in verdicts:
+        if verdict.alert:
+            _tell(context, freshness_event(config, verdict, now), config)
+    overdue = [verdict.source for verdict in verdicts if verdict.freshness.overdue]
+    registered = context.instance.get_dynamic_partitions("sources")
+    changed = [each.source for each in verdicts if each.changed and each.source in registered]
+    found = f"overdue: {', '.join(overdue)}" if overdue else "every source is synced on time"
+    return dg.SensorResult(
+        # A job of checks alone has no partitions of its own to choose a key from; the run has it all the same.
+        run_requests=[dg.RunRequest(run_key=f"{key}:{now.isoformat()}", tags={PARTITION: key}) for key in changed],
+        skip_reason=None if changed else dg.SkipReason(found),
+        cursor=write_memory(memory),
+    )
+
+
+@dg.run_failure_sensor(
+    name="alert_when_a_build_fails",
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Tells whom `monitoring` names of runs of `ingest` and `publish` that fail: of the first, second, "
+    "fourth, eighth … in a row. What was told, and whether it was taken, stands beside the asset's partition.",
+)
+def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: Installation) -> dg.SkipReason | None:
+    run = context.dagster_run
+    partition = run.tags.get(PARTITION, "")
+    job = run.tags.get(WRITES, run.job_name).split(".")[0]
+    if job not in ASSET_OF or not partition:
+        return dg.SkipReason(f"{run.job_name} is no build")
+    config = configured(installation)
+    if isinstance(config, dg.SkipReason):
+        return config
+    failures = failures_in_a_row(context.instance, run)
+    reasons = [step_failure(event) for event in context.get_step_failure_events()]
+    error = next((reason for reason in reasons if reason), UNKNOWN)
+    event = failure_event(job, partition, run.run_id, error, failures, datetime.now(UTC))
+    results = _tell(context, event, config) if is_nth_alert(failures) else ["one in a row that is not told"]
+    context.instance.report_runless_asset_event(
+        dg.AssetObservation(
+            ASSET_OF[job],
+            description=event["text"],
+            partition=partition,
+            metadata={
+                "error": error,
+                "failures_in_a_row": failures,
+                "alert": "; ".join(results) or "none is configured",
+                "run": dg.MetadataValue.dagster_run(run.run_id),
+            },
+        )
+    )
+    return None
+
+
+ASSET_OF = {"ingest": "pages", "publish": "published_generation"}
+"""The asset whose partition shows that a run of the job failed."""
+LONGEST_STREAK = 256
+
+
+def failures_in_a_row(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int:
+    """Return how many runs of the same job and partition failed one after the other, this one being the last."""
+    ended = dg.RunsFilter(
+        job_name=run.job_name,
+        tags={PARTITION: run.tags[PARTITION]},
+        statuses=[dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE],
+    )
+    runs = instance.get_runs(ended, cursor=run.run_id, limit=LONGEST_STREAK)  # those before, the newest first
+    before = takewhile(lambda one: one.status == dg.DagsterRunStatus.FAILURE, runs)
+    return 1 + sum(1 for _ in before)
+
+
+def _tell(context: dg.SensorEvaluationContext | dg.RunFailureSensorContext, event: Event, config: Config) -> list[str]:
+    """Log an event, hand it to the hooks, and return what became of it."""
+    results = send(event, config.monitoring)
+    context.log.warning("%s (alert: %s)", event["text"], "; ".join(results) or "none is configured")
+    return results
 
 
 def configured(installation: Installation) -> Config | dg.SkipReason:

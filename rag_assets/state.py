@@ -7,6 +7,7 @@ Does not belong here: the source's own memory of its last sync (see `rag_assets.
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +37,7 @@ class PagesState(_State):
     pages_changed: int
     pages_deleted: int
     pages_failed: int
+    synced_at: datetime | None = None  # when it ended, or when a build found that nothing had changed since
 
 
 class SectionsState(_State):
@@ -109,8 +111,21 @@ def read_state(store: Store, source: str) -> IngestState:
 def update_state(store: Store, source: str, **parts: Any) -> IngestState:
     """Write some parts of the source's state and keep the others."""
     state = read_state(store, source).model_copy(update=parts)
-    write_json(store.source(source) / "ingest_state.json", state.model_dump())
+    write_json(store.source(source) / "ingest_state.json", state.model_dump(mode="json"))
     return state
+
+
+def note_unchanged(store: Store, source: str, now: datetime) -> None:
+    """Note that a source was looked at and is as its tables say: as good as a sync."""
+    pages = read_state(store, source).pages
+    if pages is not None:
+        update_state(store, source, pages=pages.model_copy(update={"synced_at": now}))
+
+
+def last_sync(store: Store, source: str) -> datetime | None:
+    """When the source was last synced as a whole; None where that never was, or nobody knows."""
+    pages = read_state(store, source).pages
+    return pages.synced_at if pages is not None else None
 
 
 def read_publish_state(store: Store, tenant: str) -> PublishState | None:

@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from rag_serving.config_keys import DELIMITER, PREFIX, nearest_key, unknown_variable, variable_of
+from rag_serving.monitoring_settings import Monitoring
 from rag_serving.rerank_settings import Reranker, RerankService
 from rag_serving.settings import (
     Context,
@@ -71,6 +72,7 @@ class Config(BaseSettings):
     indexing: Indexing = Indexing()
     serving: Serving = Serving()
     telemetry: Telemetry = Telemetry()
+    monitoring: Monitoring = Monitoring()
     tenants: dict[str, Tenant] = {}
     """The tenants, by name."""
     sources: dict[str, Source] = {}

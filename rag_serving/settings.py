@@ -7,6 +7,7 @@ anything that acts on a setting.
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Literal
 
@@ -343,6 +344,8 @@ class Telemetry(Section):
     """Keep the text of questions, not only its keyed hash."""
     retention_days: int = Field(90, ge=1)
     """Days after which rows are deleted."""
+    reports_since: date | None = None
+    """First day that can be reported on in the Dagster UI; null: `retention_days` ago."""
 
 
 class Tenant(Section):

@@ -62,6 +62,8 @@ class SourceBase(Section):
     """Who may read the space itself: from_source (fail closed), everyone, or a list of group:NAME and user:NAME."""
     schedule: str | None = None
     """Cron expression of the sync, five fields in UTC; null: only by hand."""
+    stale_after_hours: float | None = Field(None, gt=0)
+    """Hours without a complete sync after which the source is overdue; null: as its schedule and `monitoring` say."""
     id_prefix: str = ""
     """Put before page ids where two sites of a tenant repeat them."""
     resolve_lists: bool = False

@@ -29,7 +29,7 @@ def ablation_report(
     """
     from rag_serving.evaluation.answer_ablation import ablate_answers, to_csv
 
-    tenant, config, store = of_tenant(context, installation)
+    tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "ablation report")
     track = reporter.track("variants measured", context.log.info)
     try:

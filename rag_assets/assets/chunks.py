@@ -34,7 +34,7 @@ def chunks(
 
     Only pages that changed are cut again. Code blocks and table rows stay whole.
     """
-    key, config, store = of_source(context, installation)
+    key, config, store = of_source(context.partition_key, installation)
     folder, cut_by = store.source(key), chunks_settings(config)
     reporter.begin(key, "chunks")
     with writing(folder):

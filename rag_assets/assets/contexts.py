@@ -34,7 +34,7 @@ def contexts(
     What a model wrote is kept as it comes: a run that is killed goes on where it was, and one that is started again
     asks only about the chunks that have no context yet.
     """
-    tenant, config, store = of_tenant(context, installation)
+    tenant, config, store = of_tenant(context.partition_key, installation)
     folder = store.candidate(tenant)
     reporter.begin(tenant, "contexts")
 

@@ -44,7 +44,7 @@ def dedup_map(
     chunk is dropped only if whoever may read it may read the one that stays. Two sources that share a page id are
     refused. Where a model writes contexts, `contexts_estimate` tells what the next asset will ask of it, and its cost.
     """
-    tenant, config, store = of_tenant(context, installation)
+    tenant, config, store = of_tenant(context.partition_key, installation)
     folder = store.candidate(tenant)
     reporter.begin(tenant, "dedup map")
     with writing(store.tenant(tenant)):

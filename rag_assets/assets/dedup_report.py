@@ -29,7 +29,7 @@ def dedup_report(
 
     The dedup map is that of the last publish run. Chunks that were synced since then are told by their id alone.
     """
-    tenant, config, store = of_tenant(context, installation)
+    tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "dedup report")
     try:
         found = read_table(store.tenant(tenant) / "dedup_map.parquet", DEDUP_MAP)

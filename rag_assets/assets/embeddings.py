@@ -34,7 +34,7 @@ def embeddings(
 
     The cache is written every 64 texts: a run that is killed goes on where it was.
     """
-    tenant, config, store = of_tenant(context, installation)
+    tenant, config, store = of_tenant(context.partition_key, installation)
     folder = store.candidate(tenant)
     reporter.begin(tenant, "embeddings")
     with writing(store.tenant(tenant)):

@@ -38,7 +38,7 @@ def eval_report(
     A gate that fails stops the publication and names the questions; the candidate stays to be inspected. The run tag
     `citelock/override_gates` with a reason publishes it all the same, and is written down.
     """
-    tenant, config, store = of_tenant(context, installation)
+    tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "evaluation")
     with writing(store.tenant(tenant)):
         checked = read_checked(store, tenant)

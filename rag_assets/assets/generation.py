@@ -33,7 +33,7 @@ def generation(
 
     Its checks block: a candidate that fails one stays unpublished and can be inspected.
     """
-    tenant, config, store = of_tenant(context, installation)
+    tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "generation")
     with writing(store.tenant(tenant)):
         candidate = read_candidate(store, tenant)
@@ -90,7 +90,7 @@ def published_generation(
 
     `citelock generations rollback` moves it back. Older generations are kept for that, as `keep_generations` says.
     """
-    tenant, config, store = of_tenant(context, installation)
+    tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "publish")
     with writing(store.tenant(tenant)):
         checked = read_checked(store, tenant)

@@ -24,7 +24,7 @@ def dense_index(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """Nearest-neighbour shards, named by the digest of their content: an unchanged one is named again, not rebuilt."""
-    tenant, config, store = of_tenant(context, installation)
+    tenant, config, store = of_tenant(context.partition_key, installation)
     folder = store.candidate(tenant) / "embeddings"
     reporter.begin(tenant, "dense index")
     with writing(store.tenant(tenant)):
@@ -65,7 +65,7 @@ def lexical_index(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """BM25 over prefix and text of every chunk, with terms that know identifiers."""
-    tenant, _, store = of_tenant(context, installation)
+    tenant, _, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "lexical index")
     with writing(store.tenant(tenant)):
         chunks = read_table(store.candidate(tenant) / "chunks.parquet", GENERATION_CHUNKS)

@@ -1,6 +1,6 @@
 """The asset `pages`: what a source holds now."""
 
-from datetime import timedelta
+from datetime import UTC, datetime
 
 import dagster as dg
 
@@ -24,7 +24,6 @@ from rag_serving.schema import PAGES
     code_version=str(READING_VERSION),
     pool="confluence",
     retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS),
-    freshness_policy=dg.FreshnessPolicy.time_window(warn_window=timedelta(days=1), fail_window=timedelta(days=7)),
 )
 def pages(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
@@ -34,7 +33,7 @@ def pages(
     Only what changed is fetched. A page counts as deleted only after a complete enumeration, and a sync that fails
     leaves the table as it was. `sync_state.json` beside it names every excluded and failed page with its reason.
     """
-    key, config, store = of_source(context, installation)
+    key, config, store = of_source(context.partition_key, installation)
     folder = store.source(key)
     reporter.begin(key, "pages")
     with writing(folder):
@@ -51,13 +50,14 @@ def pages(
             pages_changed=result.changed,
             pages_deleted=result.deleted,
             pages_failed=result.failed,
+            synced_at=datetime.now(UTC),
         )
         update_state(store, key, pages=state)
     shown = ["page_id", "version", "title", "readers"]
     return dg.MaterializeResult(
         metadata={
             **metadata.of_table(result.pages, PAGES, folder / "pages.parquet", shown),
-            **state.model_dump(exclude={"fingerprint"}),
+            **state.model_dump(exclude={"fingerprint", "synced_at"}),
             "pages_indexed": result.indexed,
             "pages_excluded": len(dict(result.excluded)),
             "pages_hidden": len(result.hidden),

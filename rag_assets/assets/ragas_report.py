@@ -29,7 +29,7 @@ def ragas_report(
     Metrics that need no model always; faithfulness, answer relevancy, context precision and recall where `generation`
     names one. Where the extra is not installed, or fails, the report says so and nothing stops.
     """
-    tenant, config, store = of_tenant(context, installation)
+    tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "RAGAS report")
     try:
         generation = current_generation(store, tenant)

@@ -36,7 +36,7 @@ def sections(
     Only pages whose content changed are read. `macro_ledger.parquet` beside it counts every macro as rendered,
     resolved, unresolved, navigation, hidden or lost. A page that shows text or lists of others is read again each time.
     """
-    key, config, store = of_source(context, installation)
+    key, config, store = of_source(context.partition_key, installation)
     folder, settings = store.source(key), source_sections_settings(config, key)
     reporter.begin(key, "sections")
     with writing(folder):

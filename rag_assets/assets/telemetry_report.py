@@ -1,6 +1,8 @@
 """The asset `telemetry_report`: a day's questions, for analysts."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -14,11 +16,15 @@ from rag_assets.state import read_publish_state
 from rag_assets.steps.report import markdown, markdown_table
 from rag_assets.steps.telemetry_report import VERSION, dedup_table, overview
 from rag_assets.steps.telemetry_report import telemetry_report as report_of
+from rag_serving.config import Config
 from rag_serving.store import Store
 from rag_serving.telemetry.recorder import TelemetryError
 
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
-@report_asset(version=VERSION, partitions=DAYS)
+
+@report_asset(version=VERSION, partitions=DAYS, one_run=True)
 def telemetry_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
@@ -27,32 +33,43 @@ def telemetry_report(
     The page shows every tenant; a file for each lies in its own folder. What is older than `telemetry.retention_days`
     is deleted, from the database and of these files. Without opting in there is no text of a question.
     """
-    day = context.partition_key
     config, store = opened(installation)
-    reporter.begin(day, "telemetry report")
+    reporter.begin(_days(context.partition_keys), "telemetry report")
+    track = reporter.track("days reported", context.log.info)
     try:
         with telemetry_days.database(config) as engine:
-            days = {name: telemetry_days.read_day(engine, name, date.fromisoformat(day)) for name in config.tenants}
+            for done, day in enumerate(context.partition_keys, 1):
+                context.add_asset_metadata(_report_day(engine, config, store, day), partition_key=day)
+                track(done, len(context.partition_keys))
     except TelemetryError as error:
         raise dg.Failure(str(error)) from error
+    for tenant in config.tenants:
+        forget_days(store, tenant, config.telemetry.retention_days, datetime.now(UTC).date())
+    return dg.MaterializeResult()
+
+
+def _days(keys: Sequence[str]) -> str:
+    return keys[0] if len(keys) == 1 else f"{keys[0]} to {keys[-1]}"
+
+
+def _report_day(engine: "Engine", config: Config, store: Store, day: str) -> dict[str, Any]:
+    """Write a day's report for each tenant, and return what the asset says of the day."""
+    days = {name: telemetry_days.read_day(engine, name, date.fromisoformat(day)) for name in config.tenants}
     pages, files = [], {}
     for tenant, each in days.items():
         dedup = dedup_table({tenant: _dedup(store, tenant)})
         told = report_of(tenant, day, each.kpis, each.complaints, telemetry_days.plots_of(each.kpis), [dedup])
         files[tenant] = write_report(store, tenant, f"{TELEMETRY}{day}", told)
-        forget_days(store, tenant, config.telemetry.retention_days, datetime.now(UTC).date())
         pages.append(f"## {told.title}\n\n{markdown(told)}")
     figures = {tenant: each.kpis for tenant, each in days.items()}
-    return dg.MaterializeResult(
-        metadata={
-            "dagster/row_count": sum(each.questions + each.searches for each in figures.values()),
-            "questions": sum(each.questions for each in figures.values()),
-            "complaints": sum(len(each.complaints) for each in days.values()),
-            "tenants": dg.MetadataValue.md(markdown_table(overview(figures))),
-            "report": dg.MetadataValue.md("\n\n".join(pages) or "no tenant is configured"),
-            **{f"html {tenant}": dg.MetadataValue.path(str(path.absolute())) for tenant, path in files.items()},
-        }
-    )
+    return {
+        "dagster/row_count": sum(each.questions + each.searches for each in figures.values()),
+        "questions": sum(each.questions for each in figures.values()),
+        "complaints": sum(len(each.complaints) for each in days.values()),
+        "tenants": dg.MetadataValue.md(markdown_table(overview(figures))),
+        "report": dg.MetadataValue.md("\n\n".join(pages) or "no tenant is configured"),
+        **{f"html {tenant}": dg.MetadataValue.path(str(path.absolute())) for tenant, path in files.items()},
+    }
 
 
 def _dedup(store: Store, tenant: str) -> tuple[int, int]:

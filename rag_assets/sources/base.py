@@ -135,7 +135,7 @@ def finish(
 
 def settings_digest(key: str, config: SourceBase) -> str:
     """A digest of everything but the content that shapes the rows of a source."""
-    shaping = config.model_dump_json(exclude={"schedule"})
+    shaping = config.model_dump_json(exclude={"schedule", "stale_after_hours"})
     return digest(key, shaping, f"{PAGES.version}.{READING_VERSION}")
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from envelopes import SECTION, envelope
+from envelopes import SECTION, Wiki, envelope
 from stand_in_chat import MODEL, StandInChat, served
 from stand_in_ragas import answers_ragas
 from test_dedup_asset import write_twins
-from test_jobs import Project, project  # noqa: F401
+from test_jobs import QUIET, Project, project  # noqa: F401
 
+from rag_assets.definitions import build_defs
 from rag_assets.report_files import forget_days, reports_folder
 from rag_assets.schedules import report_yesterday
 from rag_assets.sensors import report_when_published
@@ -26,6 +27,7 @@ from rag_serving.store import Store, write_json
 from rag_serving.telemetry.telemetry import open_telemetry
 
 TODAY = datetime.now(UTC).date().isoformat()
+YESTERDAY = (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
 
 
 def told(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
@@ -75,9 +77,31 @@ def test_the_days_questions_are_told_with_the_answers_that_readers_complained_of
 
 
 def test_a_day_without_questions_is_told_as_such(project: Project) -> None:  # noqa: F811
-    found = told(project.run("report_day", "2026-01-02"), "telemetry_report")
+    found = told(project.run("report_day", YESTERDAY), "telemetry_report")
     assert (found["questions"], found["dagster/row_count"]) == (0, 0)
-    assert "0 questions and 0 searches, 2026-01-02" in found["report"]
+    assert f"0 questions and 0 searches, {YESTERDAY}" in found["report"]
+
+
+def test_days_are_those_whose_rows_may_still_be_there_and_all_of_them_are_one_run(wiki: Wiki) -> None:
+    def days(**telemetry: Any) -> list[str]:
+        wiki.configure(telemetry=telemetry)
+        specs = build_defs(wiki.config_path).resolve_all_asset_specs()
+        (spec,) = [spec for spec in specs if spec.key.to_user_string() == "telemetry_report"]
+        assert spec.partitions_def is not None
+        return list(spec.partitions_def.get_partition_keys())
+
+    assert len(days()) == 91  # today is one of them
+    assert days(retention_days=1) == [YESTERDAY, TODAY]
+    assert days(retention_days=1, reports_since=TODAY) == [TODAY]
+    wiki.configure(telemetry={"retention_days": 1})
+    tags = {"dagster/asset_partition_range_start": YESTERDAY, "dagster/asset_partition_range_end": TODAY}
+    with dg.DagsterInstance.ephemeral() as instance:
+        job = build_defs(wiki.config_path).resolve_job_def("report_day")
+        result = job.execute_in_process(instance=instance, tags=tags, run_config=QUIET)
+        events = result.asset_materializations_for_node("telemetry_report")
+        made = {one.partition or "": str(one.metadata["report"].value) for one in events}
+    assert sorted(made) == [YESTERDAY, TODAY]
+    assert all(f"0 questions and 0 searches, {day}" in report for day, report in made.items())
 
 
 def test_a_telemetry_database_that_is_away_fails_the_report_in_one_line(project: Project) -> None:  # noqa: F811
