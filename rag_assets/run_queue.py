@@ -29,7 +29,7 @@ def queue_tags(groups: frozenset[str], partition: str | None) -> dict[str, str]:
     return {REPORTS: "yes", PRIORITY: "-1"} if groups else {}
 
 
-class RunQueue(dg.QueuedRunCoordinator):  # type: ignore[type-arg]
+class RunQueue(dg.QueuedRunCoordinator):
     """Dagster's queue; runs are tagged when a schedule, a sensor, a backfill or a person submits them."""
 
     def submit_run(self, context: dg.SubmitRunContext) -> dg.DagsterRun:

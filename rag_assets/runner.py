@@ -4,7 +4,7 @@ Belongs here: the instance, the partitions, one run, and what came of it.
 Does not belong here: which partitions to run (`rag_assets.plan`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial

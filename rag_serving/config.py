@@ -139,10 +139,10 @@ def load_usable(path: Path | None = None) -> tuple[Config, dict[str, str]]:
         ConfigError: something else than a source is at fault.
     """
     content, origin = _read(path)
+    _refuse_unknown_variable(content)
     sources = content.get("sources")
     if not isinstance(sources, dict):
-        return parse_config(content, origin), {}
-    _refuse_unknown_variable(content)
+        return _validated(content, origin), {}
     faults: dict[str, str] = {}
     for key, source in sources.items():
         try:

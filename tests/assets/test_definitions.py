@@ -103,9 +103,18 @@ def test_dg_finds_nothing_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_faulty_source_costs_its_own_schedule_and_not_the_code_location(
-    wiki: Wiki, caplog: pytest.LogCaptureFixture
+    wiki: Wiki, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good, bad = wiki.source("eng", schedule="0 3 * * *"), wiki.source("ops", schedule="every hour")
+    monkeypatch.setenv("CITELOCK_TOKEN_OF_OPS", "a variable that only the faulty source names")
+    good = wiki.source("eng", schedule="0 3 * * *")
+    bad = {
+        "kind": "confluence",
+        "tenant": "demo",
+        "base_url": "https://wiki.example",
+        "space": "OPS",
+        "auth": {"kind": "bearer", "token_env": "CITELOCK_TOKEN_OF_OPS"},
+        "schedule": "every hour",
+    }
     wiki.configure(sources={"eng": good, "ops": bad, "lost": {"kind": "wiki"}})
     defs = build_defs(wiki.config_path)
     assert [schedule.name for schedule in defs.schedules or []] == ["ingest_eng", "report_yesterday"]
