@@ -31,7 +31,7 @@ from rag_serving.prefer import prefer
 from rag_serving.published import Published, UnpublishedError
 from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.receipt import make_receipt
-from rag_serving.receipts.store import ReceiptStore
+from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.records import Answer, Candidate, Chunk, Filters, Query, SearchResults
 from rag_serving.refusals import nothing_kept
 from rag_serving.render import pinpointed
@@ -106,7 +106,7 @@ class Pipeline:
             ConfigError: the configured weights cannot be used.
         """
         store = Store(config.home)
-        receipts = ReceiptStore(store.serving_db())
+        receipts = open_receipts(config)
         published = Published(store, tenant, config)
         if reranker is None and config.reranker.url:
             from rag_serving.models.reranker import open_reranker

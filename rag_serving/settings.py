@@ -339,7 +339,8 @@ class Telemetry(Section):
     enabled: bool = True
     """Record questions and feedback."""
     url: str | None = None
-    """Database, such as postgresql://user@host/name (password by PGPASSWORD); null: `serving.db` in the home folder."""
+    """Database of telemetry and receipts, such as postgresql://user@host/name (password by PGPASSWORD); null:
+    `serving.db` in the home folder. Servers that share it must share `CITELOCK_SECRET`, which signs receipts."""
     store_questions: bool = False
     """Keep the text of questions, not only its keyed hash."""
     retention_days: int = Field(90, ge=1)

@@ -20,7 +20,7 @@ from rag_serving.api.wire import error_response
 from rag_serving.pipeline import RETRIEVAL_DOWN
 from rag_serving.published import UnpublishedError
 from rag_serving.queries.filters import FilterError
-from rag_serving.receipts.receipt import ReceiptError
+from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError
 from rag_serving.retrieve import RetrievalError
 
 RETRY_AFTER_S = 30
@@ -47,6 +47,12 @@ def add_error_handlers(app: FastAPI) -> None:
     def receipt_error(request: HttpRequest, error: ReceiptError) -> JSONResponse:
         _log.info("%s", error)
         return error_response(request.url.path, 404, "NOT_FOUND", "there is no such receipt")
+
+    @app.exception_handler(ReceiptsAwayError)
+    def receipts_away(request: HttpRequest, error: ReceiptsAwayError) -> JSONResponse:
+        _log.error("%s", error)
+        message = "receipts cannot be read at the moment"
+        return error_response(request.url.path, 503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S)
 
     @app.exception_handler(UnpublishedError)
     def unpublished(request: HttpRequest, error: UnpublishedError) -> JSONResponse:

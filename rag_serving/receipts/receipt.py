@@ -30,6 +30,10 @@ class ReceiptError(Exception):
     """A receipt cannot be stored, found or read; the message says why."""
 
 
+class ReceiptsAwayError(ReceiptError):
+    """The database of receipts cannot be reached now."""
+
+
 def make_receipt(
     tenant: str,
     question: str,

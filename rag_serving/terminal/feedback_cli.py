@@ -13,8 +13,7 @@ import typer
 from rag_serving.access import Principal
 from rag_serving.api.feedback import citation_fault
 from rag_serving.config import ConfigError, load_config
-from rag_serving.receipts.store import ReceiptStore
-from rag_serving.store import Store
+from rag_serving.receipts.store import open_receipts
 from rag_serving.telemetry.events import MAX_COMMENT_CHARS, FeedbackVerdict
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.telemetry import open_telemetry
@@ -41,7 +40,7 @@ def command(
     name = chosen_tenant(settings, tenant)
     if comment and len(comment) > MAX_COMMENT_CHARS:
         raise UsageError(f"the comment has {len(comment)} characters, at most {MAX_COMMENT_CHARS} are kept")
-    with closing(ReceiptStore(Store(settings.home).serving_db())) as receipts:
+    with closing(open_receipts(settings)) as receipts:
         fault = citation_fault(receipts.get(receipt, name), citation)
     if fault:
         raise UsageError(fault)

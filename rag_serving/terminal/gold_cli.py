@@ -91,7 +91,7 @@ def from_feedback(
     """
     from rag_serving.evaluation.gold_drafts import complaints, to_yaml
     from rag_serving.receipts.receipt import ReceiptError
-    from rag_serving.receipts.store import ReceiptStore
+    from rag_serving.receipts.store import open_receipts
     from rag_serving.store import Store
     from rag_serving.telemetry.log import questions_of, records, rows_until
     from rag_serving.telemetry.tables import FEEDBACK, opened
@@ -99,7 +99,7 @@ def from_feedback(
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
     path, today = Store(settings.home).serving_db(), datetime.now(UTC).date()
-    with closing(ReceiptStore(path)) as store, opened(settings.telemetry.url, path) as engine:
+    with closing(open_receipts(settings)) as store, opened(settings.telemetry.url, path) as engine:
         feedback = records(rows_until(engine, FEEDBACK, name, today, days))
         questions = records(questions_of(engine, name, [row["receipt_id"] for row in feedback]))
         receipts = {}

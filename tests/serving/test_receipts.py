@@ -16,7 +16,8 @@ from wiki import PASSAGES, configuration, embedder, publish
 from rag_serving.access import Principal
 from rag_serving.pipeline import Pipeline
 from rag_serving.receipts.receipt import ReceiptError, canonical, receipt_id
-from rag_serving.receipts.store import ReceiptStore, StoredReceipt
+from rag_serving.receipts.rows import StoredReceipt
+from rag_serving.receipts.store import ReceiptStore
 from rag_serving.store import Store, remove_folder
 
 EVERYONE, HR = Principal("acme"), Principal("acme", None, frozenset({"hr"}))

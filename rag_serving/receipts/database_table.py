@@ -1,0 +1,132 @@
+"""Receipts in the database at `telemetry.url`, beside the telemetry.
+
+Belongs here: the table, when the database is left alone. Does not belong here: signing, what a receipt says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Column, Engine, MetaData, String, Table, Text, inspect, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import SQLAlchemyError
+
+from rag_serving.breaker import Breaker
+from rag_serving.receipts.receipt import ReceiptsAwayError
+from rag_serving.receipts.rows import StoredReceipt
+from rag_serving.telemetry.recorder import TelemetryError
+from rag_serving.telemetry.tables import open_engine, told
+
+Result = TypeVar("Result")
+
+METADATA = MetaData()
+
+RECEIPTS = Table(
+    "receipts",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("signature", Text, nullable=False),
+)
+
+_FAILURES, _RETRY_S = 2, 5.0
+_WAIT_S = 3.0
+
+
+class DatabaseTable:
+    """A `ReceiptTable` that SQLAlchemy reaches. Safe to use from several threads and processes.
+
+    A question waits until its receipt is stored: for `wait_s` at most, and for none while the database keeps failing.
+    """
+
+    def __init__(self, url: str, serving_db: Path, wait_s: float = _WAIT_S, breaker: Breaker | None = None) -> None:
+        self._url = url
+        self._serving_db = serving_db
+        self._wait_s = wait_s
+        self._breaker = breaker or Breaker(_FAILURES, _RETRY_S)
+        self._opening = threading.Lock()
+        self._engine: Engine | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return False
+
+    def insert(self, row: StoredReceipt) -> None:
+        def write(engine: Engine) -> None:
+            dialect: Any = postgresql if engine.dialect.name == "postgresql" else sqlite
+            statement = dialect.insert(RECEIPTS).on_conflict_do_nothing(index_elements=["id"])
+            with engine.begin() as connection:
+                connection.execute(statement, vars(row))
+
+        self._asked(write, "written")
+
+    def find(self, identifier: str, tenant: str) -> StoredReceipt | None:
+        def read(engine: Engine) -> StoredReceipt | None:
+            query = select(RECEIPTS).where(RECEIPTS.c.id == identifier, RECEIPTS.c.tenant == tenant)
+            with engine.connect() as connection:
+                row = connection.execute(query).first()
+            return StoredReceipt(*row) if row else None
+
+        return self._asked(read, "read")
+
+    def close(self) -> None:
+        with self._opening:
+            if self._engine is not None:
+                self._engine.dispose()
+                self._engine = None
+
+    def _asked(self, ask: Callable[[Engine], Result], done: str) -> Result:
+        if not self._breaker.allow():
+            raise ReceiptsAwayError(f"the database of receipts cannot be {done}: it failed a moment ago")
+        try:
+            result = _within(self._wait_s, lambda: ask(self._opened()))
+        except (SQLAlchemyError, TelemetryError, OSError) as error:  # one that is late is an OSError
+            self._breaker.fail()
+            why = told(error) or "it does not answer"
+            raise ReceiptsAwayError(f"the database of receipts cannot be {done} ({why})") from error
+        except BaseException:
+            self._breaker.fail()
+            raise
+        self._breaker.succeed()
+        return result
+
+    def _opened(self) -> Engine:
+        with self._opening:
+            if self._engine is None:
+                engine = open_engine(self._url, self._serving_db)
+                _create(engine)
+                self._engine = engine
+            return self._engine
+
+
+def _within(seconds: float, work: Callable[[], Result]) -> Result:
+    """Wait for some work no longer than so many seconds; a database that never answers keeps a thread, no question.
+
+    Raises:
+        TimeoutError: it takes longer.
+    """
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # whatever it is, it belongs to whoever waits
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="receipts", daemon=True).start()
+    return outcome.result(seconds)
+
+
+def _create(engine: Engine) -> None:
+    """Make the table, unless another process was faster."""
+    try:
+        METADATA.create_all(engine)
+    except SQLAlchemyError:
+        if not inspect(engine).has_table(RECEIPTS.name):
+            raise

@@ -1,0 +1,64 @@
+"""A receipt as a row of a table, and what keeps such rows.
+
+Belongs here: the row, what a table must do. Does not belong here: databases (`*_table`), signing (`store`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rag_serving.receipts.receipt import ReceiptError
+
+
+@dataclass(frozen=True)
+class StoredReceipt:
+    """A row as it lies in the database, which nobody has vouched for yet."""
+
+    id: str
+    tenant: str
+    created_at: str
+    content: str
+    signature: str = ""
+
+    @property
+    def fields(self) -> tuple[str, str, str, str]:
+        """What is signed."""
+        return self.id, self.tenant, self.created_at, self.content
+
+    def receipt(self) -> dict[str, Any]:
+        """The content as JSON.
+
+        Raises:
+            ReceiptError: it is none.
+        """
+        try:
+            content: dict[str, Any] = json.loads(self.content)
+        except ValueError as error:
+            raise ReceiptError(f"receipt {self.id!r} is not valid JSON ({error})") from error
+        return content
+
+
+class ReceiptTable(Protocol):
+    """Where rows lie. Safe to use from several threads and processes."""
+
+    def insert(self, row: StoredReceipt) -> None:
+        """Keep a row; one of the same id stays as it is.
+
+        Raises:
+            ReceiptError: the database cannot be written.
+        """
+
+    def find(self, identifier: str, tenant: str) -> StoredReceipt | None:
+        """Return the row of this id and tenant, None where there is none.
+
+        Raises:
+            ReceiptError: the database cannot be read.
+        """
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no database yet."""
+
+    def close(self) -> None: ...
