@@ -18,8 +18,8 @@ class Monitoring(Section):
     stale_after_hours: float = Field(168, gt=0)
     """Hours without a complete sync after which a source that has no schedule is overdue."""
     alert_command: list[str] = Field([])
-    """Command with its arguments, run when a sync or a publication fails, and when a source is overdue or back. It gets
-    the event as JSON on standard input. Empty: none."""
+    """Command with its arguments, run when a sync or a publication fails, when a source is overdue or back, and when a
+    model fails to write contexts or does again. It gets the event as JSON on standard input. Empty: none."""
     alert_url_env: str | None = None
     """Environment variable with the address of a webhook, which gets the event as JSON; Slack and Mattermost show its
     `text`. null: none."""

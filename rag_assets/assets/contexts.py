@@ -1,11 +1,14 @@
 """The asset `contexts`: what tells each chunk where it comes from."""
 
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
 from rag_assets import metadata
+from rag_assets.alerts import send
+from rag_assets.contexts.alert import contexts_event
 from rag_assets.contexts.last_run import note_run, read_last_run
 from rag_assets.contexts.tenant import Telling, plan_contexts, write_contexts
 from rag_assets.partitions import TENANTS
@@ -46,9 +49,9 @@ def contexts(
     )
     with writing(store.tenant(tenant)):
         selected = read_table(folder / "selected.parquet", SELECTED_CHUNKS)
-        plan = plan_contexts(selected, config.context, store.cache(tenant))
+        plan, before = plan_contexts(selected, config.context, store.cache(tenant)), read_last_run(store, tenant)
         if plan:
-            expected = plan.estimate(read_last_run(store, tenant))
+            expected = plan.estimate(before)
             context.log.info(expected.line())
             observe("estimate", expected.facts())
         found = write_contexts(plan, watch)
@@ -58,15 +61,20 @@ def contexts(
         chunks = contextualized(selected, prefixes)
         write_table(folder / "contexts.parquet", prefixes, CONTEXTS)
         write_table(folder / "chunks.parquet", chunks, GENERATION_CHUNKS)
-        note_run(store, tenant, found.failures, found.tally)
+        after = note_run(store, tenant, found.failures, found.tally)
     if found.tally.total:
         context.log.info(found.tally.line())
+    alert: list[str] = []
+    if plan and (event := contexts_event(tenant, found.failures, before, after, datetime.now(UTC))):
+        alert = send(event, config.monitoring) or ["none is configured"]
+        context.log.warning("%s (alert: %s)", event["text"], "; ".join(alert))
     shown = ["chunk_id", "source", "prefix", "text"]
     return dg.MaterializeResult(
         metadata={
             **metadata.of_table(chunks, GENERATION_CHUNKS, folder / "chunks.parquet", shown),
             "levels": dict(Counter(prefixes["level"].to_pylist())),
             **found.tally.facts(),
+            "alert": "; ".join(alert) or "nothing to tell",
             "failures": dg.MetadataValue.md(metadata.named_reasons(found.failures, "chunk")),
             **_quality(prefixes["quality"].drop_null().to_pylist()),
         }

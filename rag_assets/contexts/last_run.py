@@ -20,22 +20,27 @@ MEASURED = 20
 
 
 class LastRun(BaseModel):
-    """How many chunks have no context of the model, the most frequent reason, and the pace by model."""
+    """How many chunks have no context of the model, the most frequent reason, and the pace by model.
+
+    `failed_runs`: how many runs in a row left such chunks.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     failures: int = 0
     reason: str = ""
+    failed_runs: int = 0
     contexts_per_second: dict[str, float] = {}
 
 
 def note_run(store: Store, tenant: str, failures: Mapping[str, str], tally: Tally | None = None) -> LastRun:
     """Keep what the next build needs to know; `failures` are reasons by chunk id."""
     reason = Counter(failures.values()).most_common(1)[0][0] if failures else ""
-    paces = dict(read_last_run(store, tenant).contexts_per_second)
+    before = read_last_run(store, tenant)
+    paces, failed_runs = dict(before.contexts_per_second), before.failed_runs + 1 if failures else 0
     if tally and tally.done >= MEASURED:
         paces[tally.written_by.most_common(1)[0][0]] = round(tally.done / tally.seconds, 3)
-    run = LastRun(failures=len(failures), reason=reason, contexts_per_second=paces)
+    run = LastRun(failures=len(failures), reason=reason, failed_runs=failed_runs, contexts_per_second=paces)
     write_json(store.tenant(tenant) / FILE, run.model_dump())
     return run
 
