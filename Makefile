@@ -66,7 +66,10 @@ bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries 
 docs: $(VENV)/.installed-test  ## Write the generated parts of the docs.
 	@python scripts/generate_docs.py
 
+examples: $(VENV)/.installed-test  ## Write what the product prints for README's examples, on the sample that `make demo` built.
+	@python scripts/examples.py --write
+
 clean:  ## Remove artifacts (.citelock) and the environment.
 	rm -rf $(VENV) .citelock
 
-.PHONY: help install demo up lint test bench ablation bench-gpu docs clean
+.PHONY: help install demo up lint test bench ablation bench-gpu docs examples clean

@@ -95,10 +95,10 @@ def ask(
 
     \b
     citelock ask "How do I roll back a release?"
-    citelock ask "Who is on call?" --user ann --group ops --space OPS
+    citelock ask "Who releases the reserve for incidents?" --user ann --group finance
     citelock ask "How long are logs kept?" --json | jq .citations
     citelock ask "How long are logs kept?" --format markdown >> notes.md
-    citelock ask 'What does "exit code 137" mean? space:OPS' --explain
+    citelock ask 'What does "exit code" 137 mean? space:ENG' --explain
 
     In the question: space:OPS, label:howto and title:"Release notes" narrow it, as the options do; a "quoted phrase"
     is looked for to the letter, a name such as max.poll.records whole; "in the Release notes" puts that page first.
@@ -144,8 +144,8 @@ def search(
 
     \b
     citelock search "release rollback"
-    citelock search max.poll.records -k 3 --space OPS
-    citelock search 'label:howto "rolled back"'
+    citelock search berth.scheduler.max_parallel -k 3 --space ENG
+    citelock search 'label:runbook "rolled back"'
     citelock search "release rollback" --explain
 
     space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
@@ -184,7 +184,7 @@ def serve(
     \b
     citelock serve
     citelock serve --workers 4     for many who ask at once: a process for each core
-    curl -s localhost:8088/v1/ask -H 'content-type: application/json' -d '{"question": "Who is on call?"}'
+    curl -s localhost:8088/v1/ask -H 'content-type: application/json' -d '{"question": "How long are logs kept?"}'
     """
     from rag_serving.api import server
     from rag_serving.api.auth import check_address

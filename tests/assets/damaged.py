@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,14 @@ class Sample:
         folder = self.candidate / "embeddings"
         write_table(folder / "chunks.parquet", table, GENERATION_CHUNKS)
         save_vectors(folder, vectors)
+
+
+@dataclass(frozen=True)
+class PublishedSample:
+    """The whole sample wiki, built once for all tests, and a copy of how it was published."""
+
+    sample: Sample
+    config: Path  # of the copy, which stays as it is whatever becomes of the sample
 
 
 def shuffled_vectors(sample: Sample) -> None:

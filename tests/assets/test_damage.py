@@ -13,7 +13,7 @@ import dagster as dg
 import damaged
 import pyarrow as pa
 import pytest
-from damaged import INDEXED, MADE, TENANT, Sample
+from damaged import INDEXED, MADE, TENANT, PublishedSample, Sample
 from typer.testing import CliRunner
 
 from rag_assets.steps import incremental
@@ -28,12 +28,9 @@ REBUILDS = int(os.environ.get("CITELOCK_REBUILDS", "3"))
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
-    """The whole sample, published once."""
-    built = Sample(tmp_path_factory.mktemp("damage"))
-    built.ingest()
-    assert built.publish().success
-    return built
+def sample(published_sample: PublishedSample) -> Sample:
+    """The whole sample, published once; these tests change it."""
+    return published_sample.sample
 
 
 def failures(result: dg.ExecuteInProcessResult) -> dict[str, str]:
