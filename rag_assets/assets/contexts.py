@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from rag_assets import metadata
-from rag_assets.alerts import send
+from rag_assets.alerts import Event, send
 from rag_assets.contexts.alert import contexts_event
 from rag_assets.contexts.last_run import note_run, read_last_run
 from rag_assets.contexts.tenant import Telling, plan_contexts, write_contexts
@@ -15,6 +15,7 @@ from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.steps.contextualize import VERSION, Template, build_contexts, contextualized, token_counter
+from rag_serving.config import Config
 from rag_serving.models import open_tokenizer
 from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS, SELECTED_CHUNKS
 from rag_serving.store import read_table, write_table
@@ -64,21 +65,25 @@ def contexts(
         after = note_run(store, tenant, found.failures, found.tally)
     if found.tally.total:
         context.log.info(found.tally.line())
-    alert: list[str] = []
-    if plan and (event := contexts_event(tenant, found.failures, before, after, datetime.now(UTC))):
-        alert = send(event, config.monitoring) or ["none is configured"]
-        context.log.warning("%s (alert: %s)", event["text"], "; ".join(alert))
+    event = contexts_event(tenant, found.failures, before, after, datetime.now(UTC)) if plan else None
     shown = ["chunk_id", "source", "prefix", "text"]
     return dg.MaterializeResult(
         metadata={
             **metadata.of_table(chunks, GENERATION_CHUNKS, folder / "chunks.parquet", shown),
             "levels": dict(Counter(prefixes["level"].to_pylist())),
             **found.tally.facts(),
-            "alert": "; ".join(alert) or "nothing to tell",
+            "alert": _tell(context, event, config) if event else "nothing to tell",
             "failures": dg.MetadataValue.md(metadata.named_reasons(found.failures, "chunk")),
             **_quality(prefixes["quality"].drop_null().to_pylist()),
         }
     )
+
+
+def _tell(context: dg.AssetExecutionContext, event: Event, config: Config) -> str:
+    """Log an event, hand it to whom `monitoring` names, and return what became of it."""
+    result = "; ".join(send(event, config.monitoring)) or "none is configured"
+    context.log.warning("%s (alert: %s)", event["text"], result)
+    return result
 
 
 def _quality(scores: list[float]) -> dict[str, dg.MetadataValue]:
