@@ -20,7 +20,7 @@ from rag_assets.partitions import SOURCES, TENANTS, changes, partitions_in_fligh
 from rag_assets.plan import Attempt, publish_requests
 from rag_assets.resources import Installation
 from rag_assets.run_queue import PARTITION, WRITES
-from rag_assets.watching import failure_event, freshness_event, is_nth_alert, look, read_memory, write_memory
+from rag_assets.watching import failure_event, freshness_events, is_nth_alert, look, read_memory, write_memory
 from rag_serving.config import Config, ConfigError
 from rag_serving.store import Store
 
@@ -134,9 +134,8 @@ def watch_sources(context: dg.SensorEvaluationContext, installation: Installatio
     now = datetime.now(UTC)
     syncing = partitions_in_flight(context.instance, "ingest")
     verdicts, memory = look(config, Store(config.home), syncing, read_memory(context.cursor), now)
-    for verdict in verdicts:
-        if verdict.alert:
-            _tell(context, freshness_event(config, verdict, now), config)
+    for event in freshness_events(config, verdicts, now):
+        _tell(context, event, config)
     overdue = [verdict.source for verdict in verdicts if verdict.freshness.overdue]
     registered = context.instance.get_dynamic_partitions("sources")
     changed = [each.source for each in verdicts if each.changed and each.source in registered]
@@ -151,17 +150,18 @@ def watch_sources(context: dg.SensorEvaluationContext, installation: Installatio
 
 @dg.run_failure_sensor(
     name="alert_when_a_build_fails",
-    minimum_interval_seconds=30,
+    minimum_interval_seconds=15,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Tells whom `monitoring` names of runs of `ingest` and `publish` that fail: of the first, second, "
     "fourth, eighth … in a row. What was told, and whether it was taken, stands beside the asset's partition.",
 )
 def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: Installation) -> dg.SkipReason | None:
+    """One failure a tick: what is returned ends the tick and keeps its place, so that no slow hook is asked twice."""
     run = context.dagster_run
-    partition = run.tags.get(PARTITION, "")
+    partition = run.tags.get(PARTITION)
     job = run.tags.get(WRITES, run.job_name).split(".")[0]
     if job not in ASSET_OF or not partition:
-        return dg.SkipReason(f"{run.job_name} is no build")
+        return None  # no build; the tick goes on
     config = configured(installation)
     if isinstance(config, dg.SkipReason):
         return config
@@ -169,7 +169,8 @@ def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: 
     reasons = [step_failure(event) for event in context.get_step_failure_events()]
     error = next((reason for reason in reasons if reason), UNKNOWN)
     event = failure_event(job, partition, run.run_id, error, failures, datetime.now(UTC))
-    results = _tell(context, event, config) if is_nth_alert(failures) else ["one in a row that is not told"]
+    results = _tell(context, event, config) if is_nth_alert(failures) else ["not told, it is one of many in a row"]
+    alert = "; ".join(results) or "none is configured"
     context.instance.report_runless_asset_event(
         dg.AssetObservation(
             ASSET_OF[job],
@@ -178,12 +179,12 @@ def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: 
             metadata={
                 "error": error,
                 "failures_in_a_row": failures,
-                "alert": "; ".join(results) or "none is configured",
+                "alert": alert,
                 "run": dg.MetadataValue.dagster_run(run.run_id),
             },
         )
     )
-    return None
+    return dg.SkipReason(f"{event['text']} (alert: {alert})")
 
 
 ASSET_OF = {"ingest": "pages", "publish": "published_generation"}

@@ -5,7 +5,7 @@ Belongs here: comparing with what was known, and the events. Does not belong her
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from rag_serving.store import Store
 
 REMIND = timedelta(hours=24)
 """How often somebody is told again of a source that stays overdue."""
-ERROR_CHARS = 500
+ERROR_CHARS, NAMED = 500, 20
 
 
 class Watched(BaseModel):
@@ -92,18 +92,39 @@ def is_nth_alert(failures: int) -> bool:
     return failures > 0 and failures & (failures - 1) == 0
 
 
-def freshness_event(config: Config, verdict: Verdict, now: datetime) -> dict[str, Any]:
-    """Return the event of a source that became overdue, stays so, or is back."""
-    overdue = verdict.freshness.overdue
-    last = verdict.freshness.last_sync
-    return {
-        "event": "source_overdue" if overdue else "source_synced_again",
-        "text": f"source {verdict.source} is {'overdue' if overdue else 'synced again'}: {verdict.freshness.detail}",
-        "time": now.astimezone(UTC).isoformat(timespec="seconds"),
-        "source": verdict.source,
-        "tenant": config.sources[verdict.source].tenant,
-        "last_sync": last.isoformat(timespec="seconds") if last else None,
+def freshness_events(config: Config, verdicts: Sequence[Verdict], now: datetime) -> list[dict[str, Any]]:
+    """Return one event for all sources that became or stay overdue, and one for all that are back."""
+    told = [verdict for verdict in verdicts if verdict.alert]
+    groups = {
+        "sources_overdue": [verdict for verdict in told if verdict.freshness.overdue],
+        "sources_synced_again": [verdict for verdict in told if not verdict.freshness.overdue],
     }
+    return [_freshness_event(name, config, group, now) for name, group in groups.items() if group]
+
+
+def _freshness_event(name: str, config: Config, verdicts: Sequence[Verdict], now: datetime) -> dict[str, Any]:
+    state = "overdue" if name == "sources_overdue" else "synced again"
+    first, count = verdicts[0], len(verdicts)
+    keys = ", ".join(verdict.source for verdict in verdicts[:NAMED]) + (" …" if count > NAMED else "")
+    about = f"source {first.source} is" if count == 1 else f"{count} sources are"
+    return {
+        "event": name,
+        "text": f"{about} {state}: {first.freshness.detail if count == 1 else keys}",
+        "time": now.astimezone(UTC).isoformat(timespec="seconds"),
+        "sources": [
+            {
+                "source": verdict.source,
+                "tenant": config.sources[verdict.source].tenant,
+                "last_sync": _moment(verdict.freshness.last_sync),
+                "detail": verdict.freshness.detail,
+            }
+            for verdict in verdicts
+        ],
+    }
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return moment.isoformat(timespec="seconds") if moment else None
 
 
 def failure_event(job: str, partition: str, run_id: str, error: str, failures: int, now: datetime) -> dict[str, Any]:

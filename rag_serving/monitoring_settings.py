@@ -23,5 +23,5 @@ class Monitoring(Section):
     alert_url_env: str | None = None
     """Environment variable with the address of a webhook, which gets the event as JSON; Slack and Mattermost show its
     `text`. null: none."""
-    alert_timeout_s: float = Field(10, gt=0, le=20)
+    alert_timeout_s: float = Field(5, gt=0, le=10)
     """Seconds after which an alert that was not taken is given up."""

@@ -132,7 +132,7 @@ class Hook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
         if self.path == "/slow":
-            for _ in range(100):
+            for _ in range(30):
                 self.wfile.write(b"x")
                 time.sleep(0.05)
         self.send_response(500 if self.path == "/broken" else 204)
@@ -241,9 +241,9 @@ def test_a_dead_source_shows_in_its_partition_and_is_told_once_until_it_is_back(
     assert watch.look() == ["eng"]
     assert watch.history("eng") == [True, False, True]
     assert watch.history("ops") == [True]
-    assert [(alert["event"], alert["source"]) for alert in watch.alerts()] == [
-        ("source_overdue", "eng"),
-        ("source_synced_again", "eng"),
+    assert [(alert["event"], [each["source"] for each in alert["sources"]]) for alert in watch.alerts()] == [
+        ("sources_overdue", ["eng"]),
+        ("sources_synced_again", ["eng"]),
     ]
 
 
@@ -252,9 +252,16 @@ def test_a_source_that_stays_overdue_is_told_again_after_a_day(watch: Watch) -> 
     known = {"known_since": yesterday.isoformat(), "overdue": True, "alerted_at": yesterday.isoformat()}
     watch.cursor = json.dumps({"eng": known})
     assert watch.look() == []
-    assert [alert["event"] for alert in watch.alerts()] == ["source_overdue"]
+    assert [alert["event"] for alert in watch.alerts()] == ["sources_overdue"]
     watch.look()
     assert len(watch.alerts()) == 1
+
+
+def test_many_sources_that_fall_behind_together_are_one_alert(watch: Watch) -> None:
+    hour_ago = {"known_since": (datetime.now(UTC) - timedelta(hours=1)).isoformat()}
+    watch.cursor = json.dumps({"eng": hour_ago, "ops": hour_ago})
+    assert watch.look() == ["eng", "ops"]
+    assert [alert["text"] for alert in watch.alerts()] == ["2 sources are overdue: eng, ops"]
 
 
 def test_a_damaged_cursor_of_the_watch_is_forgotten(watch: Watch) -> None:
