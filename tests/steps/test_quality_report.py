@@ -1,0 +1,151 @@
+"""Quality over generations: the trend that outlives them, any two side by side, what was not answered."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from rag_assets.steps.quality_report import COMPARED, history_of, pairs_of, quality_report, trend
+from rag_assets.steps.report import markdown
+from rag_assets.steps.report_html import html
+
+KEYS = [f"q{number}" for number in range(30)]
+
+
+def facts(generation: str, at: str, right: int = 30, asked: list[str] = KEYS, failed: bool = False) -> dict[str, Any]:
+    """An evaluation in which the first `right` questions were answered rightly."""
+    values = {key: float(place < right) for place, key in enumerate(asked)}
+    cases = [
+        {
+            "id": key,
+            "question": f"What of {key}?",
+            "status": "answered" if value else "not_found",
+            "fault": None if value else "not answered: not_found",
+            "answer": f"<b>{key}</b> it is." if value else "Not found in docs.",
+            "citations": [{"quote": "it is", "url": "https://wiki.example/1#a"}] if value else [],
+            "timings_ms": {"total": 10.0},
+        }
+        for key, value in values.items()
+    ]
+    mean = sum(values.values()) / len(values)
+    return {
+        "generation": generation,
+        "created_at": at,
+        "gold": {"asked": len(asked)},
+        "gates": [{"gate": "answerability", "passed": not failed}],
+        "summary": {"answerability": {"mean": mean}, "map": {"mean": 0.5}},
+        "measures": {"answerability": values, "map": dict.fromkeys(asked, 0.5)},
+        "evaluation": {"latency_ms": {"total": {"p50": 12.0}}},
+        "cases": cases,
+    }
+
+
+FIRST, SECOND = (
+    facts("g1", "2026-01-01T00:00:00+00:00"),
+    facts("g2", "2026-01-05T00:00:00+00:00", right=20, failed=True),
+)
+PUBLISHED = {"g1": "2026-01-01T01:00:00+00:00", "g2": "2026-01-05T01:00:00+00:00"}
+
+
+def asked(question: str, status: str, at: float, **more: Any) -> dict[str, Any]:
+    row = {"kind": "ask", "question": question, "question_hash": f"{hash(question):x}", "status": status, "at": at}
+    return {**row, "user_hash": "u", "refusal": None, **more}
+
+
+def test_the_history_keeps_what_was_removed_since() -> None:
+    known = history_of({"g1": FIRST}, PUBLISHED, [])
+    found = history_of({"g2": SECOND, "g0": {"summary": {}}}, PUBLISHED, known)
+    assert [(row["generation"], row["measures"]["answerability"], row["failed"]) for row in found] == [
+        ("g1", 1.0, []),
+        ("g2", pytest.approx(2 / 3), ["answerability"]),
+    ]
+    assert history_of({}, {}, found)[0]["published"] is None  # it was rolled back and forgotten: a candidate again
+    assert history_of({}, PUBLISHED, found) == found
+
+
+def test_the_key_figures_are_of_what_is_published_and_tell_what_they_were() -> None:
+    history = history_of({"g1": FIRST, "g2": SECOND}, PUBLISHED, [])
+    report = quality_report("demo", "g2", history, {"g1": FIRST, "g2": SECOND}, [], 30)
+    answerability, gates = report.figures
+    assert (answerability.name, answerability.value) == ("answerability", "0.667")
+    assert answerability.note.endswith("was 1.000")
+    assert (gates.value, gates.tone) == ("failed: answerability", "bad")
+    (table,) = [table for table in report.tables if table.title == "Generations"]
+    assert [(row["generation"], row["state"]) for row in table.rows] == [("g2", "published"), ("g1", "was published")]
+    assert table.columns[:4] == ["generation", "state", "evaluated", "citation precision"]
+    back = quality_report("demo", "g1", history, {}, [], 30)  # after a rollback
+    assert back.figures[0].value == "1.000"
+    values, places = trend(history)
+    assert values == {"answerability": [1.0, pytest.approx(2 / 3)]}
+    assert places == ["g1 01-01", "g2 01-05"]
+
+
+def test_any_two_runs_stand_side_by_side() -> None:
+    other = facts("run", "2026-01-06T00:00:00+00:00", asked=["another"])
+    pairs = pairs_of({"g1": FIRST, "g2": SECOND, "run with RM3": FIRST, "of others": other})
+    assert [(pair.before, pair.after) for pair in pairs] == [
+        ("g2", "run with RM3"),
+        ("g1", "run with RM3"),
+        ("g1", "g2"),
+    ]
+    table = pairs[-1].tables[0]
+    first, *_ = table.rows
+    assert (first["measure"], first["verdict"], first["difference"]) == (
+        "answerability",
+        "worse",
+        pytest.approx(-1 / 3),
+    )
+    assert [row["verdict"] for row in table.rows[1:]] == ["no difference"] * 2
+    assert [case.status for case in pairs[-1].cases] == ["now wrong"] * 10
+    assert dict(pairs[-1].cases[0].before)["answer before"].endswith("it is.")
+    assert "what of q20?" in html(quality_report("demo", "g2", [], {"g1": FIRST, "g2": SECOND}, [], 30)).lower()
+
+
+def test_no_more_pairs_than_can_be_read() -> None:
+    runs = {f"g{number}": FIRST for number in range(COMPARED + 4)}
+    pairs = pairs_of(runs)
+    assert len(pairs) == COMPARED * (COMPARED - 1) // 2
+    assert pairs[0].after == f"g{COMPARED + 3}"
+
+
+def test_questions_without_an_answer_are_a_list_the_most_asked_first() -> None:
+    gate = {"gate": "similarity", "value": 0.21, "threshold": 0.35}
+    questions = [
+        asked("Where is the key?", "not_found", 100.0, user_hash="a"),
+        asked("May I bring my <dog>?", "not_found", 200.0, refusal=gate),
+        asked("Where is the key?", "needs_more_context", 300.0, user_hash="b"),
+        asked("Who is on call?", "not_found", 400.0),
+        asked("Who is on call?", "answered", 500.0),  # a page was written since
+        asked("search", "not_found", 600.0, kind="search"),
+    ]
+    report = quality_report("demo", None, [], {}, questions, 30)
+    (table,) = report.tables
+    assert [(row["question"], row["times"], row["people"], row["status"]) for row in table.rows] == [
+        ("Where is the key?", 2, 2, "needs more context"),
+        ("May I bring my <dog>?", 1, 1, "not found"),
+    ]
+    assert table.rows[1]["why"] == "no passage is near enough (0.21 of 0.35)"
+    assert table.rows[0]["last asked (UTC)"] == "1970-01-01 00:05"
+    assert report.figures[0].value == "20 %"
+    assert "May I bring my &lt;dog&gt;?" in html(report)
+
+
+def test_without_their_text_questions_are_told_apart_by_their_hash() -> None:
+    report = quality_report("demo", None, [], {}, [{**asked("x", "not_found", 1.0), "question": None}], 30)
+    (table,) = report.tables
+    assert str(table.rows[0]["question"]).startswith("… ")
+    assert "telemetry.store_questions" in table.note
+    assert "no generation was evaluated" in markdown(report)
+
+
+def test_a_page_with_pairs_shows_one_and_lets_choose() -> None:
+    page = html(quality_report("demo", "g2", [], {"g1": FIRST, "g2": SECOND, "run": FIRST}, [], 30))
+    assert page.count('<section class="pair"') == 3
+    assert len(re.findall(r'<section class="pair"[^>]+ hidden>', page)) == 2
+    assert page.count("<select>") == 2
+    assert "<option selected>run</option>" in page
+    assert "&lt;b&gt;q20&lt;/b&gt; it is." in page
+    assert page.count("<script>") == page.count("<style>") == 1
+    assert not any(f" {attribute}=" in page for attribute in ("onclick", "onchange", "onload", "style"))
