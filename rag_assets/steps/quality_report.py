@@ -136,7 +136,7 @@ def _verdict(each: Difference) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:.3f}" if abs(value) < 10 else f"{value:.0f}"
+    return f"{value:.3f}" if abs(value) < 2 else f"{value:.0f}"
 
 
 def _left_out(found: Comparison) -> list[Table]:

@@ -44,6 +44,7 @@ td.number, th.number { text-align: right; } td.number { font-variant-numeric: ta
 .pick { display: flex; flex-wrap: wrap; gap: .5rem 1.5rem; margin: 0 0 .4rem; }
 .pick select { font: inherit; padding: .3rem .5rem; color: inherit; background: var(--back);
   border: 1px solid var(--line); border-radius: 6px; max-width: 100%; }
+.pair .scroll { margin-bottom: .8rem; }
 h3 { font-size: 1rem; margin: 1.4rem 0 .5rem; }
 input { font: inherit; padding: .35rem .6rem; margin-bottom: .6rem; width: min(24rem, 100%); color: inherit;
   background: var(--back); border: 1px solid var(--line); border-radius: 6px; }
