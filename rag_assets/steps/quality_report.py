@@ -149,7 +149,7 @@ def _left_out(found: Comparison) -> list[Table]:
 
 def _case(each: Changed, before: Facts, after: Facts) -> Case:
     tone: Tone = "bad" if each.change == "now wrong" else "good" if each.change == "now right" else "neutral"
-    return Case(f"{each.id}: {each.question}", each.change, tone, _answer(after, "after"), _answer(before, "before"))
+    return Case(f"{each.id}: {each.question}", each.change, tone, _answer(before, "before"), _answer(after, "after"))
 
 
 def _answer(case: Facts, name: str) -> list[tuple[str, str]]:

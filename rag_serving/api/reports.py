@@ -29,7 +29,8 @@ from rag_serving.store import Store
 
 router = APIRouter()
 
-_CHALLENGE = 'Bearer, Basic realm="Citelock reports: a token as the password", charset="UTF-8"'
+# A header each: browsers do not find the one that they know among several in a line.
+_CHALLENGES = ('Basic realm="Citelock reports: a token as the password", charset="UTF-8"', "Bearer")
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _SCRIPT = "<script>"
 
@@ -84,8 +85,11 @@ def add_reports(app: FastAPI) -> None:
 
     @app.exception_handler(OperatorError)
     def refused(_: HttpRequest, error: OperatorError) -> JSONResponse:
-        headers = {"WWW-Authenticate": _CHALLENGE} if error.status == 401 else {}
-        return JSONResponse(error_body(error.code, str(error)), error.status, headers)
+        response = JSONResponse(error_body(error.code, str(error)), error.status)
+        if error.status == 401:
+            for challenge in _CHALLENGES:
+                response.headers.append("WWW-Authenticate", challenge)
+        return response
 
 
 def policy_of(content: str) -> str:

@@ -99,7 +99,7 @@ def test_any_two_runs_stand_side_by_side() -> None:
     )
     assert [row["verdict"] for row in table.rows[1:]] == ["no difference"] * 2
     assert [case.status for case in pairs[-1].cases] == ["now wrong"] * 10
-    assert dict(pairs[-1].cases[0].before)["answer before"].endswith("it is.")
+    assert dict(pairs[-1].cases[0].parts)["answer before"].endswith("it is.")
     assert "what of q20?" in html(quality_report("demo", "g2", [], {"g1": FIRST, "g2": SECOND}, [], 30)).lower()
 
 
