@@ -74,9 +74,13 @@ def stacked_bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], ti
     return _picture(plots.stacked_bars(values, parts, title, xlabel), title)
 
 
-def of_report(report: Report, file: Path) -> dict[str, Any]:
-    """A report on its asset's page, and where its HTML file lies."""
-    return {"report": dg.MetadataValue.md(markdown(report)), "html": dg.MetadataValue.path(str(file.absolute()))}
+def of_report(report: Report, file: Path, url: str) -> dict[str, Any]:
+    """A report on its asset's page, where its HTML file lies, and where the serving API shows it to operators."""
+    return {
+        "report": dg.MetadataValue.md(markdown(report)),
+        "open": dg.MetadataValue.url(url),
+        "html": dg.MetadataValue.path(str(file.absolute())),
+    }
 
 
 def _picture(png: str, title: str) -> str:

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from rag_assets.steps.report import Report
 from rag_assets.steps.report_html import html
+from rag_serving.reports import FOLDER, TELEMETRY
 from rag_serving.store import Store, write_text
-
-TELEMETRY = "telemetry-"
 
 
 def reports_folder(store: Store, tenant: str) -> Path:
-    return store.tenant(tenant) / "reports"
+    return store.tenant(tenant) / FOLDER
 
 
 def write_report(store: Store, tenant: str, name: str, report: Report) -> Path:

@@ -5,11 +5,11 @@ Belongs here: reading for `telemetry_report`. Does not belong here: Dagster, wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rag_assets import plots
 from rag_assets.steps.report import Case, Plot
@@ -29,6 +29,7 @@ class Day:
 
     kpis: Kpis
     complaints: Sequence[Case]
+    questions: Sequence[Mapping[str, Any]]  # rows of the telemetry table
 
 
 @contextmanager
@@ -58,7 +59,19 @@ def read_day(engine: Engine, tenant: str, day: date) -> Day:
 
     questions, feedback, losses = (rows_of_day(engine, table, tenant, day) for table in (QUESTIONS, FEEDBACK, LOSSES))
     judged = records(questions_of(engine, tenant, feedback["receipt_id"].tolist()))
-    return Day(kpis(questions, feedback, losses), complaint_cases(records(feedback), judged))
+    return Day(kpis(questions, feedback, losses), complaint_cases(records(feedback), judged), records(questions))
+
+
+def read_questions(engine: Engine, tenant: str, last: date, days: int) -> list[dict[str, Any]]:
+    """Return the rows of what was asked in so many days of which `last` is the last.
+
+    Raises:
+        TelemetryError: the database cannot be read.
+    """
+    from rag_serving.telemetry.log import records, rows_until
+    from rag_serving.telemetry.tables import QUESTIONS
+
+    return records(rows_until(engine, QUESTIONS, tenant, last, days))
 
 
 def plots_of(found: Kpis) -> list[Plot]:

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from rag_assets import metadata, plots
+from rag_assets.addresses import report_url
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
 from rag_assets.report_files import reports_folder, write_report
@@ -45,7 +46,9 @@ def ablation_report(
         metadata={
             "dagster/row_count": len(rows),
             "csv": dg.MetadataValue.path(str((folder / "ablation.csv").absolute())),
-            **metadata.of_report(told, write_report(store, tenant, "ablation", told)),
+            **metadata.of_report(
+                told, write_report(store, tenant, "ablation", told), report_url(config.serving, tenant, "ablation")
+            ),
         }
     )
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets import metadata, plots
+from rag_assets.addresses import report_url
 from rag_assets.facts import chunk_digests
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
@@ -47,7 +48,9 @@ def dedup_report(
             "dagster/row_count": len(found),
             "duplicates_dropped": len(found),
             "chunks": len(chunks),
-            **metadata.of_report(told, write_report(store, tenant, "dedup", told)),
+            **metadata.of_report(
+                told, write_report(store, tenant, "dedup", told), report_url(config.serving, tenant, "dedup")
+            ),
         }
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from rag_assets import asset_checks, metadata, plots, publishing
+from rag_assets.addresses import report_url
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.publishing.evaluation import VERSION
@@ -16,9 +17,9 @@ from rag_assets.steps.report import Plot
 from rag_assets.steps.report_html import html
 from rag_serving.generations import EVAL_REPORT
 from rag_serving.models import open_embedder
+from rag_serving.reports import EVAL_HTML, evaluation_name
+from rag_serving.settings import Serving
 from rag_serving.store import Store, read_json, write_text
-
-HTML_REPORT = "eval_report.html"
 
 
 @dg.asset(
@@ -63,7 +64,7 @@ def eval_report(
             "seconds": facts["seconds"],
             "file": dg.MetadataValue.path(str(file)),
             **{name.replace("@", "_at_"): told["mean"] for name, told in facts["summary"].items()},
-            **_told(context, store, tenant, facts),
+            **_told(context, store, tenant, facts, config.serving),
         },
         check_results=[
             asset_checks.quality_gates(
@@ -75,7 +76,7 @@ def eval_report(
 
 
 def _told(
-    context: dg.AssetExecutionContext, store: Store, tenant: str, facts: Mapping[str, Any]
+    context: dg.AssetExecutionContext, store: Store, tenant: str, facts: Mapping[str, Any], serving: Serving
 ) -> dict[str, dg.MetadataValue]:
     """The report on the page and as a file; nothing where it cannot be made, for publishing does not wait for it."""
     try:
@@ -83,9 +84,10 @@ def _told(
         is_other = other not in (None, facts["generation"])
         before = read_json(store.generation(tenant, other) / EVAL_REPORT) if is_other else None
         report = evaluation_report(facts, before, _plots(facts, before))
-        file = store.generation(tenant, facts["generation"]) / HTML_REPORT
+        file = store.generation(tenant, facts["generation"]) / EVAL_HTML
         write_text(file, html(report))
-        return metadata.of_report(report, file)
+        url = report_url(serving, tenant, evaluation_name(facts["generation"]))
+        return metadata.of_report(report, file, url)
     except Exception as error:  # whatever it is, the gates have spoken
         context.log.warning(f"no report: {type(error).__name__}: {error}")
         return {}

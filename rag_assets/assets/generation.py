@@ -6,6 +6,7 @@ from datetime import timedelta
 import dagster as dg
 
 from rag_assets import asset_checks, metadata, publishing
+from rag_assets.addresses import page_url
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
@@ -13,7 +14,6 @@ from rag_assets.state import PublishState, read_candidate, read_checked, write_c
 from rag_serving.manifest import FORMAT
 from rag_serving.models import open_embedder
 from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS
-from rag_serving.settings import Serving
 from rag_serving.store import read_table
 
 
@@ -111,9 +111,3 @@ def published_generation(
             "ask": dg.MetadataValue.url(page_url(config.serving)),
         },
     )
-
-
-def page_url(serving: Serving) -> str:
-    """The page that asks, as this machine's browser finds it."""
-    host = "127.0.0.1" if serving.host in ("0.0.0.0", "::") else serving.host
-    return f"http://{f'[{host}]' if ':' in host else host}:{serving.port}/"

@@ -5,6 +5,7 @@ from pathlib import Path
 import dagster as dg
 
 from rag_assets import metadata, plots
+from rag_assets.addresses import report_url
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
 from rag_assets.report_files import reports_folder, write_report
@@ -49,7 +50,9 @@ def ragas_report(
             "dagster/row_count": len(samples),
             "generation": generation,
             "problem": found.problem or "none",
-            **metadata.of_report(told, write_report(store, tenant, "ragas", told)),
+            **metadata.of_report(
+                told, write_report(store, tenant, "ragas", told), report_url(config.serving, tenant, "ragas")
+            ),
         }
     )
 

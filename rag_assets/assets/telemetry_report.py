@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from rag_assets import telemetry_days
+from rag_assets.addresses import report_url
 from rag_assets.partitions import DAYS
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
-from rag_assets.report_files import TELEMETRY, forget_days, write_report
+from rag_assets.report_files import forget_days, write_report
 from rag_assets.resources import Installation, opened
 from rag_assets.state import read_publish_state
 from rag_assets.steps.report import markdown, markdown_table
 from rag_assets.steps.telemetry_report import VERSION, dedup_table, overview
 from rag_assets.steps.telemetry_report import telemetry_report as report_of
+from rag_assets.steps.unanswered import unanswered_table
 from rag_serving.config import Config
+from rag_serving.reports import TELEMETRY
 from rag_serving.store import Store
 from rag_serving.telemetry.recorder import TelemetryError
 
@@ -58,16 +61,19 @@ def _report_day(engine: "Engine", config: Config, store: Store, day: str) -> dic
     pages, files = [], {}
     for tenant, each in days.items():
         dedup = dedup_table({tenant: _dedup(store, tenant)})
-        told = report_of(tenant, day, each.kpis, each.complaints, telemetry_days.plots_of(each.kpis), [dedup])
+        drawn, missing = telemetry_days.plots_of(each.kpis), unanswered_table(each.questions)
+        told = report_of(tenant, day, each.kpis, each.complaints, drawn, [dedup], [missing])
         files[tenant] = write_report(store, tenant, f"{TELEMETRY}{day}", told)
         pages.append(f"## {told.title}\n\n{markdown(told)}")
     figures = {tenant: each.kpis for tenant, each in days.items()}
+    urls = {tenant: report_url(config.serving, tenant, f"{TELEMETRY}{day}") for tenant in files}
     return {
         "dagster/row_count": sum(each.questions + each.searches for each in figures.values()),
         "questions": sum(each.questions for each in figures.values()),
         "complaints": sum(len(each.complaints) for each in days.values()),
         "tenants": dg.MetadataValue.md(markdown_table(overview(figures))),
         "report": dg.MetadataValue.md("\n\n".join(pages) or "no tenant is configured"),
+        **{f"open {tenant}": dg.MetadataValue.url(urls[tenant]) for tenant in files},
         **{f"html {tenant}": dg.MetadataValue.path(str(path.absolute())) for tenant, path in files.items()},
     }
 

@@ -15,21 +15,27 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-VERSION = 2
+VERSION = 3
 """Raised when the report of the same figures changes."""
 FLOOR = 0.95
 """Citation precision below this is told as bad."""
 
 
 def telemetry_report(
-    tenant: str, day: str, found: Kpis, complaints: Sequence[Case], plots: Sequence[Plot], dedup: Sequence[Table]
+    tenant: str,
+    day: str,
+    found: Kpis,
+    complaints: Sequence[Case],
+    plots: Sequence[Plot],
+    dedup: Sequence[Table],
+    unanswered: Sequence[Table] = (),
 ) -> Report:
     """A tenant's day."""
     return Report(
         title=f"Questions of {tenant} on {day}",
         about=f"{found.questions} questions and {found.searches} searches{_people(found.users)}, {day} (UTC)",
         figures=_figures(found),
-        tables=[*_tables(found), *dedup],
+        tables=[*(table for table in unanswered if table.rows), *_tables(found), *dedup],
         plots=plots,
         cases=complaints,
         cases_title="Answers that readers complained of",

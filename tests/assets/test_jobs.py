@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from envelopes import DEPLOY, SECTION, Wiki, envelope
 
-from rag_assets.assets.generation import page_url
+from rag_assets.addresses import page_url, report_url
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.resources import Installation
@@ -110,6 +110,12 @@ def test_materializations_say_what_people_want_to_know(project: Project) -> None
 )
 def test_the_link_to_the_page_that_asks_is_one_that_a_browser_opens(host: str, address: str) -> None:
     assert page_url(Serving(host=host, port=80)) == address
+
+
+def test_where_people_reach_the_api_stands_over_where_it_listens() -> None:
+    serving = Serving(host="0.0.0.0", public_url="https://wiki.acme.example/ask")
+    assert page_url(serving) == "https://wiki.acme.example/ask/"
+    assert report_url(serving, "acme", "a/../b") == "https://wiki.acme.example/ask/v1/reports/a%2F..%2Fb?tenant=acme"
 
 
 def test_publishing_the_same_again_embeds_nothing_and_reuses_every_shard(project: Project) -> None:

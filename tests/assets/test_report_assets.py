@@ -22,8 +22,9 @@ from rag_assets.schedules import report_yesterday
 from rag_assets.sensors import report_when_published
 from rag_serving.access import Principal
 from rag_serving.config import load_config
+from rag_serving.evaluation.runs import save_run
 from rag_serving.pipeline import Pipeline
-from rag_serving.store import Store, write_json
+from rag_serving.store import Store, read_json, remove_folder, write_json
 from rag_serving.telemetry.telemetry import open_telemetry
 
 TODAY = datetime.now(UTC).date().isoformat()
@@ -74,6 +75,9 @@ def test_the_days_questions_are_told_with_the_answers_that_readers_complained_of
     page = Path(found["html demo"]).read_text(encoding="utf-8")
     assert "&lt;b&gt;that&lt;/b&gt; is an old page" in page
     assert "How do I roll back a release?" in page
+    assert "Questions without an answer" in page
+    assert "| What is the capital of Mongolia? | 1 | 1 | not found |" in found["report"]
+    assert found["open demo"] == f"http://127.0.0.1:8088/v1/reports/telemetry-{TODAY}?tenant=demo"
 
 
 def test_a_day_without_questions_is_told_as_such(project: Project) -> None:  # noqa: F811
@@ -182,6 +186,41 @@ def test_an_evaluation_is_told_beside_the_published_generation(
     assert "judged before" in page
     assert "data:image/png;base64," in page
     assert first["html"] != second["html"]
+
+
+def test_quality_is_told_over_generations_with_those_that_are_gone(
+    project: Project,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    gold, serving = {"gold": str(gold_of(tmp_path))}, {"public_url": "https://citelock.acme.example/wiki/"}
+    project.wiki.configure(evaluation=gold, serving=serving, telemetry={"store_questions": True})
+    first = project.build()["generation"]["generation"]
+    ask(project, "What is the capital of Mongolia?")
+    found = told(project.run("report", "demo"), "quality_report")
+    assert (found["generations"], found["side_by_side"], found["questions_without_answer"]) == (1, 0, 1)
+    assert found["open"] == "https://citelock.acme.example/wiki/v1/reports/quality?tenant=demo"
+    project.wiki.write("eng", envelope("103", "New", SECTION.format(heading="One", text="Nobody asks for this text.")))
+    second = project.build()["generation"]["generation"]
+    save_run(project.store, "demo", "by-hand", read_json(project.store.generation("demo", second) / "eval_report.json"))
+    found = told(project.run("report", "demo"), "quality_report")
+    assert (found["generations"], found["side_by_side"]) == (2, 3)
+    assert "data:image/png;base64," in found["report"]
+    page = Path(found["html"]).read_text(encoding="utf-8")
+    assert f"{second} beside {first}" in page
+    assert "run by-hand</option>" in page
+    assert "What is the capital of Mongolia?" in page
+    remove_folder(project.store.generation("demo", first))
+    found = told(project.run("report", "demo"), "quality_report")
+    assert (found["generations"], found["side_by_side"]) == (2, 1)
+    assert f"| {first} | was published |" in found["report"]
+
+
+def test_quality_is_told_while_the_telemetry_database_is_away(project: Project) -> None:  # noqa: F811
+    project.build()
+    project.wiki.configure(telemetry={"url": "postgresql://nobody@127.0.0.1:1/none"})
+    found = told(project.materialize("quality_report"), "quality_report")
+    assert (found["questions_without_answer"], found["generations"]) == (0, 0)
+    assert "no generation was evaluated" in found["report"]
 
 
 def test_an_ablation_tells_what_each_stage_brings(

@@ -1,0 +1,97 @@
+"""The asset `quality_report`: how good answers are, generation by generation, for analysts."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from rag_assets import metadata, plots, telemetry_days
+from rag_assets.addresses import report_url
+from rag_assets.progress import Reporter
+from rag_assets.report_assets import report_asset
+from rag_assets.report_files import reports_folder, write_report
+from rag_assets.resources import Installation, of_tenant
+from rag_assets.steps.quality_report import VERSION, history_of, trend
+from rag_assets.steps.quality_report import quality_report as report_of
+from rag_assets.steps.report import Plot
+from rag_serving.config import Config
+from rag_serving.evaluation.compare import is_run
+from rag_serving.evaluation.runs import saved_runs
+from rag_serving.generations import published_at
+from rag_serving.reports import evaluations
+from rag_serving.store import Store, StoreError, read_json, write_json
+from rag_serving.telemetry.recorder import TelemetryError
+
+DAYS = 30
+NAME = "quality"
+
+
+@report_asset("published_generation", version=VERSION)
+def quality_report(
+    context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
+) -> dg.MaterializeResult:
+    """The key measures of every generation that was evaluated, any two of the newest side by side, and the questions
+    of the last 30 days that were not answered.
+
+    Generations that were removed since stay in the trend. Runs that `citelock evaluate --save NAME` kept can be put
+    beside generations.
+    """
+    tenant, config, store = of_tenant(context.partition_key, installation)
+    reporter.begin(tenant, "quality report")
+    found = evaluations(store, tenant)
+    file = reports_folder(store, tenant) / f"{NAME}.json"
+    history = history_of(found, published_at(store, tenant), _known(file))
+    write_json(file, history)
+    questions = _questions(context, config, tenant)
+    runs = _runs(store, tenant, found)
+    told = report_of(tenant, store.current(tenant), history, runs, questions, DAYS, _plots(history))
+    path = write_report(store, tenant, NAME, told)
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": len(history),
+            "generations": len(history),
+            "side_by_side": len(told.pairs),
+            "questions_without_answer": len(told.tables[0].rows),
+            **metadata.of_report(told, path, report_url(config.serving, tenant, NAME)),
+        }
+    )
+
+
+def _known(file: Path) -> list[Mapping[str, Any]]:
+    """The history as it was written the last time; without one it begins anew."""
+    try:
+        content = read_json(file)
+    except StoreError:
+        return []
+    rows = content if isinstance(content, list) else []
+    return [row for row in rows if isinstance(row, dict) and {"generation", "measures", "created_at"} <= row.keys()]
+
+
+def _runs(store: Store, tenant: str, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """What can be put side by side, by the name it is chosen by, the oldest first."""
+    runs: dict[str, Mapping[str, Any]] = {
+        name: facts for name, facts in found.items() if is_run(facts) and facts["cases"]
+    }
+    runs |= {f"run {name}": facts for name, facts in saved_runs(store, tenant).items()}
+    return dict(sorted(runs.items(), key=lambda pair: str(pair[1].get("created_at", ""))))
+
+
+def _questions(context: dg.AssetExecutionContext, config: Config, tenant: str) -> Sequence[Mapping[str, Any]]:
+    """What was asked in the last days; nothing where telemetry is off, or its database away."""
+    if not config.telemetry.enabled:
+        return []
+    try:
+        with telemetry_days.database(config) as engine:
+            return telemetry_days.read_questions(engine, tenant, datetime.now(UTC).date(), DAYS)
+    except TelemetryError as error:
+        context.log.warning("no questions: %s", error)
+        return []
+
+
+def _plots(history: Sequence[Mapping[str, Any]]) -> list[Plot]:
+    """How the key measures went, where there is more than one generation to tell of."""
+    values, places = trend(history)
+    title = "Key measures over generations"
+    return [Plot(title, plots.lines(values, places, title, "mean"))] if values and len(places) > 1 else []
