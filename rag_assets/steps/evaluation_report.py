@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_assets.steps.key_measures import KEY, words
+from rag_assets.steps.key_measures import KEY, key_first, words
 from rag_assets.steps.report import Case, Cell, Figure, Plot, Report, Table, Tone
 
 Facts = Mapping[str, Any]
@@ -50,7 +50,7 @@ def evaluation_report(facts: Facts, before: Facts | None = None, plots: Sequence
 def measured(facts: Facts, before: Facts | None) -> dict[str, list[float]]:
     """The mean of each measure, with that of the other generation where there is one: what a plot shows."""
     other = (before or {}).get("summary", {})
-    found = {name: told["mean"] for name, told in facts["summary"].items()}
+    found = {name: facts["summary"][name]["mean"] for name in key_first(facts["summary"])}
     if not before:
         return {words(name): [mean] for name, mean in found.items()}
     return {words(name): [mean, other[name]["mean"]] for name, mean in found.items() if name in other}
@@ -95,7 +95,7 @@ def _measures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list
             "questions": told.get("questions"),
             **({"before": before[name]["mean"]} if name in before else {}),
         }
-        for name, told in summary.items()
+        for name, told in ((name, summary[name]) for name in key_first(summary))
     ]
     columns = ["measure", "mean", "95 % interval", "questions", *(["before"] if before else [])]
     return [Table("All measures", columns, rows)] if rows else []

@@ -5,7 +5,7 @@ Belongs here: names and order. Does not belong here: what is measured (`rag_serv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 KEY: Mapping[str, str] = {
     "citation_precision": "citations of a right page",
@@ -14,6 +14,12 @@ KEY: Mapping[str, str] = {
     "recall@10": "right pages among the first ten",
 }
 """By name, with what each says in a few words."""
+
+
+def key_first(names: Iterable[str]) -> list[str]:
+    """Return names of measures, the key ones before the others."""
+    known = list(names)
+    return [name for name in KEY if name in known] + [name for name in known if name not in KEY]
 
 
 def words(name: str) -> str:

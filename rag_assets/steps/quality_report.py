@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from rag_assets.steps.key_measures import KEY, words
+from rag_assets.steps.key_measures import KEY, key_first, words
 from rag_assets.steps.report import Case, Cell, Figure, Pair, Plot, Report, Table, Tone
 from rag_assets.steps.unanswered import unanswered_table
 from rag_serving.evaluation.compare import Changed, CompareError, Comparison, Difference, compare, judgement
@@ -105,9 +105,7 @@ def _pair(before: str, after: str, found: Comparison, first: Facts, second: Fact
 
 def _differences(found: Comparison, before: str, after: str) -> Table:
     """Key measures first; better and worse only where chance would hardly make as large a difference."""
-    keys = list(KEY)
-    rank = {name: place for place, name in enumerate(keys)}
-    ordered = sorted(found.differences, key=lambda each: rank.get(each.measure, len(keys)))
+    by_name = {each.measure: each for each in found.differences}
     rows: list[Mapping[str, Cell]] = [
         {
             "measure": words(each.measure),
@@ -119,7 +117,7 @@ def _differences(found: Comparison, before: str, after: str) -> Table:
             "questions": each.questions,
             "verdict": _verdict(each),
         }
-        for each in ordered
+        for each in (by_name[name] for name in key_first(by_name))
     ]
     note = (
         f"{found.questions} questions that both were asked. p: how likely chance alone makes a difference as large "
@@ -193,7 +191,7 @@ def _trend(history: Sequence[Row], current: str | None) -> list[Table]:
     """A line for each generation, the newest first."""
     if not history:
         return []
-    names = [*KEY, *sorted({name for row in history for name in row["measures"]} - KEY.keys())]
+    names = key_first(sorted({name for row in history for name in row["measures"]}))
     rows: list[Mapping[str, Cell]] = [
         {
             "generation": row["generation"],

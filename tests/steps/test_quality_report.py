@@ -74,7 +74,7 @@ def test_the_key_figures_are_of_what_is_published_and_tell_what_they_were() -> N
     assert (gates.value, gates.tone) == ("failed: answerability", "bad")
     (table,) = [table for table in report.tables if table.title == "Generations"]
     assert [(row["generation"], row["state"]) for row in table.rows] == [("g2", "published"), ("g1", "was published")]
-    assert table.columns[:4] == ["generation", "state", "evaluated", "citation precision"]
+    assert table.columns[:4] == ["generation", "state", "evaluated", "answerability"]
     back = quality_report("demo", "g1", history, {}, [], 30)  # after a rollback
     assert back.figures[0].value == "1.000"
     values, places = trend(history)
