@@ -54,7 +54,7 @@ def register_partitions(
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Starts `publish` for a tenant when the chunks of one of its sources, or its settings, are not what "
-    "the published generation was made from. Waits for syncs in flight, starts nothing twice.",
+    "the published generation was made from, or when that is damaged. Waits for syncs in flight, starts nothing twice.",
 )
 def publish_when_sources_changed(
     context: dg.SensorEvaluationContext, installation: Installation

@@ -61,6 +61,15 @@ def test_serving_runs_without_dagster_and_without_the_assets() -> None:
     assert not {"dagster", "rag_assets", "torch"} & set(run.stdout.split())
 
 
+def test_what_joins_the_command_on_a_serving_machine_needs_no_dagster() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    points = project["entry-points"]
+    modules = [target.partition(":")[0] for group in points.values() for target in group.values()]
+    assert {"rag_assets.build", "rag_assets.readers_command", "rag_assets.source_checks"} <= set(modules)
+    code = f"import sys\nsys.modules['dagster'] = None\nfor name in {modules}: __import__(name)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == 0
+
+
 def test_what_is_no_code_is_packaged_with_it() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packaged = project["tool"]["setuptools"]["package-data"]

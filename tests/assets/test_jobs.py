@@ -239,6 +239,9 @@ def test_the_sensor_rests_once_the_tenant_is_published(project: Project) -> None
     assert not result.run_requests
     assert result.skip_reason is not None
     assert result.skip_reason.skip_message == "demo: nothing changed"
+    vectors = project.store.generation("demo", project.store.current("demo") or "") / "vectors.npy"
+    vectors.write_bytes(vectors.read_bytes()[:200])
+    assert project.tick(result.cursor).run_requests, "a damaged generation is published again though nothing changed"
 
 
 def test_the_sensor_publishes_again_when_a_page_went_back_to_what_it_was(project: Project) -> None:
