@@ -17,7 +17,7 @@ from itertools import takewhile
 
 from rag_serving.extraction.sentences import Unit, units
 from rag_serving.verification.quotes import MIN_QUOTE_BYTES, weight
-from rag_serving.writing.orders import directed
+from rag_serving.writing.orders import directed, may_order
 
 _ORDERED = re.compile(r"\s*(\d{1,3})[.)]\s+(?:\[[ xX]\]\s+)?$")
 _MARKER = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?$")
@@ -53,6 +53,8 @@ class Layout:
     @cached_property
     def directed(self) -> frozenset[Unit]:
         """The units that are meant for an assistant that reads the passage, and tell a reader nothing."""
+        if not may_order(self.text):
+            return frozenset()
         paragraphs: list[list[Unit]] = []
         for unit in self.units:
             if not paragraphs or "\n\n" in self.text[paragraphs[-1][-1].end : unit.start]:

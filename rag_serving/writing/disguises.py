@@ -24,7 +24,7 @@ _MARKS = dict.fromkeys("‘’‚‛′`´ʼ＇", "'") | dict.fromkeys("“”�
 _TYPED = str.maketrans(_MARKS)
 _SPACED = re.compile(r"(?<!\w)(?:\w[^\w\n]{1,2}){5,400}\w(?!\w)")
 _BETWEEN_LETTERS = re.compile(r"(?<=\w)[^\w\n](?=\w)")
-_WORD = re.compile(r"[a-z0-9@$]{2,40}")
+_MIXED = re.compile(r"[a-z]{1,30}[013457@$][a-z0-9@$]{0,30}|[013457@$]{1,4}[a-z][a-z0-9@$]{0,30}")
 _UNSEEN = frozenset({"Cf", "Cc", "Co", "Cn", "Cs"})
 
 
@@ -35,7 +35,7 @@ def readings(text: str) -> tuple[str, ...]:
     """
     seen = plain(text)
     latin = _latin(seen)
-    found = (seen, latin, _WORD.sub(_lettered, latin), _joined(latin))
+    found = (seen, latin, _MIXED.sub(lambda word: word[0].translate(_DIGITS), latin), _joined(latin))
     return tuple(dict.fromkeys(found))
 
 
@@ -54,11 +54,6 @@ def _latin(text: str) -> str:
         return text
     bare = "".join(c for c in unicodedata.normalize("NFD", text.translate(_LATIN)) if not unicodedata.combining(c))
     return unicodedata.normalize("NFC", bare)
-
-
-def _lettered(word: re.Match[str]) -> str:
-    """A word with letters for the digits in it; numbers stay."""
-    return word[0].translate(_DIGITS) if any(c.isalpha() for c in word[0]) else word[0]
 
 
 def _joined(text: str) -> str:

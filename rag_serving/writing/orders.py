@@ -110,15 +110,13 @@ def directed(sentences: Sequence[str]) -> frozenset[int]:
 
     Beside an order whatever tells somebody to say or do something is taken for its continuation.
     """
-    if not _may_order("\n".join(sentences)):
-        return frozenset()
     orders = {place for place, sentence in enumerate(sentences) if orders_assistant(sentence)}
     if orders:
         orders |= {place for place, sentence in enumerate(sentences) if _CONTINUED.search(plain(sentence))}
     return frozenset(orders)
 
 
-def _may_order(text: str) -> bool:
+def may_order(text: str) -> bool:
     """Whether a text has a word that an order needs; most pages have none, and are not searched further."""
     return any(stem in reading for reading in readings(text) for stem in _STEMS)
 
