@@ -19,14 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_assets.sources.envelope import Origin, load_envelope, row_of
-from rag_assets.steps.chunking import build_chunks
-from rag_assets.steps.sections import build_sections
-from rag_assets.steps.select import select_chunks
-from rag_serving.access import EVERYONE
-from rag_serving.models import open_tokenizer
-from rag_serving.schema import PAGES
-from rag_serving.settings import Embedding, Ingestion
+from bench.passages.corpora import cut, wiki_pages
 
 JUDGEMENTS = "link_known_item.jsonl"
 _MARKUP = re.compile(r"<!\[CDATA\[|\]\]>?|<[^<>]*>?|^[^<>]*>")
@@ -47,11 +40,7 @@ def write_collection(wiki: Path, out: Path) -> None:
 
 def passages(wiki: Path) -> pa.Table:
     """The chunks of all pages that are indexed, everyone's; near-duplicates too."""
-    origin = Origin("wiki", "wiki")
-    envelopes = [load_envelope(file.read_bytes()) for file in sorted(wiki.glob("*/*.json"))]
-    pages = PAGES.table([row_of(envelope, origin) | {"readers": EVERYONE} for envelope in envelopes])
-    chunks = build_chunks(build_sections(pages).sections, pages, open_tokenizer(Embedding()))
-    return select_chunks(chunks, Ingestion().drop_labels, Ingestion().drop_boilerplate).chunks
+    return cut("wiki", wiki_pages(wiki)).chunks
 
 
 def documents(chunks: pa.Table) -> Iterator[dict[str, Any]]:

@@ -42,7 +42,8 @@ class Ingestion(Section):
     """From pages to chunks."""
 
     chunk_size_tokens: int = Field(250, ge=32, le=4096)
-    """Tokens a chunk aims at, counted by the embedding model's tokenizer."""
+    """Tokens that parts of a longer section aim at, counted by the embedding model's tokenizer; shorter sections stay
+    one chunk each."""
     chunk_stride_tokens: int = Field(75, ge=0, le=1024)
     """Tokens of neighbouring text kept beside a chunk as context; never citable."""
     drop_labels: list[str] = Field(["template", "archive", "index"])

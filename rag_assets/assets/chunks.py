@@ -30,9 +30,10 @@ from rag_serving.store import read_json, read_table, write_table
 def chunks(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Passages of 200 to 300 tokens with their place in the page, a link to their heading, and who may read them.
+    """Passages with their place in the page, a link to their heading, and who may read them: a section or a part of it.
 
-    Only pages that changed are cut again. Code blocks and table rows stay whole.
+    Longer sections are cut at about `ingestion.chunk_size_tokens`, shorter ones stay as they are. Only pages that
+    changed are cut again. Code blocks stay whole.
     """
     key, config, store = of_source(context.partition_key, installation)
     folder, cut_by = store.source(key), chunks_settings(config)

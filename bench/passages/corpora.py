@@ -1,0 +1,108 @@
+"""Real pages of four kinds as the passages that a build indexes: what lengths and merging are measured on.
+
+Belongs here: reading the folders, sections and chunks as `ingest` makes them, near-duplicates included.
+Does not belong here: questions about them (`questions`), merging (`merged`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from rag_assets.sources.envelope import Origin, load_envelope, row_of
+from rag_assets.sources.registry import open_source
+from rag_assets.steps.chunking import build_chunks
+from rag_assets.steps.sections import build_sections
+from rag_assets.steps.select import select_chunks
+from rag_serving.access import EVERYONE
+from rag_serving.config import load_config
+from rag_serving.models import open_tokenizer
+from rag_serving.schema import PAGES
+from rag_serving.settings import Embedding, Ingestion
+
+ROOT = Path(__file__).parents[2]
+_TITLE = re.compile(r"^#+\s+(.+)$", re.MULTILINE)
+_TABLE_OF_CONTENTS = {"SUMMARY.md", "toc.html"}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Pages cut as they are indexed: rows of SECTIONS, and those rows of CHUNKS that are selected."""
+
+    name: str
+    sections: pa.Table
+    chunks: pa.Table
+
+
+def read_corpora(data: Path) -> Iterator[Corpus]:
+    """The sample wiki, and of the real data those folders that are there."""
+    yield cut("sample", sample_pages())
+    if (data / "cwiki").is_dir():
+        yield cut("cwiki", wiki_pages(data / "cwiki"))
+    if (data / "kafka-docs" / "39").is_dir():
+        yield cut("kafka-docs", file_pages(data / "kafka-docs" / "39", "html"))
+    if (data / "rust-book" / "src").is_dir():
+        yield cut("rust-book", file_pages(data / "rust-book" / "src", "md"))
+
+
+def cut(name: str, pages: pa.Table) -> Corpus:
+    """Pages as sections and indexed chunks, by the default settings."""
+    sections, settings = build_sections(pages).sections, Ingestion()
+    size, stride = settings.chunk_size_tokens, settings.chunk_stride_tokens
+    chunks = build_chunks(sections, pages, open_tokenizer(Embedding()), size, stride)
+    return Corpus(name, sections, select_chunks(chunks, settings.drop_labels, settings.drop_boilerplate).chunks)
+
+
+def sample_pages() -> pa.Table:
+    """The pages of the sample wiki, with their readers."""
+    config = load_config(ROOT / "config" / "app.yaml")
+    tables = []
+    for key, source in config.sources.items():
+        settings = source.model_copy(update={"path": ROOT / str(getattr(source, "path", ""))})
+        tables.append(open_source(key, settings, Path("unused")).sync(None, {}).pages.select(PAGES.columns.names))
+    return pa.concat_tables(tables)
+
+
+def wiki_pages(wiki: Path) -> pa.Table:
+    """The pages of a folder of REST envelopes (`WIKI/*/*.json`), each open to everyone."""
+    origin = Origin("wiki", "wiki")
+    envelopes = [load_envelope(file.read_bytes()) for file in sorted(wiki.glob("*/*.json"))]
+    return PAGES.table([row_of(envelope, origin) | {"readers": EVERYONE} for envelope in envelopes])
+
+
+def file_pages(folder: Path, suffix: str) -> pa.Table:
+    """The Markdown (`md`) or HTML files below a folder, without parts that pages include and tables of contents."""
+    files = [path for path in sorted(folder.rglob(f"*.{suffix}")) if "generated" not in path.relative_to(folder).parts]
+    return PAGES.table([_file_row(path, folder, suffix) for path in files if path.name not in _TABLE_OF_CONTENTS])
+
+
+def _file_row(path: Path, folder: Path, suffix: str) -> dict[str, object]:
+    body = path.read_text(encoding="utf-8")
+    name = path.relative_to(folder).with_suffix("").as_posix()
+    heading = _TITLE.search(body) if suffix == "md" else None
+    return {
+        "source": "files",
+        "tenant": "bench",
+        "page_id": name.replace("/", "."),
+        "version": 1,
+        "space": folder.parent.name,
+        "title": heading[1].replace("`", "") if heading else path.stem.replace("-", " ").capitalize(),
+        "url": f"https://files.example/{name}",
+        "status": "current",
+        "updated_at": datetime(2025, 1, 1, tzinfo=UTC),
+        "labels": [],
+        "ancestors": [],
+        "ancestor_titles": [],
+        "position": None,
+        "readers": EVERYONE,
+        "body": body,
+        "body_format": "markdown" if suffix == "md" else "html",
+        "anchor_flavor": "html",
+        "content_hash": hashlib.sha256(body.encode()).hexdigest()[:32],
+    }
