@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.machine import machine
 from bench.passages.corpora import Corpus, read_corpora
-from bench.passages.measure import PassageBench, Measured, differences
+from bench.passages.measure import OF_ANSWERS, OF_SEARCH, Measured, PassageBench, differences
 from bench.passages.merged import Rule
 from bench.passages.questions import Questions, of_gold, of_heading_links, of_page_links, of_squad
 from bench.real_text import DATA
@@ -39,6 +39,7 @@ RULES = (
 )
 PERCENTILES = (10, 25, 50, 75, 90)
 ANSWERED = {"squad2": 4}  # every n-th question is answered; of other sets every one
+SETS = ("sample", "cwiki", "kafka-docs", "rust-book", "squad2")  # in the order of the tables
 _SQUAD = Path("squad2") / "dev-8-articles.json"
 
 
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         if questions.name in (options.sets or [questions.name]):
             bench = PassageBench(options.cache / questions.name, embedder, tokenizer, Progress())
             every = ANSWERED.get(questions.name, 1)
-            measured = [bench.measure(questions, rule, every) for rule in RULES]
+            measured = [bench.measure(questions, rule, every) for rule in _rules(questions)]
             results.setdefault("merging", {})[questions.name] = {
                 "machine": machine(),
                 "questions": len(questions.texts),
@@ -91,6 +92,13 @@ def _questions(corpora: Mapping[str, Corpus], data: Path) -> Iterator[Questions]
         yield of_squad(data / _SQUAD, open_tokenizer(Embedding()))
 
 
+def _rules(questions: Questions) -> Iterator[Rule]:
+    """The rules that differ: where there are no headings, it does not matter where they stand."""
+    for rule in RULES:
+        if len(questions.corpus.sections) or (rule.headings == "inline" and not rule.parent):
+            yield rule
+
+
 def _payload(measured: Measured, apart: Measured) -> dict[str, Any]:
     means = {name: round(fmean(values.values()), 4) for name, values in measured.values.items() if values}
     return {
@@ -106,8 +114,9 @@ def _payload(measured: Measured, apart: Measured) -> dict[str, Any]:
 
 def _write(results: Mapping[str, Any], docs: Path) -> None:
     write_json(docs / "passages.json", results)
-    page = docs / "passages.md"
-    write_text(page, with_tables(page.read_text(encoding="utf-8"), tables(results)))
+    page, made = docs / "passages.md", tables(results)
+    empty = "".join(f"<!-- begin {name} -->\n<!-- end {name} -->\n" for name in made)
+    write_text(page, with_tables(page.read_text(encoding="utf-8") if page.exists() else empty, made))
 
 
 def tables(results: Mapping[str, Any]) -> dict[str, str]:
@@ -123,7 +132,7 @@ def tables(results: Mapping[str, Any]) -> dict[str, str]:
 def _lengths(corpora: Mapping[str, Any]) -> Iterator[Sequence[str]]:
     heads = ("median" if part == 50 else f"{part} %" for part in PERCENTILES)
     yield ("pages", "passages", "sections", *heads, "below 120", "200 to 300", "above 320")
-    for name, found in corpora.items():
+    for name, found in _in_order(corpora):
         shares = (f"{found[key]:.0%}" for key in ("below_120", "from_200_to_300", "above_320"))
         counts = (f"{found[key]:,}" for key in ("passages", "sections"))
         yield (name, *counts, *map(str, found["percentiles"].values()), *shares)
@@ -131,17 +140,20 @@ def _lengths(corpora: Mapping[str, Any]) -> Iterator[Sequence[str]]:
 
 def _rows(sets: Mapping[str, Any], *, answers: bool) -> Iterator[Sequence[str]]:
     """A row for each set and rule: means of the first rule, of the others what differs from it."""
-    names = list(dict.fromkeys(name for found in sets.values() for name in found["rules"][0]["means"]))
-    names = [name for name in names if name.startswith("answers: ") == answers]
-    heads = [name.removeprefix("answers: ").replace("_", " ") for name in names]
+    names = OF_ANSWERS if answers else OF_SEARCH
+    heads = [name.replace("_", " ") for name in names]
     yield ("questions", "sections", *(() if answers else ("passages", "median", "read")), *heads)
-    for name, found in sets.items():
+    for name, found in _in_order(sets):
         about = f"{name}, {found['questions']:,} of {found['judged']}" if not answers else name
         for rule in found["rules"]:
             if not answers or any(measure in rule["means"] for measure in names):
                 sizes = (f"{rule['passages']:,}", f"{rule['median_tokens']:.0f}", f"{rule['tokens_read']:,}")
                 yield (about, rule["rule"], *(() if answers else sizes), *_cells(rule, names))
                 about = ""
+
+
+def _in_order(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield from ((name, found[name]) for name in SETS if name in found)
 
 
 def _cells(rule: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:

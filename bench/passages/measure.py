@@ -48,7 +48,8 @@ READ = 8  # passages that an answer reads: `retrieval.final_passages`
 TOKENS = (1000, 2000)
 _DEPTH = 100
 _MOST_SECTIONS = 50
-_OF_ANSWERS = ("citation_precision", "citation_recall", "sentence_precision", "answerability")
+OF_SEARCH = ("first 5", "first 10", "MRR@10", *(f"within {tokens:,} tokens" for tokens in TOKENS))
+OF_ANSWERS = ("citation_precision", "citation_recall", "sentence_precision", "answerability")
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class PassageBench:
     def _answers(self, merged: Merged, gold: GoldSet) -> Values:
         with self.answering(merged) as pipeline:
             judged = evaluate(pipeline, gold, self._report).judged
-        return {f"answers: {name}": of_answers(judged).get(name, {}) for name in _OF_ANSWERS}
+        return {name: values for name, values in of_answers(judged).items() if name in OF_ANSWERS}
 
     @contextmanager
     def answering(self, merged: Merged) -> Iterator[Pipeline]:

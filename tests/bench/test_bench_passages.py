@@ -144,7 +144,7 @@ def test_an_answer_from_joined_sections_cites_the_section_of_its_quote(corpus: C
     assert (apart.passages, apart.merged, joined.passages, joined.merged) == (6, 0, 5, 1)
     for measured in (apart, joined):
         assert measured.values["MRR@10"] == {"load": 1.0}
-        assert measured.values["answers: sentence_precision"] == {"load": 1.0}
+        assert measured.values["sentence_precision"] == {"load": 1.0}
     merged = merge(corpus.chunks, rule, lambda text: len(tokenizer.offsets([text])[0]))
     with bench.answering(merged) as pipeline:
         answer = pipeline.ask(asked.asker(pipeline.tenant), asked.question)
