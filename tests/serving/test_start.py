@@ -10,7 +10,7 @@ QUESTION = "May I restart a broker while partitions are under-replicated?"
 # Each of them takes as long to import as a question takes to answer, or longer.
 HEAVY = {
     "chromadb", "dagster", "fastapi", "httpx", "huggingface_hub", "lxml", "onnx", "pandas", "rag_assets", "scipy",
-    "sqlalchemy", "starlette", "torch", "transformers",
+    "simplemma", "sqlalchemy", "starlette", "torch", "transformers",
 }  # fmt: skip
 RUN = """
 import sys
