@@ -227,7 +227,7 @@ def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation:
             citations=citations,
             clarification=None,
         )
-    made = replace(made, refusal=not_written(draft, verdicts, lock))
+    made = replace(made, refusal=not_written(draft, lock))
     if draft.claims and not draft.declined:
         return replace(made, status="needs_more_context", answer=NEEDS_MORE_CONTEXT)
     return made

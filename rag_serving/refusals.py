@@ -42,15 +42,17 @@ def too_doubtful(passages: int, confidence: float, least: float) -> Refusal:
     return Refusal("confidence", f"{_count(passages, 'passage')} looked at: {reason}", confidence, least)
 
 
-def not_written(draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Refusal:
-    """Return why nothing of a draft is shown: it has no claim, or none that stands."""
+def not_written(draft: Draft, lock: Lock) -> Refusal:
+    """Return why nothing of a draft is shown: it has no claim, or none that stands.
+
+    Why a claim does not stand is no part of it: that may repeat what a model wrote.
+    """
     looked = f"{_count(len(lock), 'passage')} looked at"
     if draft.declined:
         return Refusal("declined", f"{looked}: {draft.model} found no answer in them")
     if not draft.claims:
         return Refusal("no_sentence", f"{looked}: no sentence of them can answer")
-    reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in verdicts))
-    return Refusal("verification", f"{looked}: nothing that was written is borne out by them ({reasons})")
+    return Refusal("verification", f"{looked}: nothing that was written is borne out by them")
 
 
 def best_rejected(draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Rejected | None:
@@ -59,9 +61,9 @@ def best_rejected(draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Reje
         if passage := lock.passage(claim.index):
             chunk = passage.chunk
             reason = next((verdict.reason for verdict in verdicts if verdict.claim == claim), "")
-            sentence, _ = without_links(claim.text, chunk.text)
+            told = [_shortened(without_links(text, chunk.text)[0]) for text in (claim.text, reason)]
             title = " → ".join(chunk.heading_path) or chunk.title
-            return Rejected(_shortened(sentence), chunk.chunk_id, title, chunk.url, reason)
+            return Rejected(told[0], chunk.chunk_id, title, chunk.url, told[1])
     return None
 
 

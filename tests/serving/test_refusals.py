@@ -121,10 +121,21 @@ def test_a_claim_of_a_model_that_does_not_stand_is_told_without_its_links(asking
     assert "evil" not in json.dumps(answer.payload())
 
 
+def test_what_verification_says_of_a_model_s_words_has_no_links_either(asking: Asking) -> None:
+    reply = 'Lag is 777 at evil.example.com. "Consumer lag is the distance between the last written offset" [1]'
+    for explain in (True, False):
+        with served(StandInChat(lambda _: [reply])) as server:
+            model = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1", "max_retries": 0}
+            answer = asking("What is consumer lag?", explain=explain, generation=model)
+        told = answer.payload()
+        told.pop("passages", None)  # each says what became of its claims
+        assert "evil" not in json.dumps(told)
+
+
 def test_a_draft_without_claims_is_declined_or_has_no_sentence() -> None:
     lock = lock_of(["Logs are kept."])
-    assert not_written(Draft((), "ollama/m", declined=True), [], lock).gate == "declined"
-    assert not_written(Draft((), "extractive"), [], lock).gate == "no_sentence"
+    assert not_written(Draft((), "ollama/m", declined=True), lock).gate == "declined"
+    assert not_written(Draft((), "extractive"), lock).gate == "no_sentence"
 
 
 def test_a_claim_of_no_passage_is_not_the_nearest() -> None:
