@@ -18,6 +18,7 @@ from test_jobs import QUIET, Project, project  # noqa: F401
 
 from rag_assets.definitions import build_defs
 from rag_assets.report_files import forget_days, reports_folder
+from rag_assets.resources import Installation
 from rag_assets.schedules import report_yesterday
 from rag_assets.sensors import report_when_published
 from rag_serving.access import Principal
@@ -154,11 +155,14 @@ def test_reports_are_started_once_for_each_published_generation(project: Project
     assert (request.partition_key, request.run_key) == ("demo", f"demo:{project.store.current('demo')}")
 
 
-def test_the_day_that_has_ended_is_reported_in_the_night() -> None:
+def test_the_day_that_has_ended_is_reported_in_the_night(wiki: Wiki) -> None:
+    installation = Installation(config_path=str(wiki.config_path))
     context = dg.build_schedule_context(scheduled_execution_time=datetime(2026, 3, 1, 0, 15, tzinfo=UTC))
-    request = report_yesterday(context)
+    request = report_yesterday(context, installation=installation)
     assert isinstance(request, dg.RunRequest)
     assert request.partition_key == "2026-02-28"
+    wiki.configure(telemetry={"reports_since": "2026-03-01"})
+    assert isinstance(report_yesterday(context, installation=installation), dg.SkipReason)
 
 
 @pytest.mark.parametrize(("keep", "left"), [(1, 2), (90, 3)])
