@@ -5,12 +5,12 @@ Belongs here: where they lie, and how long. Does not belong here: what they tell
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from rag_assets.steps.report import Report
 from rag_assets.steps.report_html import html
-from rag_serving.reports import FOLDER, TELEMETRY
+from rag_serving.reports import FOLDER, QUALITY, TELEMETRY
 from rag_serving.store import Store, write_text
 
 
@@ -26,9 +26,12 @@ def write_report(store: Store, tenant: str, name: str, report: Report) -> Path:
 
 
 def forget_days(store: Store, tenant: str, keep_days: int, today: date) -> int:
-    """Delete the telemetry reports of days before the last `keep_days`; how many there were."""
-    oldest = f"{TELEMETRY}{(today - timedelta(days=keep_days)).isoformat()}.html"
-    doomed = [path for path in reports_folder(store, tenant).glob(f"{TELEMETRY}*.html") if path.name < oldest]
+    """Delete the reports on questions of days before the last `keep_days`; return how many there were."""
+    folder, oldest = reports_folder(store, tenant), today - timedelta(days=keep_days)
+    doomed = [path for path in folder.glob(f"{TELEMETRY}*.html") if path.name < f"{TELEMETRY}{oldest.isoformat()}.html"]
+    for path in folder.glob(f"{QUALITY}.html"):  # it names questions, too, and is made anew with each publication
+        if datetime.fromtimestamp(path.stat().st_mtime, UTC).date() < oldest:
+            doomed.append(path)
     for path in doomed:
         path.unlink()
     return len(doomed)

@@ -21,11 +21,11 @@ Kind = Literal["quality", "evaluation", "questions", "dedup", "ablation", "ragas
 
 FOLDER = "reports"
 EVAL_HTML = "eval_report.html"
-TELEMETRY = "telemetry-"
+TELEMETRY, QUALITY = "telemetry-", "quality"
 _EVALUATION = "evaluation-"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 _TITLES: dict[str, tuple[Kind, str]] = {
-    "quality": ("quality", "Quality over generations"),
+    QUALITY: ("quality", "Quality over generations"),
     "dedup": ("dedup", "Near-duplicates"),
     "ablation": ("ablation", "Ablation: what each stage brings"),
     "ragas": ("ragas", "RAGAS"),

@@ -20,12 +20,11 @@ from rag_serving.config import Config
 from rag_serving.evaluation.compare import is_run
 from rag_serving.evaluation.runs import saved_runs
 from rag_serving.generations import published_at
-from rag_serving.reports import evaluations
+from rag_serving.reports import QUALITY, evaluations
 from rag_serving.store import Store, StoreError, read_json, write_json
 from rag_serving.telemetry.recorder import TelemetryError
 
 DAYS = 30
-NAME = "quality"
 
 
 @report_asset("published_generation", version=VERSION)
@@ -41,20 +40,20 @@ def quality_report(
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "quality report")
     found = evaluations(store, tenant)
-    file = reports_folder(store, tenant) / f"{NAME}.json"
+    file = reports_folder(store, tenant) / f"{QUALITY}.json"
     history = history_of(found, published_at(store, tenant), _known(file))
     write_json(file, history)
     questions = _questions(context, config, tenant)
     runs = _runs(store, tenant, found)
     told = report_of(tenant, store.current(tenant), history, runs, questions, DAYS, _plots(history))
-    path = write_report(store, tenant, NAME, told)
+    path = write_report(store, tenant, QUALITY, told)
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(history),
             "generations": len(history),
             "side_by_side": len(told.pairs),
             "questions_without_answer": len(told.tables[0].rows),
-            **metadata.of_report(told, path, report_url(config.serving, tenant, NAME)),
+            **metadata.of_report(told, path, report_url(config.serving, tenant, QUALITY)),
         }
     )
 

@@ -222,4 +222,5 @@ def _p50(facts: Facts) -> float | None:
 def _about(history: Sequence[Row], questions: Sequence[Row], days: int) -> str:
     if not history:
         return "no generation was evaluated: there is no gold set"
-    return f"{len(history)} generations evaluated; {len(questions)} questions and searches in {days} days"
+    evaluated = f"{len(history)} generation{'' if len(history) == 1 else 's'} evaluated"
+    return f"{evaluated}; {len(questions)} questions and searches in {days} days"

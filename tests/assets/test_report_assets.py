@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,18 @@ def test_reports_of_days_that_are_too_old_are_deleted(tmp_path: Path, keep: int,
     forget_days(store, "demo", keep, today)
     assert len(list(folder.iterdir())) == left
     assert (folder / "dedup.html").exists()
+
+
+def test_a_report_that_names_questions_is_not_kept_longer_than_they_are(tmp_path: Path) -> None:
+    store, today = Store(tmp_path), datetime.now(UTC).date()
+    path = reports_folder(store, "demo") / "quality.html"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert forget_days(store, "demo", 7, today) == 0
+    old = (datetime.now(UTC) - timedelta(days=9)).timestamp()
+    os.utime(path, (old, old))
+    assert forget_days(store, "demo", 7, today) == 1
+    assert not path.exists()
 
 
 def test_an_evaluation_is_told_beside_the_published_generation(
