@@ -52,7 +52,7 @@ lint: $(VENV)/.installed-test  ## Check style, types, the rules between the room
 	@python scripts/generate_docs.py --check
 
 test: lint  ## Install what tests need and run all of them.
-	@pytest
+	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 bench: $(VENV)/.installed  ## Measure quality, speed and memory on ../shared/data (BENCH="--sizes 5183 --no-quality" for less).
 	@python -m bench --docs docs $(BENCH)
