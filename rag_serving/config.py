@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from rag_serving.config_keys import DELIMITER, PREFIX, nearest_key, unknown_variable, variable_of
+from rag_serving.indexing_settings import Indexing
 from rag_serving.monitoring_settings import Monitoring
 from rag_serving.rerank_settings import Reranker, RerankService
 from rag_serving.settings import (
@@ -27,7 +28,6 @@ from rag_serving.settings import (
     Features,
     Gates,
     Generation,
-    Indexing,
     Ingestion,
     Retrieval,
     Serving,

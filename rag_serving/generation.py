@@ -25,14 +25,14 @@ from rag_serving.indexes.exact import VectorsError, load_vectors
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
 from rag_serving.indexes.terms import analyze
-from rag_serving.manifest import Manifest, read_manifest
+from rag_serving.indexing_settings import DenseSearch
+from rag_serving.manifest import Manifest, check_files, mend, read_manifest
 from rag_serving.page_tree import PageTree
 from rag_serving.places import Places
 from rag_serving.queries.names import NAMED, Names, names_of
 from rag_serving.queries.spelling import Speller
 from rag_serving.records import Chunk
 from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.settings import DenseSearch
 from rag_serving.store import Store, StoreError, coded, map_table, read_table, whole
 
 CHUNKS_FILE = "chunks.parquet"
@@ -103,9 +103,9 @@ class Generation:
             codes = _codes(folder, manifest)
             lexical = LexicalIndex.open(folder / LEXICAL_FOLDER)
         except (VectorsError, CodesError, LexicalError) as error:
-            raise StoreError(f"{error}; {_mend(tenant)}") from error
+            raise StoreError(f"{error}; {mend(tenant)}") from error
         if not len(table) == len(lexical) == manifest.chunks or manifest.id != generation_id:
-            raise StoreError(f"{folder} is not consistent: its parts are of different generations; {_mend(tenant)}")
+            raise StoreError(f"{folder} is not consistent: its parts are of different generations; {mend(tenant)}")
         place = place_of(store, tenant, config)
         return cls(manifest, table, vectors, lexical, place, codes, config.indexing.dense_search)
 
@@ -334,21 +334,3 @@ def _codes(folder: Path, manifest: Manifest) -> Codes | None:
     if manifest.chunks < CODED_ROWS or CODES_FILE not in manifest.files:
         return None
     return Codes.open(folder, manifest.chunks, manifest.embedder.dimension)
-
-
-def check_files(folder: Path, manifest: Manifest) -> None:
-    """Compare the size of every file with the manifest.
-
-    Raises:
-        StoreError: a file is missing or truncated.
-    """
-    for name, facts in manifest.files.items():
-        path = folder / name
-        size = path.stat().st_size if path.is_file() else None
-        if size != facts.bytes:
-            state = "is missing" if size is None else f"has {size} bytes instead of {facts.bytes}"
-            raise StoreError(f"{path} {state}; {_mend(manifest.tenant)}")
-
-
-def _mend(tenant: str) -> str:
-    return f"`citelock generations repair --tenant {tenant}` restores it, else `citelock build` makes it again"

@@ -1,7 +1,7 @@
 """The manifest of a generation: every chunk, shard and page it is made of, in one immutable document.
 
-Belongs here: its fields, its identity, the digests of files, reading and writing it.
-Does not belong here: building (`indexes.build`), comparing a folder with it (`integrity`).
+Belongs here: its fields, its identity, the digests of files, reading and writing it, the sizes that opening looks at.
+Does not belong here: building (`indexes.build`), comparing a folder with it to the bit (`integrity`).
 """
 
 from __future__ import annotations
@@ -145,3 +145,22 @@ def _digest(value: object) -> str:
     return hashlib.sha256(
         json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
     ).hexdigest()
+
+
+def check_files(folder: Path, manifest: Manifest) -> None:
+    """Compare the size of every file with the manifest.
+
+    Raises:
+        StoreError: a file is missing or truncated.
+    """
+    for name, facts in manifest.files.items():
+        path = folder / name
+        size = path.stat().st_size if path.is_file() else None
+        if size != facts.bytes:
+            state = "is missing" if size is None else f"has {size} bytes instead of {facts.bytes}"
+            raise StoreError(f"{path} {state}; {mend(manifest.tenant)}")
+
+
+def mend(tenant: str) -> str:
+    """Return how a damaged generation is mended."""
+    return f"`citelock generations repair --tenant {tenant}` restores it, else `citelock build` makes it again"

@@ -2,7 +2,7 @@
 
 Belongs here: what may be set (docs/configuration.md is made from it).
 Does not belong here: reading the file (`config`), kinds of sources (`source_kinds`), reranking (`rerank_settings`),
-anything that acts on a setting.
+indexes (`indexing_settings`), anything that acts on a setting.
 """
 
 from __future__ import annotations
@@ -284,28 +284,6 @@ class Evaluation(Section):
     figures each time; configured: as readers ask."""
     entailment: Literal["none", "generation"] = "none"
     """generation: the language model of `generation` also judges whether passages entail what cites them."""
-
-
-DenseSearch = Literal["auto", "exact", "chroma"]
-
-
-class Indexing(Section):
-    """Generations and shards."""
-
-    dense_search: DenseSearch = "auto"
-    """What finds the nearest vectors. auto: an exact search while the caller may read at most a million chunks,
-    because that is faster than Chroma there and misses nothing; Chroma's index above. exact: always an exact search.
-    chroma: always Chroma's index, and an exact search only while it cannot answer (`citelock doctor` says why) or where
-    filters narrow a question. Chroma's index is built and checked with every generation, whatever this says: a change
-    needs no build."""
-    max_shard_chunks: int = Field(50_000, ge=16)
-    """Chunks a dense shard holds at most."""
-    keep_generations: int = Field(5, ge=1)
-    """Generations kept for rollback, the published one included."""
-    min_ann_recall: float = Field(0.95, ge=0, le=1)
-    """Recall@10 of the dense index against exact search below which a generation is not published."""
-    chroma_url: str | None = None
-    """Address of a Chroma server; null: embedded, under the tenant's folder."""
 
 
 class Serving(Section):

@@ -27,7 +27,7 @@ from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.shard_collections import ShardCollections, query
 from rag_serving.indexes.shard_files import file_fault
-from rag_serving.settings import DenseSearch
+from rag_serving.indexing_settings import DenseSearch
 
 EXACT_ROWS = 1_000_000
 RETRY_S = 30.0  # how long a shard that failed is left alone before Chroma is tried again
