@@ -81,7 +81,7 @@ class Config(BaseSettings):
     @model_validator(mode="after")
     def _sources_belong(self) -> Config:
         for name in [*self.tenants, *self.sources]:
-            if not re.match(SLUG, name):
+            if not re.fullmatch(SLUG, name):
                 raise ValueError(f"{name!r} must be a slug: lower-case letters, digits, '-' and '_'")
         for key, source in self.sources.items():
             if source.tenant not in self.tenants:

@@ -7,6 +7,7 @@ Does not belong here: the extractive generator (`extract`), the wire (`models`),
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import Lock as Mutex
@@ -30,6 +31,7 @@ GENERATOR_CUT = "generator_cut_off"
 INJECTION = "injection_neutralized"
 
 _SMALLEST_BUDGET = 400
+_WORD = re.compile(r"\w")
 _log = logging.getLogger(__name__)
 
 
@@ -83,9 +85,17 @@ class Generator:
         raise AssertionError("unreachable")
 
     def _draft(self, model: RemoteChat, prompt: Prompt, lock: Lock, reply: Reply) -> Draft:
+        """What the reply says.
+
+        Raises:
+            ModelError: it says nothing, not even that nothing was found: thoughts alone, unseen characters, a few words
+                before the model fell silent.
+        """
         from rag_serving.writing.parse import parse
 
         parsed = parse(reply.text, reply.cut, "\n".join(candidate.chunk.text for candidate in lock.passages))
+        if not parsed.declined and not any(_WORD.search(claim.text) for claim in parsed.claims):
+            raise ModelError(f"{model.name} wrote nothing that can be read as an answer; see the server's log")
         claims, links = without_foreign_links(parsed.claims, lock)
         orders = [claim for claim in claims if orders_assistant(claim.text)]
         claims = tuple(claim for claim in claims if claim not in orders)

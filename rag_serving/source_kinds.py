@@ -82,6 +82,8 @@ class SourceBase(Section):
             for principal in value:
                 if not principal.startswith(("group:", "user:")):
                     raise ValueError(f"reader {principal!r} must start with 'group:' or 'user:'")
+                if not principal.isprintable():
+                    raise ValueError(f"reader {principal!r} has a character that no name has, such as a line's end")
         return value
 
 

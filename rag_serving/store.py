@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -247,11 +248,14 @@ def remove_folder(folder: Path) -> None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its name when the block ends well."""
+    """A temporary file beside `path` that takes its name when the block ends well.
+
+    The process's umask says who may read it, so that another account can serve what this one builds; `mkstemp` would
+    let nobody else. What nobody else may read (`keys`, the telemetry's file) is not written here.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.parent / f".{path.name}-{secrets.token_hex(8)}"
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
     try:
         yield temporary
         _sync(temporary)

@@ -28,8 +28,8 @@ from rag_serving.source_kinds import ConfluenceExport as Settings
 
 INDEX = "index.html"
 
-_PAGE = re.compile(r"(?:^|_)([0-9]+)\.html$")
-_FILE = re.compile(r"(?:^|/)attachments/([0-9]+)/([0-9]+)\.\w+$")
+_PAGE = re.compile(r"(?:^|_)([0-9]+)\.html\Z")
+_FILE = re.compile(r"(?:^|/)attachments/([0-9]+)/([0-9]+)\.\w+\Z")
 _DATE = re.compile(r"\bon ([A-Z][a-z]{2} [0-9]{2}, [0-9]{4})\s*$")
 
 

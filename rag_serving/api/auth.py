@@ -105,7 +105,7 @@ def check_address(serving: Serving) -> None:
 
 def _require_loopback(request: Request) -> None:
     """Only this machine and only by its own name: no web page may reach in by rebinding its domain's address."""
-    name = re.sub(r":\d+$", "", request.host or "")
+    name = re.sub(r":\d+\Z", "", request.host or "")
     if request.client is None or not is_loopback(request.client) or not is_loopback(name):
         raise AuthError(
             403, "LOOPBACK_ONLY", "this server answers on 127.0.0.1 only; set serving.auth: tokens for others"

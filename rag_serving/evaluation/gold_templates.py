@@ -79,7 +79,7 @@ _TOLD = re.compile(
 _NOT_ALONE = re.compile(
     r"\b(?:this|these|those|above|below|following|we|we're|we'll|our|us|I|I’m|I'm|here|former|latter)\b", re.IGNORECASE
 )
-_ASKED = re.compile(r"^(?:How do I|What happens when|How long|When|Where|What) | last\?$")
+_ASKED = re.compile(r"^(?:How do I|What happens when|How long|When|Where|What) | last\?\Z")
 
 
 def question_of(sentence: str, context: str = "") -> str | None:

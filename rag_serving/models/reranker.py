@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import threading
+import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _log = logging.getLogger(__name__)
 _CHECK_S = 5.0
 _LONGEST_ANSWER = 1_000_000  # bytes; 500 results have some 40,000
 _LONGEST_TEXT = 20_000  # characters; more than any model reads
+_QUICK_SHARE = 0.25  # of the timeout: a refusal that takes longer costs the question its time
 _CONNECTIONS = httpx.Limits(max_connections=64, max_keepalive_connections=16, keepalive_expiry=60)
 
 
@@ -74,7 +76,8 @@ class RemoteReranker:
     """Asks the sidecar at `reranker.url`. Safe to use from several threads; nothing is connected before the first use.
 
     A request has `timeout_s` in all: connecting, sending, and the last byte of the answer. Timeouts, transport errors,
-    refusals and answers that are none count as failures of the breaker; 429 does not: a busy sidecar is alive.
+    refusals and answers that are none count as failures of the breaker. A 429 that comes at once does not, because a
+    busy sidecar is alive and costs nothing; one that keeps its question waiting does.
     """
 
     def __init__(self, settings: Reranker, breaker: Breaker | None = None) -> None:
@@ -98,7 +101,7 @@ class RemoteReranker:
             content = self._loop.run(self._ask(self._body(query, passages, top_n), headers))
             ranking = _ranking(content, {identifier for identifier, _ in passages}, top_n)
         except _BusyError as error:
-            self.breaker.succeed()
+            self._count_busy(error)
             raise ModelError(
                 f"the reranker at {self.url} is busy ({error}); raise rerank_service.max_concurrent"
             ) from None
@@ -112,6 +115,15 @@ class RemoteReranker:
             raise
         self.breaker.succeed()
         return ranking
+
+    def _count_busy(self, error: _BusyError) -> None:
+        """Tell the breaker of a refusal: it is a failure where the question waited for it."""
+        if error.waited_s < _QUICK_SHARE * self._settings.timeout_s:
+            return self.breaker.succeed()
+        self.breaker.fail()
+        state = self.breaker.state
+        _log.warning("the reranker at %s is busy, and says so late (circuit breaker: %s)", self.url, state)
+        return None
 
     def close(self) -> None:
         """Close the connections; asking again opens new ones."""
@@ -129,6 +141,7 @@ class RemoteReranker:
         """The body of a 200; the deadline cancels whatever is under way, however little comes in at a time."""
         if self._client is None:
             self._client = httpx.AsyncClient(timeout=None, limits=_CONNECTIONS)
+        started = time.monotonic()
         async with asyncio.timeout(self._settings.timeout_s):
             async with self._client.stream("POST", self.url, content=body, headers=headers) as response:
                 content = b""
@@ -137,7 +150,7 @@ class RemoteReranker:
                     if len(content) > _LONGEST_ANSWER:
                         raise BadAnswerError(f"its answer is longer than {_LONGEST_ANSWER} bytes")
         if response.status_code == 429:
-            raise _BusyError(one_line(content.decode("utf-8", "replace")))
+            raise _BusyError(one_line(content.decode("utf-8", "replace")), time.monotonic() - started)
         if response.status_code != 200:
             raise BadAnswerError(f"HTTP {response.status_code}: {one_line(content.decode('utf-8', 'replace'))}")
         return content
@@ -151,7 +164,11 @@ class RemoteReranker:
 
 
 class _BusyError(Exception):
-    """The sidecar has as many requests as it takes."""
+    """The sidecar has as many requests as it takes, which it said after `waited_s` seconds."""
+
+    def __init__(self, text: str, waited_s: float) -> None:
+        super().__init__(text)
+        self.waited_s = waited_s
 
 
 class _Loop:

@@ -139,6 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(503, b'{"error": true, "code": "MODEL_FAILED"}')
             case "busy":
                 self._send(429, b'{"error": true, "code": "BUSY"}')
+            case "busy, late":
+                time.sleep(0.5)
+                self._send(429, b'{"error": true, "code": "BUSY"}')
             case "endless":
                 self._send(200, b"[" * 5_000_000)
             case _:

@@ -77,6 +77,66 @@ def test_a_model_that_keeps_failing_is_left_alone_for_a_while(server: StandInCha
     assert len(server.requests) == 4
 
 
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("429", Fault(429, b"{}")),
+        ("429, late", Fault(429, b"{}", hang_s=0.2)),
+        ("429, come back", Fault(429, b"{}", {"Retry-After": "3600"})),
+        ("503", Fault(503, b"{}", {"Retry-After": "3600"})),
+    ],
+)
+def test_a_server_that_stays_busy_is_left_alone_for_a_while(server: StandInChat, kind: str, fault: Fault) -> None:
+    tries = 1 if "Retry-After" in fault.headers else 2
+    server.faults.extend([fault] * 2 * tries)
+    generator = Generator(settings_for(server, max_retries=1), breaker=Breaker(2, 30, lambda: 0.0))
+    assert [written(generator).flags for _ in range(4)] == [(GENERATOR_DOWN,)] * 4, kind
+    assert len(server.requests) == 2 * tries
+
+
+SILENT = {
+    "nothing": [],
+    "an empty text": [""],
+    "white space": [" \n\t "],
+    "unseen characters": ["\u200b\ufeff\u00ad"],
+    "thoughts alone": ["<think>The user asks about logs.", " Let me see.</think>\n"],
+    "a thought without end": ["<think>The user asks"],
+    "marks alone": ["[1] [2]"],
+    "punctuation": ["..."],
+    "a heading": ["## Answer\n"],
+    "an empty block": ["```\n```"],
+    "an empty object": ["{}"],
+}
+
+
+@pytest.mark.parametrize("provider", ["openai", "ollama"])
+@pytest.mark.parametrize("kind", SILENT)
+def test_a_reply_that_says_nothing_is_a_failure_and_no_refusal(server: StandInChat, kind: str, provider: str) -> None:
+    server.script = lambda _: SILENT[kind]
+    base_url = server.url if provider == "ollama" else f"{server.url}/v1"
+    generator = Generator(
+        settings_for(server, provider=provider, base_url=base_url), breaker=Breaker(2, 30, lambda: 0.0)
+    )
+    drafts = [written(generator) for _ in range(3)]
+    assert [(draft.claims, draft.declined) for draft in drafts] == [(EXTRACTED.claims, False)] * 3
+    assert [draft.flags for draft in drafts] == [(GENERATOR_DOWN,)] * 3
+    assert len(server.requests) == 2, "the breaker is open after two"
+
+
+@pytest.mark.parametrize("said", ["", "According to the"])
+def test_a_model_that_falls_silent_before_it_said_anything_is_a_failure(server: StandInChat, said: str) -> None:
+    server.script = lambda _: [said, " ", " "]
+    server.pause_s = 0.8
+    draft = written(Generator(settings_for(server, first_token_timeout_s=0.3)))
+    assert (draft.claims, draft.flags) == (EXTRACTED.claims, (GENERATOR_DOWN,))
+
+
+def test_a_model_that_says_that_nothing_is_there_is_believed(server: StandInChat) -> None:
+    server.script = lambda _: ["Not found in docs."]
+    draft = written(Generator(settings_for(server)))
+    assert (draft.declined, draft.flags) == (True, ())
+
+
 def test_a_prompt_that_is_too_long_is_asked_again_with_fewer_passages(server: StandInChat) -> None:
     too_long = openai_error("This model's maximum context length is 900 tokens.", "context_length_exceeded")
     server.faults.extend([Fault(400, too_long)] * 2)

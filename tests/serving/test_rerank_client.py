@@ -131,6 +131,17 @@ def test_a_busy_sidecar_is_alive(server: StandInSidecar, client: RemoteReranker)
     assert client.breaker.state == "closed"
 
 
+def test_a_sidecar_that_takes_its_time_to_say_that_it_is_busy_is_left_alone(
+    server: StandInSidecar, client: RemoteReranker
+) -> None:
+    server.break_down("busy, late")
+    assert fail_until_open(client) == 5
+    assert server.requests == 5
+    with pytest.raises(ModelError, match="left alone"):
+        client.rank("release", PASSAGES, 3)
+    assert server.requests == 5
+
+
 @pytest.mark.parametrize("fault", ["killed", "hung", "NaN"])
 def test_a_thousand_queries_are_answered_while_the_sidecar_breaks_down_and_recovers(
     server: StandInSidecar, client: RemoteReranker, fault: str

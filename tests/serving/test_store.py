@@ -1,13 +1,24 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rag_serving.keys import derived_key
 from rag_serving.schema import DEDUP_MAP, VERSION_KEY
-from rag_serving.store import Store, StoreError, commit_folder, read_json, read_table, write_json, write_table
+from rag_serving.store import (
+    Store,
+    StoreError,
+    commit_folder,
+    read_json,
+    read_table,
+    write_bytes,
+    write_json,
+    write_table,
+)
 
 ROW = {"dropped_id": "1:1:0", "kept_id": "2:1:0", "jaccard": 0.95, "scope": "across_spaces"}
 
@@ -53,6 +64,24 @@ def test_a_failing_write_leaves_the_old_file(tmp_path: Path) -> None:
         write_table(tmp_path / "state.json", pa.table({"scope": ["x"]}), DEDUP_MAP)
     assert read_json(tmp_path / "state.json") == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_the_umask_says_who_may_read_what_is_written(
+    tmp_path: Path, umask: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CITELOCK_SECRET", raising=False)
+    before = os.umask(umask)
+    try:
+        write_table(tmp_path / "map.parquet", DEDUP_MAP.table([ROW]), DEDUP_MAP)
+        write_json(tmp_path / "state.json", {})
+        write_bytes(tmp_path / "graph.onnx", b"x")
+        derived_key(tmp_path, "receipts")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    tables = dict.fromkeys(("map.parquet", "state.json", "graph.onnx"), 0o666 & ~umask)
+    assert modes == {**tables, "secret": 0o600}
 
 
 def test_only_a_complete_generation_can_be_published(tmp_path: Path) -> None:
