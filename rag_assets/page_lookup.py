@@ -91,7 +91,7 @@ def published_readers(store: Store, tenant: str, page_id: str) -> frozenset[str]
     """Return the reader classes of a page's text in the published generation; None where that cannot be told."""
     current = store.current(tenant)
     try:
-        table = read_page_readers(store.generation(tenant, current)) if current else None
+        table = read_page_readers(store, tenant, current) if current else None
     except StoreError:
         return None
     if table is None:

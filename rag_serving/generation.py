@@ -17,16 +17,18 @@ from numpy.typing import NDArray
 
 from rag_serving.columns import Read, indices, reader, rows_in
 from rag_serving.config import Config
+from rag_serving.digests import ChangedError, Stamp, check_digests, check_unchanged, stamp_of
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import Place
 from rag_serving.indexes.codes import CODES_FILE, Codes, CodesError
 from rag_serving.indexes.dense import DenseIndex, ShardRows
+from rag_serving.indexes.exact import FILE as VECTORS_FILE
 from rag_serving.indexes.exact import VectorsError, load_vectors
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
 from rag_serving.indexes.terms import analyze
 from rag_serving.indexing_settings import DenseSearch
-from rag_serving.manifest import Manifest, check_files, mend, read_manifest
+from rag_serving.manifest import Manifest, mend, read_manifest
 from rag_serving.page_tree import PageTree
 from rag_serving.places import Places
 from rag_serving.queries.names import NAMED, Names, names_of
@@ -38,6 +40,7 @@ from rag_serving.store import Store, StoreError, coded, map_table, read_table, w
 CHUNKS_FILE = "chunks.parquet"
 MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
 LEXICAL_FOLDER = "lexical"
+COPIED_BYTES = 16 << 20  # so large a file is copied: what becomes of it afterwards does not matter; others are mapped
 CODED_ROWS = 2048  # fewer vectors are sooner compared than their codes
 
 _FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name != "also_at")
@@ -64,12 +67,15 @@ class Generation:
         place: Place,
         codes: Codes | None = None,
         dense_search: DenseSearch = "auto",
+        mapped: Mapping[Path, Stamp] | None = None,
     ) -> None:
+        """`mapped`: files that are read while questions are answered, as they were when they were compared."""
         self.id = manifest.id
         self.tenant = manifest.tenant
         self.manifest = manifest
         self.table = table
         self._vectors = vectors
+        self._mapped = dict(mapped or {})
         self._lexical = lexical
         self._readers, self._reader_codes = coded(table["readers"])
         self._own_classes = frozenset(self._readers)
@@ -86,28 +92,40 @@ class Generation:
         """Open a complete generation.
 
         Raises:
-            StoreError: it does not exist, or a file is missing, truncated or of another version; the message says how
+            StoreError: it does not exist, or a file is missing, altered or of another version; the message says how
                 to mend it.
         """
+        try:
+            return cls._open(store, tenant, generation_id, config)
+        except ChangedError:  # a build that lets go of its links changes their times; what was written to is found now
+            return cls._open(store, tenant, generation_id, config)
+
+    @classmethod
+    def _open(cls, store: Store, tenant: str, generation_id: str, config: Config) -> Generation:
         folder = store.generation(tenant, generation_id)
         if not folder.is_dir():
             raise StoreError(
                 f"generation {generation_id!r} of tenant {tenant!r} does not exist; "
                 f"`citelock generations list --tenant {tenant}` shows what there is"
             )
-        manifest = read_manifest(folder)
-        check_files(folder, manifest)
+        manifest = read_manifest(store, tenant, generation_id)
+        if (manifest.tenant, manifest.id) != (tenant, generation_id):
+            raise StoreError(f"{folder} is a copy of generation {manifest.id} of {manifest.tenant!r}; {mend(tenant)}")
+        stamps = check_digests(store, tenant, folder, manifest.files)
+        large = {name for name, stamp in stamps.items() if stamp.size > COPIED_BYTES}
         try:
-            table = _chunks(folder, manifest)
-            vectors = load_vectors(folder, manifest.chunks, manifest.embedder.dimension)
+            table = _chunks(folder, manifest, MAPPED_FILE not in large)
+            vectors = load_vectors(folder, manifest.chunks, manifest.embedder.dimension, VECTORS_FILE not in large)
             codes = _codes(folder, manifest)
-            lexical = LexicalIndex.open(folder / LEXICAL_FOLDER)
+            lexical = LexicalIndex.open(folder / LEXICAL_FOLDER, COPIED_BYTES)
+            check_unchanged(folder, stamps)
         except (VectorsError, CodesError, LexicalError) as error:
             raise StoreError(f"{error}; {mend(tenant)}") from error
-        if not len(table) == len(lexical) == manifest.chunks or manifest.id != generation_id:
+        if not len(table) == len(lexical) == manifest.chunks:
             raise StoreError(f"{folder} is not consistent: its parts are of different generations; {mend(tenant)}")
         place = place_of(store, tenant, config)
-        return cls(manifest, table, vectors, lexical, place, codes, config.indexing.dense_search)
+        mapped = {folder / name: stamps[name] for name in large if _is_mapped(name)}
+        return cls(manifest, table, vectors, lexical, place, codes, config.indexing.dense_search, mapped)
 
     def __len__(self) -> int:
         return self.manifest.chunks
@@ -116,6 +134,18 @@ class Generation:
     def degraded(self) -> tuple[str, ...]:
         """What was found not to work as built, a line each; empty when all is well."""
         return self._dense.problems
+
+    @property
+    def is_altered(self) -> bool:
+        """Whether a file that is read while questions are answered was written to since it was opened.
+
+        One that was replaced or deleted is still read as it was.
+        """
+        for path, then in self._mapped.items():
+            now = stamp_of(path)
+            if now and now != then and now.inode == then.inode:
+                return True
+        return False
 
     def dense_faults(self) -> tuple[str, ...]:
         """What keeps Chroma from answering for a shard, a line each; every collection is opened to tell."""
@@ -322,10 +352,10 @@ def place_of(store: Store, tenant: str, config: Config) -> Place:
     return Place(store.chroma(tenant).absolute(), tenant, config.indexing.chroma_url)
 
 
-def _chunks(folder: Path, manifest: Manifest) -> pa.Table:
-    """The chunk table, memory-mapped; of a generation built before there was a copy for that, read."""
+def _chunks(folder: Path, manifest: Manifest, copied: bool) -> pa.Table:
+    """The chunk table, memory-mapped or copied; of a generation built before there was a copy for that, read."""
     if MAPPED_FILE in manifest.files:
-        return map_table(folder / MAPPED_FILE, GENERATION_CHUNKS)
+        return map_table(folder / MAPPED_FILE, GENERATION_CHUNKS, copied)
     return read_table(folder / CHUNKS_FILE, GENERATION_CHUNKS)
 
 
@@ -334,3 +364,8 @@ def _codes(folder: Path, manifest: Manifest) -> Codes | None:
     if manifest.chunks < CODED_ROWS or CODES_FILE not in manifest.files:
         return None
     return Codes.open(folder, manifest.chunks, manifest.embedder.dimension)
+
+
+def _is_mapped(name: str) -> bool:
+    """Whether a file stays mapped while questions are answered."""
+    return name in (MAPPED_FILE, VECTORS_FILE) or (name.startswith(f"{LEXICAL_FOLDER}/") and name.endswith(".npy"))

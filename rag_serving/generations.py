@@ -55,7 +55,7 @@ def show_generation(store: Store, tenant: str, generation_id: str | None = None)
     Raises:
         StoreError: there is none, or it cannot be read.
     """
-    return read_manifest(store.generation(tenant, generation_id or current_generation(store, tenant)))
+    return read_manifest(store, tenant, generation_id or current_generation(store, tenant))
 
 
 def current_generation(store: Store, tenant: str) -> str:
@@ -130,7 +130,7 @@ def _info(
         "gates": _gates(folder),
     }
     try:
-        manifest = read_manifest(folder)
+        manifest = read_manifest(store, tenant, generation_id)
     except StoreError as error:
         return GenerationInfo(generation_id, None, 0, 0, problem=str(error), **state)
     return GenerationInfo(generation_id, manifest.created_at, manifest.chunks, manifest.page_count, **state)

@@ -51,7 +51,7 @@ def find_file_damage(store: Store, tenant: str, generation_id: str, config: Conf
     if not folder.is_dir():
         return [Damage(where, "is missing")]
     try:
-        manifest = read_manifest(folder)
+        manifest = read_manifest(store, tenant, generation_id)
     except StoreError as error:
         return [Damage(f"{where}/{FILE}", _reason(error, folder / FILE))]
     if (manifest.tenant, manifest.id) != (tenant, generation_id) or id_of(manifest) != generation_id:
@@ -72,7 +72,7 @@ def find_dense_damage(store: Store, tenant: str, generation_id: str, config: Con
     """Return the shards that Chroma does not have as they were written; none where no manifest names any."""
     place = place_of(store, tenant, config)
     try:
-        shards = read_manifest(store.generation(tenant, generation_id)).shards
+        shards = read_manifest(store, tenant, generation_id).shards
     except StoreError:
         return []
     if shards and place.url is None and (fault := _database_fault(place)):

@@ -35,6 +35,11 @@ def derived_key(home: Path, purpose: str) -> bytes:
     return hmac.new(_secret(home), purpose.encode(), hashlib.sha256).digest()
 
 
+def has_secret(home: Path) -> bool:
+    """Return whether there is a secret already: who only compares must not make one."""
+    return bool(os.environ.get(SECRET_ENV)) or (home / FILE).exists()
+
+
 def _secret(home: Path) -> bytes:
     if given := os.environ.get(SECRET_ENV):
         if len(given) < _FEWEST_CHARS:

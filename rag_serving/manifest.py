@@ -7,7 +7,9 @@ Does not belong here: building (`indexes.build`), comparing a folder with it to 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
+import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -15,10 +17,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rag_serving.store import StoreError, read_json, write_json
+from rag_serving.keys import SecretError, derived_key, has_secret
+from rag_serving.store import Store, StoreError, open_file, read_json, write_json
 
 FORMAT = 1
 FILE = "manifest.json"
+KEY_PURPOSE = "manifest"
 # What the same inputs must repeat in another home; the rest tells how and when this copy was made.
 IDENTITY = frozenset({"format", "tenant", "inputs_digest", "embedder", "shards", "chunks", "pages", "formats"})
 
@@ -76,6 +80,7 @@ class Manifest(Record):
     settings: dict[str, Any]
     files: dict[str, FileFacts]
     versions: dict[str, str]  # of the libraries that wrote the indexes
+    signature: str = ""  # keyed digest of all the rest: whoever can write files alone cannot make one
 
     @property
     def collections(self) -> frozenset[str]:
@@ -92,6 +97,16 @@ def create_manifest(**fields: Any) -> Manifest:
     return draft.model_copy(update={"id": id_of(draft)})
 
 
+def signed(manifest: Manifest, home: Path) -> Manifest:
+    """Return the manifest with the signature of an installation: HMAC-SHA256 of its canonical form (RFC 2104).
+
+    Raises:
+        SecretError: the installation's secret cannot be used.
+    """
+    content = manifest.model_dump(mode="json")
+    return manifest.model_copy(update={"signature": _signature(content, home)})
+
+
 def id_of(manifest: Manifest) -> str:
     """Return the id that belongs to what a manifest says: another than its own where it was altered."""
     return _digest(manifest.model_dump(mode="json", include=set(IDENTITY)))[:16]
@@ -105,9 +120,9 @@ def folder_facts(folder: Path) -> dict[str, FileFacts]:
 
 def file_facts(path: Path) -> FileFacts:
     """Size and digest of a file."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return FileFacts(bytes=path.stat().st_size, sha256=digest)
+        return FileFacts(bytes=os.fstat(file.fileno()).st_size, sha256=digest)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -115,17 +130,19 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_json(folder / FILE, manifest.model_dump(mode="json"))
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a generation's folder.
+def read_manifest(store: Store, tenant: str, generation_id: str) -> Manifest:
+    """Read the manifest of a generation, as it was signed.
 
     Raises:
-        StoreError: missing, unreadable, or of another format.
+        StoreError: missing, unreadable, of another format, or not signed by this installation.
     """
-    path = folder / FILE
+    path = store.generation(tenant, generation_id) / FILE
     content = read_json(path)
     found = content.get("format") if isinstance(content, Mapping) else None
     if found != FORMAT:
         raise StoreError(f"{path} has format {found!r}, this program reads format {FORMAT}; run `citelock build`")
+    if unsigned := _signature_fault(content, store.home):
+        raise StoreError(f"{path} {unsigned}")
     try:
         return Manifest.model_validate(content)
     except ValidationError as error:
@@ -136,29 +153,42 @@ def read_manifest(folder: Path) -> Manifest:
         ) from None
 
 
+def _signature_fault(content: Mapping[str, Any], home: Path) -> str | None:
+    """Why a manifest is not one that this installation signed, with the mend, or None."""
+    noted = content.get("signature")
+    if not noted:
+        return "is not signed: an older program built it, or it was made up; `citelock build` makes it again"
+    try:
+        if not has_secret(home):
+            return f"cannot be authenticated: {home} has no secret; restore it, or run `citelock build`"
+        expected = _signature(content, home)
+    except SecretError as error:
+        return f"cannot be authenticated: {error}"
+    if not hmac.compare_digest(expected.encode(), str(noted).encode(errors="replace")):
+        return (
+            "was altered: its signature does not hold, or the secret is another one; "
+            "`citelock build` makes the generation again"
+        )
+    return None
+
+
+def _signature(content: Mapping[str, Any], home: Path) -> str:
+    signed_part = {name: value for name, value in content.items() if name != "signature"}
+    return hmac.new(derived_key(home, KEY_PURPOSE), _canonical(signed_part), hashlib.sha256).hexdigest()
+
+
 def pages_digest(versions: Mapping[str, int]) -> str:
     """Digest of page ids and their versions."""
     return _digest(sorted(versions.items()))[:32]
 
 
 def _digest(value: object) -> str:
-    return hashlib.sha256(
-        json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
-    ).hexdigest()
+    return hashlib.sha256(_canonical(value)).hexdigest()
 
 
-def check_files(folder: Path, manifest: Manifest) -> None:
-    """Compare the size of every file with the manifest.
-
-    Raises:
-        StoreError: a file is missing or truncated.
-    """
-    for name, facts in manifest.files.items():
-        path = folder / name
-        size = path.stat().st_size if path.is_file() else None
-        if size != facts.bytes:
-            state = "is missing" if size is None else f"has {size} bytes instead of {facts.bytes}"
-            raise StoreError(f"{path} {state}; {mend(manifest.tenant)}")
+def _canonical(value: object) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text.encode(errors="surrogatepass")
 
 
 def mend(tenant: str) -> str:

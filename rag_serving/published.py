@@ -169,7 +169,22 @@ class Published:
             held.readers += 1
             if wanted is not None:
                 self.problem = None
-            return held
+        if held.generation.is_altered:
+            self._withdraw(held)
+            return None
+        return held
+
+    def _withdraw(self, held: _Held) -> None:
+        """Answer no more from a generation whose files were written to; it is opened anew if they are whole."""
+        self._release(held)
+        with self._lock:
+            if self._held is not held:
+                return
+            self._held, held.retired = None, True
+            idle = held.readers == 0
+        _log.error("generation %s was written to and is withdrawn", held.generation.id)
+        if idle:
+            held.generation.close()
 
     def _release(self, held: _Held) -> None:
         with self._lock:
@@ -278,7 +293,7 @@ class Published:
         return tuple((file.st_ino, file.st_mtime_ns) for file in found)
 
     def _fail(self, wanted: str, error: Exception) -> None:
-        problem = f"generation {wanted} cannot be opened: {error}"
+        problem = f"generation {wanted} cannot be opened: {' '.join(str(error).split()) or type(error).__name__}"
         if problem != self.problem:
             _log.error("%s", problem)
         self._failed, self.problem = (wanted, time.monotonic()), problem
@@ -292,7 +307,7 @@ class Published:
                 continue
             try:
                 self._exchange(Generation.open(self._store, self._tenant, generation_id, self._config))
-            except (StoreError, OSError):
+            except Exception:  # a damaged file may raise anything
                 continue
             return
 

@@ -68,7 +68,7 @@ def repair(store: Store, tenant: str, generation_id: str, config: Config) -> Rep
     with store.lock(tenant):
         restored: list[str] = []
         try:
-            manifest = read_manifest(folder)
+            manifest = read_manifest(store, tenant, generation_id)
         except StoreError:
             pass
         else:

@@ -6,15 +6,18 @@ Does not belong here: what is in a table (`schema`), how an index lays out its o
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from numpy.typing import NDArray
 from rag_serving.schema import VERSION_KEY, TableSchema
 
 _LONGEST_POINTER = 4096
+_LARGEST_JSON = 256 << 20
 
 
 class StoreError(Exception):
@@ -92,7 +96,7 @@ class Store:
 def read_pointer(path: Path) -> str | None:
     """What a pointer names, None where there is no such file. Every question asks: a plain read, no text layer."""
     try:
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # nobody may be at the other end of a pipe
     except FileNotFoundError:
         return None
     try:
@@ -134,14 +138,15 @@ def write_mapped(path: Path, table: pa.Table, schema: TableSchema) -> None:
         file.write_table(rows)
 
 
-def map_table(path: Path, schema: TableSchema) -> pa.Table:
-    """A table of this schema's version that `write_mapped` wrote; what is not looked at is not read.
+def map_table(path: Path, schema: TableSchema, copied: bool = False) -> pa.Table:
+    """A table of this schema's version that `write_mapped` wrote; what is not looked at is not read, unless `copied`.
 
     Raises:
         StoreError: the file is missing, truncated, or of another version.
     """
     try:
-        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        source = pa.py_buffer(path.read_bytes()) if copied else pa.memory_map(str(path))
+        table = pa.ipc.open_file(source).read_all()
     except FileNotFoundError:
         raise StoreError(f"{path} does not exist; run `{schema.rebuild}`") from None
     except (pa.ArrowInvalid, OSError) as error:
@@ -186,11 +191,27 @@ def read_json(path: Path) -> Any:
         StoreError: the file is missing or is not JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        with open_file(path) as file:
+            return json.loads(file.read(_LARGEST_JSON).decode())
     except FileNotFoundError:
         raise StoreError(f"{path} does not exist; run `citelock build`") from None
-    except ValueError as error:
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error.strerror}); mend that or run `citelock build`") from None
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not valid JSON ({error}); delete it and run `citelock build`") from error
+
+
+def open_file(path: Path) -> BufferedReader:
+    """Open a regular file to read; no link is followed, and no pipe or device is waited for.
+
+    Raises:
+        OSError: there is none, or it cannot be read.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def read_text(path: Path) -> str:

@@ -139,4 +139,4 @@ def _named_collections(store: Store, tenant: str) -> frozenset[str]:
 
 
 def _named(store: Store, tenant: str, ids: Sequence[str]) -> frozenset[str]:
-    return frozenset().union(*(read_manifest(store.generation(tenant, name)).collections for name in ids))
+    return frozenset().union(*(read_manifest(store, tenant, name).collections for name in ids))

@@ -40,6 +40,7 @@ from rag_serving.manifest import (
     folder_facts,
     pages_digest,
     read_manifest,
+    signed,
     write_manifest,
 )
 from rag_serving.schema import GENERATION_CHUNKS
@@ -174,6 +175,7 @@ def commit_generation(
             remove_folder(working)
             (store.generation(tenant, manifest.id) / MARK).unlink(missing_ok=True)
             return whole
+        manifest = signed(manifest, store.home)
         write_manifest(working, manifest)
         commit_folder(working, store.generation(tenant, manifest.id))
     return manifest
@@ -183,7 +185,7 @@ def _whole(store: Store, tenant: str, generation_id: str, config: Config) -> Man
     """The manifest of a generation that stands on disk to the last bit as it was written; another is replaced."""
     if find_file_damage(store, tenant, generation_id, config, "digests"):
         return None
-    return read_manifest(store.generation(tenant, generation_id))
+    return read_manifest(store, tenant, generation_id)
 
 
 def _ensure_shards(

@@ -33,8 +33,8 @@ def save_vectors(folder: Path, vectors: Vectors) -> None:
     temporary.replace(folder / FILE)
 
 
-def load_vectors(folder: Path, rows: int, dimension: int) -> Vectors:
-    """The vectors [rows, dimension] of a folder, memory-mapped.
+def load_vectors(folder: Path, rows: int, dimension: int, copied: bool = False) -> Vectors:
+    """The vectors [rows, dimension] of a folder, memory-mapped unless `copied`.
 
     Raises:
         VectorsError: missing, truncated, or of another shape.
@@ -44,8 +44,8 @@ def load_vectors(folder: Path, rows: int, dimension: int) -> Vectors:
     path = folder / FILE
     try:
         # A plain view: slices of numpy's memmap class are slow.
-        vectors: Vectors = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError) as error:
+        vectors: Vectors = np.asarray(np.load(path, mmap_mode=None if copied else "r", allow_pickle=False))
+    except (OSError, ValueError, EOFError) as error:
         raise VectorsError(f"{path} cannot be read ({error})") from error
     if vectors.shape != (rows, dimension) or vectors.dtype != np.float32:
         raise VectorsError(

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,8 +123,8 @@ class LexicalIndex:
         self.content = str(facts["content"])  # digest of what was indexed
 
     @classmethod
-    def open(cls, folder: Path) -> LexicalIndex:
-        """Open the index in a folder, its arrays memory-mapped.
+    def open(cls, folder: Path, copied_bytes: int = 0) -> LexicalIndex:
+        """Open the index in a folder, its arrays memory-mapped where they are larger than `copied_bytes`.
 
         Raises:
             LexicalError: missing, truncated, or written by another version.
@@ -134,8 +134,8 @@ class LexicalIndex:
             vocabulary = _load(folder / _VOCABULARY)
             if facts.get("format") != FORMAT:
                 raise LexicalError(f"{folder} was written by another version (format {facts.get('format')})")
-            arrays = {name: _array(folder / file) for name, file in _ARRAYS.items()}
-        except (OSError, ValueError) as error:
+            arrays = {name: _array(folder / file, copied_bytes) for name, file in _ARRAYS.items()}
+        except (OSError, ValueError, EOFError, RecursionError, AttributeError) as error:
             raise LexicalError(f"{folder} is not a complete lexical index ({error})") from error
         found = {"format": facts.get("format"), "analyzer": facts.get("analyzer")}
         if found != {"format": FORMAT, "analyzer": ANALYZER_VERSION}:
@@ -251,11 +251,12 @@ def idf(frequency: int, population: int) -> float:
     return math.log(1 + (population - frequency + 0.5) / (frequency + 0.5))
 
 
-def _array(path: Path) -> NDArray[Any]:
-    """Memory-mapped, except where it is empty, which cannot be mapped."""
+def _array(path: Path, copied_bytes: int) -> NDArray[Any]:
+    """Memory-mapped, except where it is small or empty, which cannot be mapped."""
     try:
+        mode: Literal["r"] | None = "r" if path.stat().st_size > copied_bytes else None
         # A plain view: slices of numpy's memmap class are slow.
-        array: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        array: NDArray[Any] = np.asarray(np.load(path, mmap_mode=mode, allow_pickle=False))
     except ValueError as error:
         if "empty" not in str(error):
             raise

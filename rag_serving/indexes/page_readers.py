@@ -46,7 +46,7 @@ class Comparison:
     def _compare(self, old: str, new: str) -> bool:
         what = f"generation {old} does not answer in place of {new}"
         try:
-            before, after = (read_page_readers(self._store.generation(self._tenant, name)) for name in (old, new))
+            before, after = (read_page_readers(self._store, self._tenant, name) for name in (old, new))
         except StoreError as error:
             _log.error("%s: who may read what is not known (%s)", what, error)
             return True
@@ -88,13 +88,14 @@ def narrowed_pages(old: pa.Table, new: pa.Table) -> list[str]:
     ]
 
 
-def read_page_readers(folder: Path) -> pa.Table:
-    """PAGE_READERS of a generation's folder, as its manifest says it is.
+def read_page_readers(store: Store, tenant: str, generation_id: str) -> pa.Table:
+    """PAGE_READERS of a generation, as its manifest says it is.
 
     Raises:
         StoreError: the file or the manifest is missing or damaged, or the generation was built before there was one.
     """
-    facts = read_manifest(folder).files.get(FILE)
+    folder = store.generation(tenant, generation_id)
+    facts = read_manifest(store, tenant, generation_id).files.get(FILE)
     if facts is None:
         raise StoreError(f"{folder} has no {FILE}: it was built by an older program")
     path = folder / FILE

@@ -71,8 +71,13 @@ class Proofs:
         stored = self._receipts.stored(identifier, self._tenant)
         fault, receipt = self._receipts.signature_fault(stored), stored.receipt()
         found = [f"signature: {fault}"] if fault else []
-        with self._stored(str(receipt.get("generation"))) as generation:
-            found += faults(receipt, generation)
+        try:
+            with self._stored(str(receipt.get("generation"))) as generation:
+                found += faults(receipt, generation)
+        except ReceiptError as error:
+            if not fault:
+                raise
+            found.append(f"generation: {error}")
         return Proof(identifier, tuple(found), () if found else tuple(self._changes(receipt)))
 
     def _changes(self, receipt: Mapping[str, Any]) -> list[str]:

@@ -155,7 +155,7 @@ def lose_a_file(store: Store, _: Config, name: str) -> None:
         (lose_chunks, {"opens", "ids", "found_by_own_vector", "ann_recall"}),
         (change_readers, {"ids"}),
         (change_vectors, {"found_by_own_vector", "ann_recall"}),
-        (flip_a_bit, {"files"}),
+        (flip_a_bit, {"opens"}),
         (lose_a_file, {"opens"}),
     ],
 )

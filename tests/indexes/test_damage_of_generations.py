@@ -171,7 +171,8 @@ def test_what_cannot_be_restored_is_named_and_the_next_build_makes_it_again(home
     before = folder_bytes(home.generation)
     for name in ("chunks.arrow", "chunks.parquet"):
         flip(home.generation / name)
-    assert home.damage("opens") == [], "a flipped bit does not show in sizes"
+    assert home.damage("sizes") == [], "a flipped bit does not show in sizes"
+    assert len(home.damage("opens")) == 1
     code, out, err = home.run("repair", "--json")
     assert code == 1
     assert [one["part"] for one in json.loads(out)["damage"]] == [
@@ -194,7 +195,7 @@ MANIFEST: dict[str, tuple[Callable[[Path], object], str]] = {
     "deleted": (Path.unlink, "does not exist"),
     "cut": (cut, "is not valid JSON"),
     "emptied": (lambda file: file.write_text("{}"), "has format None"),
-    "another": (lambda file: file.write_text('{"format": 1}'), "is not a manifest"),
+    "another": (lambda file: file.write_text('{"format": 1}'), "is not signed"),
     "altered": (altered, "was altered"),
 }
 
