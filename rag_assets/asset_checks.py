@@ -157,7 +157,7 @@ def gold_stands(stale: Sequence[str], questions: int) -> dg.AssetCheckResult:
         metadata={
             "questions": questions,
             "stale": len(stale),
-            "entries": dg.MetadataValue.md("\n".join(f"- {line}" for line in stale) or "none"),
+            "entries": dg.MetadataValue.md(metadata.listed(stale)),
         },
     )
 

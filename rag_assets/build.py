@@ -33,6 +33,8 @@ from rag_assets.sources.registry import open_source
 from rag_assets.state import note_unchanged
 from rag_assets.summary import Summary, source_counts, tenant_facts
 from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.escaping.targets import for_log, for_terminal
+from rag_serving.logs import complain
 from rag_serving.models import ModelError, open_embedder
 from rag_serving.schema import SELECTED_CHUNKS
 from rag_serving.store import Store, StoreError, read_json, read_table
@@ -64,21 +66,21 @@ def command(
         refuse_unknown(settings, sources or [])
         refuse_no_reason(override_gates)
     except ConfigError as error:
-        print(f"citelock: {error}", file=sys.stderr)
+        complain(str(error))
         raise typer.Exit(2) from None
     with reporting(as_json, verbose) as reporter:
         try:
             build = Build(settings, config, reporter, verbose, override_gates)
             summary = build.run(sources or [], full, retry_contexts, estimate)
         except (LockedError, StoreError) as error:
-            print(f"citelock: {error}", file=sys.stderr)
+            complain(str(error))
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             print("citelock: interrupted; what was finished is kept, and what is published stays", file=sys.stderr)
             raise typer.Exit(130) from None
     for key, reason in summary.errors.items():
-        print(f"{key}: {reason}", file=sys.stderr)
-    print(json.dumps(summary.payload(), indent=1) if as_json else "\n".join(summary.lines()))
+        print(for_log(f"{key}: {reason}"), file=sys.stderr)
+    print(json.dumps(summary.payload(), indent=1) if as_json else for_terminal("\n".join(summary.lines())))
     if summary.errors:
         raise typer.Exit(1)
 
@@ -178,7 +180,10 @@ class Build:
         found = {tenant: published_damage(self._config, self._store, tenant, "opens") for tenant in tenants}
         for tenant, damage in found.items():
             if damage:
-                print(f"{tenant}: the published generation is damaged ({damage[0]}); it is made again", file=sys.stderr)
+                print(
+                    for_log(f"{tenant}: the published generation is damaged ({damage[0]}); it is made again"),
+                    file=sys.stderr,
+                )
         return {tenant for tenant, damage in found.items() if damage}
 
     def _estimate(self, tenants: Collection[str], summary: Summary) -> dict[str, Estimate | None]:
@@ -222,7 +227,7 @@ class Build:
 
     def _tell_notes(self, source: str) -> None:
         for note in read_json(self._store.source(source) / "sync_state.json")["notes"]:
-            print(f"{source}: {note}", file=sys.stderr)
+            print(for_log(f"{source}: {note}"), file=sys.stderr)
 
 
 def refuse_unknown(config: Config, sources: Collection[str]) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rag_assets import plots
 from rag_assets.steps.report import Report, markdown
+from rag_serving.escaping.markdown import for_markdown
 from rag_serving.schema import TableSchema
 
 SAMPLE_ROWS = 5
@@ -52,7 +53,7 @@ def sample_rows(table: pa.Table, count: int = SAMPLE_ROWS) -> list[dict[str, Any
 
 def markdown_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """Rows as a Markdown table of these columns; long cells are cut."""
-    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    lines = [f"| {' | '.join(map(for_markdown, columns))} |", f"|{'---|' * len(columns)}"]
     lines += [f"| {' | '.join(_cell(row[name]) for name in columns)} |" for row in rows]
     return "\n".join(lines) if len(lines) > 2 else "none"
 
@@ -62,6 +63,11 @@ def named_reasons(reasons: Mapping[str, str], subject: str = "page") -> str:
     rows = [{subject: key, "reason": why} for key, why in sorted(reasons.items())]
     more = f"\n\n… and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
     return markdown_table(rows[:NAMED], [subject, "reason"]) + more
+
+
+def listed(lines: Iterable[str]) -> str:
+    """Lines as a Markdown list, each as it is written."""
+    return "\n".join(f"- {for_markdown(line)}" for line in lines) or "none"
 
 
 def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
@@ -89,5 +95,5 @@ def _picture(png: str, title: str) -> str:
 
 def _cell(value: Any) -> str:
     text = " › ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    text = " ".join(text.split()).replace("|", "\\|")
-    return text if len(text) <= CELL_CHARS else text[: CELL_CHARS - 1] + "…"
+    text = " ".join(text.split())
+    return for_markdown(text if len(text) <= CELL_CHARS else text[: CELL_CHARS - 1] + "…")

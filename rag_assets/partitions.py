@@ -15,6 +15,7 @@ import dagster as dg
 
 from rag_assets.plan import PartitionChanges, partition_changes
 from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.logs import complain
 
 SOURCES = dg.DynamicPartitionsDefinition(name="sources")
 TENANTS = dg.DynamicPartitionsDefinition(name="tenants")
@@ -66,7 +67,7 @@ def main() -> int:
     try:
         config = load_config()
     except ConfigError as error:
-        print(f"citelock: {error}", file=sys.stderr)
+        complain(str(error))
         return 2
     with dg.DagsterInstance.get() as instance:
         register(instance, config)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from rag_assets.throughput import Throughput
+from rag_serving.escaping.targets import for_log
 
 EVERY_SECONDS = 3.0
 
@@ -49,10 +50,10 @@ class LineReporter:
     """Plain lines on standard error, for a build without a terminal."""
 
     def begin(self, partition: str, step: str) -> None:
-        print(f"{partition}: {step}", file=sys.stderr, flush=True)
+        print(for_log(f"{partition}: {step}"), file=sys.stderr, flush=True)
 
     def track(self, what: str, log: Callable[[str], object]) -> Advance:  # noqa: ARG002
-        return _throttled(what, lambda line: print(f"  {line}", file=sys.stderr, flush=True))
+        return _throttled(what, lambda line: print(f"  {for_log(line)}", file=sys.stderr, flush=True))
 
 
 class SilentReporter:

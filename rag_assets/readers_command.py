@@ -8,7 +8,6 @@ It shows titles and restrictions of pages whoever may read them: it is for who c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +18,7 @@ from rag_assets.page_lookup import FoundPage, Passages, find_pages, passages_of,
 from rag_assets.steps.readers_explained import Explained, clauses, explain, in_words
 from rag_serving.access import Principal
 from rag_serving.config import Config, load_config
+from rag_serving.escaping.targets import for_json, for_terminal
 from rag_serving.membership import Memberships
 from rag_serving.store import Store
 from rag_serving.terminal.options import chosen_tenant
@@ -60,10 +60,10 @@ def explain_command(
     found = find_pages(settings, store, settings.sources_of(name), page)
     told = [_payload(settings, store, name, one, principal) for one in found]
     if as_json:
-        typer.echo(json.dumps({"pages": told}, ensure_ascii=False))
+        typer.echo(for_json({"pages": told}))
         return
     for number, one in enumerate(told):
-        typer.echo("\n".join(["", *_lines(one)] if number else _lines(one)))
+        typer.echo(for_terminal("\n".join(["", *_lines(one)] if number else _lines(one))))
 
 
 def _principal(config: Config, tenant: str, user: str | None, groups: list[str]) -> Principal | None:

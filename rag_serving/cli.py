@@ -6,7 +6,6 @@ Belongs here: arguments. Does not belong here: answering (`pipeline`), the group
 from __future__ import annotations
 
 import gc
-import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rag_serving.logs import log_to_stderr
+from rag_serving.escaping.targets import for_json
+from rag_serving.logs import complain, log_to_stderr
 from rag_serving.terminal.commands import FAILED, Commands, UsageError
 from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.terminal.printing import finding_line, search_lines, shaped, tell, tell_flags, tell_proof
@@ -120,7 +120,7 @@ def ask(
         if answer.status != "unavailable" or shape == "json":
             tell(shaped(answer, shape))
     if answer.status == "unavailable":
-        print(f"citelock: {answer.answer}", file=sys.stderr)
+        complain(answer.answer)
         raise typer.Exit(FAILED)
 
 
@@ -160,7 +160,7 @@ def search(
             found = with_access_note(pipeline, principal, found)
         found = found if explain else replace(found, query=None, candidates=())
         if as_json:
-            tell(json.dumps(found.payload(), ensure_ascii=False))
+            tell(for_json(found.payload()))
             return
         tell("\n".join(search_lines(found)))
     tell_flags(found.degraded)
@@ -215,7 +215,7 @@ def doctor(config: ConfigPath = None, as_json: AsJson = False) -> None:
         if not as_json:
             typer.echo(finding_line(finding))
     if as_json:
-        typer.echo(json.dumps([vars(finding) for finding in findings], ensure_ascii=False))
+        typer.echo(for_json([vars(finding) for finding in findings]))
     if any(finding.state == "fail" for finding in findings):
         raise typer.Exit(FAILED)
 
@@ -229,7 +229,7 @@ def receipt_show(
     """Print a receipt as JSON."""
     with _pipeline(config, tenant) as pipeline:
         found = pipeline.receipts.get(identifier, pipeline.tenant)
-    typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
+    typer.echo(for_json(found, indent=2))
 
 
 @receipt_app.command("verify")
@@ -251,7 +251,7 @@ def receipt_verify(
     with _pipeline(config, tenant) as pipeline:
         proof = pipeline.proof(identifier)
     if as_json:
-        typer.echo(json.dumps(proof.payload(), ensure_ascii=False))
+        typer.echo(for_json(proof.payload()))
     else:
         tell_proof(proof)
     if proof.faults:

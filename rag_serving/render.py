@@ -12,6 +12,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, cast
 
+from rag_serving.escaping.markdown import for_markdown, markdown_text
+from rag_serving.escaping.targets import for_link
 from rag_serving.extraction.quoting import trimmed
 from rag_serving.extraction.sentences import pieces, unit_at, words
 from rag_serving.fragments import fragment_url, is_repeated, plain
@@ -115,9 +117,9 @@ def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 def markdown(answer: Answer) -> str:
     """The answer and its sources as Markdown, each source once with all of its quotes."""
-    lines = [answer.answer]
+    lines = [markdown_text(answer.answer)]
     if answer.citations and answer.clarification:
-        lines += ["", answer.clarification]
+        lines += ["", markdown_text(answer.clarification)]
     if answer.citations:
         lines.append("")
     by_number = sorted(answer.citations, key=lambda citation: citation.index)
@@ -130,13 +132,13 @@ def _source(citations: Sequence[Citation]) -> list[str]:
     """The lines of one source; its link opens at the first of its quotes."""
     first = citations[0]
     where = f"{first.space}, version {first.page_version}" if first.space else f"version {first.page_version}"
-    link = f"[{_escaped(first.title)}]({_target(first.fragment_url)})"
-    quotes = ", ".join(f"“{_escaped(plain(citation.quote))}”" for citation in citations)
+    link = f"[{for_markdown(first.title)}]({for_link(first.fragment_url)})"
+    quotes = ", ".join(f"“{for_markdown(plain(citation.quote))}”" for citation in citations)
     also_at = (
-        f"    - also at [{_escaped(place.title)}]({_target(place.url)}) ({_escaped(place.space)})"
+        f"    - also at [{for_markdown(place.title)}]({for_link(place.url)}) ({for_markdown(place.space)})"
         for place in first.also_at
     )
-    return [f"- [{first.index}] {link} ({_escaped(where)}): {quotes}", *also_at]
+    return [f"- [{first.index}] {link} ({for_markdown(where)}): {quotes}", *also_at]
 
 
 def shown_quote(text: str, start: int, end: int, most: int = MAX_QUOTE_WORDS) -> tuple[int, int]:
@@ -197,13 +199,3 @@ def _why(verdict: Verdict) -> str:
     judged = {True: ", the model says that it follows", False: ", the model doubts that it follows"}
     more = told.get(verdict.support, "") + ("" if verdict.judged is None else judged[verdict.judged])
     return f"{verdict.outcome}: {verdict.reason}{more}"
-
-
-def _escaped(text: str) -> str:
-    """Text of a page as Markdown that shows it as it is (CommonMark, 2.4 Backslash escapes)."""
-    return re.sub(r"([\\`*~\[\]<>&|]|(?<!\w)_|_(?!\w))", r"\\\1", " ".join(text.split()))
-
-
-def _target(url: str) -> str:
-    """An address that ends with the bracket of its Markdown link, not before."""
-    return url.replace("(", "%28").replace(")", "%29").replace(" ", "%20").replace("<", "%3C").replace(">", "%3E")

@@ -64,7 +64,7 @@ def pages(
             "why_excluded": dg.MetadataValue.md(metadata.named_reasons(dict(result.excluded))),
             "why_failed": dg.MetadataValue.md(metadata.named_reasons(dict(result.failures))),
             "why_hidden": dg.MetadataValue.md(metadata.named_reasons(dict(result.hidden))),
-            "notes": dg.MetadataValue.md("\n".join(f"- {note}" for note in result.notes) or "none"),
+            "notes": dg.MetadataValue.md(metadata.listed(result.notes)),
         },
         check_results=[asset_checks.sync_complete(result)],
     )

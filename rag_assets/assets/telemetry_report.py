@@ -19,6 +19,7 @@ from rag_assets.steps.telemetry_report import VERSION, dedup_table, overview
 from rag_assets.steps.telemetry_report import telemetry_report as report_of
 from rag_assets.steps.unanswered import unanswered_table
 from rag_serving.config import Config
+from rag_serving.escaping.markdown import for_markdown
 from rag_serving.reports import TELEMETRY
 from rag_serving.store import Store
 from rag_serving.telemetry.recorder import TelemetryError
@@ -64,7 +65,7 @@ def _report_day(engine: "Engine", config: Config, store: Store, day: str) -> dic
         drawn, missing = telemetry_days.plots_of(each.kpis), unanswered_table(each.questions)
         told = report_of(tenant, day, each.kpis, each.complaints, drawn, [dedup], [missing])
         files[tenant] = write_report(store, tenant, f"{TELEMETRY}{day}", told)
-        pages.append(f"## {told.title}\n\n{markdown(told)}")
+        pages.append(f"## {for_markdown(told.title)}\n\n{markdown(told)}")
     figures = {tenant: each.kpis for tenant, each in days.items()}
     urls = {tenant: report_url(config.serving, tenant, f"{TELEMETRY}{day}") for tenant in files}
     return {

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rag_serving.escaping.markdown import for_markdown
+
 Cell = str | int | float | bool | None
 Tone = Literal["good", "bad", "neutral"]
 
@@ -98,25 +100,28 @@ def text_of(value: Cell) -> str:
 
 def markdown(report: Report) -> str:
     """The report as Markdown; the first rows of long tables and the first cases."""
-    parts = [report.about, *_figures(report.figures)]
-    parts += [f"![{plot.title}](data:image/png;base64,{plot.png})" for plot in report.plots]
+    parts = [_flat(report.about), *_figures(report.figures)]
+    parts += [f"![{_flat(plot.title)}](data:image/png;base64,{plot.png})" for plot in report.plots]
     for table in report.tables:
-        parts += [f"**{table.title}**", markdown_table(table), *([table.note] if table.note else [])]
+        parts += [f"**{_flat(table.title)}**", markdown_table(table), *([_flat(table.note)] if table.note else [])]
     for pair in report.pairs[:1]:
-        parts.append(f"**{pair.after} beside {pair.before}**")
+        parts.append(f"**{_flat(pair.after)} beside {_flat(pair.before)}**")
         parts += [markdown_table(table) for table in pair.tables]
     if report.cases:
         shown = report.cases[:MARKDOWN_CASES]
         more = len(report.cases) - len(shown)
-        parts += [f"**{report.cases_title}**", "\n".join(f"- {case.status}: {_flat(case.title)}" for case in shown)]
+        parts += [
+            f"**{_flat(report.cases_title)}**",
+            "\n".join(f"- {_flat(case.status)}: {_flat(case.title)}" for case in shown),
+        ]
         parts += [f"… and {more} more in the HTML report"] if more else []
     if report.facts:
-        parts.append(" · ".join(f"{name}: {_flat(value)}" for name, value in report.facts.items()))
+        parts.append(" · ".join(f"{_flat(name)}: {_flat(value)}" for name, value in report.facts.items()))
     return "\n\n".join(parts)
 
 
 def markdown_table(table: Table) -> str:
-    lines = [f"| {' | '.join(table.columns)} |", f"|{'---|' * len(table.columns)}"]
+    lines = [f"| {' | '.join(map(_flat, table.columns))} |", f"|{'---|' * len(table.columns)}"]
     for row in table.rows[:MARKDOWN_ROWS]:
         lines.append(f"| {' | '.join(_flat(text_of(row.get(name))) for name in table.columns)} |")
     more = len(table.rows) - MARKDOWN_ROWS
@@ -131,4 +136,4 @@ def _figures(figures: Sequence[Figure]) -> list[str]:
 
 
 def _flat(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return for_markdown(text)

@@ -10,9 +10,9 @@ holds either.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from rag_assets.steps.report import Case, Cell, Figure, Pair, Plot, Report, Table, text_of
+from rag_serving.escaping.targets import for_html
 
 _STYLE = """\
 :root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --line: #d9dee5; --back: #ffffff; --card: #f5f7fa;
@@ -98,8 +98,8 @@ def html(report: Report) -> str:
 def _parts(report: Report) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{escape(report.title)}</title><style>{_STYLE}</style></head><body>"
-    yield f'<h1>{escape(report.title)}</h1><p class="about">{escape(report.about)}</p>'
+    yield f"<title>{for_html(report.title)}</title><style>{_STYLE}</style></head><body>"
+    yield f'<h1>{for_html(report.title)}</h1><p class="about">{for_html(report.about)}</p>'
     if report.figures:
         yield '<div class="figures">' + "".join(map(_figure, report.figures)) + "</div>"
     yield from map(_plot, report.plots)
@@ -107,30 +107,30 @@ def _parts(report: Report) -> Iterator[str]:
         yield _table(table, f"t{number}")
     yield from _pairs(report.pairs)
     if report.cases:
-        yield f"<h2>{escape(report.cases_title)}</h2>{_filter('#cases > details', 'Filter the cases')}"
+        yield f"<h2>{for_html(report.cases_title)}</h2>{_filter('#cases > details', 'Filter the cases')}"
         yield f'<div id="cases">{"".join(map(_case, report.cases))}</div>'
     if report.facts:
-        facts = " · ".join(f"{escape(name)}: {escape(value)}" for name, value in report.facts.items())
+        facts = " · ".join(f"{for_html(name)}: {for_html(value)}" for name, value in report.facts.items())
         yield f'<p class="facts">{facts}</p>'
     yield f"<script>{_SCRIPT}</script></body></html>\n"
 
 
 def _figure(figure: Figure) -> str:
-    note = f"<span>{escape(figure.note)}</span>" if figure.note else ""
-    value = f'<b class="{figure.tone}">{escape(figure.value)}</b>'
-    return f'<div class="figure"><span>{escape(figure.name)}</span>{value}{note}</div>'
+    note = f"<span>{for_html(figure.note)}</span>" if figure.note else ""
+    value = f'<b class="{figure.tone}">{for_html(figure.value)}</b>'
+    return f'<div class="figure"><span>{for_html(figure.name)}</span>{value}{note}</div>'
 
 
 def _plot(plot: Plot) -> str:
-    return f'<p><img alt="{escape(plot.title)}" src="data:image/png;base64,{plot.png}"></p>'
+    return f'<p><img alt="{for_html(plot.title)}" src="data:image/png;base64,{plot.png}"></p>'
 
 
 def _table(table: Table, name: str, heading: str = "h2") -> str:
     heads = "".join(_head(column, table) for column in table.columns)
     rows = "".join(f"<tr>{''.join(_cell(row.get(c)) for c in table.columns)}</tr>" for row in table.rows)
-    note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    note = f'<p class="note">{for_html(table.note)}</p>' if table.note else ""
     return (
-        f"<{heading}>{escape(table.title)}</{heading}>{note}{_filter(f'#{name} tbody tr', 'Filter the rows')}"
+        f"<{heading}>{for_html(table.title)}</{heading}>{note}{_filter(f'#{name} tbody tr', 'Filter the rows')}"
         f'<div class="scroll"><table id="{name}"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
     )
 
@@ -145,7 +145,8 @@ def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
     yield '<p class="note" hidden>These are the same, or were not asked the same questions: choose two others.</p>'
     for number, pair in enumerate(pairs):
         hidden = " hidden" if number else ""
-        yield f'<section class="pair" data-before="{escape(pair.before)}" data-after="{escape(pair.after)}"{hidden}>'
+        sides = f'data-before="{for_html(pair.before)}" data-after="{for_html(pair.after)}"'
+        yield f'<section class="pair" {sides}{hidden}>'
         for place, table in enumerate(pair.tables):
             yield _table(table, f"p{number}t{place}", "h3")
         yield from map(_case, pair.cases)
@@ -153,14 +154,14 @@ def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
 
 
 def _choice(label: str, names: Sequence[str], chosen: str) -> str:
-    options = (f"<option{' selected' if name == chosen else ''}>{escape(name)}</option>" for name in names)
+    options = (f"<option{' selected' if name == chosen else ''}>{for_html(name)}</option>" for name in names)
     return f"<label>{label} <select>{''.join(options)}</select></label>"
 
 
 def _head(column: str, table: Table) -> str:
     """A column's head, above its numbers where it has any."""
     kind = ' class="number"' if any(_is_number(row.get(column)) for row in table.rows) else ""
-    return f'<th scope="col"{kind}><button>{escape(column)}</button></th>'
+    return f'<th scope="col"{kind}><button>{for_html(column)}</button></th>'
 
 
 def _is_number(value: Cell) -> bool:
@@ -169,19 +170,19 @@ def _is_number(value: Cell) -> bool:
 
 def _cell(value: Cell) -> str:
     if _is_number(value):
-        return f'<td class="number" data-value="{value}">{escape(text_of(value))}</td>'
-    return f"<td>{escape(text_of(value))}</td>"
+        return f'<td class="number" data-value="{value}">{for_html(text_of(value))}</td>'
+    return f"<td>{for_html(text_of(value))}</td>"
 
 
 def _case(case: Case) -> str:
     columns = "".join(map(_parts_of, filter(None, (case.parts, case.before))))
     evidence = _parts_of(case.evidence) if case.evidence else ""
-    head = f'<em class="{case.tone}">{escape(case.status)}</em>{escape(case.title)}'
+    head = f'<em class="{case.tone}">{for_html(case.status)}</em>{for_html(case.title)}'
     return f'<details class="case"><summary>{head}</summary><div class="beside">{columns}</div>{evidence}</details>'
 
 
 def _parts_of(parts: Sequence[tuple[str, str]]) -> str:
-    return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in parts) + "</dl>"
+    return "<dl>" + "".join(f"<dt>{for_html(name)}</dt><dd>{for_html(text)}</dd>" for name, text in parts) + "</dl>"
 
 
 def _filter(of: str, label: str) -> str:

@@ -8,7 +8,6 @@ Belongs here: the shapes of that format. Does not belong here: answering (`pipel
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from rag_serving.api.service import Known, RequestError, Shared, checked_text
 from rag_serving.api.streams import HEADERS, INTERNAL, KEEP_ALIVE, MEDIA_TYPE, Progress, heard_of
 from rag_serving.api.wire import error_response, openai_error
 from rag_serving.attempts import Listen
+from rag_serving.escaping.targets import for_json
 from rag_serving.models.token_count import TokenCount
 from rag_serving.records import Answer
 from rag_serving.render import markdown
@@ -121,7 +121,7 @@ def _chunks(answer: Any, model: str, usage: Count | None) -> Iterator[dict[str, 
 
 def _events(chunks: Iterator[dict[str, Any] | None]) -> Iterator[str]:
     for chunk in chunks:
-        yield f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n" if chunk else KEEP_ALIVE
+        yield f"data: {for_json(chunk)}\n\n" if chunk else KEEP_ALIVE
     yield "data: [DONE]\n\n"
 
 

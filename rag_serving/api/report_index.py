@@ -6,10 +6,10 @@ Belongs here: its markup and style. Does not belong here: which reports there ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from itertools import groupby
 from typing import Any
 
+from rag_serving.escaping.targets import for_html
 from rag_serving.reports import Kind, ReportFile, route_of
 
 _STYLE = """\
@@ -57,8 +57,8 @@ def _parts(
 ) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>Reports of {escape(tenant)}</title><style>{_STYLE}</style></head><body>"
-    yield f"<h1>Reports of {escape(tenant)}</h1>"
+    yield f"<title>Reports of {for_html(tenant)}</title><style>{_STYLE}</style></head><body>"
+    yield f"<h1>Reports of {for_html(tenant)}</h1>"
     if not reports:
         yield "<p>There is no report yet: `citelock build` evaluates what it publishes, Dagster makes the others.</p>"
     for kind, group in groupby(reports, key=lambda each: each.kind):
@@ -95,19 +95,19 @@ def _gates(facts: Mapping[str, Any]) -> str:
     except (KeyError, TypeError):
         return "–"
     if failed:
-        return f'<span class="bad">failed: {escape(", ".join(failed))}</span>'
+        return f'<span class="bad">failed: {for_html(", ".join(failed))}</span>'
     return '<span class="good">passed</span>'
 
 
 def _table(heads: Sequence[str], rows: Sequence[tuple[ReportFile, Sequence[str]]], tenant: str) -> str:
     kinds = ["" if head == "gates" else ' class="number"' for head in heads]
-    named = "".join(f"<th{kind}>{escape(name)}</th>" for kind, name in zip(kinds, heads, strict=True))
+    named = "".join(f"<th{kind}>{for_html(name)}</th>" for kind, name in zip(kinds, heads, strict=True))
     body = "".join(_row(report, kinds, cells, tenant) for report, cells in rows)
     head = f"<thead><tr><th>report</th>{named}<th>made (UTC)</th></tr></thead>"
     return f'<div class="scroll"><table>{head}<tbody>{body}</tbody></table></div>'
 
 
 def _row(report: ReportFile, kinds: Sequence[str], cells: Sequence[str], tenant: str) -> str:
-    link = f'<a href="{escape(route_of(report.name, tenant))}">{escape(report.title)}</a>'
+    link = f'<a href="{for_html(route_of(report.name, tenant))}">{for_html(report.title)}</a>'
     told = "".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, cells, strict=True))
     return f"<tr><td>{link}</td>{told}<td>{report.created_at:%Y-%m-%d %H:%M}</td></tr>"

@@ -7,7 +7,6 @@ Belongs here: events and their order. Does not belong here: answering (`pipeline
 
 from __future__ import annotations
 
-import json
 import logging
 import queue
 import threading
@@ -18,6 +17,7 @@ from typing import Any
 
 from rag_serving.api.wire import error_body
 from rag_serving.attempts import Listen
+from rag_serving.escaping.targets import for_json
 from rag_serving.records import Answer
 
 MEDIA_TYPE = "text/event-stream"
@@ -93,4 +93,4 @@ def sentences_of(answer: Answer) -> list[str]:
 
 def event(name: str, data: dict[str, Any]) -> str:
     """One event; JSON has no line breaks of its own."""
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+    return f"event: {name}\ndata: {for_json(data)}\n\n"

@@ -23,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_serving.config import Config
+from rag_serving.escaping.targets import for_csv
 from rag_serving.evaluation.ablation import VARIANTS, Remembering, Reshape, Variant, as_built
 from rag_serving.evaluation.evaluate import evaluate, rank_pages
 from rag_serving.evaluation.gold import GoldSet
@@ -182,7 +183,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: for_csv(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rag_serving.escaping.targets import for_csv
 from rag_serving.evaluation.evaluate import Evaluation, Judged, rank_pages
 from rag_serving.evaluation.gold import GoldSet
 from rag_serving.evaluation.measures import of_answers, of_rankings, summary
@@ -43,9 +44,9 @@ def to_csv(payload: Mapping[str, Any]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*_OF_CASES, "cited", *measures, "total_ms"])
     for case in payload["cases"]:
-        cells = [case[name] for name in _OF_CASES]
+        cells = [for_csv(case[name]) for name in _OF_CASES]
         values = [values.get(case["id"]) for values in measures.values()]
-        writer.writerow([*cells, " ".join(_cited(case)), *values, case["timings_ms"].get("total")])
+        writer.writerow([*cells, for_csv(" ".join(_cited(case))), *values, case["timings_ms"].get("total")])
     return text.getvalue()
 
 

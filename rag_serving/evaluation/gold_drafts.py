@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # What YAML does not print (https://yaml.org/spec/1.2.2/#51-character-set), or takes for the end of a line.
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
 
 BAD = ("not_helpful", "wrong_citation", "missing")
 

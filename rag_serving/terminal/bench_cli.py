@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rag_serving.config import ConfigError, load_or_default
+from rag_serving.logs import complain
 from rag_serving.retrieve import Mode
 from rag_serving.terminal.options import AsJson, ConfigPath
 
@@ -115,5 +116,5 @@ def _errors() -> Iterator[None]:
         RetrievalError,
         StoreError,
     ) as error:
-        print(f"citelock: {error}", file=sys.stderr)
+        complain(str(error))
         raise typer.Exit(2 if isinstance(error, ConfigError) else 1) from None

@@ -16,6 +16,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from rag_serving.logs import complain
+
 ENTRY_POINTS = "citelock.commands"
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
@@ -71,7 +73,7 @@ class Commands(TyperGroup):
         except Exception as error:
             if _is_of_typer(error) or os.environ.get("CITELOCK_DEBUG"):
                 raise
-            print(f"citelock: {_told(error)}", file=sys.stderr)
+            complain(_told(error))
             raise typer.Exit(WRONG_USAGE if type(error).__name__ in _USAGE_ERRORS else FAILED) from None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rag_serving.escaping.targets import for_terminal_line
 from rag_serving.evaluation.compare import Comparison, Difference
 
 _LARGE = 10  # milliseconds, not shares
@@ -20,9 +21,9 @@ def lines_of(found: Comparison) -> Iterator[str]:
     yield "p: how likely chance alone makes a difference as large (paired randomization test)."
     for each in found.changed:
         if each.change == "another answer":
-            yield f"  {each.change}: {each.id}: {each.question}"
+            yield f"  {each.change}: {each.id}: {for_terminal_line(each.question)}"
         else:
-            yield f"  {each.change}: {each.id}: {each.before} → {each.after}: {each.question}"
+            yield f"  {each.change}: {each.id}: {each.before} → {each.after}: {for_terminal_line(each.question)}"
 
 
 def _cells(each: Difference) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rag_serving.config import Config, load_config, load_or_default
+from rag_serving.escaping.targets import for_json, for_terminal, for_terminal_line
 from rag_serving.store import Store, write_text
 from rag_serving.terminal.commands import UsageError
 from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
@@ -111,12 +112,12 @@ def command(
     if save is not None:
         save_run(Store(pipeline.config.home), pipeline.tenant, save, payload)
     if not calibrate:
-        typer.echo(json.dumps(payload, ensure_ascii=False) if as_json else _told(measured))
+        typer.echo(for_json(payload) if as_json else _told(measured))
         return
     found = calibrated(questions, measured)
     if write:
         write_calibration(write, found, pipeline.config.embedding)
-    typer.echo(json.dumps(found.payload(), ensure_ascii=False) if as_json else _calibration(found))
+    typer.echo(for_json(found.payload()) if as_json else _calibration(found))
 
 
 def _check_saving(name: str, gold: Path | None) -> None:
@@ -138,7 +139,7 @@ def _compared(before: Path, after: Path, as_json: bool) -> None:
     from rag_serving.terminal.comparison import lines_of
 
     found = compare(read_run(before), read_run(after))
-    typer.echo(json.dumps(found.payload(), ensure_ascii=False) if as_json else "\n".join(lines_of(found)))
+    typer.echo(for_json(found.payload()) if as_json else for_terminal("\n".join(lines_of(found))))
 
 
 def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json: bool) -> None:
@@ -199,7 +200,7 @@ def _home(index: Path | None) -> Iterator[Path]:
 
 def _told(measured: Evaluation) -> str:
     failed = measured.payload()["failed"]
-    lines = [f"  {each['id']}: {each['fault']}: {each['question']}" for each in failed]
+    lines = [f"  {each['id']}: {each['fault']}: {for_terminal_line(each['question'])}" for each in failed]
     return "\n".join([*_figures(measured), *lines])
 
 

@@ -6,13 +6,14 @@ Belongs here: arguments and printing. Does not belong here: what the commands do
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rag_serving.config import load_config
+from rag_serving.escaping.targets import for_json, for_terminal_line
 from rag_serving.generations import current_generation, list_generations, rollback, show_generation
+from rag_serving.logs import complain
 from rag_serving.store import Store, StoreError
 from rag_serving.terminal.commands import FAILED
 from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
@@ -32,7 +33,7 @@ def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJs
     name = chosen_tenant(settings, tenant)
     found = list_generations(Store(settings.home), name)
     if as_json:
-        typer.echo(json.dumps([info.payload() for info in found]))
+        typer.echo(for_json([info.payload() for info in found]))
         return
     for info in found:
         mark = "*" if info.current else " "
@@ -41,7 +42,7 @@ def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJs
         state += f", {info.gates}" if info.gates and not info.problem else ""
         typer.echo(
             f"{mark} {info.id}  {when:<19}  {info.chunks:>8} chunks  {info.pages:>6} pages  "
-            f"{info.bytes / 1e6:>8.1f} MB  {state}"
+            f"{info.bytes / 1e6:>8.1f} MB  {for_terminal_line(state)}"
         )
 
 
@@ -174,4 +175,4 @@ def _tell_damage(tenant: str, damage: Sequence[Damage]) -> None:
 
 
 def _tell(line: str) -> None:
-    print(f"citelock: {line}", file=sys.stderr)
+    complain(line)

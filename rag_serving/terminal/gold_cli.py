@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.escaping.targets import for_terminal_line
 from rag_serving.terminal.options import ConfigPath, Tenant, chosen_tenant
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def check(config: ConfigPath = None, tenant: Tenant = None) -> None:
         raise ConfigError(f"no pages of tenant {name!r} are here to compare with; run `citelock build`")
     stale = check_gold(gold, pages)
     for each in stale:
-        typer.echo(each.line())
+        typer.echo(for_terminal_line(each.line()))
     typer.echo(f"{len(gold.questions) - len(stale)} of {len(gold.questions)} entries stand")
     if stale:
         raise typer.Exit(1)

@@ -5,13 +5,15 @@ Belongs here: what is printed and how it looks. Does not belong here: arguments 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import typer
+
+from rag_serving.escaping.targets import for_json, for_link, for_terminal, for_terminal_line
+from rag_serving.logs import complain
 
 if TYPE_CHECKING:
     from rag_serving.receipts.proofs import Proof
@@ -23,7 +25,7 @@ _PLACES_SHOWN = 3
 
 def shaped(answer: Answer, shape: str) -> str:
     if shape == "json":
-        return json.dumps(answer.payload(), ensure_ascii=False)
+        return for_json(answer.payload())
     if shape == "markdown":
         from rag_serving.render import markdown
 
@@ -33,7 +35,7 @@ def shaped(answer: Answer, shape: str) -> str:
 
 
 def answer_lines(answer: Answer) -> Iterator[str]:
-    yield answer.answer
+    yield for_terminal(answer.answer)
     if answer.clarification:
         yield dim(answer.clarification)
     if answer.refusal:
@@ -71,7 +73,7 @@ def citation_lines(citations: Sequence[Citation]) -> Iterator[str]:
     first = citations[0]
     where = f"{first.space}, version {first.page_version}" if first.space else ""
     yield f"{bold(f'[{first.index}] {first.title}')}  {dim(where)}"
-    yield from (f"    “{' '.join(citation.quote.split())}”" for citation in citations)
+    yield from (f"    “{for_terminal_line(' '.join(citation.quote.split()))}”" for citation in citations)
     yield f"    {link(first.url, first.fragment_url)}"
     yield from also_at_lines(first.also_at)
 
@@ -102,7 +104,7 @@ def scores_line(scores: Mapping[str, float]) -> str:
 
 def result_lines(rank: int, candidate: Candidate) -> Iterator[str]:
     chunk = candidate.chunk
-    text = " ".join(chunk.text.split())
+    text = for_terminal_line(" ".join(chunk.text.split()))
     yield f"{bold(f'{rank}. ' + ' → '.join(chunk.heading_path))}  {dim(f'{chunk.space}, version {chunk.version}')}"
     yield f"    {text if len(text) <= 200 else text[:199] + '…'}"
     yield f"    {link(chunk.url, chunk.url)}"
@@ -111,7 +113,7 @@ def result_lines(rank: int, candidate: Candidate) -> Iterator[str]:
 
 def also_at_lines(places: Sequence[AlsoAt]) -> Iterator[str]:
     for place in places[:_PLACES_SHOWN]:
-        yield f"    {dim('also at')} {place.title}  {dim(place.space)}  {link(place.url, place.url)}"
+        yield f"    {dim('also at')} {for_terminal_line(place.title)}  {dim(place.space)}  {link(place.url, place.url)}"
     if len(places) > _PLACES_SHOWN:
         yield dim(f"    and {len(places) - _PLACES_SHOWN} more places")
 
@@ -119,7 +121,8 @@ def also_at_lines(places: Sequence[AlsoAt]) -> Iterator[str]:
 def finding_line(finding: Finding) -> str:
     color = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}[finding.state]
     mend = f": {finding.mend}" if finding.mend else ""
-    return f"{typer.style(f'{finding.state:<4}', fg=color)}  {finding.name:<14} {finding.detail}{dim(mend)}"
+    detail = for_terminal_line(finding.detail)
+    return f"{typer.style(f'{finding.state:<4}', fg=color)}  {finding.name:<14} {detail}{dim(mend)}"
 
 
 def tell_proof(proof: Proof) -> None:
@@ -128,14 +131,14 @@ def tell_proof(proof: Proof) -> None:
             f"{proof.receipt_id} holds: its signature, every passage, every quote at its place and every verdict."
         )
     for fault in proof.faults:
-        print(f"citelock: {fault}", file=sys.stderr)
+        complain(str(fault))
     for change in proof.changes:
-        typer.echo(f"since then: {change}")
+        typer.echo(for_terminal_line(f"since then: {change}"))
 
 
 def tell_flags(flags: tuple[str, ...]) -> None:
     if flags:
-        print(f"citelock: flags: {', '.join(flags)}", file=sys.stderr)
+        complain(f"flags: {', '.join(flags)}")
 
 
 def tell(text: str) -> None:
@@ -145,13 +148,14 @@ def tell(text: str) -> None:
 
 
 def bold(text: str) -> str:
-    return typer.style(text, bold=True)
+    return typer.style(for_terminal_line(text), bold=True)
 
 
 def dim(text: str) -> str:
-    return typer.style(text, dim=True) if text else ""
+    return typer.style(for_terminal_line(text), dim=True) if text else ""
 
 
 def link(shown: str, target: str) -> str:
     """The address; on a terminal it opens the quoted words (OSC 8)."""
-    return f"\x1b]8;;{target}\x1b\\{shown}\x1b]8;;\x1b\\" if sys.stdout.isatty() else shown
+    shown = for_terminal_line(shown)
+    return f"\x1b]8;;{for_link(target)}\x1b\\{shown}\x1b]8;;\x1b\\" if sys.stdout.isatty() else shown

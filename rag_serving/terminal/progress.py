@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rag_serving.attempts import Listen
+from rag_serving.escaping.targets import for_log
 
 _CLEAR = "\r\x1b[2K"
 
@@ -22,7 +23,12 @@ def shown() -> Iterator[Listen | None]:
         return
 
     def listen(stage: str, detail: str) -> None:
-        print(f"{_CLEAR}citelock: {stage}{f', {detail}' if detail else ''} ...", end="", file=sys.stderr, flush=True)
+        print(
+            f"{_CLEAR}citelock: {for_log(stage)}{f', {for_log(detail)}' if detail else ''} ...",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
 
     try:
         yield listen
