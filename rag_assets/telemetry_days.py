@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from rag_serving.telemetry.kpis import Kpis
 
 
+_OUTCOME = frozenset({"at", "kind", "question", "question_hash", "status", "user_hash", "refusal"})
+
+
 @dataclass(frozen=True)
 class Day:
     """What one tenant was asked on one day."""
@@ -55,15 +58,17 @@ def read_day(engine: Engine, tenant: str, day: date) -> Day:
     """
     from rag_serving.telemetry.kpis import kpis
     from rag_serving.telemetry.log import questions_of, records, rows_of_day
-    from rag_serving.telemetry.tables import FEEDBACK, LOSSES, QUESTIONS
+    from rag_serving.telemetry.tables import FEEDBACK, LOSSES, QUESTIONS, RANKINGS
 
-    questions, feedback, losses = (rows_of_day(engine, table, tenant, day) for table in (QUESTIONS, FEEDBACK, LOSSES))
+    told = {column.name for column in QUESTIONS.columns} - RANKINGS
+    questions = rows_of_day(engine, QUESTIONS, tenant, day, told)
+    feedback, losses = (rows_of_day(engine, table, tenant, day) for table in (FEEDBACK, LOSSES))
     judged = records(questions_of(engine, tenant, feedback["receipt_id"].tolist()))
     return Day(kpis(questions, feedback, losses), complaint_cases(records(feedback), judged), records(questions))
 
 
 def read_questions(engine: Engine, tenant: str, last: date, days: int) -> list[dict[str, Any]]:
-    """Return the rows of what was asked in so many days of which `last` is the last.
+    """Return what became of the questions of so many days of which `last` is the last.
 
     Raises:
         TelemetryError: the database cannot be read.
@@ -71,7 +76,7 @@ def read_questions(engine: Engine, tenant: str, last: date, days: int) -> list[d
     from rag_serving.telemetry.log import records, rows_until
     from rag_serving.telemetry.tables import QUESTIONS
 
-    return records(rows_until(engine, QUESTIONS, tenant, last, days))
+    return records(rows_until(engine, QUESTIONS, tenant, last, days, _OUTCOME))
 
 
 def plots_of(found: Kpis) -> list[Plot]:

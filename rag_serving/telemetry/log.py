@@ -19,16 +19,20 @@ from rag_serving.telemetry.tables import LOSSES, QUESTIONS, prepare, told
 _AT_ONCE = 500  # parameters of one query
 
 
-def rows_of_day(engine: Engine, table: Table, tenant: str, day: date) -> pd.DataFrame:
-    """A tenant's rows of one day (UTC) in the order of time, a column each.
+def rows_of_day(
+    engine: Engine, table: Table, tenant: str, day: date, columns: Collection[str] | None = None
+) -> pd.DataFrame:
+    """A tenant's rows of one day (UTC) in the order of time, a column each; of `columns` alone, where those are named.
 
     Raises:
         TelemetryError: the database cannot be read.
     """
-    return rows_until(engine, table, tenant, day, days=1)
+    return rows_until(engine, table, tenant, day, 1, columns)
 
 
-def rows_until(engine: Engine, table: Table, tenant: str, last: date, days: int) -> pd.DataFrame:
+def rows_until(
+    engine: Engine, table: Table, tenant: str, last: date, days: int, columns: Collection[str] | None = None
+) -> pd.DataFrame:
     """The same of so many days of which `last` is the last.
 
     Raises:
@@ -36,7 +40,8 @@ def rows_until(engine: Engine, table: Table, tenant: str, last: date, days: int)
     """
     first = last - timedelta(days=days - 1)
     of_tenant, of_days = table.c.tenant == tenant, table.c.day.between(first.isoformat(), last.isoformat())
-    return _read(engine, select(table).where(of_tenant, of_days).order_by(table.c.at, table.c.id))
+    chosen = [column for column in table.columns if columns is None or column.name in columns]
+    return _read(engine, select(*chosen).where(of_tenant, of_days).order_by(table.c.at, table.c.id))
 
 
 def questions_of(engine: Engine, tenant: str, receipt_ids: Collection[str]) -> pd.DataFrame:

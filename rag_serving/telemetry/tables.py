@@ -68,6 +68,9 @@ QUESTIONS = Table(
     Column("origin", String(16)),  # server, or terminal: a process of its own; null: from before this was kept
 )
 
+RANKINGS = frozenset({"candidates", "dense", "lexical", "fused"})
+"""Columns of QUESTIONS that are most of a row, and no part of any figure."""
+
 FEEDBACK = Table(
     "feedback",
     METADATA,

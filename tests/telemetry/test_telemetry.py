@@ -20,7 +20,16 @@ from rag_serving.telemetry.events import Scribe, Trace
 from rag_serving.telemetry.kpis import kpis
 from rag_serving.telemetry.log import records, rows_of_day
 from rag_serving.telemetry.recorder import Recorder, Row, TelemetryError, Writer
-from rag_serving.telemetry.tables import FEEDBACK, LOSSES, METADATA, QUESTIONS, faults_of, open_engine, prepare
+from rag_serving.telemetry.tables import (
+    FEEDBACK,
+    LOSSES,
+    METADATA,
+    QUESTIONS,
+    RANKINGS,
+    faults_of,
+    open_engine,
+    prepare,
+)
 from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.telemetry.writer import DatabaseWriter, forget
 
@@ -231,6 +240,16 @@ def test_a_database_of_an_older_version_gets_the_columns_that_it_lacks(recorder:
 
 def column_of(name: str) -> Column[Any]:
     return Column(name, QUESTIONS.c[name].type)
+
+
+def test_what_no_figure_needs_is_not_read(recorder: Recorder, engine: Engine) -> None:
+    recorder.record("questions", answered())
+    assert recorder.flush()
+    chosen = {column.name for column in QUESTIONS.columns} - RANKINGS
+    rows = rows_of_day(engine, QUESTIONS, "acme", TODAY, chosen)
+    assert set(rows.columns) == chosen
+    others = [rows_of_day(engine, table, "acme", TODAY) for table in (FEEDBACK, LOSSES)]
+    assert kpis(rows, *others) == kpis(rows_of_day(engine, QUESTIONS, "acme", TODAY), *others)
 
 
 def test_rankings_are_bounded(recorder: Recorder, engine: Engine) -> None:
