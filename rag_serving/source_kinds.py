@@ -151,7 +151,14 @@ class Confluence(AttachmentSource):
     batch_size: int = Field(50, ge=1, le=200)
     """Pages fetched at once."""
     timeout_s: float = Field(30, gt=0)
-    """Seconds a request may take."""
+    """Seconds a request may be silent."""
+    deadline_s: float = Field(120, gt=0)
+    """Seconds a whole answer may take, however steadily it drips."""
+    max_response_bytes: int = Field(256 * 1024**2, ge=1)
+    """A longer answer, unpacked, is not read to its end; it counts as refused."""
+    download_hosts: list[str] = []
+    """Hosts beside that of base_url, as NAME or NAME:PORT, that the site may redirect to; on Atlassian's cloud
+    api.media.atlassian.com is one. A name among them is asked at a private address only where base_url is one, too."""
     max_retries: int = Field(5, ge=0, le=20)
     """Tries after the first for a throttled or failing request."""
     max_requests_per_s: float = Field(10, gt=0)

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id
+from rag_assets.sources.bounded_http import Limits, hosts_of
 from rag_assets.sources.confluence_changes import list_changes
 from rag_assets.sources.confluence_client import ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence_listing import Listing, Scope, batches, has_details, list_space, still_there
@@ -258,7 +259,13 @@ def open_client(settings: Settings) -> ConfluenceClient:
     Raises:
         SourceError: an environment variable is missing.
     """
-    transport = AtlassianTransport(settings.base_url, settings.auth, settings.timeout_s)
+    limits = Limits(
+        settings.base_url,
+        hosts_of(settings.base_url, settings.download_hosts),
+        settings.max_response_bytes,
+        settings.deadline_s,
+    )
+    transport = AtlassianTransport(settings.base_url, settings.auth, settings.timeout_s, limits)
     return ConfluenceClient(
         settings.base_url,
         transport,

@@ -19,6 +19,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_ran
 
 from rag_assets.sources import confluence_v2 as v2
 from rag_assets.sources.base import SourceError
+from rag_assets.sources.bounded_http import RefusedError
 from rag_assets.sources.confluence_pace import pace_of
 from rag_assets.sources.confluence_replies import (
     MAX_WAIT_S,
@@ -31,6 +32,8 @@ from rag_assets.sources.confluence_replies import (
 )
 from rag_assets.sources.confluence_transport import Reply, Transport, Unreachable
 
+REFUSED = 0
+"""The status of what was refused here, not by the site."""
 FAILING_PAGES_IN_A_ROW = 10
 """So many single pages failing one after the other is a failing site."""
 
@@ -241,6 +244,8 @@ class ConfluenceClient:
             self._sleep(pause)
         try:
             reply = self._transport(path, params)
+        except RefusedError as error:
+            raise Unreadable(f"{self._at(path)}: {error}", REFUSED) from None
         except Unreachable as error:
             where = f"{self._at(path)} gave no answer ({error})"
             raise Again(Faulty(where) if error.slow else SourceError(f"{where}; check base_url and network")) from None

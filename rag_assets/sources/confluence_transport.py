@@ -14,10 +14,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rag_assets.sources.base import SourceError
 from rag_serving.source_kinds import Auth, BasicAuth, BearerAuth
+
+if TYPE_CHECKING:
+    from rag_assets.sources.bounded_http import Limits
 
 
 class Unreachable(Exception):  # noqa: N818
@@ -38,7 +41,12 @@ class Reply:
 
 
 class Transport(Protocol):
-    """Sends one GET request; raises Unreachable where nothing comes back."""
+    """Sends one GET request.
+
+    Raises:
+        Unreachable: nothing comes back.
+        RefusedError: it leads to a host that may not be asked, or answers more than it may.
+    """
 
     def __call__(self, path: str, params: Mapping[str, str]) -> Reply: ...
 
@@ -50,20 +58,28 @@ class Transport(Protocol):
 class AtlassianTransport:
     """Requests by `atlassian-python-api`, signed for a site."""
 
-    def __init__(self, base_url: str, auth: Auth, timeout_s: float) -> None:
+    def __init__(self, base_url: str, auth: Auth, timeout_s: float, limits: Limits | None = None) -> None:
         from atlassian.rest_client import AtlassianRestAPI
+
+        from rag_assets.sources.bounded_http import Limits, bound
 
         user, password, token = _credentials(auth)
         self._api = AtlassianRestAPI(
             base_url.rstrip("/"), username=user, password=password, token=token, retry_with_header=False
         )
+        bound(self._api._session, limits or Limits(base_url))
         self._api.timeout = timeout_s  # type: ignore[assignment]  # its own argument cuts half a second to none
 
     def __call__(self, path: str, params: Mapping[str, str]) -> Reply:
         import requests
+        from requests.exceptions import InvalidSchema, InvalidURL, MissingSchema
+
+        from rag_assets.sources.bounded_http import RefusedError
 
         try:
             response = self._api.request("GET", path=path, params=dict(params), advanced_mode=True)
+        except (requests.TooManyRedirects, InvalidSchema, InvalidURL, MissingSchema) as error:
+            raise RefusedError(_first_line(error)) from None
         except (requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
             raise Unreachable(_first_line(error), slow=True) from None
         except requests.RequestException as error:

@@ -6,6 +6,7 @@ Does not belong here: what is in them (`envelope`).
 
 from __future__ import annotations
 
+import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -78,11 +79,14 @@ def _folder_files(path: Path) -> list[DumpFile]:
         found = [(file.relative_to(path).as_posix(), file) for file in path.rglob("*") if file.is_file()]
     except OSError as error:
         raise SourceError(f"dump {path} cannot be read ({error.strerror}); check its permissions") from None
-    return [DumpFile(name, partial(_read_file, file)) for name, file in found]
+    return [DumpFile(name, partial(_read_file, path, file)) for name, file in found]
 
 
-def _read_file(file: Path) -> bytes:
+def _read_file(dump: Path, file: Path) -> bytes:
+    """A file of the folder; a link may lead to another file in it, not out of it."""
     try:
+        if not file.resolve().is_relative_to(dump.resolve()):
+            raise EnvelopeError("the file is a link that leads out of the dump")
         with file.open("rb") as stream:
             return _within_limit(stream.read(MAX_FILE_BYTES + 1))
     except OSError as error:
@@ -107,11 +111,18 @@ def _archive_files(archive: zipfile.ZipFile, path: Path) -> list[DumpFile]:
 
 def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     """The bytes of a file in a zip; raises EnvelopeError where they cannot be had, or are more than MAX_FILE_BYTES."""
+    if is_link(entry):
+        raise EnvelopeError("the file is a link")
     try:
         with archive.open(entry) as stream:
             return _within_limit(stream.read(MAX_FILE_BYTES + 1))
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
         raise EnvelopeError(f"the file cannot be unpacked: {error}") from None
+
+
+def is_link(entry: zipfile.ZipInfo) -> bool:
+    """Whether a zip holds a link under this name, whose bytes are where it leads."""
+    return stat.S_ISLNK(entry.external_attr >> 16)
 
 
 def _within_limit(content: bytes) -> bytes:

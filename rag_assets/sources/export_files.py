@@ -16,6 +16,7 @@ from urllib.parse import quote
 from rag_assets.sources.attachments import Attached
 from rag_assets.sources.base import Row
 from rag_assets.sources.comments import Comment, comments_row, moment_of
+from rag_assets.sources.dump_files import is_link
 from rag_assets.sources.envelope import EnvelopeError
 from rag_assets.sources.export_space import ExportedSpace, number_of
 from rag_serving.source_kinds import ConfluenceExport as Settings
@@ -63,6 +64,8 @@ def _size(archive: zipfile.ZipFile, path: str) -> int | None:
 def _bytes_of(archive: zipfile.ZipFile, path: str, limit: int) -> bytes:
     """A file's bytes, one more than the limit at most: what the zip says of sizes need not be true."""
     try:
+        if is_link(archive.getinfo(path)):
+            raise EnvelopeError(f"{path} is a link")
         with archive.open(path) as stream:
             return stream.read(limit + 1)
     except KeyError:
