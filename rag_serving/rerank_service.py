@@ -59,7 +59,8 @@ def command(
         update={key: value for key, value in given.items() if value is not None}
     )
     token = service_token(service, settings.reranker.token_env)
-    run(service, model or settings.reranker.model, token)
+    named = settings.reranker
+    run(service, model or named.model, token, named.revision if model in (None, named.model) else None)
 
 
 def service_config(path: Path | None) -> Config:
@@ -97,7 +98,7 @@ def service_token(service: RerankService, variable: str | None) -> str | None:
     return token
 
 
-def run(service: RerankService, model: str, token: str | None) -> None:
+def run(service: RerankService, model: str, token: str | None, revision: str | None = None) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are answered first.
 
     Raises:
@@ -115,7 +116,7 @@ def run(service: RerankService, model: str, token: str | None) -> None:
         service,
         model,
         token,
-        lambda: CrossEncoder.open(model, service.device, service.fp16, service.max_seq_len),
+        lambda: CrossEncoder.open(model, service.device, service.fp16, service.max_seq_len, revision),
         give_up,
     )
     server = uvicorn.Server(

@@ -30,6 +30,9 @@ class Reranker(Section):
     """Seconds after which it is asked again."""
     model: str = "BAAI/bge-reranker-base"
     """Model the sidecar serves: a name on the hub or a folder."""
+    revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")
+    """Commit of the model on the hub, 40 hexadecimal digits; null: of the default model the one that this program
+    pins, of another one the newest."""
     token_env: str | None = None
     """Environment variable with the sidecar's bearer token."""
 

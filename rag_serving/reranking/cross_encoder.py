@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.models.protocols import ModelError
+from rag_serving.reranking.hub import model_folder
 
 Pair = Mapping[str, list[int]]
 """What the model reads of one query and passage: input_ids, attention_mask and, for BERT, token_type_ids."""
@@ -35,8 +36,15 @@ class CrossEncoder:
         self._tokenizing = threading.Lock()  # truncation is state of the tokenizer
 
     @classmethod
-    def open(cls, model: str, device: str = "auto", fp16: bool = True, max_seq_len: int = 512) -> CrossEncoder:
-        """Load a model by its folder or its name on the hub; half precision only on CUDA.
+    def open(
+        cls,
+        model: str,
+        device: str = "auto",
+        fp16: bool = True,
+        max_seq_len: int = 512,
+        revision: str | None = None,
+    ) -> CrossEncoder:
+        """Load a model by its folder, or by its name on the hub at a commit; half precision only on CUDA.
 
         Raises:
             ModelError: the packages are not installed, the model cannot be loaded, or is not a reranker.
@@ -47,9 +55,10 @@ class CrossEncoder:
         except ImportError as error:
             raise ModelError(f"{error.name} is not installed; pip install 'citelock[rerank]'") from error
         device = chosen_device(device)
-        _check_architecture(model)
+        folder = model_folder(model, revision)
+        _check_architecture(folder)
         try:
-            loaded = FlagReranker(model, use_fp16=False, devices=[device])
+            loaded = FlagReranker(folder, use_fp16=False, devices=[device])
         except (OSError, ValueError, RuntimeError) as error:
             raise ModelError(f"the reranker {model!r} cannot be loaded: {_line(error)}") from error
         if loaded.model.config.num_labels != 1:
