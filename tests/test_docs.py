@@ -62,3 +62,33 @@ def test_a_declared_command_that_is_not_installed_is_no_silent_gap(
     monkeypatch.setattr(sys, "argv", ["generate_docs.py", "--check"])
     assert generate_docs.main() == 1
     assert "build" in capsys.readouterr().err
+
+
+NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+
+
+def test_every_test_that_the_threat_model_names_exists() -> None:
+    named = NAMED.findall((ROOT / "docs" / "security.md").read_text())
+    assert len(named) > 30
+    for path, test in named:
+        code = (ROOT / path).read_text()
+        assert f"def {test or 'test'}" in code, f"{path}::{test}"
+        assert not test or re.search(rf"^def {test}\(", code, re.MULTILINE), f"{path}::{test}"
+
+
+def test_every_promise_of_the_threat_model_names_its_test() -> None:
+    promised = (ROOT / "docs" / "security.md").read_text().partition("## What is promised")[2]
+    rows = [row for row in promised.partition("## What is not covered")[0].splitlines() if row.startswith("| ")]
+    promises = [row for row in rows if not row.startswith(("| promise", "| ---"))]
+    assert len(promises) > 20
+    assert [row for row in promises if not NAMED.search(row)] == []
+
+
+@pytest.mark.parametrize("name", ["SECURITY.md", "docs/security.md", "CONTRIBUTING.md"])
+def test_links_of_the_security_documents_lead_somewhere(name: str) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#?([^)]*)\)", (ROOT / name).read_text()):
+        file = (ROOT / name).parent / target if target else ROOT / name
+        assert file.exists(), target
+        slugs = {re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+                 for line in file.read_text().splitlines() if line.startswith("#")}  # fmt: skip
+        assert not anchor or anchor in slugs, f"{target}#{anchor}"
