@@ -192,7 +192,7 @@ class _Reader:
         if self._is_extractive and self._is_verbatim(verdict):
             return self._checked_extract(verdict)
         indexes = cited.get(verdict.claim.text, [verdict.index])
-        support = supported(verdict.told, [(index, self._read(index)) for index in indexes])
+        support = supported(verdict.told, [(index, self._read(index)) for index in indexes], self._question)
         if support is None or verdict.index not in support.passages or self._is_contradicted(verdict):
             return self._quoted(verdict, indexes)
         told = verdict.told

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from rag_serving.verification.words import DROPPABLE, Token, is_negative
 
@@ -37,7 +38,9 @@ until before after only except although but otherwise whether provided only-if e
 instead-of rather-than sometimes usually often rarely seldom typically normally generally no false
 """
 _BE, _MODALS = frozenset(_BE_FORMS.split()), frozenset(_MODAL_VERBS.split())
-_NEVER_CHANGED, _FRONTED = frozenset(_SAME_PARTICIPLE.split()), frozenset(_FRONTING.split())
+_NEVER_CHANGED, FRONTED = frozenset(_SAME_PARTICIPLE.split()), frozenset(_FRONTING.split())
+AUXILIARIES = frozenset({"is", "are", "was", "were", "has", "have", "had", "cannot", "can't", "will", *_MODALS})
+"""Words that begin a predicate."""
 _BINDING = frozenset(_BINDING_WORDS.split())
 _PARTICLES = frozenset({"back", "out", "up", "down", "off", "on", "in", "over"})
 _MOVABLE = frozenset({"in", "on", "at", "for", "with", "from", "during", "within", "per", "through", "via", "under"})
@@ -66,40 +69,20 @@ def without_droppable(form: Form) -> Form:
     return tuple(token for token in form if token.text.lower() not in DROPPABLE)
 
 
-def pieces(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """Yield the tokens, and each part of them that may be told alone: what semicolons, colons and dashes part.
-
-    A condition, a negation or a modal verb in another part belongs to the whole, so that no part is told alone.
-    """
-    yield tokens
-    stops = [at for at, token in enumerate(tokens) if token.kind == "stop" and token.key in ";:" and at]
-    starts = [0, *(at + 1 for at in stops)]
-    parts = [tokens[start:end] for start, end in zip(starts, [*stops, len(tokens)], strict=True)]
-    for number, part in enumerate(parts if len(parts) > 1 else ()):
-        others = [token for other, tokens_of in enumerate(parts) if other != number for token in tokens_of]
-        if part and not any(binds(token) for token in others):
-            yield part
-
-
-def conjuncts(tokens: Sequence[Token]) -> list[Sequence[Token]]:
-    """Return the parts of a sentence that joins clauses by a semicolon, or by a comma, "and" and an article."""
-    cuts = []
-    for at, token in enumerate(tokens):
-        if token.kind == "stop" and token.key == ";":
-            cuts.append((at, at + 1))
-        elif token.key == "and" and at and tokens[at - 1].kind == "comma" and _begins_clause(tokens[at + 1 : at + 2]):
-            cuts.append((at - 1, at + 1))
-    starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(tokens)]
-    return [tokens[start:end] for start, end in zip(starts, ends, strict=True)] if cuts else []
-
-
-def _begins_clause(following: Sequence[Token]) -> bool:
-    return any(token.key in ("the", "a", "an", "every") for token in following)
-
-
 def binds(token: Token) -> bool:
     """Return whether a token changes what the words around it claim: negation, modality, condition, exception."""
     return token.kind == "strict" and (is_negative(token) or token.key in _BINDING)
+
+
+def is_auxiliary(token: Token) -> bool:
+    """Return whether a token begins a predicate: a form of "be" or "have", or a modal verb."""
+    return token.text.lower() in AUXILIARIES or token.key in _MODALS
+
+
+def subject_before_auxiliary(clause: Sequence[Token]) -> Sequence[Token]:
+    """Return the tokens before the first auxiliary of a clause; none where it has none or where it begins with one."""
+    end = next((at for at, token in enumerate(clause) if is_auxiliary(token)), 0)
+    return clause[:end]
 
 
 def _trimmed(tokens: Sequence[Token]) -> list[Token]:
@@ -121,9 +104,13 @@ def _with_voice(tokens: list[Token]) -> list[Token]:
         marked.append(token)
         if token.text.lower() in _BE:
             is_passive = True
-        elif not (is_passive and (is_negative(token) or token.text.lower().endswith("ly") or token.kind == "free")):
+        elif not (is_passive and (is_negative(token) or token.text.lower().endswith("ly") or _is_light(token))):
             is_passive = False
     return marked
+
+
+def _is_light(token: Token) -> bool:
+    return token.kind == "free" and token.text.lower() not in ("a", "an", "the")
 
 
 def _is_past(token: Token) -> bool:
@@ -135,14 +122,30 @@ def _is_past(token: Token) -> bool:
 
 def _fronted_last(tokens: list[Token]) -> Iterator[list[Token]]:
     """Yield the tokens, with what is set before the main clause behind it."""
+    if at := _end_of_bare_front(tokens):
+        yield tokens
+        yield [*tokens[at:], *tokens[:at]]
+        return
     comma = next((at for at, token in enumerate(tokens) if token.kind == "comma"), None)
-    if comma is None or not tokens or tokens[0].key not in _FRONTED or comma == len(tokens) - 1:
+    if comma is None or not tokens or tokens[0].key not in FRONTED or comma == len(tokens) - 1:
         yield tokens
         return
     front, main = tokens[:comma], tokens[comma + 1 :]
     if main[0].key == "then":
         main = main[1:]
-    yield main + front
+    yield [*main, *front]
+    if front[0].key == "when" and not any(token.key == "will" for token in main):
+        yield [*main, replace(front[0], key="if"), *front[1:]]
+
+
+def _end_of_bare_front(tokens: list[Token]) -> int:
+    """Return where a phrase without an article ends that stands before the article of the subject: "In 7.2 the ..."."""
+    if not tokens or tokens[0].key not in _MOVABLE:
+        return 0
+    at = 1
+    while at < len(tokens) and at < 4 and tokens[at].kind in ("figure", "name", "word"):
+        at += 1
+    return at if 1 < at < len(tokens) and tokens[at].text.lower() in ("the", "a", "an") else 0
 
 
 def _actives(tokens: list[Token]) -> Iterator[list[Token]]:
@@ -217,12 +220,15 @@ def _genitives(tokens: list[Token]) -> Iterator[list[Token]]:
 
 def _with_genitives(tokens: list[Token], length: int) -> tuple[list[Token], bool]:
     found, changed = [token for token in tokens if token.kind != "free" or token.key == "of"], False
+    behind_article = {id(b) for a, b in pairwise(tokens) if a.text.lower() in ("a", "an", "the")}
     at = len(found) - 2
     while at > 0:
         if found[at].key == "of" and found[at - 1].kind in ("word", "name"):
             owner = found[at + 1 : at + 1 + length]
             if len(owner) == length and all(token.kind in ("word", "name", "figure") for token in owner):
-                found[at - 1 : at + 1 + length] = [*owner, found[at - 1]]
+                # "the signing key of the service": what stands behind the article belongs to the noun
+                begin = at - 2 if at > 1 and id(found[at - 2]) in behind_article else at - 1
+                found[begin : at + 1 + length] = [*owner, *found[begin:at]]
                 changed = True
         at -= 1
     return found, changed

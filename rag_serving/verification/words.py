@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Literal
@@ -43,12 +43,12 @@ class Token:
 
 # Words that a paraphrase may add or leave out: they change neither who does what nor when, how much, or whether.
 _FREE = """
-a an the is are am be been being has have do does will it its they their them he his she her him you your
+a an the is are am be been has have do does will it its they their them he his she her him you your
 yourself itself themselves this that these those there here which who whom also then please however moreover
 furthermore additionally note indeed simply namely
 """
 # Words that may be left out but not added.
-_DROPPABLE = "just very really quite basically actually easily automatically own"
+_DROPPABLE = "now just very really quite basically actually easily automatically own"
 # Words that have to be there themselves: no synonym, no inflection, none lost, none added.
 _STRICT = """
 no not never none nothing nobody neither nor without cannot nowhere hardly barely scarcely
@@ -72,7 +72,7 @@ true false yes on off enable enables enabled enabling disable disables disabled 
 open opens opened close closes closed start starts started stop stops stopped add adds added remove removes removed
 include includes included exclude excludes excluded accept accepts accepted reject rejects rejected
 increase increases increased decrease decreases decreased minimum maximum min max
-i we us our my me mine ours
+i we us our my me mine ours he his she her him it they them its their will being
 zero one half hundred thousand million
 """
 _FREE_WORDS = frozenset(_FREE.split())
@@ -89,9 +89,11 @@ _PHRASES = (
     ("even if", "even-if"), ("only if", "only-if"), ("in case", "in-case"), ("because of", "because-of"),
     ("due to", "due-to"), ("instead of", "instead-of"), ("rather than", "rather-than"), ("so that", "so-that"),
     ("such as", "such-as"), ("for example", "for-example"), ("a few", "a-few"), ("a lot of", "a-lot-of"),
-    ("each other", "each-other"), ("going to", "going-to"), ("used to", "used-to"),
+    ("each other", "each-other"), ("with the exception of", "except"), ("except for", "except"),
+    ("every night", "nightly"), ("every day", "daily"), ("every week", "weekly"), ("every month", "monthly"),
+    ("going to", "going-to"), ("used to", "used-to"),
 )  # fmt: skip
-_STRICT_GROUPS = {"each": "every", "till": "until", "whenever": "when"}
+_STRICT_GROUPS = {"they": "it", "their": "its", "each": "every", "till": "until", "whenever": "when"}
 _CONTRACTED = re.compile(r"(could|do|does|did|is|are|was|were|has|have|had|must|should|would|need)n't")
 _WONT = {"won't": ("will", "not"), "can't": ("can", "not"), "cannot": ("can", "not"), "shan't": ("shall", "not")}
 
@@ -100,14 +102,42 @@ _PLAIN = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?(?:-[^\W\d_]+)*")
 _NUMBER = re.compile(r"([<>≤≥=~±+-]?[$€£]?)(\d+(?:[.,:]\d+)*)(?:-?([^\W\d_]+|[%‰°€$£]))?")
 _ORDINAL = frozenset({"st", "nd", "rd", "th"})
 _OPENING, _CLOSING = "\"'`*_([{«„“‘「『|", "\"'`*_)]}»“”’」』|"
+_QUOTATION = frozenset('"«„“”»')
 _COMMAS, _STOPS = ",", ".!?…;:"
+_CURRENCIES, _SCALES = frozenset("€$£"), frozenset({"million", "billion", "thousand"})
 _CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}")
 
 
 def tokens(text: str) -> list[Token]:
     """Return the tokens of a sentence in order."""
     found = [token for piece in _PIECE.finditer(text) for token in _of_piece(piece[0], piece.start())]
-    return list(_with_units(_with_phrases(found)))
+    return _with_one_must(_with_possession(list(_with_units(_with_phrases(found)))))
+
+
+def _with_possession(found: list[Token]) -> list[Token]:
+    """Return the tokens with "has" as a verb of its own where no participle follows: to have is not to be."""
+    for at, token in enumerate(found):
+        if token.text.lower() in ("has", "have") and token.kind == "free":
+            behind = (t for t in found[at + 1 :] if not is_negative(t) and not t.text.lower().endswith("ly"))
+            if not _is_participle(next(behind, None)):
+                found[at] = replace(token, kind="word", key="have")
+    return found
+
+
+def _is_participle(token: Token | None) -> bool:
+    if token is None or token.kind not in ("word", "free"):
+        return False
+    lower = token.text.lower()
+    return (
+        lower in ("been", "also") or lower.endswith("ed") or (token.key != lower and not lower.endswith(("s", "ing")))
+    )
+
+
+def _with_one_must(found: list[Token]) -> list[Token]:
+    """Return the tokens with "has to" as "must"; under a negation they are not the same."""
+    if any(is_negative(token) for token in found):
+        return found
+    return [replace(token, key="must") if token.key == "have-to" else token for token in found]
 
 
 def is_negative(token: Token) -> bool:
@@ -159,7 +189,12 @@ def _of_piece(piece: str, at: int) -> Iterator[Token]:
     while tail > start and (piece[tail - 1] in _CLOSING or piece[tail - 1] in _COMMAS + _STOPS):
         tail -= 1
     core = piece[start:tail]
-    if core and piece[tail : tail + 1] == "." and "." in core and len(core) < 5:  # e.g., i.e., U.S.
+    if piece[start - 1 : start] in _QUOTATION and piece[tail : tail + 1] in _QUOTATION and start and core:
+        yield Token(core, f'"{core.lower()}"', "name", at + start, at + tail)  # a word that is mentioned, not used
+        core = ""
+    if (
+        core and piece[tail : tail + 1] == "." and "." in core and len(core) < 5 and core[0].isalpha()
+    ):  # e.g., i.e., U.S.
         core, tail = core + ".", tail + 1
     if core in ("-", "–", "—", "--"):
         yield Token(core, ";", "stop", at + start, at + tail)
@@ -252,21 +287,43 @@ def _with_phrases(found: list[Token]) -> Iterator[Token]:
 
 
 def _with_units(found: Iterator[Token]) -> Iterator[Token]:
-    """Yield the tokens with each figure and the unit behind it as one token."""
-    held: Token | None = None
-    for token in found:
-        if held is not None:
-            name = token.text.lower()
-            if name in UNIT_NAMES and token.kind in ("word", "name", "free"):
-                text = f"{held.text} {token.text}"
-                yield Token(text, f"{held.key} {UNIT_NAMES[name]}", "figure", held.start, token.end)
-                held = None
-                continue
-            yield held
-            held = None
-        if token.kind == "figure" and " " not in token.key and not token.key.endswith("."):
-            held = token
+    """Yield the tokens with each figure, what it is counted in, and the unit on either side of it as one token."""
+    waiting = list(found)
+    at = 0
+    while at < len(waiting):
+        token, rest = waiting[at], waiting[at + 1 :]
+        currency = UNIT_NAMES.get(token.text.lower(), "") if token.kind in ("word", "name") else ""
+        if currency in _CURRENCIES and rest and _is_bare(rest[0]):
+            joined = replace(rest[0], text=f"{token.text} {rest[0].text}", start=token.start)
+            figure, used = _scaled(joined, rest[1:])
+            yield replace(figure, key=f"{figure.key} {currency}")
+            at += 2 + used
+        elif _is_bare(token):
+            figure, used = _scaled(token, rest)
+            figure, more = _measured(figure, rest[used:])
+            yield figure
+            at += 1 + used + more
         else:
             yield token
-    if held is not None:
-        yield held
+            at += 1
+
+
+def _is_bare(token: Token) -> bool:
+    return token.kind == "figure" and " " not in token.key and not token.key.endswith(".")
+
+
+def _scaled(figure: Token, rest: list[Token]) -> tuple[Token, int]:
+    """Return a figure with the "million" behind it, and how many tokens that took."""
+    if not rest or rest[0].text.lower() not in _SCALES:
+        return figure, 0
+    text = f"{figure.text} {rest[0].text}"
+    return replace(figure, text=text, key=f"{figure.key}-{rest[0].text.lower()}", end=rest[0].end), 1
+
+
+def _measured(figure: Token, rest: list[Token]) -> tuple[Token, int]:
+    """Return a figure with the unit behind it, and how many tokens that took."""
+    name = rest[0].text.lower() if rest else ""
+    if name not in UNIT_NAMES or rest[0].kind not in ("word", "name", "free"):
+        return figure, 0
+    text, key = f"{figure.text} {rest[0].text}", f"{figure.key} {UNIT_NAMES[name]}"
+    return replace(figure, text=text, key=key, end=rest[0].end), 1

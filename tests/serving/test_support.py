@@ -103,8 +103,8 @@ def test_each_word_names_what_carries_it() -> None:
 
 
 def test_words_that_no_passage_has_are_named() -> None:
-    said = "Backups are wiped every night in vault 3."
-    assert missing_words(said, [CITED[0][1]]) == ["wiped", "every", "night"]
+    said = "Backups are wiped at night in vault 3."
+    assert missing_words(said, [CITED[0][1]]) == ["wiped", "at", "night"]
 
 
 def test_a_sentence_may_join_what_two_passages_say_but_not_mix_it() -> None:
@@ -114,6 +114,81 @@ def test_a_sentence_may_join_what_two_passages_say_but_not_mix_it() -> None:
     assert joined.passages == (1, 2)
     assert supported("The vault is copied to Lyon.", cited) is None
     assert supported("The vault is emptied on Mondays because the archive is copied to Lyon.", cited) is None
+
+
+@pytest.mark.parametrize(
+    ("passage", "lie"),
+    [
+        ("Are backups deleted after a day?", "Backups are deleted after a day."),  # a question claims nothing
+        ("Do not:\n\n- restart the broker\n- erase the disk", "Restart the broker."),
+        ("If the vault is sealed:\n\n- call the officer\n- erase the disk", "Erase the disk."),
+        ("Never do this:\n\n1. Erase the disk. It is fast.", "Erase the disk."),
+        ("## What not to do\n\n- Erase the disk", "Erase the disk."),
+        ("Myth: the disk erases itself.", "The disk erases itself."),
+        ("The vendor claims that the disk is fast; the network is free.", "The network is free."),
+        ("The gateway has a proxy.", "The gateway is a proxy."),
+        ("The gateway is a proxy.", "The gateway has a proxy."),
+        ("The disk has been moved.", "The disk is being moved."),
+        ("She reports to him.", "He reports to her."),
+        ("It erases them.", "They erase it."),
+        ("It erases the disk.", "You erase the disk."),
+        ("The guard checks the door, and erases the disk.", "Erase the disk."),
+        ("Disks that are slow and are old are erased.", "Disks are slow."),
+        ("Disks that are slow and are old are erased.", "Disks are erased."),
+        ("If the disk is slow and is old, erase it.", "The disk is slow."),
+        ("The disk is public and is erased unless the owner objects.", "The disk is erased."),
+        ("The disk is public and is logged if the owner agrees.", "The disk is public."),
+        ("After a release, erase the disk; the cache is kept.", "The cache is kept."),
+        ("Guests may use the printer, but only on Mondays.", "Guests may use the printer."),
+        ("Guests may use the printer; this is only allowed on Mondays.", "Guests may use the printer."),
+        ("Guests may use the printer, which must be booked.", "Guests may use the printer."),
+        ("Guests may use the printer (only on Mondays).", "Guests may use the printer."),
+        ("The disk stops, while erasing the log.", "Erase the log."),
+        ("Customers on the plan are called back.", 'Customers on the plan are called "back".'),
+        ("No fee is charged.", "Fee is charged."),
+        ("A fee is charged.", "No fee is charged."),
+        ("The disk will be erased.", "The disk is erased."),
+        ("The guard decides when the door is locked.", "The guard decides if the door is locked."),
+        ("The disk does not have to be erased.", "The disk must not be erased."),
+        ("The bill is 200 EUR.", "The bill is USD 200."),
+        ("The bill is 4.8 million EUR.", "The bill is 4.8 EUR."),
+        ("The bill is 4.8 million EUR.", "The bill is EUR 4.8 billion."),
+    ],
+)
+def test_what_a_part_would_lose_is_not_left_out(passage: str, lie: str) -> None:
+    assert supported(lie, [(1, Sentences(passage))]) is None
+
+
+@pytest.mark.parametrize(
+    ("heading", "lie"), [("Gateway", "The gateway erases the disk."), ("What not to do", "Erase the disk.")]
+)
+def test_a_heading_is_no_subject_for_an_order_and_may_disown_what_stands_under_it(heading: str, lie: str) -> None:
+    assert supported(lie, [(1, Sentences("Erase the disk.", heading))]) is None
+
+
+@pytest.mark.parametrize(
+    ("passage", "sentence"),
+    [
+        ("The job lags by ten seconds; the report is late.", "The report is late."),
+        ("The key stays valid, so that tokens can be checked.", "The key stays valid."),
+        ("The lamp is red and can be dimmed.", "The lamp can be dimmed."),
+        ("The lamp is red and can be dimmed.", "The lamp is red."),
+        ("Clauses 8 (secrecy) and 11 (damages) survive.", "Clauses 8 and 11 survive."),
+        (
+            "Objects are encrypted with:\n\n- AES at rest\n- TLS in transit",
+            "Objects are encrypted with TLS in transit.",
+        ),
+        ("If the vault is sealed:\n\n- call the officer", "If the vault is sealed, call the officer."),
+        ("If the disk fails, the cache is used.", "When the disk fails, the cache is used."),
+        ("Costs fell by 3 percent, while revenue rose.", "Revenue rose."),
+        ("The car has to be returned.", "The car must be returned."),
+        ("The bill is 4.8 million EUR.", "The bill is EUR 4.8 million."),
+        ("No fee is charged for the first copy.", "No fee is charged for the first copy."),
+        ("Backups run every night.", "Backups run nightly."),
+    ],
+)
+def test_what_may_be_left_out_is(passage: str, sentence: str) -> None:
+    assert supported(sentence, [(1, Sentences(passage))])
 
 
 @pytest.mark.parametrize("frame", ["The page says that ", "Note that ", "In short, ", "Yes, ", "According to [1]"])
