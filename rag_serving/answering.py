@@ -30,7 +30,7 @@ from rag_serving.refusals import best_rejected, not_written
 from rag_serving.render import answer_text, citations_of, explained, shown_numbers
 from rag_serving.settings import Generation
 from rag_serving.telemetry.events import Ranking, Trace
-from rag_serving.verify import verify
+from rag_serving.verify import verify, without_doubted
 
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
@@ -142,18 +142,21 @@ class Answering:
         return draft, verdicts, differs
 
     def _judged(self, attempt: Attempt, verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
-        """The verdicts with what the model says of each sentence; it decides nothing, and its absence costs nothing."""
+        """Return the verdicts with what the model says of each sentence; one that it doubts is shown as a quotation.
+
+        It adds nothing, and its absence costs nothing.
+        """
         found = list(verdicts)
         with attempt.part("judge", NOT_JUDGED):
             entails = self._judge = self._judge or open_judge(self._config.generation)
             for place, verdict in enumerate(found):
                 passage = lock.passage(verdict.index or 0)
-                if entails and passage and verdict.outcome != "dropped":
+                if entails and passage and verdict.support == "carried":
                     judged = entails(passage.chunk.text, verdict.told or verdict.claim.text)
                     found[place] = replace(verdict, judged=judged)
         if any(verdict.judged is False for verdict in found):
             attempt.raise_flag(DOUBTED)
-        return found
+        return without_doubted(found, lock)
 
     def _extracted(self, attempt: Attempt, asked: Asked, lock: Lock) -> Draft:
         settings = self._config.generation

@@ -268,8 +268,8 @@ class Verification(Section):
     """RapidFuzz partial ratio that a quote needs when it is not found exactly; numbers and negations must be equal
     anyway."""
     model_check: bool = False
-    """Ask the generator's model, too, whether each sentence follows from the passage that it cites; it is told and
-    flagged, and decides nothing."""
+    """Ask the generator's model, too, whether each sentence follows from the passage that it cites. It can only take
+    away: a sentence that it doubts is shown as the passage's own words instead, and flagged."""
 
 
 class Evaluation(Section):

@@ -16,13 +16,15 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from rag_serving.extraction.quoting import REACH_OF_NEGATION, best_part
-from rag_serving.extraction.sentences import Unit, pieces, unit_at, words
+from rag_serving.extraction.sentences import Unit, lead_in, pieces, unit_at, words
 from rag_serving.records import EXTRACTIVE, Candidate, Claim, Draft, Lock, Verdict
 from rag_serving.verification.claims import negations
+from rag_serving.verification.clauses import governs
 from rag_serving.verification.polarity import affirms, polarity_fault, without_yes_or_no
 from rag_serving.verification.quotes import MIN_QUOTE_BYTES, Passage, Place, find_quote, needle_of, weight
 from rag_serving.verification.support import Sentences, missing_words, supported
 from rag_serving.verification.typography import fold
+from rag_serving.verification.words import tokens
 
 _WORD = re.compile(r"\b(?:\w{4,}|\w*\d\w*|no[rt]?)\b")
 _STEM = 5
@@ -51,6 +53,19 @@ def verify(
     cited = _cited(verdicts)
     reader = _Reader(passages, question, draft.model == EXTRACTIVE)
     return _without_repetitions([reader.worded(verdict, cited) for verdict in verdicts])
+
+
+def without_doubted(verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
+    """Return the verdicts; a sentence that a model judged not to follow is replaced by the passage's own.
+
+    What a model says can only take a sentence away: whatever else it says, or that it says nothing, changes nothing.
+    """
+    reader = _Reader([_passage_of(candidate) for candidate in lock.passages], "", is_extractive=False)
+    found = [
+        reader.doubted(verdict) if verdict.judged is False and verdict.support == "carried" else verdict
+        for verdict in verdicts
+    ]
+    return _without_repetitions(found)
 
 
 def _limited(verdicts: Sequence[Verdict], max_citations: int) -> list[Verdict]:
@@ -206,7 +221,16 @@ class _Reader:
             return Verdict(verdict.claim, "dropped", "the passage negates what is quoted")
         if fault := polarity_fault(self._question, verdict.claim.text, self._unit_text(verdict)):
             return Verdict(verdict.claim, "dropped", fault)
-        return replace(verdict, support="verbatim")
+        lead = self._lead(verdict)
+        told = verdict.told if not lead or lead in verdict.told else f"{lead} {verdict.told}"
+        return replace(verdict, told=told, support="verbatim")
+
+    def _lead(self, verdict: Verdict) -> str:
+        """Return the words that introduce the list a quote stands in, where its items hold only with them."""
+        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
+        unit = unit_at(text, place.start)
+        lead = lead_in(text, unit) if unit else None
+        return " ".join(lead.of(text).split()) if lead and governs(tokens(lead.of(text))) else ""
 
     def _quoted(self, verdict: Verdict, indexes: Sequence[int]) -> Verdict:
         """Return the verdict with the passage's own sentence in place of one that is not carried."""
@@ -219,8 +243,15 @@ class _Reader:
             return Verdict(verdict.claim, "dropped", "the passage negates what is quoted")
         strange = ", ".join(map(repr, missing_words(verdict.told, [self._read(index) for index in indexes])[:5]))
         why = f"the passage does not have {strange}" if strange else "the passage says otherwise"
-        told = f"“{' '.join(text[start:end].split())}”"
+        lead = self._lead(verdict)
+        told = f"“{f'{lead} … ' if lead else ''}{' '.join(text[start:end].split())}”"
         return replace(verdict, told=told, reason=f"{verdict.reason}; shown as a quotation: {why}", support="quoted")
+
+    def doubted(self, verdict: Verdict) -> Verdict:
+        """Return the verdict with the passage's own sentence in place of one that a model doubts."""
+        reason = f"{verdict.reason}; shown as a quotation: the model doubts that it follows"
+        quoted = self._quoted(verdict, [cast(int, verdict.index)])
+        return quoted if quoted.outcome == "dropped" else replace(quoted, reason=reason, carried=())
 
     def _is_verbatim(self, verdict: Verdict) -> bool:
         text = self._passages[cast(int, verdict.index) - 1].text

@@ -1,8 +1,8 @@
 """How good a generated context is, and whether it says only what the document says.
 
 The score is that of the contextual-retrieval design: length, relevance, coherence and specificity, weighted 0.2, 0.4,
-0.2 and 0.2; from 0.7 on a context is accepted. A context that brings a number or a name of its own is not, whatever its
-score.
+0.2 and 0.2; from 0.7 on a context is accepted. A context that brings a number or a name of its own, or negates where
+the document does not, is not, whatever its score.
 
 Belongs here: judging contexts. Does not belong here: asking for them, or what is done with a poor one.
 """
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.indexes.terms import analyze
+from rag_serving.verification.claims import negations
 
 ACCEPTED = 0.7
 KEY_TERMS = 10
@@ -28,6 +29,8 @@ _WEIGHTS = np.array([0.2, 0.4, 0.2, 0.2])
 _GENERIC_COST = 0.2
 _FEW_TERMS = 0.5
 
+_MOST_OF = 0.6
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 # A capitalized word that does not open a sentence, or any word with a capital, digit or mark inside: a name.
 _NAME = re.compile(r"(?<![.!?:]\s)(?<!^)\b[A-Z][\w-]*|\b\w*(?:[a-z][A-Z]|_)\w*|\b[A-Z]{2,}\w*")
@@ -94,11 +97,27 @@ def missing_terms(context: str, chunk: str) -> tuple[list[str], int]:
 
 
 def inventions(context: str, document: str) -> tuple[str, ...]:
-    """Numbers and names of the context that the document does not have, in order, each once."""
+    """Numbers, names and negations of the context that the document does not have, in order, each once."""
     numbers, terms = set(_NUMBER.findall(document)), set(analyze(document))
     found = [number for number in _NUMBER.findall(context) if number not in numbers]
     found += [name for name in _NAME.findall(context) if not terms.issuperset(analyze(name))]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys([*found, *turned(context, document)]))
+
+
+def turned(context: str, document: str) -> list[str]:
+    """Return the sentences of a context that negate what the document affirms, or affirm what it negates.
+
+    A sentence that negates needs one of the document that negates and shares most of its terms; one that does not needs
+    one that does not, where only negating ones share most of its terms.
+    """
+    said = [(set(analyze(part)), negations(part) > 0) for part in _SENTENCE.split(document)]
+    faults = []
+    for sentence in filter(str.strip, _SENTENCE.split(context)):
+        terms, negates = set(analyze(sentence)), negations(sentence) > 0
+        near = {other for have, other in said if terms and len(terms & have) >= _MOST_OF * len(terms)}
+        if (negates and True not in near) or near == {not negates}:
+            faults.append(" ".join(sentence.split()[:8]))
+    return faults
 
 
 def _length_scores(words: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -98,6 +98,17 @@ def unit_at(text: str, position: int) -> Unit | None:
     return next((unit for unit in units(text) if unit.start <= position < unit.end), None)
 
 
+def lead_in(text: str, unit: Unit) -> Unit | None:
+    """Return the sentence or heading that introduces the list this unit is an item of: it ends with a colon."""
+    lead: Unit | None = None
+    for other in units(text) if unit.kind == "list" else ():
+        if other.start >= unit.start:
+            break
+        if other.kind != "list":
+            lead = other if other.of(text).rstrip("*_ ").endswith(":") else None
+    return lead
+
+
 def _lines(text: str) -> Iterator[tuple[int, int]]:
     start = 0
     for line in text.splitlines(keepends=True):

@@ -7,6 +7,7 @@ Does not belong here: storing and signing (`receipt_store`), who may see it (`pr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rag_serving.generation import Generation
@@ -14,7 +15,7 @@ from rag_serving.lock import has_anchor
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
 from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock, Verdict
 from rag_serving.verification.quotes import find_exact
-from rag_serving.verify import verify
+from rag_serving.verify import verify, without_doubted
 
 Receipt = Mapping[str, Any]
 
@@ -124,9 +125,11 @@ def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
     draft = Draft(
         tuple(Claim(v["sentence"], v["cited"], v["quote"], tuple(v["others"])) for v in noted), receipt["generator"]
     )
-    for number, (then, now) in enumerate(
-        zip(noted, verify(draft, lock, **receipt["rules"], question=receipt["question"]), strict=True), start=1
-    ):
+    reached = verify(draft, lock, **receipt["rules"], question=receipt["question"])
+    # a receipt of an older version does not say what a model judged
+    judged = (replace(now, judged=then.get("judged")) for then, now in zip(noted, reached, strict=True))
+    replayed = without_doubted([*judged], lock)
+    for number, (then, now) in enumerate(zip(noted, replayed, strict=True), start=1):
         if _outcome(then) != _reached(now):
             yield f"verdict {number}: it was {then['outcome']} ({then['reason']}), is now {now.outcome} ({now.reason})"
 

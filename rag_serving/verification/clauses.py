@@ -85,6 +85,13 @@ def subject_before_auxiliary(clause: Sequence[Token]) -> Sequence[Token]:
     return clause[:end]
 
 
+def governs(tokens: Sequence[Token]) -> bool:
+    """Return whether what these words introduce holds only with them: `Do not:`, `If the vault is sealed:`."""
+    return any(map(binds, tokens)) or (
+        bool(tokens) and tokens[0].key in FRONTED - {"to", "in", "on", "at", "for", "with"}
+    )
+
+
 def _trimmed(tokens: Sequence[Token]) -> list[Token]:
     found = list(tokens)
     while found and found[-1].kind in ("stop", "comma"):

@@ -137,6 +137,13 @@ def test_a_context_that_invents_is_not_kept(server: StandInChat, tmp_path: Path)
     assert len(server.requests) == 6
 
 
+def test_a_context_that_negates_what_the_page_says_is_not_kept(server: StandInChat, tmp_path: Path) -> None:
+    server.script = lambda messages: [*good_context(messages), " The broker is never restarted."]
+    found = writer(server, tmp_path).write(documents(1, 2))
+    assert not found.written
+    assert all("invents The broker is never restarted." in why for why in found.failures.values())
+
+
 def test_after_a_time_out_fewer_tokens_are_asked_for(server: StandInChat, tmp_path: Path) -> None:
     server.faults.append(Fault(hang_s=30))
     found = writer(server, tmp_path, timeout_s=1, max_output_tokens=200).write(documents(1, 1))

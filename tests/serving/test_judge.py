@@ -1,4 +1,4 @@
-"""The optional check by a model: told and flagged, deciding nothing, costing nothing when it is away."""
+"""The optional check by a model: it can only take a sentence away, and costs nothing when it is away."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rag_serving.records import Lock
 from rag_serving.settings import Gates, Generation, Verification
 
 PASSAGE = "Each broker keeps logs for 168 hours by default."
-REPLY = 'Logs are kept for 168 hours. "keeps logs for 168 hours" [1]'
+REPLY = 'By default, each broker keeps logs for 168 hours. "keeps logs for 168 hours" [1]'
 QUESTION = "How many hours does each broker keep logs?"
 
 
@@ -46,10 +46,12 @@ def answered(server: StandInChat, judgement: str, model_check: bool = True) -> t
 
 
 @pytest.mark.parametrize(("judgement", "judged"), [("YES", True), ("No.", False)])
-def test_what_the_model_says_is_told_and_decides_nothing(server: StandInChat, judgement: str, judged: bool) -> None:
+def test_what_the_model_doubts_is_shown_as_a_quotation(server: StandInChat, judgement: str, judged: bool) -> None:
     written, attempt = answered(server, judgement)
     assert written.answer.status == "answered"
     assert [verdict.judged for verdict in written.verdicts] == [judged]
+    assert [verdict.support for verdict in written.verdicts] == ["carried" if judged else "quoted"]
+    assert (f"“{PASSAGE}”" in (written.answer.answer or "")) is not judged
     assert (DOUBTED in attempt.flags) is not judged
     (passage,) = written.answer.passages or ()
     assert ("doubts" in passage["why"]) is not judged
@@ -59,8 +61,15 @@ def test_what_the_model_says_is_told_and_decides_nothing(server: StandInChat, ju
 def test_any_other_word_is_no_verdict(server: StandInChat, judgement: str) -> None:
     written, attempt = answered(server, judgement)
     assert written.answer.status == "answered"
-    assert [verdict.judged for verdict in written.verdicts] == [None]
+    assert [(verdict.judged, verdict.support) for verdict in written.verdicts] == [(None, "carried")]
     assert NOT_JUDGED in attempt.flags
+
+
+def test_a_model_that_agrees_adds_nothing(server: StandInChat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.REPLY", 'Logs are wiped every night. "keeps logs for 168 hours" [1]')
+    written, _ = answered(server, "YES")
+    assert [verdict.support for verdict in written.verdicts] == ["quoted"]
+    assert "wiped" not in (written.answer.answer or "")
 
 
 def test_nobody_is_asked_unless_that_is_wanted(server: StandInChat) -> None:

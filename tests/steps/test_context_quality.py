@@ -127,3 +127,18 @@ def test_any_text_has_a_score_between_0_and_1(text: str, chunk: str, document: s
     (score,) = score_contexts([text], [chunk], [document])
     for value in (score.overall, score.length, score.relevance, score.coherence, score.specificity):
         assert 0 <= value <= 1
+
+
+@pytest.mark.parametrize(
+    ("context", "is_turned"),
+    [
+        ("The passage says that brokers must not be restarted during an election.", False),
+        ("Brokers must be restarted during an election.", True),
+        ("Backups are not kept for long.", True),
+        ("Backups are never encrypted.", True),
+        ("It is part of the guide on brokers and backups.", False),
+    ],
+)
+def test_a_context_that_negates_otherwise_than_the_document_invents(context: str, is_turned: bool) -> None:
+    document = "Brokers must not be restarted during an election.\nBackups are encrypted and kept for long."
+    assert bool(inventions(context, document)) is is_turned
