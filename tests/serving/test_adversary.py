@@ -185,14 +185,14 @@ def test_a_model_that_stalls_or_never_ends_is_answered_for_within_its_time(kind:
 
     lock = Lock((candidate_of(PAGES[1]),))
     generator = Generator(settings_for(kind, server, timeout_s=2, first_token_timeout_s=1))
-    for script, told in ((stalling, True), (endless, False)):
+    for script in (stalling, endless):
         server.script = script
         start = time.monotonic()
         draft = generator.write(QUESTION, lock, lambda: extracted(lock))
         assert time.monotonic() - start < 15
         verdicts = verify(draft, lock)
         check(lock, Reply(""), verdicts)
-        assert bool(citations_of(verdicts, lock)) is told
+        assert citations_of(verdicts, lock)  # what it wrote, or what extraction tells in its place
     server.faults.extend([Fault(hang_s=30)] * 2)
     start = time.monotonic()
     draft = generator.write(QUESTION, lock, lambda: extracted(lock))
