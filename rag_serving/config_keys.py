@@ -26,7 +26,7 @@ _OF_TESTS = frozenset(
     }
 )  # fmt: skip
 # Set by Kubernetes in every pod beside a service named `citelock` or `citelock-…`.
-_OF_KUBERNETES = re.compile(r"CITELOCK(_[A-Z0-9_]+)?_(SERVICE_(HOST|PORT)|PORT)(_[A-Z0-9_]+)?")
+_OF_KUBERNETES = re.compile(r"CITELOCK(_[A-Z0-9_]{1,200})?_(SERVICE_(HOST|PORT)|PORT)(_[A-Z0-9_]{1,200})?")
 _IN_KUBERNETES = "KUBERNETES_SERVICE_HOST"
 
 Models = Sequence[type[BaseModel]]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote as percent_encoded
 
-_LINK = re.compile(r"!?\[([^\]\n]*)\]\((?:[^()\n]|\([^()\n]*\))*\)")
+_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\((?:[^()\n]|\([^()\n]*\))*\)")
 _EMPHASIS = re.compile(r"(\*\*|__|~~|`+|(?<!\w)[*_](?=\S)|(?<=\S)[*_](?!\w))")
 _MARKER = r"(?:[-*+]\s|\d{1,3}[.)]\s|\||#{1,6}\s|```|>)"
 _BLOCK_BORDER = re.compile(rf"\n\s*\n|\n(?=\s*{_MARKER})")

@@ -25,7 +25,7 @@ MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15
 _WORDS_AROUND = 4  # that tell a quote from the same words elsewhere
 
 _FENCES = ("\n```", "\n~~~")
-_MARKER = re.compile(r"(?:\s+|^|(?<=[.,;:!?]))\[\d{1,3}\](?!\()")
+_MARKER = re.compile(r"(?:(?<!\s)\s+|^|(?<=[.,;:!?]))\[\d{1,3}\](?!\()")
 
 
 def citations_of(

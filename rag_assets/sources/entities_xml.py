@@ -25,6 +25,7 @@ _CHUNK_BYTES = 256 * 1024
 _ROOT = b"<hibernate-generic"
 _FORBIDDEN = bytes(sign for sign in range(32) if sign not in b"\t\n\r")
 _SPACED = re.compile(r"\]\] ")
+_COMMENT = re.compile(rb"<!--(?:[^-]|-(?!-))*+-->")
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class _Measured:
         prolog, root, _ = head.partition(_ROOT)
         if not root:
             raise SourceError("entities.xml is not a Confluence export: it does not begin with <hibernate-generic>")
-        if b"<!" in re.sub(rb"<!--.*?-->", b"", prolog, flags=re.DOTALL):
+        if b"<!" in _COMMENT.sub(b"", prolog):
             raise SourceError("entities.xml has a document type, which no Confluence export has; it is not read")
         self._stream = stream
         self._head = head

@@ -20,7 +20,7 @@ BodyFormat = Literal["storage", "markdown"]
 
 _STORAGE = ("storage", "html", "view", "export_view")  # HTML is read by the rules of storage format
 _SPACE_IN_PATH = re.compile(r"/(?:spaces|display)/([^/?#]+)(?:/|$)")
-_TITLE = re.compile(r"^#\s+(.+?)\s*$", re.MULTILINE)
+_TITLE = re.compile(r"^#[ \t]++(\S.*)$", re.MULTILINE)
 
 
 class NotOfSpaceError(EnvelopeError):
@@ -199,4 +199,4 @@ def _links(told: Mapping[str, Any], base_url: str | None) -> Envelope:
 
 def _first_heading(text: str) -> str | None:
     found = _TITLE.search(text)
-    return found[1] if found else None
+    return found[1].strip() if found else None

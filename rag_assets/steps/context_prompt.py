@@ -39,7 +39,7 @@ In {least} to {most} words, in whole sentences, say what {what} about and where 
 product, component, version and key terms. Use only names and numbers that the document has. Do not begin with \
 phrases like "This section describes". Answer with the text alone{each}."""
 
-_NUMBERED = re.compile(r"^\s*\**\[(\d{1,2})\]\**:?[ \t]*", re.MULTILINE)
+_NUMBERED = re.compile(r"^[ \t]*+\**+\[(\d{1,2})\]\**:?[ \t]*", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from rag_assets.steps.storage_elements import Content, storage_content
 from rag_assets.steps.storage_format import Element, PageError
 
 _TEMPLATE = re.compile(
-    r"<script\b[^>]*\btype\s*=\s*[\"']?text/(?:x-handlebars|x-template|template)[^>]*>(.*?)</script\s*>", re.S | re.I
+    r"<script\b[^<>]{0,500}\btype\s{0,9}=\s{0,9}[\"']?text/(?:x-handlebars|x-template|template)[^<>]{0,500}>"
+    r"(.*?)(?:</script\s*+>|\Z)",
+    re.S | re.I,
 )
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NO_TEXT = (

@@ -21,7 +21,7 @@ from rag_serving.records import Answer, Citation
 from rag_serving.verification.typography import fold
 
 _CHUNKS = 50  # that a ranking of pages is made of
-_MARKER = re.compile(r"\s*\[\d+\]$")
+_MARKER = re.compile(r"(?<!\s)\s*\[\d{1,3}\]$")
 
 Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 Anchors = Mapping[str, frozenset[str]]  # the anchors of a page, by page id

@@ -19,7 +19,7 @@ from rag_serving.settings import Embedding
 from rag_serving.store import write_text
 
 WEIGHTS = "answer_confidence.json"
-_SECTION = re.compile(r"^gates:.*\n?(?:(?:[ \t]+.*)?\n)*(?=\S|\Z)", re.MULTILINE)
+_SECTION = re.compile(r"^gates:.*\n?(?:(?:[ \t].*)?\n)*(?=\S|\Z)", re.MULTILINE)
 
 
 def write_calibration(path: Path, found: Calibration, embedding: Embedding) -> None:

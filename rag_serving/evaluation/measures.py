@@ -23,7 +23,7 @@ from rag_serving.models.protocols import Embedder
 DEPTH = 10
 """Pages of a ranking that are looked at."""
 
-_MARK = re.compile(r"\s*\[\d+\]")
+_MARK = re.compile(r"(?<!\s)\s*\[\d{1,3}\]")
 
 Values = Mapping[str, float]  # by question id
 

@@ -22,7 +22,7 @@ from rag_serving.evaluation.gold_check import Pages, plain
 TIMEOUT_S = 600.0
 ABSENT = "the extra is not installed; pip install 'citelock[ragas]'"
 _DEFAULT_URLS = {"ollama": "http://127.0.0.1:11434", "openai": "http://127.0.0.1:1234/v1"}
-_MARKS = re.compile(r"\s*(?:\[\d+\])+")
+_MARKS = re.compile(r"(?<!\s)\s*(?:\[\d{1,3}\])+")
 # No figures about us go to anybody, and nothing is fetched.
 _QUIET = {
     "RAGAS_DO_NOT_TRACK": "true",

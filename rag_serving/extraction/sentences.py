@@ -20,7 +20,7 @@ _ROW = re.compile(r"\s*\|")
 _RULE = re.compile(r"[\s|:=_*-]*$")
 _QUOTED = re.compile(r"\s*(?:>\s?)+")
 _END = re.compile(r"(?:(?<![.!?…])[.!?…]+[\"'”’»)\]*_`]*(?=\s+[^\sa-z])|[。！？]+[」』”]?)")
-_WORD = re.compile(r"\S*\w\S*")
+_WORD = re.compile(r"\w")
 _PIECE = re.compile(r"\S+")
 _ABBREVIATED = """
 e.g i.e etc vs cf no nos fig figs eq sec ch approx ca resp incl excl dr mr mrs ms prof st inc ltd co corp jr sr al
@@ -85,7 +85,7 @@ def units(text: str) -> list[Unit]:
 
 def words(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
     """The ranges of the words in `text[start:end]`: what white space parts and has a letter or digit."""
-    return [match.span() for match in _WORD.finditer(text, start, len(text) if end is None else end)]
+    return [span for span in pieces(text, start, end) if _WORD.search(text, *span)]
 
 
 def pieces(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ import re
 # Ollama: "input length exceeds the context length"; others: "prompt is too long", "too many tokens".
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum (?:context|model) length|context the overflows"
-    r"|context (?:length|size|window).{0,40}exceed|exceed\w*.{0,40}context (?:length|size|window)"
+    r"|context (?:length|size|window).{0,40}exceed|exceed\w{0,4}.{0,40}context (?:length|size|window)"
     r"|prompt is too long|too many tokens|reduce the length",
     re.IGNORECASE,
 )

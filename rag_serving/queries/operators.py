@@ -14,10 +14,10 @@ from rag_serving.records import Filters
 # Code is read over: who asks what `label:foo` does wants no filter. A bare value ends where a sentence could.
 _SIGNS = re.compile(
     r"(?P<code>`[^`\n]*`)"
-    r"|(?<![\w:/.])(?P<key>space|label|title):(?:\"(?P<straight>[^\"\n]+)\"|“(?P<curly>[^”\n]+)”"
+    r"|(?<![\w:/.])(?P<key>space|label|title):(?:\"(?P<straight>[^\"\n]+)\"|“(?P<curly>[^“”\n]+)”"
     r"|(?P<bare>[^\s\"“”`,;?!)]+))"
     r"|(?<!\w)\"(?=\S)(?P<phrase>[^\"\n]{2,200})(?<=\S)\"(?!\w)"
-    r"|“\s*(?P<typeset>[^”\n]{2,200}?)\s*”",
+    r"|“(?P<typeset>[^“”\n]{2,200})”",
     re.IGNORECASE,
 )
 _BEGINNINGS = frozenset('`:"“')  # most queries have none of them
@@ -49,7 +49,7 @@ def read_signs(query: str) -> Signs:
         if key := sign["key"]:
             given[key.lower()].append(_value(sign))
             rest.append(" ")
-        elif phrase := sign["phrase"] or sign["typeset"]:
+        elif phrase := (sign["phrase"] or sign["typeset"] or "").strip():
             phrases.append(" ".join(phrase.split()))
             rest.append(phrase)
         else:

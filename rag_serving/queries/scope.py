@@ -15,13 +15,17 @@ from rag_serving.records import Filters
 from rag_serving.verification.typography import caseless
 
 _LONGEST_TITLE = 10  # words
-_NAME = r"[\"“'‘]?(?P<name>[\w][\w.~-]*)[\"”'’]?"
+_NAME = r"[\"“'‘]?(?P<name>[\w][\w.~-]{0,100})[\"”'’]?"
 _SPACE = re.compile(
-    rf"\s*\b(?:in|from|within|of|on)\s+(?:the\s+)?(?:space\s+{_NAME}|(?P<before>[\w][\w.~-]*)\s+space\b)", re.IGNORECASE
+    rf"(?<!\s)\s*\b(?:in|from|within|of|on)\s+(?:the\s+)?"
+    rf"(?:space\s+{_NAME}|(?P<before>[\w][\w.~-]{{0,100}})\s+space\b)",
+    re.IGNORECASE,
 )
-_LABEL = re.compile(rf"\s*\b(?:labell?ed|tagged|with\s+(?:the\s+)?label)\s+(?:as\s+|with\s+)?{_NAME}", re.IGNORECASE)
+_LABEL = re.compile(
+    rf"(?<!\s)\s*\b(?:labell?ed|tagged|with\s+(?:the\s+)?label)\s+(?:as\s+|with\s+)?{_NAME}", re.IGNORECASE
+)
 _PLACE = re.compile(
-    r"\b(?:in|on|from|per|under|according\s+to)\s+(?:(?:the|our|a)\s+)?(?:page\s+)?(?=(?P<rest>\S.*))", re.I
+    r"\b(?:in|on|from|per|under|according\s+to)\s+(?:(?:the|our|a)\s+)?(?:page\s+)?(?=(?P<rest>\S.{0,400}))", re.I
 )
 _WORDS = re.compile(r"\S+")
 _BESIDE = " .,;:?!\"“”'‘’()[]"

@@ -17,7 +17,7 @@ REPLACED = "[instruction removed]"
 
 # Turn marks of chat templates (ChatML, Llama 2 and 3, Gemma, Mistral, Phi, DeepSeek), and the fence of our own prompt.
 _MARKS = re.compile(
-    r"<\s*/?\s*(?=passage\b|context\b|source\b|question\b|system\b|assistant\b|user\b|think\b|s>|start_of_turn|end_of_turn)"
+    r"<\s*+/?\s*+(?=passage\b|context\b|source\b|question\b|system\b|assistant\b|user\b|think\b|s>|start_of_turn|end_of_turn)"
     r"|<(?=[|｜])|<<(?=/?SYS>>)|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\])"
     r"|(?m:^[ \t>*#-]*(?=(?:system|assistant|user|human)[ \t]*:[ \t]*$))",
     re.IGNORECASE,

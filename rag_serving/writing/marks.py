@@ -13,7 +13,7 @@ import re
 
 _FENCE = re.compile(r"(?m)^[ \t]*(```|~~~)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL)
 _BLOCK = re.compile(r"(?m)(?:^[ \t]*>[^\n]*\n?)+")
-_CODE = re.compile(r"(`+)(?!`)([^\n]+?)(?<!`)\1(?!`)")
+_CODE = re.compile(r"(?<!`)(`{1,12}+)(?!`)([^\n]+?)(?<!`)\1(?!`)")
 # Two pairs that open with the same mark (German „…“ and English “…”) are told apart by what comes first.
 _IN = r"((?:[^{0}\n]|\n(?!\s*\n)){{1,600}}?)"
 _QUOTE = re.compile(
@@ -32,25 +32,28 @@ _QUOTE = re.compile(
     )
 )
 _NUMBER = r"\d{1,3}"
-_LABEL = r"(?:(?:passages?|sources?|docs?|documents?|refs?|no|nr)\.?\s*)?"
-_NUMBERS = rf"{_LABEL}#?\s*{_NUMBER}(?:\s*(?:[,;&–-]|and|und|to)\s*{_LABEL}{_NUMBER})*"
+_SPACE = r"\s{0,4}+"  # inside of a citation
+_LABEL = rf"(?:(?:passages?|sources?|docs?|documents?|refs?|no|nr)\.?{_SPACE})?"
+_NUMBERS = rf"{_LABEL}#?{_SPACE}{_NUMBER}(?:{_SPACE}(?:[,;&–-]|and|und|to){_SPACE}{_LABEL}{_NUMBER}){{0,40}}"
 _MARKER = re.compile(
-    rf"\[\s*\^?\s*\[?\s*({_NUMBERS})\s*\]?\s*\](?:\([^()\n]*\))?"
-    rf"|[【［〔]\s*({_NUMBERS})\s*(?:[†:][^】］〕\n]*)?[】］〕]",
+    rf"\[{_SPACE}\^?{_SPACE}\[?{_SPACE}({_NUMBERS}){_SPACE}\]?{_SPACE}\](?:\([^()\n]*\))?"
+    rf"|[【［〔]{_SPACE}({_NUMBERS}){_SPACE}(?:[†:][^】］〕\n]{{0,200}})?[】］〕]",
     re.IGNORECASE,
 )
-_BEHIND_QUOTE = re.compile(rf"(?<=[\U000f0000-\U000f3fff])(\s*)\(\s*({_LABEL}{_NUMBER})\s*\)", re.IGNORECASE)
-_LIST_RANGE = re.compile(rf"({_NUMBER})\s*(?:[–-]|to)\s*{_LABEL}({_NUMBER})", re.IGNORECASE)
+_TAIL = re.compile(rf"(?:\s{{0,4}}(?:{_MARKER.pattern})){{1,20}}[\s.]{{0,8}}$", re.IGNORECASE)
+_BEHIND_QUOTE = re.compile(rf"(?<=[\U000f0000-\U000f3fff])(\s*)\({_SPACE}({_LABEL}{_NUMBER}){_SPACE}\)", re.IGNORECASE)
+_LIST_RANGE = re.compile(rf"({_NUMBER}){_SPACE}(?:[–-]|to){_SPACE}{_LABEL}({_NUMBER})", re.IGNORECASE)
 
 # Where private characters stand for what they replace.
 _QUOTES, _CODES, _MARKERS, _EACH = 0xF0000, 0xF4000, 0xF8000, 0x4000
 QUOTE, CODE, CITATION = (f"[{chr(start)}-{chr(start + _EACH - 1)}]" for start in (_QUOTES, _CODES, _MARKERS))
 MARK = re.compile(f"{QUOTE}|{CODE}|{CITATION}")
-CITATIONS = re.compile(rf"\s*(?:\(\s*{CITATION}(?:[\s,;]*{CITATION})*\s*\)|{CITATION}(?:[\s,;]*{CITATION})*)")
+_CITATION_RUN = rf"{CITATION}(?:[\s,;]*+{CITATION})*+"
+CITATIONS = re.compile(rf"(?<!\s)\s*+(?:\(\s*+{_CITATION_RUN}\s*+\)|{_CITATION_RUN})")
 _OPENED = re.compile(rf"(?:(?<!\w)\"(?=\w)|[“„«])([^\n{CITATION[1:-1]}]{{2,}})")
 _LINE_OF_ITS_OWN = re.compile(rf"(?m)(?<=\n)(?=[ \t]*{CITATION}[^\n]*\w)")
 
-_LONGEST_RANGE, _LONGEST_NAME = 5, 80
+_LONGEST_RANGE, _LONGEST_NAME, _LONGEST_TAIL = 5, 80, 200
 
 
 class Marks:
@@ -98,7 +101,7 @@ class Marks:
     def _block(self, block: re.Match[str]) -> str:
         """A block quote without its signs; citations at its end stay outside."""
         text = re.sub(r"(?m)^[ \t]*>[ \t]?", "", block[0]).strip()
-        tail = re.search(rf"(?:\s*(?:{_MARKER.pattern}))+[\s.]*$", text, re.IGNORECASE)
+        tail = _TAIL.search(text, max(0, len(text) - _LONGEST_TAIL))
         quoted = text[: tail.start()] if tail else text
         bare = quoted.strip().strip('"“”„«»')
         return f"\n\n{self._keep(_QUOTES, bare, quoted)} {tail[0] if tail else ''}\n\n" if bare else "\n\n"

@@ -186,7 +186,7 @@ def _sentence(part: _Part, marks: Marks) -> str:
         mark = re.findall(QUOTE, shown)[0]
         original = marks.plain(mark).strip()
         return original if original.startswith("```") else marks.text(mark)
-    text = re.sub(r"[ \t]+(?=[.,;:!?](?:\s|$))|[ \t]+(?=\n)", "", marks.plain(shown))
+    text = re.sub(r"(?<![ \t])[ \t]++(?=[.,;:!?](?:\s|$)|\n)", "", marks.plain(shown))
     return re.sub(r"(?<=\S)[ \t]{2,}", " ", text).strip()
 
 

@@ -28,7 +28,7 @@ _ACTIVE = re.compile(
     r".*?(?:<\s*/\s*\1\s*>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
-_TAG = re.compile(r"<\s*/?\s*([A-Za-z][\w:.-]*)([^<>]*)>?")
+_TAG = re.compile(r"<\s*+/?\s*+([A-Za-z][\w:.-]*)([^<>]*)>?")
 _NAMES = """
     a abbr acronym address applet area article aside audio b base basefont bdi bdo bgsound big blink blockquote body br
     button canvas caption center cite code col colgroup content data datalist dd del details dfn dialog dir div dl dt em
