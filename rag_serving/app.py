@@ -17,6 +17,7 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from rag_serving.api.bodies import Filters, Said, Text
 from rag_serving.api.completions import router as completions
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
 from rag_serving.api.feedback import router as feedback
@@ -49,11 +50,11 @@ class Body(BaseModel):
 class AskBody(Body):
     """POST /v1/ask."""
 
-    question: str = Field(min_length=1)
+    question: Text = Field(min_length=1)
     mode: Literal["corpus", "selected_text"] = "corpus"
-    context: str | None = Field(None, max_length=MAX_SELECTION_CHARS)
-    filters: dict[str, Any] | None = None
-    history: list[dict[str, Any]] | None = Field(None, max_length=100)
+    context: Text | None = Field(None, max_length=MAX_SELECTION_CHARS)
+    filters: Filters | None = None
+    history: list[Said] | None = Field(None, max_length=100)
     explain: bool = False
     stream: bool = False
 
@@ -61,9 +62,9 @@ class AskBody(Body):
 class SearchBody(Body):
     """POST /v1/search."""
 
-    query: str = Field(min_length=1)
+    query: Text = Field(min_length=1)
     k: int = Field(10, ge=1, le=MAX_RESULTS)
-    filters: dict[str, Any] | None = None
+    filters: Filters | None = None
     explain: bool = False
 
 

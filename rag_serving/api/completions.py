@@ -18,6 +18,7 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
+from rag_serving.api.bodies import MAX_MESSAGES, Name, Parts, Text
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.openai_models import caller_for, model_of
 from rag_serving.api.service import Known, RequestError, Shared, checked_text
@@ -34,18 +35,11 @@ Count = Callable[[Answer], dict[str, int]]
 router = APIRouter()
 
 
-class Part(BaseModel):
-    """A part of a message."""
-
-    type: str
-    text: str = ""
-
-
 class Turn(BaseModel):
     """A message; what else clients send with it is ignored."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[Part] | None = None
+    content: Text | Parts | None = None
 
     @property
     def text(self) -> str:
@@ -62,8 +56,8 @@ class StreamOptions(BaseModel):
 class Body(BaseModel):
     """The request; sampling parameters and the like are ignored: there is nothing to sample."""
 
-    messages: list[Turn] = Field(min_length=1, max_length=1000)
-    model: str | None = None
+    messages: list[Turn] = Field(min_length=1, max_length=MAX_MESSAGES)
+    model: Name | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from rag_serving.api.bodies import Name, Text
 from rag_serving.api.service import Caller, RequestError, Shared
 from rag_serving.telemetry.events import MAX_COMMENT_CHARS, FeedbackVerdict
 
@@ -23,10 +24,10 @@ class FeedbackBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    receipt_id: str = Field(min_length=1, max_length=64)
+    receipt_id: Name = Field(min_length=1, max_length=64)
     verdict: FeedbackVerdict
-    citation: int | None = Field(None, ge=1)
-    comment: str | None = Field(None, max_length=MAX_COMMENT_CHARS)
+    citation: int | None = Field(None, ge=1, le=1000)
+    comment: Text | None = Field(None, max_length=MAX_COMMENT_CHARS)
 
 
 @router.post("/v1/feedback", status_code=202)

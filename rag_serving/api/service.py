@@ -16,6 +16,7 @@ from fastapi import Request as HttpRequest
 
 from rag_serving.access import Principal
 from rag_serving.api.auth import Authenticator, Request
+from rag_serving.api.bodies import fault_of
 from rag_serving.api.monitoring import Reading, read
 from rag_serving.api.siblings import Siblings
 from rag_serving.config import Config
@@ -133,6 +134,8 @@ Shared = Annotated[Service, Depends(service_of)]
 def checked_text(name: str, value: str, config: Config) -> str:
     """A question without outer white space, neither empty nor too long."""
     text = value.strip()
+    if fault := fault_of(text):
+        raise RequestError(400, "BAD_REQUEST", f"'{name}': {fault}", name)
     limit = config.serving.max_question_chars
     if not text:
         raise RequestError(400, "BAD_REQUEST", f"'{name}' is empty", name)

@@ -21,6 +21,7 @@ _OPENAI_CODES = {
     "HTTP_404": "not_found",
     "HTTP_429": "rate_limit_exceeded",
 }
+_MAX_MESSAGE_CHARS = 500
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
@@ -47,13 +48,22 @@ def openai_error(status: int, code: str, message: str, param: str | None = None)
 def error_response(
     path: str, status: int, code: str, message: str, param: str | None = None, **more: Any
 ) -> JSONResponse:
-    """Return an error in the shape that clients of a path read, with the headers that belong to it."""
+    """Return an error in the shape that clients of a path read, with the headers that belong to it.
+
+    What a message repeats of a request is cut, and never keeps the error from being sent.
+    """
+    message, param = _sendable(message), _sendable(param) if param else param
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     if "retry_after" in more:
         headers["Retry-After"] = str(more["retry_after"])
     is_openai = path.startswith(_OPENAI_PATHS)
     body = openai_error(status, code, message, param) if is_openai else error_body(code, message, **more)
     return JSONResponse(body, status, headers)
+
+
+def _sendable(text: str) -> str:
+    cut = text if len(text) <= _MAX_MESSAGE_CHARS else f"{text[:_MAX_MESSAGE_CHARS]}…"
+    return cut.encode("utf-8", "replace").decode()
 
 
 class BodyLimit:

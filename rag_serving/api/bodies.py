@@ -1,0 +1,67 @@
+"""What request bodies are made of: texts and lists with bounds.
+
+Belongs here: types that the request models share. Does not belong here: the models of one route (`app`, `completions`,
+`feedback`), the size of a whole body (`wire`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+MAX_TEXT_CHARS = 200_000
+"""Of any text: a question is bounded by `serving.max_question_chars` besides."""
+MAX_NAME_CHARS = 500
+MAX_FILTER_VALUES = 100
+MAX_MESSAGES = 1000
+MAX_PARTS = 100
+
+
+def plain(text: str) -> str:
+    """Return a text that every database and encoding takes.
+
+    Raises:
+        PydanticCustomError: it has a NUL or half of a surrogate pair.
+    """
+    if fault := fault_of(text):
+        raise PydanticCustomError("text", fault)  # type: ignore[arg-type]
+    return text
+
+
+def fault_of(text: str) -> str | None:
+    """Return what is wrong with the characters of a text, or None."""
+    if "\0" in text:
+        return "the text has a NUL character"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "the text has half of a surrogate pair, which is no character"
+    return None
+
+
+Text = Annotated[str, Field(max_length=MAX_TEXT_CHARS), AfterValidator(plain)]
+Name = Annotated[str, Field(max_length=MAX_NAME_CHARS), AfterValidator(plain)]
+Filters = Annotated[
+    dict[Name, Name | Annotated[list[Name], Field(max_length=MAX_FILTER_VALUES)]], Field(max_length=MAX_FILTER_VALUES)
+]
+
+
+class Part(BaseModel):
+    """A part of a message."""
+
+    type: Name
+    text: Text = ""
+
+
+Parts = Annotated[list[Part], Field(max_length=MAX_PARTS)]
+
+
+class Said(BaseModel):
+    """An earlier message of a conversation; what else clients send with it is ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: Name = ""
+    content: Text | Parts | None = None
