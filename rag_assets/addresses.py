@@ -6,7 +6,7 @@ Belongs here: addresses of the serving API. Does not belong here: its routes (`r
 from __future__ import annotations
 
 from rag_serving.reports import route_of
-from rag_serving.settings import Serving
+from rag_serving.serving_settings import Serving
 
 
 def page_url(serving: Serving) -> str:

@@ -17,6 +17,7 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from rag_serving.api.admission import Admission
 from rag_serving.api.bodies import Filters, Said, Text
 from rag_serving.api.completions import router as completions
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
@@ -157,6 +158,7 @@ def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | 
     app.state.service = service
     app.state.reload = Reload(app.state, file) if file else None
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
+    app.add_middleware(Admission)  # the last one added is the first one asked
     app.include_router(router)
     app.include_router(completions)
     app.include_router(openai_models)

@@ -21,6 +21,7 @@ from rag_serving.config_keys import DELIMITER, PREFIX, nearest_key, unknown_vari
 from rag_serving.indexing_settings import Indexing
 from rag_serving.monitoring_settings import Monitoring
 from rag_serving.rerank_settings import Reranker, RerankService
+from rag_serving.serving_settings import Serving
 from rag_serving.settings import (
     Context,
     Embedding,
@@ -30,7 +31,6 @@ from rag_serving.settings import (
     Generation,
     Ingestion,
     Retrieval,
-    Serving,
     Telemetry,
     Tenant,
     Verification,

@@ -2,7 +2,7 @@
 
 Belongs here: what may be set (docs/configuration.md is made from it).
 Does not belong here: reading the file (`config`), kinds of sources (`source_kinds`), reranking (`rerank_settings`),
-indexes (`indexing_settings`), anything that acts on a setting.
+indexes (`indexing_settings`), the HTTP API (`serving_settings`), anything that acts on a setting.
 """
 
 from __future__ import annotations
@@ -284,32 +284,6 @@ class Evaluation(Section):
     figures each time; configured: as readers ask."""
     entailment: Literal["none", "generation"] = "none"
     """generation: the language model of `generation` also judges whether passages entail what cites them."""
-
-
-class Serving(Section):
-    """The HTTP API."""
-
-    host: str = "127.0.0.1"
-    """Address to listen on."""
-    port: int = Field(8088, ge=0, le=65535)
-    """Port to listen on."""
-    workers: int = Field(1, ge=1, le=64)
-    """Processes that answer: one for each core where many ask at once. Each takes some 300 MB."""
-    open_wait_s: float = Field(5, ge=0, le=300)
-    """Seconds that a question waits for a new generation to open. After that the older one answers, flagged
-    `stale_generation`, unless the new one takes a page from somebody: then the question is refused (503)."""
-    auth: Literal["loopback", "tokens"] = "loopback"
-    """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env`."""
-    tokens_env: str = "CITELOCK_TOKENS"
-    """Environment variable with a JSON object: token -> {tenant, user, groups, roles}. Roles are reader (the default),
-    editor, operator and auditor: an operator sees the tenant's reports."""
-    public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
-    """Where people reach the API, such as https://citelock.acme.example: Dagster's pages link to reports there."""
-    groups: Literal["claims", "synced"] = "claims"
-    """Groups of a caller: claims (those that come with the token), or synced (also those that the last sync of sources
-    with `groups: true` found the user in). With synced, users must have the names or ids that Confluence gives them."""
-    max_question_chars: int = Field(4000, ge=1)
-    """Longer questions are refused."""
 
 
 class Telemetry(Section):

@@ -18,7 +18,7 @@ from rag_assets.steps.report_html import html
 from rag_serving.generations import EVAL_REPORT
 from rag_serving.models import open_embedder
 from rag_serving.reports import EVAL_HTML, evaluation_name
-from rag_serving.settings import Serving
+from rag_serving.serving_settings import Serving
 from rag_serving.store import Store, read_json, write_text
 
 

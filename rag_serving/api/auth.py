@@ -6,6 +6,8 @@ Does not belong here: what a principal may read (`access`).
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import json
@@ -19,7 +21,7 @@ from rag_serving.access import READER, ROLES, Principal, choose_tenant
 from rag_serving.api.wire import is_loopback
 from rag_serving.config import Config, ConfigError
 from rag_serving.membership import Memberships
-from rag_serving.settings import Serving
+from rag_serving.serving_settings import Serving
 
 
 class AuthError(Exception):
@@ -62,15 +64,30 @@ class Authenticator:
         if self._principals is None:
             _require_loopback(request)
             return Principal(self._only_tenant(request.tenant), roles=ROLES)
+        return self._memberships.with_groups(self._holder(request, self._principals))
+
+    def identify(self, request: Request) -> None:
+        """Refuse who may ask of no tenant, by the headers alone: no file is read.
+
+        Raises:
+            AuthError: nobody who may.
+        """
+        if self._principals is None:
+            _require_loopback(request)
+        else:
+            self._holder(request, self._principals)
+
+    def _holder(self, request: Request, principals: Mapping[str, Principal]) -> Principal:
+        """Return whose token a request shows."""
         scheme, _, token = (request.authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise AuthError(401, "UNAUTHENTICATED", "a bearer token is needed: Authorization: Bearer TOKEN")
-        principal = self._principals.get(_digest(token.strip()))
+        principal = principals.get(_digest(token.strip()))
         if principal is None:
             raise AuthError(401, "UNAUTHENTICATED", "the bearer token is not known")
         if request.tenant not in (None, principal.tenant):
             raise AuthError(403, "FORBIDDEN", "the token belongs to another tenant")
-        return self._memberships.with_groups(principal)
+        return principal
 
     def admit(self, request: Request) -> None:
         """Refuse who may ask of no tenant.
@@ -88,6 +105,18 @@ class Authenticator:
             return choose_tenant(self._tenants, asked, "?tenant=NAME")
         except ValueError as error:
             raise AuthError(400, "TENANT", str(error)) from None
+
+
+def as_bearer(authorization: str | None) -> str | None:
+    """Return basic credentials as the bearer token that is their password."""
+    scheme, _, value = (authorization or "").partition(" ")
+    if scheme.lower() != "basic":
+        return authorization
+    try:
+        _, _, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return f"Bearer {password}"
 
 
 def check_address(serving: Serving) -> None:
@@ -150,4 +179,4 @@ def _roles(entry: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _digest(token: str) -> str:
-    return hmac.new(b"citelock", token.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(b"citelock", token.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

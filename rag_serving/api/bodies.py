@@ -26,7 +26,7 @@ def plain(text: str) -> str:
         PydanticCustomError: it has a NUL or half of a surrogate pair.
     """
     if fault := fault_of(text):
-        raise PydanticCustomError("text", fault)  # type: ignore[arg-type]
+        raise PydanticCustomError("text", fault)
     return text
 
 

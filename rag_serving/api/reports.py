@@ -10,7 +10,6 @@ password, whatever the name.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from typing import Annotated
 
@@ -19,7 +18,7 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from rag_serving.access import Principal
-from rag_serving.api.auth import AuthError, Request
+from rag_serving.api.auth import AuthError, Request, as_bearer
 from rag_serving.api.report_index import index_page
 from rag_serving.api.service import RequestError, Shared, service_of
 from rag_serving.api.wire import error_body
@@ -45,7 +44,7 @@ def operator_of(request: HttpRequest, tenant: str | None = None) -> Principal:
         OperatorError: it is nobody, or somebody else.
     """
     client = request.client.host if request.client else None
-    authorization = _as_bearer(request.headers.get("authorization"))
+    authorization = as_bearer(request.headers.get("authorization"))
     seen = Request(client, request.headers.get("host"), authorization, tenant)
     try:
         caller = service_of(request).authenticator.principal(seen)
@@ -131,15 +130,3 @@ def _page(content: str) -> HTMLResponse:
         "Cache-Control": "no-store",
     }
     return HTMLResponse(content, headers=headers)
-
-
-def _as_bearer(authorization: str | None) -> str | None:
-    """Return basic credentials as the bearer token that is their password."""
-    scheme, _, value = (authorization or "").partition(" ")
-    if scheme.lower() != "basic":
-        return authorization
-    try:
-        _, _, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        return None
-    return f"Bearer {password}"

@@ -5,7 +5,7 @@ Belongs here: dependencies of routes. Does not belong here: routes (`app`, `comp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -112,17 +112,21 @@ def service_of(request: HttpRequest) -> Service:
 
 
 def caller_of(request: HttpRequest, tenant: str | None = None) -> Principal:
-    return service_of(request).authenticator.principal(_seen(request, tenant))
+    return service_of(request).authenticator.principal(seen_of(request, tenant))
 
 
 def admit(request: HttpRequest) -> None:
     """Let nobody in who may not ask of any tenant."""
-    service_of(request).authenticator.admit(_seen(request, None))
+    service_of(request).authenticator.admit(seen_of(request, None))
 
 
-def _seen(request: HttpRequest, tenant: str | None) -> Request:
+def seen_of(
+    request: HttpRequest, tenant: str | None, reading: Callable[[str | None], str | None] | None = None
+) -> Request:
+    """Return what authentication looks at; `reading` turns other credentials into a bearer token."""
     client = request.client.host if request.client else None
-    return Request(client, request.headers.get("host"), request.headers.get("authorization"), tenant)
+    authorization = request.headers.get("authorization")
+    return Request(client, request.headers.get("host"), reading(authorization) if reading else authorization, tenant)
 
 
 Caller = Annotated[Principal, Depends(caller_of)]

@@ -6,12 +6,16 @@ Does not belong here: routes (`app`, `reranking.api`).
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import time
 from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+BODY_S = 30.0
+"""Seconds in which all of a body must come."""
 _OPENAI_PATHS = ("/v1/chat/", "/v1/models")
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _OPENAI_CODES = {
@@ -20,6 +24,7 @@ _OPENAI_CODES = {
     "TOO_LARGE": "request_too_large",
     "HTTP_404": "not_found",
     "HTTP_429": "rate_limit_exceeded",
+    "RATE_LIMIT": "rate_limit_exceeded",
 }
 _MAX_MESSAGE_CHARS = 500
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
@@ -67,7 +72,8 @@ def _sendable(text: str) -> str:
 
 
 class BodyLimit:
-    """ASGI middleware: bodies are read whole, up to `max_bytes`, before anything is done with them; beyond is 413."""
+    """ASGI middleware: bodies are read whole, up to `max_bytes` and within BODY_S, before anything is done with
+    them; beyond is 413, later is 408."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
@@ -79,8 +85,15 @@ class BodyLimit:
             return
         body = bytearray()
         message: Message = {"more_body": True}
+        until = time.monotonic() + BODY_S
         while message.get("more_body"):
-            message = await receive()
+            try:
+                message = await asyncio.wait_for(receive(), max(0.0, until - time.monotonic()))
+            except TimeoutError:
+                late = error_response(scope["path"], 408, "TOO_SLOW", f"a body must come within {BODY_S:g} seconds")
+                late.headers["Connection"] = "close"
+                await late(scope, receive, send)
+                return
             if message["type"] == "http.disconnect":
                 return
             body += message.get("body", b"")

@@ -21,7 +21,7 @@ from rag_serving.config import load_config
 from rag_serving.generation import Generation
 from rag_serving.models import open_tokenizer
 from rag_serving.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
-from rag_serving.settings import Serving
+from rag_serving.serving_settings import Serving
 from rag_serving.store import Store, read_table
 
 QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

@@ -1,0 +1,49 @@
+"""The section `serving` of `config/app.yaml`.
+
+Belongs here: where the HTTP API listens, who may ask it, and how much. Does not belong here: the other sections
+(`settings`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from rag_serving.source_kinds import Section
+
+
+class Serving(Section):
+    """The HTTP API."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(8088, ge=0, le=65535)
+    """Port to listen on."""
+    workers: int = Field(1, ge=1, le=64)
+    """Processes that answer: one for each core where many ask at once. Each takes some 300 MB."""
+    open_wait_s: float = Field(5, ge=0, le=300)
+    """Seconds that a question waits for a new generation to open. After that the older one answers, flagged
+    `stale_generation`, unless the new one takes a page from somebody: then the question is refused (503)."""
+    auth: Literal["loopback", "tokens"] = "loopback"
+    """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env`."""
+    tokens_env: str = "CITELOCK_TOKENS"
+    """Environment variable with a JSON object: token -> {tenant, user, groups, roles}. Roles are reader (the default),
+    editor, operator and auditor: an operator sees the tenant's reports."""
+    public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
+    """Where people reach the API, such as https://citelock.acme.example: Dagster's pages link to reports there."""
+    groups: Literal["claims", "synced"] = "claims"
+    """Groups of a caller: claims (those that come with the token), or synced (also those that the last sync of sources
+    with `groups: true` found the user in). With synced, users must have the names or ids that Confluence gives them."""
+    max_question_chars: int = Field(4000, ge=1)
+    """Longer questions are refused."""
+    rate_limit_per_minute: int = Field(6000, ge=0)
+    """Requests of one token in a minute, in each process; more are told to come back (429, `Retry-After`). 0: no limit.
+    Where `auth` is loopback all callers are this machine's own, and there is none."""
+    address_limit_per_minute: int = Field(60_000, ge=0)
+    """The same of one address, whatever it sends; of IPv6 a /64. Behind a proxy that is not on this machine all callers
+    have one address. 0: no limit."""
+    max_streams: int = Field(500, ge=1)
+    """Streamed answers under way at once, in each process; more are told to come back (429)."""
+    drain_s: int = Field(30, ge=1, le=3600)
+    """Seconds that requests under way may still take when the server is told to end."""
