@@ -138,12 +138,9 @@ def _beside_and(head: Tokens, tail: Tokens) -> Iterator[Tokens]:
     if not main or not _may_be_split(main):
         return
     limits = any(token.key in _LIMITING for token in tail)
-    if (
-        len([token for token in main if token.counts]) > 1
-        and not limits
-        and not any(map(is_negative, [*main, tail[0]]))
-    ):
-        yield head
+    is_predicate = is_auxiliary(tail[0]) or _is_predicate_of_its_own(tail)
+    if is_predicate and not limits and not any(map(is_negative, [*main, tail[0]])):
+        yield head  # "with a badge and a pass" loses no part: both may be needed
     if _reports(head) or any(map(is_negative, main)) or any(token.kind in ("stop", "comma") for token in main):
         return
     has_auxiliary = any(map(is_auxiliary, main))
