@@ -228,7 +228,7 @@ def receipt_show(
 ) -> None:
     """Print a receipt as JSON."""
     with _pipeline(config, tenant) as pipeline:
-        found = pipeline.receipts.get(identifier, pipeline.tenant)
+        found = pipeline.secrecy.opened(pipeline.receipts.get(identifier, pipeline.tenant))
     typer.echo(for_json(found, indent=2))
 
 

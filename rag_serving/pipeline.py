@@ -31,6 +31,7 @@ from rag_serving.prefer import prefer
 from rag_serving.published import Published, UnpublishedError
 from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.receipt import make_receipt
+from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.records import Answer, Candidate, Chunk, Filters, Query, SearchResults
 from rag_serving.refusals import nothing_kept
@@ -77,7 +78,8 @@ class Pipeline:
         self.tenant = tenant
         self.published = published
         self.receipts = receipts
-        self._proofs = Proofs(config, tenant, published, receipts)
+        self.secrecy = Secrecy(config.home, config.telemetry.store_questions)
+        self._proofs = Proofs(config, tenant, published, receipts, self.secrecy)
         self._sidecar = reranker
         self.telemetry = telemetry
         self.mode: Mode = "hybrid"
@@ -173,7 +175,7 @@ class Pipeline:
         try:
             with attempt.part("total"), self.published.lease(partial(attempt.raise_flag, STALE)) as generation:
                 written = self._answer(attempt, generation, principal, question, filters, explain)
-            answer, trace = self._with_receipt(attempt, written, question, filters), written.trace
+            answer, trace = self._with_receipt(attempt, written, principal, question, filters), written.trace
         except UnpublishedError as error:
             answer = Answer("unavailable", str(error), timings_ms=attempt.timings_ms)
         except RetrievalError:
@@ -217,7 +219,7 @@ class Pipeline:
         return self.published.refusal()
 
     def receipt(self, principal: Principal, identifier: str) -> dict[str, Any]:
-        """A stored receipt, shown to whoever could read all of its passages and may still read their pages.
+        """A stored receipt, shown to its asker or an operator who could read all its passages and may still read them.
 
         Raises:
             ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read it.
@@ -314,12 +316,15 @@ class Pipeline:
         labels = self.config.ingestion.drop_labels
         return (candidate for candidate in candidates if is_clean(candidate.chunk, labels))
 
-    def _with_receipt(self, attempt: Attempt, written: Written, question: str, filters: Filters | None) -> Answer:
+    def _with_receipt(
+        self, attempt: Attempt, written: Written, principal: Principal, question: str, filters: Filters | None
+    ) -> Answer:
         """The answer with flags, timings and the id of its receipt; that no receipt can be stored is only a flag."""
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=dict(attempt.timings_ms))
         with attempt.part("receipt", NO_RECEIPT):
             made = written.lock, written.verdicts, written.draft
             receipt = make_receipt(self.tenant, question, answer, *made, self._answering.rules, filters)
+            receipt |= self.secrecy.fields(principal, question)
             answer = replace(answer, receipt_id=self.receipts.put(receipt))
         return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
 

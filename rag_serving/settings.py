@@ -295,7 +295,7 @@ class Telemetry(Section):
     """Database of telemetry and receipts, such as postgresql://user@host/name (password by PGPASSWORD); null:
     `serving.db` in the home folder. Servers that share it must share `CITELOCK_SECRET`, which signs receipts."""
     store_questions: bool = False
-    """Keep the text of questions, not only its keyed hash."""
+    """Keep the text of questions, not only its keyed hash; without this, receipts hold it encrypted."""
     retention_days: int = Field(90, ge=1)
     """Days after which rows are deleted."""
     reports_since: date | None = None

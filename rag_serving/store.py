@@ -214,6 +214,12 @@ def open_file(path: Path) -> BufferedReader:
     raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
+def make_private(path: Path) -> None:
+    """Make an empty file that its owner alone may read, unless there is one already."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+
+
 def read_text(path: Path) -> str:
     """Read a text file.
 

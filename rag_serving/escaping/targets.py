@@ -12,6 +12,8 @@ import re
 from typing import Any
 from urllib.parse import quote
 
+from rag_serving.redaction import redacted
+
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _UNSEEN = f"{_BIDI}\U000e0000-\U000e007f"
 """Characters that reorder what stands beside them, and tag characters: nobody sees them."""
@@ -46,8 +48,8 @@ def for_terminal_line(text: str) -> str:
 
 
 def for_log(text: str) -> str:
-    r"""Return the text on one line with every control and break spelled out, such as `\x1b` or `\n`."""
-    return _NOT_IN_A_LINE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    r"""Return the text on one line with every control and break spelled out, such as `\x1b`, and no URL's password."""
+    return _NOT_IN_A_LINE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), redacted(text))
 
 
 def for_html(text: str) -> str:

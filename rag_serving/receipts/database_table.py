@@ -11,13 +11,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Column, Engine, MetaData, String, Table, Text, inspect, select
+from sqlalchemy import Column, Engine, MetaData, String, Table, Text, delete, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from rag_serving.breaker import Breaker
 from rag_serving.receipts.receipt import ReceiptsAwayError
-from rag_serving.receipts.rows import StoredReceipt
+from rag_serving.receipts.rows import StoredReceipt, asker_mark
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import open_engine, told
 
@@ -74,6 +74,21 @@ class DatabaseTable:
             return StoredReceipt(*row) if row else None
 
         return self._asked(read, "read")
+
+    def remove(self, tenant: str | None, asker: str | None, before: str | None) -> int:
+        statement = delete(RECEIPTS)
+        if tenant is not None:
+            statement = statement.where(RECEIPTS.c.tenant == tenant)
+        if asker is not None:
+            statement = statement.where(RECEIPTS.c.content.contains(asker_mark(asker), autoescape=True))
+        if before is not None:
+            statement = statement.where(RECEIPTS.c.created_at.between("2", before))
+
+        def write(engine: Engine) -> int:
+            with engine.begin() as connection:
+                return connection.execute(statement).rowcount
+
+        return self._asked(write, "written")
 
     def close(self) -> None:
         with self._opening:

@@ -17,6 +17,7 @@ from rag_serving.generation import Generation
 from rag_serving.published import Published, UnpublishedError
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.receipts.replay import changes, faults
+from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.store import Store, StoreError
 
@@ -42,14 +43,17 @@ class Proof:
 class Proofs:
     """Shows and proves stored receipts. Safe to use from several threads."""
 
-    def __init__(self, config: Config, tenant: str, published: Published, receipts: ReceiptStore) -> None:
+    def __init__(
+        self, config: Config, tenant: str, published: Published, receipts: ReceiptStore, secrecy: Secrecy
+    ) -> None:
         self._config = config
         self._tenant = tenant
         self._published = published
         self._receipts = receipts
+        self._secrecy = secrecy
 
     def shown(self, principal: Principal, identifier: str) -> dict[str, Any]:
-        """A stored receipt, shown to whoever could read all of its passages and may still read their pages.
+        """A stored receipt, shown to its asker or an operator who could read all of it and may still read its pages.
 
         Raises:
             ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read all
@@ -57,10 +61,18 @@ class Proofs:
             UnpublishedError: there is no generation that says who may read what now.
         """
         receipt = self._receipts.get(identifier, self._tenant)
+        if not self._is_of(principal, receipt):
+            raise ReceiptError(f"receipt {identifier!r} is of another asker: the caller may not read it")
         with self._stored(str(receipt.get("generation"))) as then, self._published.lease() as now:
             if not _is_open_to(principal, receipt, then, now):
                 raise ReceiptError(f"receipt {identifier!r} has passages that the caller may not read")
-        return receipt
+        return self._secrecy.opened(receipt)
+
+    def _is_of(self, principal: Principal, receipt: Mapping[str, Any]) -> bool:
+        """Whether a caller asked himself, or may see what others asked; of older receipts nobody knows who asked."""
+        if "operator" in principal.roles or "asker" not in receipt:
+            return True
+        return bool(receipt["asker"] == self._secrecy.asker(principal))
 
     def prove(self, identifier: str) -> Proof:
         """Replay a stored receipt without any model.
@@ -73,7 +85,7 @@ class Proofs:
         found = [f"signature: {fault}"] if fault else []
         try:
             with self._stored(str(receipt.get("generation"))) as generation:
-                found += faults(receipt, generation)
+                found += faults(self._secrecy.opened(receipt), generation, self._secrecy.question_fault)
         except ReceiptError as error:
             if not fault:
                 raise

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
+from rag_serving.redaction import redacted
 from rag_serving.schema import GENERATION_CHUNKS
 
 VERSION = 4
@@ -60,7 +61,7 @@ def make_receipt(
         "answer": answer.answer,
         "generator": draft.model,
         "usage": draft.usage.payload() if draft.usage else None,
-        "notes": list(draft.notes),
+        "notes": [redacted(note) for note in draft.notes],
         "chunk_schema": GENERATION_CHUNKS.version,
         "passages": [_passage(index, lock) for index in range(1, len(lock) + 1)],
         "citations": [_citation(citation) for citation in answer.citations],

@@ -6,7 +6,7 @@ Does not belong here: storing and signing (`receipt_store`), who may see it (`pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,10 +24,11 @@ _SENTENCES_CHECKED = 4  # the first version whose sentences were compared with t
 _UNCHECKED = "sentences: version {} did not compare each with its passages; ask the question again"
 
 
-def faults(receipt: Receipt, generation: Generation) -> list[str]:
+def faults(receipt: Receipt, generation: Generation, question_fault: Callable[[Receipt], str | None]) -> list[str]:
     """What does not hold of a receipt, a line each that begins with the part; empty when it is proved.
 
-    `generation` is the stored generation that the receipt names. The receipt may be anything that JSON can say.
+    `generation` is the stored generation that the receipt names; `question_fault` compares the question with its
+    digest. The receipt may be anything that JSON can say.
     """
     if receipt.get("version") not in READ_VERSIONS:
         known = " and ".join(map(str, READ_VERSIONS))
@@ -36,8 +37,8 @@ def faults(receipt: Receipt, generation: Generation) -> list[str]:
         passages = [_passage(passage, generation) for passage in receipt["passages"]]
         found = [passage for passage in passages if isinstance(passage, str)]
         chunks = [passage for passage in passages if isinstance(passage, Chunk)]
-        if receipt["question_hash"] != text_hash(receipt["question"]):
-            found.append("question: it is not the one that was hashed")
+        if fault := question_fault(receipt):
+            found.append(fault)
         if found:
             return found
         lock = Lock(tuple(Candidate(chunk, 0.0) for chunk in chunks))

@@ -40,6 +40,11 @@ class StoredReceipt:
         return content
 
 
+def asker_mark(asker: str) -> str:
+    """What the canonical form of a receipt of this asker contains; within a text its quotes would be escaped."""
+    return f'"asker":"{asker}"'
+
+
 class ReceiptTable(Protocol):
     """Where rows lie. Safe to use from several threads and processes."""
 
@@ -55,6 +60,13 @@ class ReceiptTable(Protocol):
 
         Raises:
             ReceiptError: the database cannot be read.
+        """
+
+    def remove(self, tenant: str | None, asker: str | None, before: str | None) -> int:
+        """Delete the rows of a tenant, of an asker, from before a time, as far as given; return how many there were.
+
+        Raises:
+            ReceiptError: the database cannot be written.
         """
 
     @property

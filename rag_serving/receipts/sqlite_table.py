@@ -11,7 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError
-from rag_serving.receipts.rows import StoredReceipt
+from rag_serving.receipts.rows import StoredReceipt, asker_mark
+from rag_serving.store import make_private
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS receipts
@@ -45,6 +46,25 @@ class SqliteTable:
                 self._close()
                 raise ReceiptError(f"{self._path} cannot be written ({error})") from error
 
+    def remove(self, tenant: str | None, asker: str | None, before: str | None) -> int:
+        if self.is_empty:
+            return 0
+        conditions = {
+            "tenant = ?": tenant,
+            "instr(content, ?)": asker and asker_mark(asker),
+            "created_at BETWEEN '2' AND ?": before,
+        }
+        given = {condition: value for condition, value in conditions.items() if value is not None}
+        with self._lock:
+            try:
+                connection = self._open()
+                with connection:
+                    query = f"DELETE FROM receipts WHERE {' AND '.join(given)}"
+                    return connection.execute(query, [*given.values()]).rowcount
+            except (sqlite3.Error, OSError) as error:
+                self._close()
+                raise ReceiptError(f"{self._path} cannot be written ({error})") from error
+
     def find(self, identifier: str, tenant: str) -> StoredReceipt | None:
         if self.is_empty:
             return None
@@ -66,7 +86,7 @@ class SqliteTable:
         """The one writing connection; made anew where the file was deleted under it."""
         if self._writer is None or not self._path.exists():
             self._close()
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._path)  # what SQLite keeps beside it has the same mode
             self._writer = sqlite3.connect(self._path, timeout=_BUSY_S, check_same_thread=False)
             self._writer.execute("PRAGMA journal_mode=WAL")
             self._writer.execute("PRAGMA synchronous=NORMAL")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +30,18 @@ class ReceiptStore:
     They are signed with the key of the home folder (`keys`): the one that the database lies in, if none is given.
     """
 
-    def __init__(self, path: Path, home: Path | None = None, tables: Sequence[ReceiptTable] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        home: Path | None = None,
+        tables: Sequence[ReceiptTable] = (),
+        keep_days: int | None = None,
+    ) -> None:
         """`tables`: the first one is written, all are looked in; without any, the SQLite file at `path` is."""
         self._home = home or path.parent
         self._tables = tables or (SqliteTable(path),)
+        self._keep_days = keep_days
+        self._expired_on: date | None = None
 
     def put(self, receipt: Mapping[str, Any]) -> str:
         """Store a receipt and give its id.
@@ -40,8 +50,28 @@ class ReceiptStore:
             ReceiptError: the database cannot be written, or the secret not be used.
         """
         row = StoredReceipt(receipt_id(receipt), receipt["tenant"], receipt["created_at"], canonical(receipt))
+        self._expire()
         self._tables[0].insert(replace(row, signature=self._signature(row)))
         return row.id
+
+    def forget(self, tenant: str, asker: str) -> int:
+        """Delete the receipts of an asker; return how many there were.
+
+        Raises:
+            ReceiptError: a database cannot be written.
+        """
+        return sum(table.remove(tenant, asker, None) for table in self._tables)
+
+    def _expire(self) -> None:
+        """Once a day, delete the receipts from before the last `keep_days`; what fails is tried the next day."""
+        today = datetime.now(UTC).date()
+        if self._keep_days is None or self._expired_on == today:
+            return
+        self._expired_on = today
+        oldest = (today - timedelta(days=self._keep_days)).isoformat()
+        for table in self._tables:
+            with suppress(ReceiptError):
+                table.remove(None, None, oldest)
 
     def get(self, identifier: str, tenant: str) -> dict[str, Any]:
         """The receipt of this id and tenant, as it was stored.
@@ -97,7 +127,8 @@ def open_receipts(config: Config) -> ReceiptStore:
     """
     path = Store(config.home).serving_db()
     if config.telemetry.url is None:
-        return ReceiptStore(path)
+        return ReceiptStore(path, keep_days=config.telemetry.retention_days)
     from rag_serving.receipts.database_table import DatabaseTable
 
-    return ReceiptStore(path, config.home, (DatabaseTable(config.telemetry.url, path), SqliteTable(path)))
+    tables = DatabaseTable(config.telemetry.url, path), SqliteTable(path)
+    return ReceiptStore(path, config.home, tables, config.telemetry.retention_days)

@@ -112,6 +112,10 @@ class Scribe:
             "question_hash": self._hash(question),
         }
 
+    def user_hash(self, user: str) -> str | None:
+        """The keyed hash that rows have of a user."""
+        return self._hash(user)
+
     def _hash(self, text: str | None) -> str | None:
         """HMAC-SHA256 under the installation's key: who has the log alone cannot try names out."""
         if text is None:

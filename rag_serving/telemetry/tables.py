@@ -29,6 +29,8 @@ from sqlalchemy import (
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from rag_serving.redaction import redacted
+from rag_serving.store import make_private
 from rag_serving.telemetry.recorder import TelemetryError
 
 METADATA = MetaData()
@@ -106,7 +108,7 @@ def open_engine(url: str | None, serving_db: Path) -> Engine:
         TelemetryError: the URL is none, or its driver is not installed.
     """
     if url is None:
-        serving_db.parent.mkdir(parents=True, exist_ok=True)
+        make_private(serving_db)
         return _sqlite(f"sqlite:///{serving_db.absolute()}")
     try:
         parsed = make_url(url)
@@ -184,7 +186,7 @@ def _add(engine: Engine, table: Table, column: Column[Any]) -> None:
 
 def told(error: Exception) -> str:
     """A driver's error in one line."""
-    return " ".join(str(error).split())[:200]
+    return redacted(" ".join(str(error).split()))[:200]
 
 
 def _sqlite(url: str) -> Engine:

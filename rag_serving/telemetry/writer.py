@@ -17,7 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from rag_serving.telemetry.recorder import Row, TableName, TelemetryError
-from rag_serving.telemetry.tables import METADATA, prepare, told
+from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, prepare, told
 
 _UPKEEP_S = 86_400.0
 _AWAY = (OperationalError, InterfaceError, OSError)
@@ -94,6 +94,25 @@ def forget(engine: Engine, keep_days: int, today: date | None = None) -> int:
         with engine.begin() as connection:
             tables = METADATA.sorted_tables
             return sum(connection.execute(delete(table).where(table.c.day < oldest)).rowcount for table in tables)
+    except SQLAlchemyError as error:
+        raise TelemetryError(f"the telemetry database cannot be written ({told(error)})") from error
+
+
+def forget_user(engine: Engine, tenant: str, user_hash: str) -> int:
+    """Delete what a user of a tenant asked and judged; return how many rows there were.
+
+    Raises:
+        TelemetryError: the database cannot be written.
+    """
+    try:
+        prepare(engine)
+        with engine.begin() as connection:
+            return sum(
+                connection.execute(
+                    delete(table).where(table.c.tenant == tenant, table.c.user_hash == user_hash)
+                ).rowcount
+                for table in (QUESTIONS, FEEDBACK)
+            )
     except SQLAlchemyError as error:
         raise TelemetryError(f"the telemetry database cannot be written ({told(error)})") from error
 

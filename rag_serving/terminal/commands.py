@@ -33,6 +33,7 @@ _MODULES: Mapping[str, tuple[str, str]] = {
         "Ask the questions of a gold set and measure the answers.",
     ),
     "feedback": ("rag_serving.terminal.feedback_cli:command", "Say what an answer was: helpful, or not."),
+    "forget": ("rag_serving.terminal.forget_cli:command", "Delete what a user asked and judged."),
     "gold": ("rag_serving.terminal.gold_cli:app", "Draft questions for gold sets."),
     "rerank-service": ("rag_serving.rerank_service:command", "Serve a cross-encoder that reranks passages."),
 }

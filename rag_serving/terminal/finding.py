@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rag_serving.redaction import redacted
+
 State = Literal["ok", "warn", "fail"]
 
 
@@ -19,6 +21,9 @@ class Finding:
     state: State
     detail: str
     mend: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", redacted(self.detail))
 
 
 def age(seconds: float) -> str:

@@ -109,6 +109,18 @@ def test_receipts_from_before_the_database_are_still_found(postgres: Postgres, e
     assert stored(engine) == 1
 
 
+def test_an_asker_is_forgotten_and_old_receipts_go(postgres: Postgres, engine: Engine, tmp_path: Path) -> None:
+    table = DatabaseTable(postgres.url, tmp_path / "none.db")
+    with closing(ReceiptStore(tmp_path / "none.db", tmp_path, (table,))) as store:
+        for number, asker in enumerate(("a" * 32, "b" * 32, "b" * 32)):
+            store.put({**receipt(number), "created_at": f"202{number}-01-01T00:00:00", "asker": asker})
+        assert store.forget("other", "b" * 32) == 0
+        assert store.forget("acme", "a" * 32) == 1
+    with closing(ReceiptStore(tmp_path / "none.db", tmp_path, (table,), keep_days=30)) as store:
+        store.put(receipt(3))
+    assert stored(engine) == 1
+
+
 @pytest.mark.usefixtures("engine")
 def test_a_question_is_answered_while_the_database_is_away(postgres: Postgres, home: Path) -> None:
     config = configuration(home, telemetry={"url": postgres.url})
