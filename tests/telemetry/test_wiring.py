@@ -155,8 +155,9 @@ def test_asking_before_anything_was_built_makes_no_home(tmp_path: Path) -> None:
 def test_a_secret_that_cannot_be_used_costs_the_telemetry_and_no_answer(
     home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("CITELOCK_SECRET", "short")
     pipeline = opened(configuration(home))
+    pipeline.warm()  # without the secret no generation is opened
+    monkeypatch.setenv("CITELOCK_SECRET", "short")
     assert [pipeline.ask(ALICE, QUESTION).status for _ in range(3)] == ["answered"] * 3
     assert pipeline.telemetry is not None
     assert pipeline.telemetry.counts().recorded == pipeline.telemetry.counts().waiting == 0
