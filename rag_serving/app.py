@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from rag_serving.access import Principal
 from rag_serving.api.admission import Admission
 from rag_serving.api.bodies import Filters, Said, Text
 from rag_serving.api.completions import router as completions
@@ -27,7 +29,7 @@ from rag_serving.api.openai_models import router as openai_models
 from rag_serving.api.page import router as page
 from rag_serving.api.reload import ConfigFile, Reload, Switches
 from rag_serving.api.reports import add_reports
-from rag_serving.api.service import Caller, Known, RequestError, Service, Shared, checked_text
+from rag_serving.api.service import Caller, Known, RequestError, Service, Shared, checked_text, timings_for
 from rag_serving.api.streams import HEADERS, MEDIA_TYPE, events_of
 from rag_serving.api.wire import BodyLimit, error_body
 from rag_serving.attempts import Listen
@@ -90,8 +92,10 @@ def ask(body: AskBody, caller: Caller, service: Shared) -> Response:
         return replace(made, flags=(*made.flags, HISTORY_UNUSED)) if body.history else made
 
     if body.stream:
-        return StreamingResponse(events_of(answer, _content), media_type=MEDIA_TYPE, headers=HEADERS)
-    return _answer(answer())
+        return StreamingResponse(
+            events_of(answer, partial(_content, caller=caller)), media_type=MEDIA_TYPE, headers=HEADERS
+        )
+    return _answer(answer(), caller)
 
 
 @router.post("/v1/search")
@@ -99,7 +103,7 @@ def search(body: SearchBody, caller: Caller, service: Shared) -> JSONResponse:
     query = checked_text("query", body.query, service.config)
     pipeline = service.pipelines[caller.tenant]
     results = pipeline.search(caller, query, body.k, parse_filters(body.filters), body.explain)
-    return JSONResponse(results.payload())
+    return JSONResponse(replace(results, timings_ms=timings_for(caller, results.timings_ms)).payload())
 
 
 @router.get("/v1/receipts/{identifier}")
@@ -169,14 +173,15 @@ def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | 
     return app
 
 
-def _answer(answer: Answer) -> JSONResponse:
+def _answer(answer: Answer, caller: Principal) -> JSONResponse:
     if answer.status == "unavailable":
-        return JSONResponse(_content(answer), 503, {"Retry-After": str(RETRY_AFTER_S)})
-    return JSONResponse(_content(answer))
+        return JSONResponse(_content(answer, caller), 503, {"Retry-After": str(RETRY_AFTER_S)})
+    return JSONResponse(_content(answer, caller))
 
 
-def _content(answer: Answer) -> dict[str, Any]:
+def _content(answer: Answer, caller: Principal) -> dict[str, Any]:
     """The JSON of an answer; one that is not available is an error as well."""
+    answer = replace(answer, timings_ms=timings_for(caller, answer.timings_ms))
     if answer.status == "unavailable":
         return {**answer.payload(), **error_body("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)}
     return answer.payload()

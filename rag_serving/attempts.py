@@ -6,13 +6,16 @@ Belongs here: timing, progress and flags. Does not belong here: what a part does
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 Listen = Callable[[str, str], None]
 """Called with the part that begins, or goes on, and a detail or nothing."""
+
+_BUCKET_MS = 10
 
 _log = logging.getLogger(__name__)
 
@@ -49,3 +52,8 @@ class Attempt:
         """Note what was degraded, once."""
         if flag not in self.flags:
             self.flags.append(flag)
+
+
+def coarse(timings_ms: Mapping[str, float]) -> dict[str, float]:
+    """Return times rounded up to 10 ms: the work that one hidden word makes is not told by them."""
+    return {part: math.ceil(value / _BUCKET_MS) * _BUCKET_MS for part, value in timings_ms.items()}

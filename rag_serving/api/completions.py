@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -21,7 +22,7 @@ from pydantic import BaseModel, Field
 from rag_serving.api.bodies import MAX_MESSAGES, Name, Parts, Text
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.openai_models import caller_for, model_of
-from rag_serving.api.service import Known, RequestError, Shared, checked_text
+from rag_serving.api.service import Known, RequestError, Shared, checked_text, timings_for
 from rag_serving.api.streams import HEADERS, INTERNAL, KEEP_ALIVE, MEDIA_TYPE, Progress, heard_of
 from rag_serving.api.wire import error_response, openai_error
 from rag_serving.attempts import Listen
@@ -80,6 +81,7 @@ def complete(body: Body, request: HttpRequest, service: Shared, tenant: str | No
         chunks = _chunks(answer, model, usage if is_counted else None)
         return StreamingResponse(_events(chunks), media_type=MEDIA_TYPE, headers=HEADERS)
     made = answer()
+    made = replace(made, timings_ms=timings_for(caller, made.timings_ms))
     if made.status == "unavailable":
         return error_response(request.url.path, 503, "UNAVAILABLE", made.answer, retry_after=RETRY_AFTER_S)
     choice = {"index": 0, "message": {"role": "assistant", "content": markdown(made)}, "finish_reason": "stop"}

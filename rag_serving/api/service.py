@@ -19,6 +19,7 @@ from rag_serving.api.auth import Authenticator, Request
 from rag_serving.api.bodies import fault_of
 from rag_serving.api.monitoring import Reading, read
 from rag_serving.api.siblings import Siblings
+from rag_serving.attempts import coarse
 from rag_serving.config import Config
 from rag_serving.guard import open_guarded
 from rag_serving.models.protocols import Embedder
@@ -146,3 +147,8 @@ def checked_text(name: str, value: str, config: Config) -> str:
     if len(text) > limit:
         raise RequestError(400, "TOO_LONG", f"'{name}' has {len(text)} characters, at most {limit} are read", name)
     return text
+
+
+def timings_for(caller: Principal, timings_ms: Mapping[str, float]) -> Mapping[str, float]:
+    """Return what a caller is told of the time that each part took: operators all of it, others rounded."""
+    return timings_ms if "operator" in caller.roles else coarse(timings_ms)

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rag_serving.attempts import coarse
 from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
 from rag_serving.redaction import redacted
 from rag_serving.schema import GENERATION_CHUNKS
@@ -68,7 +69,7 @@ def make_receipt(
         "rules": dict(rules),
         "verdicts": [_verdict(verdict) for verdict in verdicts],
         "flags": list(answer.flags),
-        "timings_ms": dict(answer.timings_ms),
+        "timings_ms": coarse(answer.timings_ms),
     }
 
 
