@@ -22,12 +22,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_serving.access import both
+from rag_serving.access import EVERYONE, both
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.schema import CHUNKS
 
-VERSION = 1
+VERSION = 2
 """Raised when the same section would be cut otherwise: unchanged pages are then chunked again."""
+
+_BLOCK, _BLOCKS = 1_000_000, 2_000
+"""More places than a page has chunks, and so many times that many; the last of all are whole numbers of 32 bits."""
 
 MAX_CODE_CHARS = 200_000
 """A code block up to here stays in one chunk, however many tokens it has: it is quoted to the letter or not at all."""
@@ -63,16 +66,42 @@ def build_chunks(
     rows = sections.to_pylist()
     offsets = tokenizer.offsets([row["text"] for row in rows])
     columns: dict[str, list[Any]] = {name: [] for name in CHUNKS.columns.names}
-    position: dict[str, int] = {}
+    places: dict[str, _Places] = {}
     for section, tokens in zip(rows, offsets, strict=True):
         page = page_of[section["page_id"]]
         for row in _section_chunks(section, page, tokens, size, stride):
-            row["chunk_idx"] = position.setdefault(page["page_id"], 0)
+            row["chunk_idx"] = places.setdefault(page["page_id"], _Places()).next(section["also_readers"])
             row["chunk_id"] = f"{page['page_id']}:{section['version']}:{row['chunk_idx']}"
-            position[page["page_id"]] += 1
             for name, values in columns.items():
                 values.append(row[name])
     return pa.table(columns, schema=CHUNKS.arrow)
+
+
+class _Places:
+    """The places of a page's chunks: text that not every reader of the page may read is numbered apart.
+
+    So the number of a chunk tells nobody how much stands before it that he may not read. The numbers of each such
+    class of readers begin where a digest of it says.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {EVERYONE: 0}
+        self._taken = {0}
+
+    def next(self, also_readers: str) -> int:
+        """Return the next free place among the chunks of the same readers."""
+        if also_readers not in self._next:
+            self._next[also_readers] = self._start(also_readers)
+        place = self._next[also_readers]
+        self._next[also_readers] += 1
+        return place
+
+    def _start(self, also_readers: str) -> int:
+        block = int.from_bytes(hashlib.sha256(also_readers.encode()).digest()[:4]) % _BLOCKS + 1
+        while block in self._taken:
+            block += 1
+        self._taken.add(block)
+        return block * _BLOCK
 
 
 def _section_chunks(

@@ -72,7 +72,8 @@ def restricted_wiki(pages: int, seed: int, including: float = 0.0) -> Wiki:
         for _ in range(max(8, round(pages * shares[source]))):
             envelope = _envelope(number, source, found, texts, dice)
             if found and dice.random() < including:
-                envelope["body"]["storage"]["value"] += _include(dice.choice(found)["title"])
+                body = envelope["body"]["storage"]
+                body["value"] = _include(dice.choice(found)["title"]) + body["value"]
             found.append(envelope)
             number += 1
         envelopes[source] = found

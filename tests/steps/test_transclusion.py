@@ -264,3 +264,31 @@ def test_no_chunk_says_what_its_readers_may_not_read(state: dict[str, Any]) -> N
         seen = " ".join(chunk["text"] for chunk in chunks if satisfies(principal, chunk["readers"]))
         for title, needed in readers.items():
             assert satisfies(principal, needed) or f"says {title}" not in seen
+
+
+HIDDEN = st.lists(st.integers(1, 9), max_size=3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(HIDDEN, HIDDEN, st.integers(1, 3))
+def test_ids_tell_nobody_of_text_that_he_may_not_read(hr: list[int], ops: list[int], own: int) -> None:
+    def ids(groups: set[str], **texts: list[int]) -> list[tuple[str, str]]:
+        shown = [
+            page(f"{group} {number}", f"<h2>Part</h2><p>{'secret ' * 12 * length}</p>", readers=f"group:{group}")
+            for group, lengths in texts.items()
+            for number, length in enumerate(lengths)
+        ]
+        before, after = (
+            "".join(include(row["title"]) for row in shown if int(row["title"][-1]) % 2 == half) for half in (0, 1)
+        )
+        parts = [f"<h2>Own {number}</h2><p>open words {number}</p>" for number in range(own)]
+        body = "".join([before, *parts, after])
+        pages = PAGES.table([*shown, page("Outer", body)])
+        table = build_chunks(build_sections(pages).sections, pages, Words(), 10, 0)
+        assert len(set(table["chunk_id"].to_pylist())) == len(table)
+        who = Principal("t", None, frozenset(groups))
+        rows = [row for row in table.to_pylist() if row["page_id"] == "outer" and satisfies(who, row["readers"])]
+        return sorted((row["chunk_id"], row["text"]) for row in rows)
+
+    assert ids(set(), hr=hr, ops=ops) == ids(set())
+    assert ids({"ops"}, hr=hr, ops=ops) == ids({"ops"}, ops=ops)
