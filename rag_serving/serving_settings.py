@@ -43,7 +43,5 @@ class Serving(Section):
     address_limit_per_minute: int = Field(60_000, ge=0)
     """The same of one address, whatever it sends; of IPv6 a /64. Behind a proxy that is not on this machine all callers
     have one address. 0: no limit."""
-    max_streams: int = Field(500, ge=1)
-    """Streamed answers under way at once, in each process; more are told to come back (429)."""
     drain_s: int = Field(30, ge=1, le=3600)
     """Seconds that requests under way may still take when the server is told to end."""

@@ -31,6 +31,7 @@ from rag_serving.logs import log_to_stderr
 
 _FOLDER, _FILE = "CITELOCK_WORKERS_FOLDER", "CITELOCK_WORKERS_FILE"
 _CONFIG = "config.json"
+_CONNECTION = "rag_serving.api.connections:Connection"
 
 _log = logging.getLogger(__name__)
 _QUIET: dict[str, Any] = {"log_level": "warning", "access_log": False, "log_config": None}
@@ -45,7 +46,12 @@ def serve(config: Config, path: Path) -> None:
         SystemExit: the address cannot be listened on; the reason was logged.
     """
     serving, file = config.serving, ConfigFile(path, config.serving)
-    address: dict[str, Any] = {"host": serving.host, "port": serving.port}
+    address: dict[str, Any] = {
+        "host": serving.host,
+        "port": serving.port,
+        "http": _CONNECTION,
+        "timeout_graceful_shutdown": serving.drain_s,
+    }
     app = create_app(config, file=file)  # here, so that what cannot be served is told before any process starts
     if serving.workers == 1:
         on_hangup(app.state.reload.begin)
