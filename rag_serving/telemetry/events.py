@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,9 +87,11 @@ class Scribe:
         citation: int | None = None,
         comment: str | None = None,
     ) -> dict[str, Any]:
-        """The row of FEEDBACK for what a reader said of an answer."""
+        """The row of FEEDBACK for what a reader said of an answer: one for each reader and answer."""
+        identity = json.dumps([self._tenant, principal.user if principal else None, receipt_id])
         return {
             **_stamp(),
+            "id": self._hash(identity),
             "tenant": self._tenant,
             "user_hash": self._hash(principal.user if principal else None),
             "receipt_id": receipt_id,

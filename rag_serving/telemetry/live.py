@@ -52,20 +52,25 @@ class Today:
     latency_ms: Mapping[str, Mapping[int, float]]  # stage -> 50, 95 -> milliseconds
 
 
+_MAX_VERDICTS = 10_000
+
+
 class Live:
     """Sums of the rows of today (UTC). Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sums = Sums()
+        self._verdicts: dict[str, str] = {}  # of today, by row
 
     def add(self, table: TableName, row: Mapping[str, Any]) -> None:
         """Count a row of `events`; with the first one of another day the count begins anew."""
         with self._lock:
             if row["day"] != self._sums.day:
                 self._sums = Sums(row["day"])
+                self._verdicts.clear()
             if table == "feedback":
-                self._sums.feedback[row["verdict"]] += 1
+                self._add_verdict(row)
             else:
                 self._add_question(row)
 
@@ -73,6 +78,16 @@ class Live:
         """What was counted on this day (2026-01-31); zeros where nothing was asked yet."""
         with self._lock:
             return deepcopy(self._sums) if self._sums.day == day else Sums(day)
+
+    def _add_verdict(self, row: Mapping[str, Any]) -> None:
+        """Count a verdict; the one that it takes the place of counts no more."""
+        sums = self._sums
+        if (replaced := self._verdicts.pop(row["id"], None)) is not None:
+            sums.feedback[replaced] -= 1
+        sums.feedback[row["verdict"]] += 1
+        self._verdicts[row["id"]] = row["verdict"]
+        if len(self._verdicts) > _MAX_VERDICTS:
+            del self._verdicts[next(iter(self._verdicts))]
 
     def _add_question(self, row: Mapping[str, Any]) -> None:
         sums = self._sums

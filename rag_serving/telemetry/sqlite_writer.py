@@ -76,9 +76,11 @@ def _is_outdated(connection: sqlite3.Connection, keep_days: int) -> bool:
 
 
 def _statement(table: TableName, row: Mapping[str, Any]) -> str:
-    """Return an insert that leaves a row alone that is there already."""
+    """Return an insert that leaves a row alone that is there already; a newer verdict takes the older one's place."""
     marks = ", ".join("?" * len(row))
-    return f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks}) ON CONFLICT (id) DO NOTHING"
+    newer = ", ".join(f"{name} = excluded.{name}" for name in row)
+    then = f"UPDATE SET {newer} WHERE excluded.at >= feedback.at" if table == "feedback" else "NOTHING"
+    return f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks}) ON CONFLICT (id) DO {then}"
 
 
 def _cell(value: Any) -> Any:

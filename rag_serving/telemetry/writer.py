@@ -118,6 +118,12 @@ def forget_user(engine: Engine, tenant: str, user_hash: str) -> int:
 
 
 def _insert(engine: Engine, table: TableName) -> Any:
-    """An insert that leaves a row alone that is there already: one written just before the database went away."""
+    """An insert that leaves a row alone that is there already: one written just before the database went away.
+    Of verdicts the newer one takes the older one's place."""
     dialect: Any = postgresql if engine.dialect.name == "postgresql" else sqlite
-    return dialect.insert(METADATA.tables[table]).on_conflict_do_nothing(index_elements=["id"])
+    kept = METADATA.tables[table]
+    insert = dialect.insert(kept)
+    if table != "feedback":
+        return insert.on_conflict_do_nothing(index_elements=["id"])
+    newer = {column.name: insert.excluded[column.name] for column in kept.columns}
+    return insert.on_conflict_do_update(index_elements=["id"], set_=newer, where=insert.excluded.at >= kept.c.at)
