@@ -46,6 +46,10 @@ _PROCEDURE = 1.0
 _PROCEDURE_NAMED = 2.0
 _ROW_OF_IDENTIFIER = 2.0
 _REPETITION = 0.7
+# Terms that the lines of a block of code hand on to the next one.
+_MOST_CARRIED = 200
+# Characters of a statement that are compared by meaning: models read no more.
+_MOST_SAID = 4_000
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,11 @@ def rank(asked: Asked, lock: Lock, analyze: Analyze, similarity: Similarity | No
     """The sentences in front with their evidence, best first."""
     front = _front(asked, list(statements(asked, lock, analyze)))
     names = named(asked.text, analyze)
-    near = similarity([statement.said for statement in front]) if similarity and front else [None] * len(front)
+    near = (
+        similarity([statement.said[:_MOST_SAID] for statement in front])
+        if similarity and front
+        else [None] * len(front)
+    )
     ranked = []
     for statement, value in zip(front, near, strict=True):
         passage = _passage(lock, statement)
@@ -109,13 +117,16 @@ def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement
         if names and not names <= passage:
             continue
         layout, before = Layout(chunk.text), frozenset[str]()
+        leads: dict[int, frozenset[str]] = {}
         for place, (unit, procedure) in enumerate(_parts(asked, layout)):
             text = unit.of(chunk.text)
             terms = frozenset(analyze(procedure.text if procedure else text))
             if procedure or _is_introduced(asked, unit):
                 terms |= before
             elif lead := layout.lead_in(unit):
-                terms |= frozenset(analyze(lead.of(chunk.text)))
+                if lead.start not in leads:
+                    leads[lead.start] = frozenset(analyze(lead.of(chunk.text)))
+                terms |= leads[lead.start]
             found = Statement(index, unit, text, terms, headings, before, passage, place == 0)
             if procedure:
                 named_by = max((asked.likeness(analyze(heading)) for heading in chunk.heading_path), default=0.0)
@@ -123,22 +134,29 @@ def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement
                 yield replace(found, terms=terms | headings, procedure=told, named=named_by)
             elif _can_answer(chunk, unit) and unit not in layout.directed:
                 yield found
-            before = terms
+            if len(terms) < _MOST_CARRIED or not _is_introduced(asked, unit):
+                before = terms
 
 
 def _parts(asked: Asked, layout: Layout) -> Iterator[tuple[Unit, Told | None]]:
     """The units of a passage; to who asks how to do something the steps of a list, or a block of code, are one."""
-    end = 0
+    end, refused = 0, set[tuple[int, int]]()
     for unit in layout.units:
         if unit.end <= end:
             continue
         procedure = layout.procedure(unit) if asked.kind == "steps" else None
-        if procedure and weight(procedure.quoted.of(layout.text)) < MIN_QUOTE_BYTES:
-            procedure = None
-        if procedure and any(procedure.start <= other.start < procedure.end for other in layout.directed):
+        if procedure and ((procedure.start, procedure.end) in refused or not _can_be_followed(procedure, layout)):
+            refused.add((procedure.start, procedure.end))
             procedure = None
         end = procedure.end if procedure else end
         yield unit, procedure
+
+
+def _can_be_followed(procedure: Told, layout: Layout) -> bool:
+    """Whether steps, or code, say enough to be quoted, and no assistant what to do."""
+    if weight(procedure.quoted.of(layout.text)) < MIN_QUOTE_BYTES:
+        return False
+    return not any(procedure.start <= other.start < procedure.end for other in layout.directed)
 
 
 def named(question: str, analyze: Analyze) -> frozenset[str]:

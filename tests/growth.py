@@ -14,6 +14,7 @@ from typing import Any
 
 SMALL, FACTOR = 1_000, 8
 _STEEPEST = 3.0  # the cost of a character in the large input against that in the small one; quadratic: 8
+_STEEPER = 1.4  # the same of twice the input, so that a short cut for short texts is no growth; quadratic: 2
 _TRIES = 4
 _LONGEST = 1.0  # seconds of processor time for a single call, which no linear one comes near
 
@@ -63,4 +64,6 @@ def steepness(
         slow = min(slow, seconds(lambda: call(short)))
         best = min(best, seconds(lambda: call(long)))
         growth = best / (slow * FACTOR)
-    return growth if growth >= _STEEPEST else None
+    half = min(seconds(lambda: call(make(large // 2))) for _ in range(_TRIES))
+    goes_on = best == float("inf") or best >= 2 * half * _STEEPER
+    return growth if goes_on else None

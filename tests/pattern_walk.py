@@ -74,7 +74,7 @@ _PAIRS = (
     "- ",
     "A a",
 )
-_MOST_PUMPS, _MOST_PREFIXES = 44, 3
+_MOST_PUMPS, _MOST_PREFIXES = 24, 2
 
 
 @dataclass
@@ -164,7 +164,7 @@ def hostile(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
     for pump in dict.fromkeys([*own, *_SOUP, *_PAIRS]):
         yield "", pump, "\x00"
     for prefix in list(prefixes)[1 : _MOST_PREFIXES + 1]:
-        for pump in own[:12]:
+        for pump in own[:6]:
             yield prefix, pump, "\x00"
             yield "", prefix + pump, "\x00"
     whole = "".join(_sample(tree, 0))

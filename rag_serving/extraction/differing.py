@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 from rag_serving.extraction.evidence import Analyze, Asked
 from rag_serving.extraction.quoting import best_window
@@ -84,19 +85,19 @@ def _others(asked: Asked, lock: Lock, verdict: Verdict, analyze: Analyze) -> Ite
     unit = unit_at(cited.chunk.text, verdict.start or 0) if cited else None
     if cited is None or unit is None:
         return
-    text, pages = unit.of(cited.chunk.text), {cited.chunk.page_id}
-    if not measures(text) or not _is_about(asked, text, analyze):
+    said, pages = _Said(unit.of(cited.chunk.text), analyze), {cited.chunk.page_id}
+    if not said.measures or not _is_about(asked, said.text, analyze):
         return
     for index, candidate in enumerate(lock.passages, start=1):
         chunk = candidate.chunk
         layout = Layout(chunk.text)
         for other in layout.units if chunk.page_id not in pages else ():
-            said = other.of(chunk.text)
+            beside = _Said(other.of(chunk.text), analyze)
             if (
                 other not in layout.directed
                 and other.kind == unit.kind
-                and _differ(text, said, analyze)
-                and _is_about(asked, said, analyze)
+                and _differ(said, beside)
+                and _is_about(asked, beside.text, analyze)
             ):
                 pages.add(chunk.page_id)
                 yield index, other
@@ -120,14 +121,29 @@ def _is_about(asked: Asked, text: str, analyze: Analyze) -> bool:
     return asked.share(frozenset(analyze(text))) >= _ABOUT
 
 
-def _differ(one: str, two: str, analyze: Analyze) -> bool:
+@dataclass(frozen=True)
+class _Said:
+    """A sentence, read once however many others it is compared with."""
+
+    text: str
+    analyze: Analyze
+
+    @cached_property
+    def measures(self) -> dict[str, set[float]]:
+        return measures(self.text)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return _words(self.text, self.analyze)
+
+
+def _differ(one: _Said, two: _Said) -> bool:
     """Whether two sentences say the same but for a figure of the same kind."""
-    first, second = measures(one), measures(two)
+    first, second = one.measures, two.measures
     pairs = [(first[kind], second[kind]) for kind in first.keys() & second.keys()]
     if not any(len(a) == len(b) == 1 and not _is_close(*a, *b) for a, b in pairs):
         return False
-    words, others = _words(one, analyze), _words(two, analyze)
-    return len(words & others) >= _ALIKE * len(words | others)
+    return len(one.words & two.words) >= _ALIKE * len(one.words | two.words)
 
 
 def _words(text: str, analyze: Analyze) -> frozenset[str]:

@@ -7,8 +7,10 @@ Does not belong here: which unit answers a question (`generate`), or how a quote
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 Kind = Literal["sentence", "list", "table", "code", "heading"]
@@ -95,7 +97,16 @@ def pieces(text: str, start: int = 0, end: int | None = None) -> list[tuple[int,
 
 def unit_at(text: str, position: int) -> Unit | None:
     """The unit that holds this character, or None between units."""
-    return next((unit for unit in units(text) if unit.start <= position < unit.end), None)
+    found, starts = _known_units(text)
+    place = bisect_right(starts, position) - 1
+    return found[place] if place >= 0 and position < found[place].end else None
+
+
+@lru_cache(maxsize=16)
+def _known_units(text: str) -> tuple[list[Unit], list[int]]:
+    """The units of a text and where they begin: verification asks for those of one passage again and again."""
+    found = units(text)
+    return found, [unit.start for unit in found]
 
 
 def lead_in(text: str, unit: Unit) -> Unit | None:

@@ -13,17 +13,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 
+from rag_serving.extraction.blocks import Blocks
 from rag_serving.extraction.sentences import Unit, units
 from rag_serving.verification.quotes import MIN_QUOTE_BYTES, weight
 from rag_serving.writing.orders import directed, may_order
 
-_ORDERED = re.compile(r"\s*(\d{1,3})[.)]\s+(?:\[[ xX]\]\s+)?$")
-_MARKER = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?$")
 _BAR = re.compile(r"(?<!\\)\|")
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
-_FENCE_LINE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _MOST_LINES = 12  # of a block of code that is told whole
 _MOST_ITEMS = 12
 
@@ -51,6 +48,10 @@ class Layout:
         return units(self.text)
 
     @cached_property
+    def _blocks(self) -> Blocks:
+        return Blocks(self.text, self.units)
+
+    @cached_property
     def directed(self) -> frozenset[Unit]:
         """The units that are meant for an assistant that reads the passage, and tell a reader nothing."""
         if not may_order(self.text):
@@ -75,22 +76,22 @@ class Layout:
 
     def lead_in(self, unit: Unit) -> Unit | None:
         """The sentence with a colon that the list of this unit hangs from, or None."""
-        before = self.units[: self.units.index(unit)] if unit.kind == "list" else ()
-        sentence = next((each for each in reversed(before) if each.kind != "list"), None)
+        sentence = self._blocks.before_list(unit) if unit.kind == "list" else None
         return sentence if sentence and sentence.kind == "sentence" and self._leads(sentence) else None
 
     def steps(self, unit: Unit) -> Told | None:
         """All steps of the ordered list that the unit is in or stands right before, with their lead-in, or None."""
-        at = self.units.index(unit)
-        first = next((each for each in reversed(self.units[: at + 1]) if each.kind != "code"), unit)
+        at = self._blocks.place(unit)
+        text_at = self._blocks.text_at[at]
+        first = unit if text_at is None else self.units[text_at]
         if unit.kind == "sentence":
             first = next(iter(self.units[at + 1 : at + 2]), unit)
-        items = self._items(first)
-        if unit.kind == "code" and not any(unit in item for item in items):
+        found = self._blocks.list_of(first)
+        if unit.kind == "code" and self._blocks.item_of(first)[-1].end < unit.end:
             return None
-        if len(items) < 2 or not all(_ORDERED.match(self._before(item[0])) for item in items):
+        if len(found.items) < 2 or not found.is_ordered:
             return None
-        return self._listed(items, unit if unit.kind == "sentence" else None)
+        return self._listed(found.items, unit if unit.kind == "sentence" else None)
 
     def procedure(self, unit: Unit) -> Told | None:
         """What is done as a whole: the steps that a unit is one of, else its block of code where a sentence leads that
@@ -103,22 +104,18 @@ class Layout:
     @property
     def first_step(self) -> int | None:
         """The number of the step that the passage begins with, or None."""
-        return self._number(self.units[0]) if self.units else None
+        return self._blocks.number(self.units[0]) if self.units else None
 
     @property
     def last_step(self) -> int | None:
         """The number of the last step of the list that ends the passage, or None."""
-        last = next((each for each in reversed(self.units) if each.kind != "code"), None)
-        items = self._items(last) if last else []
-        return self._number(items[-1][0]) if items and items[-1][-1] == self.units[-1] else None
+        last = self._blocks.text_at[-1] if self.units else None
+        items = self._items(self.units[last]) if last is not None else []
+        return self._blocks.number(items[-1][0]) if items and items[-1][-1] == self.units[-1] else None
 
     def run(self, unit: Unit) -> Told:
         """The steps of this unit's list, be it a single one."""
         return self._listed(self._items(unit))
-
-    def _number(self, unit: Unit) -> int | None:
-        marker = _ORDERED.match(self._before(unit)) if unit.kind == "list" else None
-        return int(marker[1]) if marker else None
 
     def listed(self, unit: Unit) -> Told | None:
         """The whole list of an item that a sentence leads in, with that sentence; None for a long list."""
@@ -129,23 +126,21 @@ class Layout:
         """The lines of code around this one, in their fence where there are several, with the sentence that leads them
         in; None for a long block.
         """
-        at = self.units.index(unit)
-        before = list(takewhile(lambda each: self._is_fenced_with(unit, each), reversed(self.units[:at])))
-        after = takewhile(lambda each: self._is_fenced_with(unit, each), self.units[at + 1 :])
-        lines = [*reversed(before), unit, *after]
-        if len(lines) > _MOST_LINES:
+        first, last = self._blocks.code_of(unit)
+        if last - first > _MOST_LINES:
             return None
+        lines = self.units[first:last]
         start, end = lines[0].start, lines[-1].end
         if len(lines) > 1:
             start, end = self._fenced(start, end)
-        lead = self._lead_of_code(at - len(before))
+        lead = self._lead_of_code(first)
         parts = (*([lead] if lead else []), self.text[start:end])
         quoted = unit if weight(unit.of(self.text)) >= MIN_QUOTE_BYTES else self._weighty(lines)
         return Told("\n".join(parts), quoted, parts, start, end)
 
     def code_after(self, unit: Unit) -> Unit | None:
         """The first line of the code that stands right after a sentence, or None."""
-        at = self.units.index(unit)
+        at = self._blocks.place(unit)
         after = next(iter(self.units[at + 1 : at + 2]), unit)
         return after if unit.kind == "sentence" and after.kind == "code" else None
 
@@ -163,42 +158,31 @@ class Layout:
 
     def _columns(self, unit: Unit) -> list[str] | None:
         """The cells of the row above the delimiter row of this row's table, or None."""
-        for before in reversed(self.units[: self.units.index(unit)]):
-            if before.kind == "heading":
-                return self._cells(before) if self._line(before).lstrip().startswith("|") else None
-            if before.kind != "table" or "\n\n" in self.text[before.end : unit.start]:
-                return None
-        return None
+        head = self._blocks.head_of(unit)
+        return self._cells(head) if head else None
 
     def _cells(self, unit: Unit) -> list[str]:
-        row = self._line(unit).strip()
+        row = self._blocks.line(unit).strip()
         return [cell.strip() for cell in _BAR.split(row.removeprefix("|").removesuffix("|"))]
 
     def _items(self, unit: Unit) -> list[list[Unit]]:
         """The units of the list that this one is in, item by item: nested items and code with theirs."""
-        at = self.units.index(unit)
-        if unit.kind != "list":
-            return []
-        before = list(takewhile(_is_listed, reversed(self.units[:at])))
-        while before and before[-1].kind == "code":
-            before.pop()
-        found = [*reversed(before), *takewhile(_is_listed, self.units[at:])]
-        last = max(place for place, each in enumerate(found) if each.kind == "list")
-        if not self._leads(found[last]):
-            del found[last + 1 :]
-        outermost = min(self._indent(each) for each in found if each.kind == "list")
-        items: list[list[Unit]] = []
-        for each in found:
-            begins = each.kind == "list" and _MARKER.match(self._before(each)) and self._indent(each) == outermost
-            if begins or not items:
-                items.append([])
-            items[-1].append(each)
-        return items
+        return self._blocks.list_of(unit).items
 
     def _listed(self, items: Sequence[Sequence[Unit]], sentence: Unit | None = None) -> Told:
-        """The items with their markers, a line each, below their lead-in or this sentence."""
+        """The items with their markers, a line each, below their lead-in or this sentence; made once."""
+        key = items[0][0].start, sentence is not None
+        if key not in self._lists:
+            self._lists[key] = self._as_list(items, sentence)
+        return self._lists[key]
+
+    @cached_property
+    def _lists(self) -> dict[tuple[int, bool], Told]:
+        return {}
+
+    def _as_list(self, items: Sequence[Sequence[Unit]], sentence: Unit | None) -> Told:
         lead = sentence or self.lead_in(items[0][0])
-        spans = [(item[0].start - len(self._before(item[0]).lstrip()), self._end(item)) for item in items]
+        spans = [(item[0].start - len(self._blocks.before(item[0]).lstrip()), self._end(item)) for item in items]
         parts = (*([lead.of(self.text)] if lead else []), *(self.text[start:end] for start, end in spans))
         start = sentence.start if sentence else spans[0][0]
         return Told("\n".join(parts), self._weighty([item[0] for item in items]), parts, start, spans[-1][1])
@@ -220,16 +204,11 @@ class Layout:
             before = before[:1]
         return next((each.of(self.text) for each in before if self._leads(each)), None)
 
-    def _is_fenced_with(self, unit: Unit, other: Unit) -> bool:
-        """Whether a unit is code in the same fence as another."""
-        first, second = sorted((unit, other), key=lambda each: each.start)
-        return other.kind == "code" and not _FENCE_LINE.search(self.text, first.end, second.start)
-
     def _leads(self, unit: Unit) -> bool:
         return self.text[unit.end - 1] in ":："
 
     def _item(self, unit: Unit) -> list[Unit]:
-        return next((item for item in self._items(unit) if unit in item), [unit])
+        return self._blocks.item_of(unit)
 
     def _fenced(self, start: int, end: int) -> tuple[int, int]:
         """The range with the lines of the fence around it, where both are there."""
@@ -237,23 +216,3 @@ class Layout:
         closing = self.text.find("\n", end) + 1
         fence = _FENCE.match(self.text, closing) if closing else None
         return (opening, fence.end()) if fence and _FENCE.match(self.text, opening) else (start, end)
-
-    def _line(self, unit: Unit) -> str:
-        end = self.text.find("\n", unit.end)
-        return self.text[self._line_start(unit) : end if end >= 0 else None]
-
-    def _line_start(self, unit: Unit) -> int:
-        return self.text.rfind("\n", 0, unit.start) + 1
-
-    def _before(self, unit: Unit) -> str:
-        """What stands before the unit in its line."""
-        return self.text[self._line_start(unit) : unit.start]
-
-    def _indent(self, unit: Unit) -> int:
-        line = self._line(unit)
-        return len(line) - len(line.lstrip())
-
-
-def _is_listed(unit: Unit) -> bool:
-    """Whether a unit may stand in a list."""
-    return unit.kind in ("list", "code")

@@ -84,6 +84,7 @@ _SIGNS = "\"'“”„‘’«»`*_()[]{}<>.,;:!?|"
 _CITED = re.compile(r"(?:\[\^?\d{1,3}\]|【[^【】\n]{1,30}】)\Z")
 _LONGEST_CITED = 32
 _DEEPEST_LINK = 8
+_DEEPEST_HTML = 10  # of tags that only show when others are gone: nobody but an attacker writes them
 _PIECE = re.compile(r"\S+")
 _DISGUISED = re.compile(r"[\[({<]\s*([.:/]+|dot)\s*[\])}>]", re.IGNORECASE)
 _GAP = "\ue000"
@@ -127,18 +128,28 @@ def without_html(text: str) -> tuple[str, int]:
 
     `<placeholder>` and `List<String>` stay: names without attributes that are not those of elements.
     """
-    count, found = 0, 1
+    count, found, turns = 0, 1, 0
     while found and "<" in text:
+        turns += 1
+        if turns > _DEEPEST_HTML:
+            return text.replace("<", ""), count + text.count("<")
         text, comments = _COMMENT.subn("", text)
         text, active = _ACTIVE.subn("", text)
         found = comments + active
         if not found:
-            tags = [tag for tag in _TAG.finditer(text) if _is_element(tag)]
-            for tag in reversed(tags):
-                text = text[: tag.start()] + text[tag.end() :]
-            found = len(tags)
+            text, found = _without_tags(text)
         count += found
     return text, count
+
+
+def _without_tags(text: str) -> tuple[str, int]:
+    """The text without the tags of elements, and how many there were."""
+    kept, end, count = [], 0, 0
+    for tag in _TAG.finditer(text):
+        if _is_element(tag):
+            kept.append(text[end : tag.start()])
+            end, count = tag.end(), count + 1
+    return "".join((*kept, text[end:])), count
 
 
 def _is_element(tag: re.Match[str]) -> bool:
