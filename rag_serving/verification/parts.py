@@ -24,15 +24,17 @@ as-long-as as-soon-as instead-of rather-than sometimes usually often rarely seld
 """
 _REPORTING_WORDS = """
 say believe think doubt hope propose suggest assume expect argue fear guess suspect accord example for-example myth
-wrong false imagine suppose pretend deny want wish
+wrong false imagine suppose pretend deny want wish dispute mistake incorrect untrue rumour rumor theory allege doubtful
 """
 _POINTING_WORDS = "it they them this that these those he she him its their his her which who whom there here"
 _CLASS_WORDS = "flag option parameter setting command endpoint field variable property function header"
+_ORDERING = frozenset(["do", "not", "never", "no", "all", "every", "must"])
 _CALLS = frozenset(["note", "important", "warning", "tip", "hint", "caution", "remember", "attention", "notice"])
 _SAYING_NOUNS = frozenset(["claim", "report", "plan", "estimate", "promise", "consider", "state"])
 _LIMITING, _REPORTING = frozenset(_LIMITING_WORDS.split()), frozenset(_REPORTING_WORDS.split())
 _POINTING, _CLASSES = frozenset(_POINTING_WORDS.split()), frozenset(_CLASS_WORDS.split())
 _RELATIVE = frozenset(["that", "which", "who", "whom", "whose", "where", "what", "how", "why"])
+_COUNTING = frozenset(["second", "third", "fourth", "fifth"])
 _JOINING = frozenset({"and", "but", "while", "whereas"})
 _BACKGROUND = frozenset({"so", "so-that", "because", "since", "therefore"})
 _PAIRING = frozenset(["between", "both", "either", "neither", "or", "nor", "among", "combination", "difference"])
@@ -87,7 +89,8 @@ def _may_join(sentence: Tokens, at: int) -> bool:
 def _shorter(sentence: Tokens) -> Iterator[Tokens]:
     """Yield what is left of a sentence when one part of it is left out."""
     yield from islice(_without_brackets(sentence), 4)
-    if sentence[0].key in ("every", "all") and not any(map(is_negative, sentence)):
+    begins_with_noun = len(sentence) > 1 and sentence[1].kind == "word" and sentence[1].key not in _COUNTING
+    if sentence[0].key in ("every", "all") and begins_with_noun and not any(map(is_negative, sentence)):
         yield sentence[1:]
     for at, token in enumerate(sentence):
         if token.kind == "stop" and token.key in ";:" and 0 < at < len(sentence) - 1:
@@ -107,8 +110,7 @@ def _shorter(sentence: Tokens) -> Iterator[Tokens]:
 
 def _beside_stop(head: Tokens, tail: Tokens, stop: Token) -> Iterator[Tokens]:
     """Yield the parts beside a semicolon, colon or dash that may be told alone."""
-    limits = _begins(tail, _LIMITING - {"otherwise"}) or (_begins(tail, _POINTING) and any(map(binds, tail)))
-    if not limits and not _is_call(head):
+    if not _is_remark(tail, stop) and not _is_call(head):
         yield head
     if stop.text == ";" and _is_free_of(head) and not _points(tail) and not _begins(tail, _LIMITING):
         yield tail
@@ -119,13 +121,18 @@ def _beside_stop(head: Tokens, tail: Tokens, stop: Token) -> Iterator[Tokens]:
 def _beside_comma(head: Tokens, tail: Tokens) -> Iterator[Tokens]:
     """Yield the parts beside a comma and a joining word, a reason or a relative clause."""
     word, rest = tail[0], tail[1:]
-    if (word.key in _BACKGROUND and not any(token.key in _LIMITING for token in rest) and not _is_fragment(head)) or (
-        word.text.lower() == "which" and not any(map(binds, rest)) and not any(t.kind == "comma" for t in rest)
-    ):
-        yield head
+    if _is_fragment(head) or not rest:
+        return
+    is_background = word.key in _BACKGROUND and not any(token.key in _LIMITING for token in rest)
+    is_said_of_it = word.text.lower() == "which" and is_auxiliary(rest[0]) and not any(map(binds, rest))
+    if is_background or (is_said_of_it and not any(token.kind == "comma" for token in rest)):
+        if not _names_a_speaker(rest):
+            yield head
     elif word.key in _JOINING:
-        limits = any(token.key in _LIMITING for token in rest) or _begins(rest, {"not", "never", "no"})
-        if not limits and (_is_clause(rest, word) or _begins(rest, _POINTING)) and not _is_fragment(head):
+        limits = _restricts(rest) or _begins(rest, {"not", "never", "no"}) or _names_a_speaker(rest)
+        if word.key == "while":  # what is true only meanwhile is no contrast of figures
+            limits = limits or not all(any(t.kind == "figure" for t in half) for half in (head, rest))
+        if not limits and (_is_clause(rest, word) or _begins(rest, _POINTING)):
             yield head
         if _is_free_of(head) and not _points(rest) and _is_clause(rest, word):
             yield rest
@@ -137,7 +144,7 @@ def _beside_and(head: Tokens, tail: Tokens) -> Iterator[Tokens]:
     front, main = _fronted(head)
     if not main or not _may_be_split(main):
         return
-    limits = any(token.key in _LIMITING for token in tail)
+    limits = _restricts(tail) or _names_a_speaker(tail)
     is_predicate = is_auxiliary(tail[0]) or _is_predicate_of_its_own(tail)
     if is_predicate and not limits and not any(map(is_negative, [*main, tail[0]])):
         yield head  # "with a badge and a pass" loses no part: both may be needed
@@ -175,7 +182,9 @@ def _without_brackets(sentence: Tokens) -> Iterator[Tokens]:
     for at, token in enumerate(sentence):
         if token.text.startswith("(") or (token.kind == "comma" and "(" in token.text):
             end = next((i for i in range(at + 1, len(sentence)) if sentence[i].text == ")"), None)
-            if end is not None and not any(map(binds, sentence[at + 1 : end])):
+            inside = sentence[at + 1 : end]
+            explains = at > 0 and any(t.kind in ("figure", "name") for t in (sentence[at - 1], *inside[:1]))
+            if end is not None and explains and not any(map(binds, inside)) and not _names_a_speaker(inside):
                 yield [*sentence[:at], *sentence[end + 1 :]]
 
 
@@ -205,6 +214,26 @@ def _reports(tokens: Tokens) -> bool:
         key in _REPORTING or (key in _SAYING_NOUNS and word == "that")
         for key, word in zip(keys, following, strict=True)
     )
+
+
+def _names_a_speaker(tail: Tokens) -> bool:
+    return _reports(tail) or any(token.key.split("+")[0] in _SAYING_NOUNS for token in tail)
+
+
+def _restricts(tail: Tokens) -> bool:
+    """Return whether what follows a clause limits it or puts its reader under an obligation."""
+    binding = (token for token in tail if binds(token) and token.key not in ("can", "may"))
+    return any(token.key in _LIMITING or token.key in ("always", "first") for token in tail) or any(binding)
+
+
+def _is_remark(tail: Tokens, stop: Token) -> bool:
+    """Return whether what stands behind a semicolon, colon or dash says something about what stands before it."""
+    counted = [token for token in tail if token.counts]
+    if len(counted) < 3 or _names_a_speaker(tail) or _begins(tail, _POINTING | _LIMITING - {"otherwise"}):
+        return True
+    if stop.text == ";":
+        return tail[0].key in ("so", "so-that", "or", "as", "like", "≥", "≤")
+    return tail[0].kind == "strict" and tail[0].key not in _ORDERING
 
 
 def _is_call(head: Tokens) -> bool:

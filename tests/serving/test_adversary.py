@@ -18,6 +18,7 @@ from adversary import ELSEWHERE, HOST, PAGES, POISON, SECRET, Reply, passages_of
 from passages import candidate_of
 from stand_in_chat import MODEL, Fault, StandInChat, served
 
+from rag_serving.extraction.sentences import units
 from rag_serving.generate import GENERATOR_DOWN, Generator
 from rag_serving.models.chat import RemoteChat
 from rag_serving.records import Answer, Claim, Draft, Lock, Verdict
@@ -52,7 +53,8 @@ def lock_for(seed: int) -> Lock:
 
 def extracted(lock: Lock) -> Draft:
     """What the extractive generator might write: a sentence of the first passage, to the letter."""
-    sentence = lock.passages[0].chunk.text.split(". ")[0]
+    text = lock.passages[0].chunk.text
+    sentence = units(text)[0].of(text)
     return Draft((Claim(sentence, 1, sentence),), "extractive")
 
 
