@@ -124,6 +124,7 @@ def settings_for(kind: str, server: StandInChat, **more: object) -> Generation:
     return Generation.model_validate({**given, **more})
 
 
+@pytest.mark.timeout(max(300, ANSWERS // 5))
 def test_no_lie_reaches_the_reader(server: StandInChat) -> None:
     replies: list[Reply] = []
     seed = 0
