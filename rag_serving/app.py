@@ -22,6 +22,7 @@ from rag_serving.access import Principal
 from rag_serving.api.admission import Admission
 from rag_serving.api.bodies import Filters, Said, Text
 from rag_serving.api.completions import router as completions
+from rag_serving.api.deadlines import Deadlines
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
 from rag_serving.api.feedback import router as feedback
 from rag_serving.api.monitoring import exposition
@@ -161,6 +162,7 @@ def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | 
     app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.service = service
     app.state.reload = Reload(app.state, file) if file else None
+    app.add_middleware(Deadlines)
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     app.add_middleware(Admission)  # the last one added is the first one asked
     app.include_router(router)

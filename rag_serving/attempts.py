@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from rag_serving.deadline import check
+
 Listen = Callable[[str, str], None]
 """Called with the part that begins, or goes on, and a detail or nothing."""
 
@@ -30,7 +32,12 @@ class Attempt:
 
     @contextmanager
     def part(self, name: str, flag: str | None = None) -> Iterator[None]:
-        """Time a part. With a flag its failure is remembered instead of raised: a question never fails for it."""
+        """Time a part. With a flag its failure is remembered instead of raised: a question never fails for it.
+
+        Raises:
+            StoppedError: nobody waits for the answer any more.
+        """
+        check()
         self.tell(name)
         start = time.perf_counter()
         try:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rag_serving.deadline import check
 from rag_serving.extraction.continued import steps_across
 from rag_serving.extraction.evidence import Analyze, Asked, Statement, features
 from rag_serving.extraction.quoting import best_window
@@ -111,6 +112,7 @@ def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement
     """
     names = named(asked.text, analyze)
     for index, candidate in enumerate(lock.passages, start=1):
+        check()
         chunk = candidate.chunk
         headings = frozenset(analyze(" ".join(chunk.heading_path)))
         passage = headings.union(analyze(chunk.text))
@@ -119,6 +121,7 @@ def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement
         layout, before = Layout(chunk.text), frozenset[str]()
         leads: dict[int, frozenset[str]] = {}
         for place, (unit, procedure) in enumerate(_parts(asked, layout)):
+            check()
             text = unit.of(chunk.text)
             terms = frozenset(analyze(procedure.text if procedure else text))
             if procedure or _is_introduced(asked, unit):

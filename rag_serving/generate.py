@@ -14,6 +14,7 @@ from threading import Lock as Mutex
 from typing import TYPE_CHECKING
 
 from rag_serving.breaker import Breaker
+from rag_serving.deadline import StoppedError
 from rag_serving.models.conversation import Reply
 from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ContextTooLongError, ModelError
@@ -62,6 +63,8 @@ class Generator:
             self._breaker.fail()
             _log.warning("%s: %s", GENERATOR_DOWN, error)
             return _fallen_back(extracted(), str(error))
+        except StoppedError:  # whoever asked left: that says nothing of the model
+            raise
         except BaseException:
             self._breaker.fail()
             raise

@@ -43,5 +43,8 @@ class Serving(Section):
     address_limit_per_minute: int = Field(60_000, ge=0)
     """The same of one address, whatever it sends; of IPv6 a /64. Behind a proxy that is not on this machine all callers
     have one address. 0: no limit."""
+    request_timeout_s: float = Field(150, ge=1, le=3600)
+    """Seconds that an answer may take (504 after that); longer than `generation.timeout_s`, so that a model which never
+    answers is replaced by extraction. The work for a client that leaves ends with the stage that it is in."""
     drain_s: int = Field(30, ge=1, le=3600)
     """Seconds that requests under way may still take when the server is told to end."""

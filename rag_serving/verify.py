@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from rag_serving.deadline import check
 from rag_serving.extraction.quoting import REACH_OF_NEGATION, best_part
 from rag_serving.extraction.sentences import Unit, lead_in, pieces, unit_at, words
 from rag_serving.records import EXTRACTIVE, Candidate, Claim, Draft, Lock, Verdict
@@ -123,6 +124,7 @@ class _Judge:
 
     def verdict(self, claim: Claim) -> Verdict:
         """Return whether the quote of a claim stands; models that repeat themselves are judged once."""
+        check()
         if claim not in self.known:
             self.known[claim] = self._judged(claim)
         return self.known[claim]

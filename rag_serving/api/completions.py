@@ -103,6 +103,8 @@ def _chunks(answer: Any, model: str, usage: Count | None) -> Iterator[dict[str, 
     for item in heard_of(answer):
         if item is None or isinstance(item, Progress):
             yield None
+        elif isinstance(item, TimeoutError):
+            yield openai_error(504, "TIMEOUT", str(item))
         elif isinstance(item, Exception):
             yield openai_error(500, "INTERNAL", INTERNAL)
         elif item.status == "unavailable":

@@ -12,11 +12,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
 from rag_serving.api.wire import error_body
 from rag_serving.attempts import Listen
+from rag_serving.deadline import StoppedError
 from rag_serving.escaping.targets import for_json
 from rag_serving.records import Answer
 
@@ -54,6 +56,8 @@ def events_of(answer: Callable[[Listen], Answer], payload: Callable[[Answer], di
         elif isinstance(item, Answer):
             yield from (event("sentence", {"text": sentence}) for sentence in sentences_of(item))
             yield event("answer", payload(item))
+        elif isinstance(item, TimeoutError):
+            yield event("error", error_body("TIMEOUT", str(item)))
         else:
             yield event("error", error_body("INTERNAL", INTERNAL))
 
@@ -68,11 +72,13 @@ def heard_of(answer: Callable[[Listen], Answer]) -> Iterator[Heard]:
     def work() -> None:
         try:
             heard.put(answer(lambda stage, detail: heard.put(Progress(stage, detail))))
+        except StoppedError:
+            heard.put(TimeoutError("the answer took too long"))
         except Exception as error:  # whatever it is, whoever waits must be told
             _log.error("request failed", exc_info=error)
             heard.put(error)
 
-    threading.Thread(target=work, name="stream", daemon=True).start()
+    threading.Thread(target=copy_context().run, args=(work,), name="stream", daemon=True).start()
     item: Heard = None
     told_at = float("-inf")
     while item is None or isinstance(item, Progress):

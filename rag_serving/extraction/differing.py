@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
+from rag_serving.deadline import check
 from rag_serving.extraction.evidence import Analyze, Asked
 from rag_serving.extraction.quoting import best_window
 from rag_serving.extraction.sentences import Unit, unit_at
@@ -90,6 +91,7 @@ def _others(asked: Asked, lock: Lock, verdict: Verdict, analyze: Analyze) -> Ite
         return
     for index, candidate in enumerate(lock.passages, start=1):
         chunk = candidate.chunk
+        check()
         layout = Layout(chunk.text)
         for other in layout.units if chunk.page_id not in pages else ():
             beside = _Said(other.of(chunk.text), analyze)

@@ -14,14 +14,16 @@ import asyncio
 import concurrent.futures
 import ssl
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import cache
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import httpx
 
+from rag_serving.deadline import StoppedError, check
 from rag_serving.models.conversation import CHARS_PER_TOKEN, Message, Piece, Reply, Writing
 from rag_serving.models.http import TRANSIENT, BadAnswerError, bearer, busy_error, is_busy, wait_s
 from rag_serving.models.protocols import ModelError
@@ -34,6 +36,7 @@ Result = TypeVar("Result")
 _BYTES_PER_TOKEN = 1000
 _BYTES_AT_LEAST = 500_000
 _GRACE_S = 1.0
+_LOOK_S = 0.25  # between looks whether somebody still waits
 
 
 class TooLateError(ModelError):
@@ -216,18 +219,44 @@ def run_apart(
     The caller may have an event loop running itself. The thread is left behind where even cancelling takes too long.
     """
     outcome: concurrent.futures.Future[Result] = concurrent.futures.Future()
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+
+    async def working() -> Result:
+        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
 
     def run() -> None:
         try:
-            outcome.set_result(asyncio.run(work))
+            outcome.set_result(asyncio.run(working()))
         except BaseException as error:  # whatever it is, it belongs to whoever waits
             outcome.set_exception(error)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     try:
-        return outcome.result(seconds)
+        return _awaited(outcome, seconds)
     except concurrent.futures.TimeoutError:
         too_late()
+    except StoppedError:
+        for loop, task in begun:
+            with suppress(RuntimeError):  # it ended by itself
+                loop.call_soon_threadsafe(task.cancel if task else loop.stop)
+        raise
+
+
+def _awaited(outcome: concurrent.futures.Future[Result], seconds: float) -> Result:
+    """Wait for an outcome while somebody waits for the answer.
+
+    Raises:
+        TimeoutError: it did not come in time.
+        StoppedError: nobody waits any more.
+    """
+    ends = time.monotonic() + seconds
+    while True:
+        check()
+        left = ends - time.monotonic()
+        concurrent.futures.wait([outcome], min(_LOOK_S, max(0.0, left)))
+        if outcome.done() or left <= 0:
+            return outcome.result(0)
 
 
 def _generator(pieces: AsyncIterator[Piece]) -> Any:
