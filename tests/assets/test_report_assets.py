@@ -72,7 +72,7 @@ def test_the_days_questions_are_told_with_the_answers_that_readers_complained_of
     assert (found["questions"], found["complaints"]) == (3, 2)
     assert "| demo | 3 | 0 | 1 |" in found["tenants"]
     assert "data:image/png;base64," in found["report"]
-    assert "wrong citation [1]: How do I roll back a release?" in found["report"]
+    assert r"wrong citation \[1\]: How do I roll back a release?" in found["report"]
     assert "missing: What is the capital of Mongolia?" in found["report"]
     page = Path(found["html demo"]).read_text(encoding="utf-8")
     assert "&lt;b&gt;that&lt;/b&gt; is an old page" in page

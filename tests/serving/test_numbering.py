@@ -145,18 +145,19 @@ def test_the_receipt_keeps_place_and_number_and_feedback_means_the_number(client
 def receipt(wiki_home: Path, backwards: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Pipeline]]:
     pipeline = Pipeline.open(configuration(wiki_home, generation=backwards), "acme", embedder())
     answer = pipeline.ask(Principal("acme"), QUESTION)
-    yield copy.deepcopy(pipeline.receipts.get(answer.receipt_id or "", "acme")), pipeline
+    stored = pipeline.receipts.get(answer.receipt_id or "", "acme")
+    yield copy.deepcopy(pipeline._proofs._secrecy.opened(stored)), pipeline
     pipeline.close()
 
 
 def test_a_receipt_whose_numbers_were_changed_does_not_hold(receipt: tuple[dict[str, Any], Pipeline]) -> None:
     content, pipeline = receipt
     with pipeline.published.lease() as generation:
-        assert faults(content, generation) == []
+        assert faults(content, generation, pipeline._proofs._secrecy.question_fault) == []
         first, last = content["citations"][0], content["citations"][-1]
         first["index"], last["index"] = last["index"], first["index"]
         place = first["passage"]
-        assert f"citation [3]: the answer cites passage {place} as [1]" in faults(content, generation)
+        assert f"citation [3]: the answer cites passage {place} as [1]" in faults(content, generation, pipeline._proofs._secrecy.question_fault)
 
 
 def test_a_receipt_of_an_older_version_is_read_by_its_places_and_says_what_it_cannot_prove(
@@ -169,6 +170,6 @@ def test_a_receipt_of_an_older_version_is_read_by_its_places_and_says_what_it_ca
     del content["rules"]["quote_max_words"]
     with pipeline.published.lease() as generation:
         unproved = "sentences: version 2 did not compare each with its passages; ask the question again"
-        assert faults(content, generation) == [unproved]
+        assert faults(content, generation, pipeline._proofs._secrecy.question_fault) == [unproved]
         content["citations"][0]["index"] = 1 + content["citations"][0]["index"] % 3
-        assert len(faults(content, generation)) > 1
+        assert len(faults(content, generation, pipeline._proofs._secrecy.question_fault)) > 1
