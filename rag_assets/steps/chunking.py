@@ -15,6 +15,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
@@ -22,22 +23,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rag_assets.steps.windows import WINDOW_CHARS, overlapping, window_cuts
 from rag_serving.access import EVERYONE, both
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.schema import CHUNKS
 
-VERSION = 2
+VERSION = 3
 """Raised when the same section would be cut otherwise: unchanged pages are then chunked again."""
 
 _BLOCK, _BLOCKS = 1_000_000, 2_000
 """More places than a page has chunks, and so many times that many; the last of all are whole numbers of 32 bits."""
 
-MAX_CODE_CHARS = 200_000
-"""A code block up to here stays in one chunk, however many tokens it has: it is quoted to the letter or not at all."""
-
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])[\"')\]]*\s+(?=\S)|\n")
 _FREE, _ROW, _ITEM, _SENTENCE, _LEAD_IN, _WORD = 0.0, 0.10, 0.05, 0.30, 0.50, 2.0
 _OUT_OF_BOUNDS = 4.0
+_CHARS_PER_TOKEN = 16
+_CONTEXT_CHARS = 40  # per token of the context beside a chunk, at most
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class Piece:
     end: int
     kind: str
     cut_after: float
+    begins: int  # of a window over a long block: where it begins in a chunk of its own; else `start`
+
+    def size(self, starts: Sequence[int]) -> int:
+        """Return its tokens; of what has hardly any for its length, such as base64, a share of its characters."""
+        return max(tokens_between(starts, self.start, self.end), (self.end - self.start) // _CHARS_PER_TOKEN, 1)
 
 
 def build_chunks(
@@ -114,10 +120,8 @@ def _section_chunks(
     if not pieces:
         return
     url = f"{page['url']}#{quote(section['anchor'], safe=_FRAGMENT)}"
-    for first, last in segment(
-        [tokens_between(starts, p.start, p.end) for p in pieces], [p.cut_after for p in pieces], size
-    ):
-        start, end = pieces[first].start, pieces[last].end
+    for chunk in _segmented(pieces, starts, size):
+        start, end = chunk[0].begins, chunk[-1].end
         yield {
             "page_id": page["page_id"],
             "version": section["version"],
@@ -133,7 +137,7 @@ def _section_chunks(
             "context_before": text[_window_start(text, starts, start, stride) : start].strip(),
             "context_after": text[end : _window_end(text, starts, end, stride)].strip(),
             "token_count": tokens_between(starts, start, end),
-            "content_type": _content_type(pieces[first : last + 1]),
+            "content_type": _content_type(chunk),
             "labels": page["labels"],
             "readers": both(page["readers"], section["also_readers"]),
             "page_readers": page["readers"],
@@ -157,19 +161,29 @@ def pieces_of(text: str, blocks: Sequence[Mapping[str, Any]], starts: Sequence[i
         start, end, kind = block["start"], block["end"], block["kind"]
         after = _cut_price(text[start:end], kind, following["kind"] if following else None)
         longest = _longest(size)
-        if kind == "code":
-            inner = _line_cuts(text, start, end) if end - start > MAX_CODE_CHARS else []
+        windows = window_cuts(text, start, end)
+        if kind == "code" or windows:
+            inner = [(cut, _WORD) for cut in windows]
         elif kind == "paragraph" or tokens_between(starts, start, end) > longest:
             inner = _sentence_cuts(text, start, end, starts, longest)
         else:
             inner = []
         borders = [start, *(cut for cut, _ in inner), end]
         prices = [*(price for _, price in inner), after]
-        pieces.extend(
-            Piece(*_stripped(text, left, right), kind, price)
-            for left, right, price in zip(borders, borders[1:], prices, strict=False)
-        )
+        for left, right, price in zip(borders, borders[1:], prices, strict=False):
+            first, last = _stripped(text, left, right)
+            begins = overlapping(text, left, start) if windows and left > start else first
+            pieces.append(Piece(first, last, kind, price, min(first, begins)))
     return [piece for piece in pieces if piece.end > piece.start]
+
+
+def _segmented(pieces: Sequence[Piece], starts: Sequence[int], size: int) -> Iterator[Sequence[Piece]]:
+    """Yield the pieces of each chunk; none goes over white space that is longer than a window."""
+    gaps = [at for at in range(1, len(pieces)) if pieces[at].start - pieces[at - 1].end > WINDOW_CHARS]
+    for left, right in pairwise([0, *gaps, len(pieces)]):
+        part = pieces[left:right]
+        for first, last in segment([p.size(starts) for p in part], [p.cut_after for p in part], size):
+            yield part[first : last + 1]
 
 
 def segment(sizes: Sequence[int], prices: Sequence[float], size: int) -> list[tuple[int, int]]:
@@ -262,18 +276,6 @@ def _word_cuts(text: str, start: int, end: int, starts: Sequence[int], step: int
     return cuts
 
 
-def _line_cuts(text: str, start: int, end: int) -> list[tuple[int, float]]:
-    """Cuts of a code block beyond any use, at line ends about every MAX_CODE_CHARS / 10 characters."""
-    cuts = []
-    place = start
-    while end - place > MAX_CODE_CHARS // 10:
-        line_end = text.find("\n", place + MAX_CODE_CHARS // 10, end)
-        place = line_end + 1 if line_end >= 0 else place + MAX_CODE_CHARS // 10
-        if place < end:
-            cuts.append((place, _WORD))
-    return cuts
-
-
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
     """The same stretch without white space at its borders."""
     piece = text[start:end]
@@ -283,6 +285,7 @@ def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
 def _window_start(text: str, starts: Sequence[int], start: int, stride: int) -> int:
     """Where the context before a chunk begins: at most `stride` tokens earlier, at a word border."""
     place = starts[max(bisect_left(starts, start) - stride, 0)] if stride and start else start
+    place = max(place, start - stride * _CONTEXT_CHARS)
     while 0 < place < start and not text[place - 1].isspace():
         place += 1
     return place
@@ -291,7 +294,7 @@ def _window_start(text: str, starts: Sequence[int], start: int, stride: int) -> 
 def _window_end(text: str, starts: Sequence[int], end: int, stride: int) -> int:
     """Where the context after a chunk ends: at most `stride` tokens later, at a word border."""
     token = bisect_left(starts, end) + stride
-    place = starts[token] if token < len(starts) else len(text)
+    place = min(starts[token] if token < len(starts) else len(text), end + stride * _CONTEXT_CHARS)
     while end < place < len(text) and not text[place - 1].isspace():
         place -= 1
     return max(place, end)

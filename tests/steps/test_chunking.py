@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from growth import steepness
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.chunking import MAX_CODE_CHARS, build_chunks, segment
+from rag_assets.steps.chunking import build_chunks, segment
+from rag_assets.steps.windows import MAX_BLOCK_CHARS, OVERLAP_CHARS, OVERLAP_LINES, WINDOW_CHARS
 from rag_serving.schema import PAGES, SECTIONS
 
 
@@ -108,11 +111,41 @@ def test_neighbouring_text_is_context_and_not_part_of_the_chunk() -> None:
     assert first["context_before"] == ""
 
 
-def test_a_code_block_beyond_any_use_is_cut_at_line_ends() -> None:
-    code = "```\n" + "x = 1\n" * (MAX_CODE_CHARS // 5) + "```"
-    chunks = chunks_of([("code", code)])
-    assert len(chunks) > 1
-    assert all(chunk["text"].endswith(("x = 1", "```")) for chunk in chunks)
+def lines_of(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def test_a_code_block_beyond_any_use_is_cut_into_windows_that_overlap_by_lines() -> None:
+    log = [f"2024-01-01 12:00:{number:05d} INFO restart of broker {number}" for number in range(1000)]
+    code = "```\n" + "\n".join(log) + "\n```"
+    chunks = chunks_of([("paragraph", sentences(8)), ("code", code), ("paragraph", sentences(8))])
+    windows = [chunk for chunk in chunks if "INFO" in chunk["text"]]
+    assert len(windows) > 10
+    assert max(len(chunk["text"]) for chunk in windows) <= WINDOW_CHARS + OVERLAP_CHARS + 400
+    assert {line for chunk in windows for line in lines_of(chunk["text"])} >= {*log, "```"}
+    for one, other in pairwise(windows):
+        assert 1 <= len(set(lines_of(one["text"])) & set(lines_of(other["text"]))) <= OVERLAP_LINES
+        assert any(f"{log[at]}\n{log[at + 1]}" in one["text"] for at in range(999) if log[at + 1] in other["text"])
+    assert {chunk["url"] for chunk in windows} == {chunks[0]["url"]}
+
+
+@pytest.mark.parametrize("kind", ["code", "paragraph", "table", "list"])
+@pytest.mark.parametrize("unit", ["x", "x = 1\n", "a.", " ", "\n", "x" * 5000 + "\n", "重"])
+def test_no_block_of_millions_of_characters_is_one_chunk(kind: str, unit: str) -> None:
+    text = "begin" + (unit * (300_000 // len(unit))) + "end"
+    chunks = chunks_of([(kind, text)])
+    assert max(len(chunk["text"]) for chunk in chunks) <= 2 * MAX_BLOCK_CHARS
+    assert max(len(chunk["context_before"]) for chunk in chunks) <= MAX_BLOCK_CHARS
+    assert sum(len(chunk["text"]) for chunk in chunks) <= 2 * len(text)
+
+
+@pytest.mark.parametrize("unit", ["x", "x = 1\n", "restart the broker. ", "- a\n", " ", "\n"])
+@pytest.mark.parametrize("kind", ["code", "paragraph"])
+def test_cutting_takes_time_in_proportion_to_the_text(kind: str, unit: str) -> None:
+    def cut(text: str) -> None:
+        chunks_of([(kind, f"begin{text}end")])
+
+    assert steepness(cut, lambda size: unit * (size // len(unit)), small=25_000, cheap=2e-5) is None
 
 
 @pytest.mark.parametrize(("sizes", "expected"), [([10, 10], [(0, 1)]), ([60, 5, 55], 2), ([500], [(0, 0)])])
