@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from rag_serving.escaping.markdown import for_markdown, markdown_text
 from rag_serving.escaping.targets import for_link
+from rag_serving.excerpts import excerpt
 from rag_serving.extraction.quoting import trimmed
 from rag_serving.extraction.sentences import pieces, unit_at, words
 from rag_serving.fragments import fragment_url, is_repeated, plain
@@ -62,11 +63,11 @@ def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool =
         members = list(group)
         indexes = list(dict.fromkeys(cast(int, v.index) for v in members if v.outcome != "dropped"))
         if indexes:
-            said, marks = _cleaned(text, indexes, lock), "".join(f"[{numbers[index]}]" for index in indexes)
+            said, marks = excerpt(_cleaned(text, indexes, lock)), "".join(f"[{numbers[index]}]" for index in indexes)
             # Behind the fence that ends a block of code a marker would be part of the code (CommonMark, 4.5).
             gap = "\n" if said.endswith(_FENCES) else " "
             paragraphs.append(f"{said}{gap}{marks}")
-        elif mark_unverified and (shown := _cleaned(text, [], lock)):
+        elif mark_unverified and (shown := excerpt(_cleaned(text, [], lock))):
             paragraphs.append(f"{shown} {UNVERIFIED}")
     return "\n\n".join(paragraphs)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from growth import FACTOR, steepness
 
+from rag_serving.excerpts import CONTINUES, MOST_CHARS, MOST_LINES
 from rag_serving.extract import extract
 from rag_serving.extraction.differing import differing
 from rag_serving.extraction.evidence import Asked
@@ -140,3 +141,26 @@ def test_a_page_with_a_log_of_a_thousand_lines_is_answered_at_once() -> None:
     lock = lock_selection(f"Restart it like this:\n\n```\n{LOG * 1000}```\n")
     draft, _ = _read(lock, STEPS)
     assert draft.claims
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1. Restart the broker:\n```\n" + "restart broker 33 now\n" * 3000 + "```\n2. Tell the desk of the broker.\n",
+        "".join(f"{number % 900 + 1}. Restart the broker {number}.\n" for number in range(3000)),
+        "How to restart the broker: " + "restart the broker 33, " * 3000,
+        "```\n" + "restart-the-broker-33;" * 3000 + "\n```\n",
+    ],
+)
+def test_no_long_block_becomes_an_answer(text: str) -> None:
+    """An answer tells how it begins; the citation links the rest."""
+    lock = lock_selection(text)
+    _, verdicts = _read(lock, STEPS)
+    answer = answer_text(verdicts, lock)
+    assert len(text) > 50_000
+    for told in answer.split("\n\n"):
+        assert len(told) <= MOST_CHARS + 100
+        assert told.count("\n") <= MOST_LINES + 2
+    cut = [told for told in answer.split("\n\n") if CONTINUES in told]
+    assert all(told.endswith("]") and told.count("```") % 2 == 0 for told in cut)
+    assert cut or not answer
