@@ -33,7 +33,7 @@ def chunks(
     """Passages with their place in the page, a link to their heading, and who may read them: a section or a part of it.
 
     Longer sections are cut at about `ingestion.chunk_size_tokens`, shorter ones stay as they are. Only pages that
-    changed are cut again. Code blocks stay whole.
+    changed are cut again. Code blocks stay whole up to 12,000 characters; longer ones become windows that overlap.
     """
     key, config, store = of_source(context.partition_key, installation)
     folder, cut_by = store.source(key), chunks_settings(config)

@@ -157,7 +157,9 @@ def test_a_receipt_whose_numbers_were_changed_does_not_hold(receipt: tuple[dict[
         first, last = content["citations"][0], content["citations"][-1]
         first["index"], last["index"] = last["index"], first["index"]
         place = first["passage"]
-        assert f"citation [3]: the answer cites passage {place} as [1]" in faults(content, generation, pipeline._proofs._secrecy.question_fault)
+        assert f"citation [3]: the answer cites passage {place} as [1]" in faults(
+            content, generation, pipeline._proofs._secrecy.question_fault
+        )
 
 
 def test_a_receipt_of_an_older_version_is_read_by_its_places_and_says_what_it_cannot_prove(
