@@ -65,7 +65,7 @@ _MOST_UNITS = 400
 _MOST_CELLS = 12
 _TOPIC_WORDS = frozenset({"in", "on", "to", "for", "during"})
 _AMOUNTS = frozenset({"≤", "≥", "every"})
-_IS, _OF, _FOR, _BY, _AND, _MEANS = (tokens(word) for word in ("are", "of", "for", "by", "and", "means"))
+_IS, _OF, _FOR, _BY, _AND = (tokens(word) for word in ("are", "of", "for", "by", "and"))
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ def _cell(label: list[Token], name: list[Token], cell: list[Token]) -> Iterator[
     if name[at:]:
         yield [*label, *cell, *name[at:]]
     if [token.text.lower() for token in name] in (["meaning"], ["description"], ["definition"]):
-        yield [*label, *_MEANS, *cell]
+        yield [*label, *tokens("means"), *cell]
         yield [*label, *cell]
     yield [*label, *name, *_OF, *cell]
     yield [*label, *cell, *_BY, *name]
