@@ -15,7 +15,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -215,9 +215,14 @@ def open_file(path: Path) -> BufferedReader:
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file that its owner alone may read, unless there is one already."""
+    """Make an empty file that its owner alone may read, unless there is one already.
+
+    A file that is there is not opened: closing it again would drop the locks that SQLite holds on it in this process
+    (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def read_text(path: Path) -> str:

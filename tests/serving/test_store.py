@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +16,7 @@ from rag_serving.store import (
     Store,
     StoreError,
     commit_folder,
+    make_private,
     read_json,
     read_table,
     write_bytes,
@@ -103,3 +107,16 @@ def test_a_committed_folder_replaces_the_one_before(tmp_path: Path) -> None:
         commit_folder(work, tmp_path / "generations" / "g")
     assert (tmp_path / "generations" / "g" / "lexical" / "data").read_text() == "new"
     assert [path.name for path in (tmp_path / "generations").iterdir()] == ["g"]
+
+
+def test_a_private_file_that_is_there_keeps_the_locks_that_sqlite_holds_on_it(tmp_path: Path) -> None:
+    path = tmp_path / "serving.db"
+    make_private(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("CREATE TABLE t (n INTEGER)")
+    holder.execute("BEGIN EXCLUSIVE")
+    make_private(path)
+    code = f"import sqlite3; sqlite3.connect({str(path)!r}, timeout=0).execute('INSERT INTO t VALUES (1)')"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    holder.close()
+    assert "database is locked" in other.stderr

@@ -229,8 +229,8 @@ def test_a_hangup_reads_the_configuration_again_and_the_server_goes_on(
         write_config(tmp_path, wiki_home, sidecar)
         running.process.send_signal(signal.SIGHUP)
         wait_until(lambda: {running.ranked_by() for _ in range(4)} == {"heuristic"})
+        wait_until(lambda: not set(workers) & set(running.workers()))
         assert running.process.poll() is None
-        assert not set(workers) & set(running.workers())
 
 
 def test_no_process_shows_a_page_any_more_once_its_restriction_is_published(
