@@ -104,7 +104,7 @@ def test_a_receipt_that_may_not_be_seen_is_answered_like_one_that_does_not_exist
                 assert (response.status_code, response.content) == (nothing.status_code, nothing.content)
                 assert dict(response.headers) == dict(nothing.headers)
     assert refused > 20
-    assert shown > 20
+    assert shown > 10  # its asker, and operators
 
 
 def test_another_tenant_s_token_finds_nothing_of_this_one(site: Site) -> None:
