@@ -21,7 +21,7 @@ from bench.real_text import DATA, DataError
 from bench.report import write_million, write_report
 from bench.sets import judged_sets
 from bench.speed import measure as measure_speed
-from rag_serving.store import write_json
+from rag_serving.artifacts.store import write_json
 from rag_serving.terminal.bench_cli import Progress
 
 SIZES = (5_183, 100_000)

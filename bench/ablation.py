@@ -14,7 +14,7 @@ from statistics import median
 
 from bench.real_text import DATA
 from bench.sets import judged_sets
-from rag_serving.config import parse_config
+from rag_serving.config.loading import parse_config
 from rag_serving.evaluation.ablation import VARIANTS, ablate
 from rag_serving.evaluation.bench import Bench
 

@@ -20,8 +20,8 @@ from threading import local
 import httpx
 
 from bench.rates import Rates, rates
-from rag_serving.config import Config
-from rag_serving.store import write_json
+from rag_serving.artifacts.store import write_json
+from rag_serving.config.loading import Config
 
 _START_S = 60
 _CITELOCK = (sys.executable, "-c", "from rag_serving.cli import main; main()")

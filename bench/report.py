@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.plot import plot
-from rag_serving.store import write_json, write_text
+from rag_serving.artifacts.store import write_json, write_text
 
 Results = Mapping[str, Any]
 RANKINGS = {

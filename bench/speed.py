@@ -26,14 +26,14 @@ from bench.floors import bm25s_search, exact_search, timed
 from bench.rates import Rates, rates
 from bench.real_text import DATA
 from rag_serving.access import Principal
-from rag_serving.config import Config
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
 from rag_serving.cores import cores
 from rag_serving.evaluation.bench import TENANT
-from rag_serving.generation import Generation
 from rag_serving.indexes.chroma import DenseError
+from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder
 from rag_serving.pipeline import Pipeline
-from rag_serving.store import Store
 
 QUERIES, WARM, DEPTH = 200, 20, 80
 _ASKER = Principal(TENANT)

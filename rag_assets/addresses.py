@@ -1,12 +1,13 @@
 """Where people find in a browser what assets tell of: the page that asks, reports.
 
-Belongs here: addresses of the serving API. Does not belong here: its routes (`rag_serving.api`, `rag_serving.reports`).
+Belongs here: addresses of the serving API. Does not belong here: its routes (`rag_serving.api`), report files
+(`rag_serving.artifacts.reports`).
 """
 
 from __future__ import annotations
 
-from rag_serving.reports import route_of
-from rag_serving.serving_settings import Serving
+from rag_serving.artifacts.reports import route_of
+from rag_serving.config.serving import Serving
 
 
 def page_url(serving: Serving) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from rag_serving.monitoring_settings import Monitoring
+from rag_serving.config.monitoring import Monitoring
 
 Event = Mapping[str, Any]
 """`event`, `text` (a line for people), `time`, and what it is about."""

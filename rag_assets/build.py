@@ -32,12 +32,12 @@ from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
 from rag_assets.state import note_unchanged
 from rag_assets.summary import Summary, source_counts, tenant_facts
-from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.artifacts.schema import SELECTED_CHUNKS
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
+from rag_serving.config.loading import Config, ConfigError, load_config
+from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_log, for_terminal
-from rag_serving.logs import complain
 from rag_serving.models import ModelError, open_embedder
-from rag_serving.schema import SELECTED_CHUNKS
-from rag_serving.store import Store, StoreError, read_json, read_table
 
 if TYPE_CHECKING:
     from rag_assets.runner import Outcome, Runner

@@ -27,7 +27,7 @@ from rag_assets.sensors import (
     report_when_published,
     watch_sources,
 )
-from rag_serving.config import Config, load_usable
+from rag_serving.config.loading import Config, load_usable
 
 LOCATION = "citelock"
 """Name of the code location in `workspace.yaml`."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from rag_assets.inputs import ingest_settings, tenant_inputs
 from rag_assets.plan import SourceFacts
 from rag_assets.state import read_publish_state, read_state
-from rag_serving.config import Config
-from rag_serving.integrity import Damage, Depth, find_damage
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.indexes.integrity import Damage, Depth, find_damage
 
 if TYPE_CHECKING:
     from rag_serving.models.protocols import Embedder

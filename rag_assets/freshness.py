@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from rag_serving.cron import last_ticks
-from rag_serving.monitoring_settings import Monitoring
-from rag_serving.source_kinds import SourceBase
+from rag_serving.config.cron import last_ticks
+from rag_serving.config.monitoring import Monitoring
+from rag_serving.config.sources import SourceBase
 
 GRACE = timedelta(minutes=10)
 """How long after a tick its sync may take before the tick counts as missed; half an interval at most."""

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from rag_assets.sources.base import settings_digest
 from rag_assets.steps import chunking, context_prompt, contextualize, duplicates, minhash, sections, select
-from rag_serving.config import Config
+from rag_serving.artifacts.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
+from rag_serving.config.loading import Config
 from rag_serving.indexes import lexical, shard_collections, terms
-from rag_serving.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
 
 
 def digest(*parts: object) -> str:

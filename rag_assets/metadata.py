@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from rag_assets import plots
 from rag_assets.steps.report import Report, markdown
+from rag_serving.artifacts.schema import TableSchema
 from rag_serving.escaping.markdown import for_markdown
-from rag_serving.schema import TableSchema
 
 SAMPLE_ROWS = 5
 CELL_CHARS = 80

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow.compute as pc
 
 from rag_assets.sync_files import LastSync, read_last_sync
-from rag_serving.config import Config
+from rag_serving.artifacts.schema import CHUNKS, PAGES
+from rag_serving.artifacts.store import Store, StoreError, read_table
+from rag_serving.config.loading import Config
 from rag_serving.indexes.page_readers import read_page_readers
-from rag_serving.schema import CHUNKS, PAGES
-from rag_serving.store import Store, StoreError, read_table
 
 _COLUMNS = ["page_id", "version", "space", "title", "url", "ancestors", "ancestor_titles", "readers"]
 _ID_IN_URL = re.compile(r"(?:/pages/|/blog/\d{4}/\d\d/\d\d/|[?&]pageId=)(\d+)")

@@ -14,8 +14,8 @@ from datetime import date
 import dagster as dg
 
 from rag_assets.plan import PartitionChanges, partition_changes
-from rag_serving.config import Config, ConfigError, load_config
-from rag_serving.logs import complain
+from rag_serving.config.loading import Config, ConfigError, load_config
+from rag_serving.config.logging import complain
 
 SOURCES = dg.DynamicPartitionsDefinition(name="sources")
 TENANTS = dg.DynamicPartitionsDefinition(name="tenants")

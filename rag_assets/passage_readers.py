@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from rag_serving.access import EVERYONE, NOBODY
-from rag_serving.schema import CHUNKS
-from rag_serving.store import Store, StoreError, read_table
+from rag_serving.artifacts.schema import CHUNKS
+from rag_serving.artifacts.store import Store, StoreError, read_table
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from rag_assets.publishing import BuildError, PublishError
 from rag_assets.sources.attachments import hangs_on_a_page
 from rag_assets.sources.base import SourceError
 from rag_assets.steps.select import CollisionError
-from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.artifacts.schema import TableSchema
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
+from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.evaluation.evaluate import EvaluationError
 from rag_serving.evaluation.gold import GoldError
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.models.protocols import ModelError
-from rag_serving.schema import TableSchema
-from rag_serving.store import Store, StoreError, read_json, read_table
 
 OVERRIDE_TAG = "citelock/override_gates"
 

@@ -18,7 +18,7 @@ from rag_assets.failures import step_failure
 from rag_assets.partitions import register
 from rag_assets.progress import Reporter
 from rag_assets.run_queue import queue_tags
-from rag_serving.config import Config
+from rag_serving.config.loading import Config
 
 STARTED_BY = {"citelock/started_by": "citelock build", "dagster/max_retries": "0"}
 

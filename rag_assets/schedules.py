@@ -12,7 +12,7 @@ import dagster as dg
 from rag_assets.jobs import ingest, report_day
 from rag_assets.partitions import partitions_in_flight
 from rag_assets.resources import Installation
-from rag_serving.config import Config, ConfigError
+from rag_serving.config.loading import Config, ConfigError
 
 
 @dg.schedule(

@@ -21,8 +21,8 @@ from rag_assets.plan import Attempt, publish_requests
 from rag_assets.resources import Installation
 from rag_assets.run_queue import PARTITION, WRITES
 from rag_assets.watching import failure_event, freshness_events, is_nth_alert, look, read_memory, write_memory
-from rag_serving.config import Config, ConfigError
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config, ConfigError
 
 
 @dg.sensor(

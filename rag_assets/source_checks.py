@@ -19,10 +19,10 @@ from importlib.util import find_spec
 from rag_assets.passage_readers import passage_readers
 from rag_assets.sources.reach import Reach, reach
 from rag_assets.sync_files import LastSync, read_last_sync
-from rag_serving.config import Config
-from rag_serving.cron import last_ticks
-from rag_serving.source_kinds import ConfluenceMcp, Source
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
+from rag_serving.config.cron import last_ticks
+from rag_serving.config.loading import Config
+from rag_serving.config.sources import ConfluenceMcp, Source
 from rag_serving.terminal.finding import Finding, age
 
 BOUND_S = 20.0

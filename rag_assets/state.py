@@ -15,8 +15,8 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rag_assets.inputs import table_digest
-from rag_serving.schema import CHUNKS
-from rag_serving.store import Store, StoreError, read_json, read_table, write_json
+from rag_serving.artifacts.schema import CHUNKS
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json
 
 SETTLE_SECONDS = 10.0
 """How long to wait for a sync that is between writing its chunks and signing them."""

@@ -14,8 +14,8 @@ from typing import Any
 from rag_assets.sources.base import SyncResult
 from rag_assets.steps.readers import ReaderOrigins
 from rag_serving import membership
-from rag_serving.schema import GROUP_MEMBERS, PAGES
-from rag_serving.store import StoreError, read_json, write_json, write_table
+from rag_serving.artifacts.schema import GROUP_MEMBERS, PAGES
+from rag_serving.artifacts.store import StoreError, read_json, write_json, write_table
 
 _FILE = "sync_state.json"
 

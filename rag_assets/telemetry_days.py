@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rag_assets import plots
 from rag_assets.steps.report import Case, Plot
 from rag_assets.steps.telemetry_report import complaint_cases
-from rag_serving.config import Config
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from rag_assets.freshness import Freshness, judge
 from rag_assets.state import last_sync
-from rag_serving.config import Config
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
 
 REMIND = timedelta(hours=24)
 """How often somebody is told again of a source that stays overdue."""

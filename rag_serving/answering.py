@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.attempts import Attempt
-from rag_serving.config import Config, ConfigError
+from rag_serving.config.loading import Config, ConfigError
+from rag_serving.config.sections import Generation
 from rag_serving.extract import MODEL, Similarity, extract
 from rag_serving.extraction.differing import Differing, differing
 from rag_serving.extraction.weights import Tables, WeightsError, calibrated
@@ -26,11 +27,10 @@ from rag_serving.indexes.terms import analyze
 from rag_serving.models.judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
 from rag_serving.records import Answer, Candidate, Draft, Lock, Verdict
-from rag_serving.refusals import best_rejected, not_written
 from rag_serving.render import answer_text, citations_of, explained, shown_numbers
-from rag_serving.settings import Generation
 from rag_serving.telemetry.events import Ranking, Trace
 from rag_serving.verify import verify, without_doubted
+from rag_serving.writing.refusals import best_rejected, not_written
 
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"

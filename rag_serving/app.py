@@ -32,12 +32,12 @@ from rag_serving.api.reload import ConfigFile, Reload, Switches
 from rag_serving.api.reports import add_reports
 from rag_serving.api.service import Caller, Known, RequestError, Service, Shared, checked_text, timings_for
 from rag_serving.api.streams import HEADERS, MEDIA_TYPE, events_of
+from rag_serving.api.watch import Watch
 from rag_serving.api.wire import BodyLimit, error_body
 from rag_serving.attempts import Listen
-from rag_serving.config import Config
+from rag_serving.config.loading import Config
 from rag_serving.queries.filters import parse_filters
 from rag_serving.records import Answer
-from rag_serving.watch import Watch
 
 MAX_BODY_BYTES = 1_000_000
 MAX_SELECTION_CHARS = 50_000

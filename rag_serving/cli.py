@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from rag_serving.config.logging import complain, log_to_stderr
 from rag_serving.escaping.targets import for_json
-from rag_serving.logs import complain, log_to_stderr
 from rag_serving.terminal.commands import FAILED, Commands, UsageError
 from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.terminal.printing import finding_line, search_lines, shaped, tell, tell_flags, tell_proof
 
 if TYPE_CHECKING:
     from rag_serving.access import Principal
-    from rag_serving.config import Config
+    from rag_serving.config.loading import Config
     from rag_serving.pipeline import Pipeline
     from rag_serving.records import Filters
 
@@ -188,7 +188,7 @@ def serve(
     """
     from rag_serving.api import server
     from rag_serving.api.auth import check_address
-    from rag_serving.config import config_path, load_config
+    from rag_serving.config.loading import config_path, load_config
 
     settings = load_config(config)
     wanted = {"host": host, "port": port, "workers": workers}
@@ -262,7 +262,7 @@ def receipt_verify(
 def _pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> Iterator[Pipeline]:
     if asks:
         gc.disable()  # of so short a process: looking for garbage takes a tenth of its time
-    from rag_serving.config import load_config
+    from rag_serving.config.loading import load_config
     from rag_serving.guard import open_guarded
 
     config = load_config(path)

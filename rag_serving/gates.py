@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from rag_serving.config.sections import Gates
 from rag_serving.extraction.question_kinds import kind_of
 from rag_serving.records import Answer, Lock, Refusal, Status
-from rag_serving.refusals import nothing_kept, too_doubtful, too_far
-from rag_serving.settings import Gates
 from rag_serving.writing.orders import is_order
+from rag_serving.writing.refusals import nothing_kept, too_doubtful, too_far
 
 NOT_FOUND = "Not found in docs."
 REFUSED_ORDER = "This asks to answer by other rules than the pages'. Ask what the pages tell."

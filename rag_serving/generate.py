@@ -14,12 +14,12 @@ from threading import Lock as Mutex
 from typing import TYPE_CHECKING
 
 from rag_serving.breaker import Breaker
+from rag_serving.config.sections import Generation
 from rag_serving.deadline import StoppedError
 from rag_serving.models.conversation import Reply
 from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 from rag_serving.records import Claim, Draft, Lock, Usage
-from rag_serving.settings import Generation
 from rag_serving.writing.orders import orders_assistant
 from rag_serving.writing.untrusted import without_links
 

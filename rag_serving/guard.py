@@ -20,7 +20,7 @@ from rag_serving.models.graph_cache import GraphCache
 from rag_serving.models.protocols import Embedder, ModelError, Progress
 
 if TYPE_CHECKING:
-    from rag_serving.config import Config
+    from rag_serving.config.loading import Config
 
 Result = TypeVar("Result")
 

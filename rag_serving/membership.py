@@ -17,10 +17,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from rag_serving.access import Principal
-from rag_serving.config import Config
-from rag_serving.schema import GROUP_MEMBERS
-from rag_serving.source_kinds import Confluence
-from rag_serving.store import Store, StoreError, read_table
+from rag_serving.artifacts.schema import GROUP_MEMBERS
+from rag_serving.artifacts.store import Store, StoreError, read_table
+from rag_serving.config.loading import Config
+from rag_serving.config.sources import Confluence
 
 FILE = "group_members.parquet"
 

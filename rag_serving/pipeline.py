@@ -15,38 +15,38 @@ from typing import TYPE_CHECKING, Any
 
 from rag_serving.access import Principal, satisfied_classes
 from rag_serving.answering import NO_VECTORS, Answering, Asked, Written
+from rag_serving.artifacts.store import Store
 from rag_serving.attempts import Attempt, Listen
-from rag_serving.config import Config
+from rag_serving.config.loading import Config
 from rag_serving.extraction.question_kinds import kind_of
-from rag_serving.generation import Generation
 from rag_serving.guard import open_guarded
 from rag_serving.heuristic import POOL, rerank_by_words
 from rag_serving.hygiene import is_clean, keyword_gate
+from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.published import Published, UnpublishedError
 from rag_serving.indexes.terms import analyze, analyze_passage
 from rag_serving.lock import completed, freeze, lock_selection
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.models.recent_vectors import RecentVectors
 from rag_serving.models.words import Words
 from rag_serving.prefer import prefer
-from rag_serving.published import Published, UnpublishedError
 from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.receipt import make_receipt
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.records import Answer, Candidate, Chunk, Filters, Query, SearchResults
-from rag_serving.refusals import nothing_kept
 from rag_serving.render import pinpointed
 from rag_serving.rerank import Reranked, rerank
 from rag_serving.retrieve import Mode, RetrievalError, Retrieved
 from rag_serving.search import Found, find
-from rag_serving.store import Store
 from rag_serving.telemetry.events import MAX_RANKED, Trace
 from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.turns import search_turns
+from rag_serving.writing.refusals import nothing_kept
 
 if TYPE_CHECKING:
+    from rag_serving.config.sections import Features
     from rag_serving.models.reranker import RemoteReranker
-    from rag_serving.settings import Features
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 

@@ -12,9 +12,9 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rag_serving.artifacts.store import whole
 from rag_serving.columns import strings
 from rag_serving.records import AlsoAt
-from rag_serving.store import whole
 
 
 class Places:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from rag_serving.escaping.markdown import for_markdown, markdown_text
 from rag_serving.escaping.targets import for_link
-from rag_serving.excerpts import excerpt
+from rag_serving.extraction.excerpts import excerpt
 from rag_serving.extraction.quoting import trimmed
 from rag_serving.extraction.sentences import pieces, unit_at, words
 from rag_serving.fragments import fragment_url, is_repeated, plain

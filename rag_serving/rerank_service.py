@@ -16,8 +16,8 @@ import typer
 from rag_serving.terminal.commands import FAILED
 
 if TYPE_CHECKING:
-    from rag_serving.config import Config
-    from rag_serving.rerank_settings import RerankService
+    from rag_serving.config.loading import Config
+    from rag_serving.config.reranking import RerankService
 
 
 def command(
@@ -69,7 +69,7 @@ def service_config(path: Path | None) -> Config:
     Raises:
         ConfigError: as `load_config`.
     """
-    from rag_serving.config import DEFAULT_CONFIG, load_config, parse_config
+    from rag_serving.config.loading import DEFAULT_CONFIG, load_config, parse_config
 
     if path is None and "CITELOCK_CONFIG" not in os.environ and not DEFAULT_CONFIG.exists():
         return parse_config({}, origin="environment")
@@ -83,7 +83,7 @@ def service_token(service: RerankService, variable: str | None) -> str | None:
         ConfigError: the variable is not set, or other machines could ask without a token.
     """
     from rag_serving.api.wire import is_loopback
-    from rag_serving.config import ConfigError
+    from rag_serving.config.loading import ConfigError
 
     if variable is None:
         if not is_loopback(service.host):

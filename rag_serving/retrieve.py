@@ -15,17 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.attempts import Attempt
+from rag_serving.config.sections import Retrieval
 from rag_serving.fuse import reciprocal_rank_fusion, standard, weighted_sum
-from rag_serving.generation import Generation
+from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import best_of
+from rag_serving.indexes.page_tree import PageTree
 from rag_serving.indexes.terms import analyze
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.page_tree import PageTree
 from rag_serving.ranked import Ranked
 from rag_serving.records import Candidate, Query
 from rag_serving.rm3 import PASSAGES, expanded
-from rag_serving.settings import Retrieval
 from rag_serving.surroundings import of_neighbours, of_page, of_parent
 
 Mode = Literal["hybrid", "dense", "lexical"]

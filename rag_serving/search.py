@@ -13,9 +13,10 @@ import numpy as np
 
 from rag_serving.attempts import Attempt
 from rag_serving.columns import numbers_of
+from rag_serving.config.sections import Retrieval
 from rag_serving.diversify import maximal_marginal_relevance
 from rag_serving.fuse import min_max
-from rag_serving.generation import Generation
+from rag_serving.indexes.generation import Generation
 from rag_serving.models.protocols import Embedder
 from rag_serving.prefer import prefer
 from rag_serving.queries.filters import matching_rows
@@ -23,7 +24,6 @@ from rag_serving.queries.readable import Readable
 from rag_serving.query import read_query
 from rag_serving.records import Candidate, Filters, Query
 from rag_serving.retrieve import Mode, Retrieved, Rows, gather
-from rag_serving.settings import Retrieval
 
 NOTHING_READABLE = "who asks may read none of the published passages"
 """Also said where there is no passage at all: how many are hidden is told to nobody who may not read them."""

@@ -90,7 +90,7 @@ def _posted(arguments: list[str], config: Path) -> str:
     from fastapi.testclient import TestClient
 
     from rag_serving.app import create_app
-    from rag_serving.config import load_config
+    from rag_serving.config.loading import load_config
 
     path = next(match["path"] for argument in arguments if (match := _URL.fullmatch(argument)))
     body = json.loads(arguments[arguments.index("-d") + 1])

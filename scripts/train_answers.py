@@ -29,7 +29,7 @@ import rag_serving.extraction
 from rag_serving.answering import Answering
 from rag_serving.answering import Asked as Question
 from rag_serving.attempts import Attempt
-from rag_serving.config import Config, load_config, parse_config
+from rag_serving.config.loading import Config, load_config, parse_config
 from rag_serving.evaluation.calibrate import halves, open_gates
 from rag_serving.evaluation.evaluate import says
 from rag_serving.evaluation.gold import GoldQuestion, GoldSet, find_gold
@@ -38,10 +38,10 @@ from rag_serving.evaluation.logistic import Matrix, fit
 from rag_serving.extract import MODEL, Ranked, rank
 from rag_serving.extraction.evidence import FOR, RANK_ONLY, Asked
 from rag_serving.extraction.weights import WEIGHTS, learnt
+from rag_serving.indexes.published import Published
 from rag_serving.indexes.terms import analyze
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline import Pipeline
-from rag_serving.published import Published
 from rag_serving.records import Draft, Lock
 
 DATA = Path("../shared/data")

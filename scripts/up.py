@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from rag_serving.config import ConfigError, load_config
+from rag_serving.config.loading import ConfigError, load_config
 
 STOP_SECONDS = 20.0
 """How long the halves may take to end: Dagster waits for its webserver, its daemon and runs in flight."""

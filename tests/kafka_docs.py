@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rag_serving.schema import PAGES
+from rag_serving.artifacts.schema import PAGES
 
 FOLDER = Path(__file__).parents[2] / "shared" / "data" / "kafka-docs"
 RELEASED = {"20": 2018, "24": 2019, "38": 2024, "39": 2025}

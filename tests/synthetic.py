@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_serving.config import Config, parse_config
-from rag_serving.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.config.loading import Config, parse_config
 
 EVERYONE = frozenset({"everyone"})
 MODEL = "synthetic/clusters@1"

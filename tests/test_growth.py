@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from growth import FACTOR, steepness
 
-from rag_serving.excerpts import CONTINUES, MOST_CHARS, MOST_LINES
 from rag_serving.extract import extract
 from rag_serving.extraction.differing import differing
 from rag_serving.extraction.evidence import Asked
+from rag_serving.extraction.excerpts import CONTINUES, MOST_CHARS, MOST_LINES
 from rag_serving.fragments import fragment_url, is_repeated, plain
 from rag_serving.gates import gate_question
 from rag_serving.indexes.terms import analyze

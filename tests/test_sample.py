@@ -14,10 +14,10 @@ from rag_assets.sources.registry import open_source
 from rag_assets.steps.chunking import build_chunks
 from rag_assets.steps.sections import build_sections
 from rag_serving.access import EVERYONE, Principal, satisfies
-from rag_serving.config import load_config
+from rag_serving.artifacts.schema import PAGES
+from rag_serving.config.loading import load_config
+from rag_serving.config.sections import Embedding
 from rag_serving.models import open_tokenizer
-from rag_serving.schema import PAGES
-from rag_serving.settings import Embedding
 
 ROOT = Path(__file__).parents[1]
 GOLD = yaml.safe_load((ROOT / "evals/gold/sample.yaml").read_text(encoding="utf-8"))["questions"]

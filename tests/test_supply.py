@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_serving.config_keys import _OF_TESTS
+from rag_serving.config.keys import _OF_TESTS
 from rag_serving.models.protocols import ModelError
 from rag_serving.reranking.hub import PINNED, model_folder
 from scripts import check_licences, sbom

@@ -21,10 +21,10 @@ from rag_assets.steps.chunking import build_chunks
 from rag_assets.steps.sections import build_sections
 from rag_assets.steps.select import select_chunks
 from rag_serving.access import EVERYONE
-from rag_serving.config import load_config
+from rag_serving.artifacts.schema import PAGES
+from rag_serving.config.loading import load_config
+from rag_serving.config.sections import Embedding, Ingestion
 from rag_serving.models import open_tokenizer
-from rag_serving.schema import PAGES
-from rag_serving.settings import Embedding, Ingestion
 
 ROOT = Path(__file__).parents[2]
 _TITLE = re.compile(r"^#+\s+(.+)$", re.MULTILINE)

@@ -22,15 +22,16 @@ from typing import Any
 
 from bench.passages.merged import Merged, Row, Rule, merge
 from bench.passages.questions import Questions
-from rag_serving.config import parse_config
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import parse_config
 from rag_serving.evaluation.ablation import Remembering
 from rag_serving.evaluation.bench import TENANT, with_column
 from rag_serving.evaluation.evaluate import evaluate
 from rag_serving.evaluation.gold import GoldSet
 from rag_serving.evaluation.measures import of_answers
 from rag_serving.evaluation.significance import bootstrap_interval, paired_p_value
-from rag_serving.generation import Generation
 from rag_serving.indexes.build import build_generation
+from rag_serving.indexes.generation import Generation
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.models.vector_cache import VectorCache
 from rag_serving.models.words import Words
@@ -39,7 +40,6 @@ from rag_serving.prefix import embedded_texts
 from rag_serving.records import Candidate
 from rag_serving.rerank import Reranked
 from rag_serving.search import find
-from rag_serving.store import Store
 
 Values = dict[str, dict[str, float]]  # by measure and question id
 Report = Callable[[str, int, int], None]

@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.evaluation.bench import with_column
 from rag_serving.prefix import metadata_prefix
-from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.structure import lexical_prefixes
 
 Row = Mapping[str, Any]

@@ -14,9 +14,9 @@ from rag_assets.resources import Installation, of_tenant
 from rag_assets.steps.ablation_report import VERSION, differences, measures_of
 from rag_assets.steps.ablation_report import ablation_report as report_of
 from rag_assets.steps.report import Plot
+from rag_serving.artifacts.store import StoreError, write_json, write_text
 from rag_serving.evaluation.evaluate import EvaluationError
 from rag_serving.evaluation.gold import GoldError, tenant_gold
-from rag_serving.store import StoreError, write_json, write_text
 
 
 @report_asset("published_generation", version=VERSION)

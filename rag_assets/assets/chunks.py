@@ -13,9 +13,9 @@ from rag_assets.state import ChunksState, SourceAccount, read_state, update_stat
 from rag_assets.steps.account import take_account
 from rag_assets.steps.chunking import VERSION
 from rag_assets.steps.incremental import update_chunks
+from rag_serving.artifacts.schema import CHUNKS, PAGES, SECTIONS
+from rag_serving.artifacts.store import read_json, read_table, write_table
 from rag_serving.models import open_tokenizer
-from rag_serving.schema import CHUNKS, PAGES, SECTIONS
-from rag_serving.store import read_json, read_table, write_table
 
 
 @dg.asset(

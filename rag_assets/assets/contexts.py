@@ -15,10 +15,10 @@ from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.steps.contextualize import VERSION, Template, build_contexts, contextualized, token_counter
-from rag_serving.config import Config
+from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS, SELECTED_CHUNKS
+from rag_serving.artifacts.store import read_table, write_table
+from rag_serving.config.loading import Config
 from rag_serving.models import open_tokenizer
-from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS, SELECTED_CHUNKS
-from rag_serving.store import read_table, write_table
 
 
 @dg.asset(

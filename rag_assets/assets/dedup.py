@@ -21,10 +21,10 @@ from rag_assets.state import CandidateState, SourceAccount, read_state, settled_
 from rag_assets.steps.across import Asking, with_other_sources
 from rag_assets.steps.duplicates import SCOPES, VERSION, effectiveness, find_duplicates, without_duplicates
 from rag_assets.steps.select import join_sources, select_chunks
-from rag_serving.config import Config
+from rag_serving.artifacts.schema import DEDUP_MAP, PAGES, SELECTED_CHUNKS
+from rag_serving.artifacts.store import Store, StoreError, read_table, write_table
+from rag_serving.config.loading import Config
 from rag_serving.models import open_embedder, open_tokenizer
-from rag_serving.schema import DEDUP_MAP, PAGES, SELECTED_CHUNKS
-from rag_serving.store import Store, StoreError, read_table, write_table
 
 
 @dg.asset(

@@ -18,8 +18,8 @@ from rag_assets.steps.dedup_report import dedup_report as report_of
 from rag_assets.steps.duplicates import SCOPES, Effect, effectiveness
 from rag_assets.steps.report import Plot
 from rag_assets.steps.select import select_chunks
-from rag_serving.schema import CHUNKS, DEDUP_MAP
-from rag_serving.store import StoreError, read_table
+from rag_serving.artifacts.schema import CHUNKS, DEDUP_MAP
+from rag_serving.artifacts.store import StoreError, read_table
 
 
 @report_asset("dedup_map", version=VERSION)

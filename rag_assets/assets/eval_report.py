@@ -15,11 +15,11 @@ from rag_assets.state import read_checked, write_checked
 from rag_assets.steps.evaluation_report import evaluation_report, measured
 from rag_assets.steps.report import Plot
 from rag_assets.steps.report_html import html
-from rag_serving.generations import EVAL_REPORT
+from rag_serving.artifacts.reports import EVAL_HTML, evaluation_name
+from rag_serving.artifacts.store import Store, read_json, write_text
+from rag_serving.config.serving import Serving
+from rag_serving.indexes.generations import EVAL_REPORT
 from rag_serving.models import open_embedder
-from rag_serving.reports import EVAL_HTML, evaluation_name
-from rag_serving.serving_settings import Serving
-from rag_serving.store import Store, read_json, write_text
 
 
 @dg.asset(

@@ -11,10 +11,10 @@ from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.state import PublishState, read_candidate, read_checked, write_checked, write_publish_state
-from rag_serving.manifest import FORMAT
+from rag_serving.artifacts.manifest import FORMAT
+from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
+from rag_serving.artifacts.store import read_table
 from rag_serving.models import open_embedder
-from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS
-from rag_serving.store import read_table
 
 
 @dg.asset(

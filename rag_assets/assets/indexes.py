@@ -6,10 +6,10 @@ from rag_assets import metadata, publishing
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.store import read_json, read_table
 from rag_serving.indexes import lexical, shard_collections
 from rag_serving.indexes.exact import load_vectors
-from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.store import read_json, read_table
 
 
 @dg.asset(

@@ -12,7 +12,7 @@ from rag_assets.sources.base import READING_VERSION
 from rag_assets.sources.registry import open_source
 from rag_assets.state import PagesState, update_state
 from rag_assets.sync_files import write_sync
-from rag_serving.schema import PAGES
+from rag_serving.artifacts.schema import PAGES
 
 
 @dg.asset(

@@ -13,10 +13,10 @@ from rag_assets.resources import Installation, of_tenant
 from rag_assets.steps.ragas_report import VERSION, means
 from rag_assets.steps.ragas_report import ragas_report as report_of
 from rag_assets.steps.report import Plot
+from rag_serving.artifacts.store import StoreError, read_json, write_json
 from rag_serving.evaluation.gold_check import live_pages
 from rag_serving.evaluation.ragas_scores import RagasScores, ragas_samples, ragas_scores
-from rag_serving.generations import EVAL_REPORT, current_generation
-from rag_serving.store import StoreError, read_json, write_json
+from rag_serving.indexes.generations import EVAL_REPORT, current_generation
 
 SCORES = "ragas.json"
 

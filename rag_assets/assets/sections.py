@@ -15,8 +15,8 @@ from rag_assets.steps.anchor_validity import anchor_figures
 from rag_assets.steps.incremental import update_sections
 from rag_assets.steps.macros import Outcome
 from rag_assets.steps.sections import VERSION
-from rag_serving.schema import MACRO_LEDGER, PAGES, SECTIONS
-from rag_serving.store import read_table, write_table
+from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
+from rag_serving.artifacts.store import read_table, write_table
 
 
 @dg.asset(

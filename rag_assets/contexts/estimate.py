@@ -13,7 +13,7 @@ from rag_assets.contexts.calls import Call, calls_about
 from rag_assets.contexts.servers import model_name, models_of, price_of
 from rag_assets.steps.context_prompt import Document, prompt
 from rag_assets.throughput import duration
-from rag_serving.settings import Context
+from rag_serving.config.sections import Context
 
 CHARS_PER_TOKEN = 4
 SAMPLED_CALLS = 200

@@ -12,7 +12,7 @@ from rag_assets.contexts.cache import ContextCache
 from rag_assets.steps.context_prompt import VERSION, Document, Passage
 from rag_assets.steps.context_quality import inventions, score_contexts
 from rag_assets.steps.contextualize import WrittenContext
-from rag_serving.settings import Context
+from rag_serving.config.sections import Context
 
 
 def oldest_prompt(settings: Context) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rag_assets.contexts.tally import Tally
-from rag_serving.store import Store, StoreError, read_json, write_json
+from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
 
 FILE = "contexts.json"
 MEASURED = 20

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rag_serving.breaker import Breaker
+from rag_serving.config.sections import ChatModel, Context, ContextFallback, Price
 from rag_serving.models.chat import RemoteChat, TooLateError
 from rag_serving.models.conversation import Message, Reply
 from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ContextTooLongError, ModelError
-from rag_serving.settings import ChatModel, Context, ContextFallback, Price
 
 BACKOFF_S = 1.0
 JITTER = 0.25  # so that calls that failed together do not come back together

@@ -23,7 +23,7 @@ from rag_assets.contexts.tally import Tally
 from rag_assets.contexts.writer import ContextWriter, Watch, document_budget
 from rag_assets.steps.context_prompt import Document, build_documents
 from rag_assets.steps.contextualize import WrittenContext
-from rag_serving.settings import Context
+from rag_serving.config.sections import Context
 
 TOLD_S = 5.0
 

@@ -24,10 +24,10 @@ from rag_assets.contexts.tally import Tally
 from rag_assets.steps.context_prompt import VERSION, Document, Passage, prompt, read_answer
 from rag_assets.steps.context_quality import QualityScore, score_contexts
 from rag_assets.steps.contextualize import NOT_ASKED, WrittenContext
+from rag_serving.config.sections import Context
 from rag_serving.models.chat import TooLateError
 from rag_serving.models.conversation import Message
 from rag_serving.models.protocols import ModelError
-from rag_serving.settings import Context
 
 COMMIT_CONTEXTS = 50  # what a killed run loses at most, beside what is in flight
 COMMIT_S = 2.0

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from rag_serving.config import Config
-from rag_serving.generation import Generation, place_of
+from rag_serving.artifacts.manifest import file_facts
+from rag_serving.artifacts.store import Store, StoreError, write_json
+from rag_serving.config.loading import Config
 from rag_serving.indexes.chroma import DenseError, Place
+from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.shard_collections import SAME, ShardCollections, stored_readers
-from rag_serving.manifest import file_facts
-from rag_serving.store import Store, StoreError, write_json
 
 ALL_BELOW, SAMPLE = 500, 300
 RECALL_AT = 10

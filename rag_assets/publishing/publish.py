@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rag_assets.publishing.checks import CheckResult, verdict_path
-from rag_serving.config import Config
-from rag_serving.generation import place_of
-from rag_serving.generations import GenerationInfo, list_generations, move_current
+from rag_serving.artifacts.manifest import read_manifest
+from rag_serving.artifacts.store import Store, StoreError, read_json, remove_folder
+from rag_serving.config.loading import Config
 from rag_serving.indexes.candidate import Candidate
+from rag_serving.indexes.generation import place_of
+from rag_serving.indexes.generations import GenerationInfo, list_generations, move_current
 from rag_serving.indexes.shard_collections import ShardCollections
-from rag_serving.manifest import read_manifest
-from rag_serving.store import Store, StoreError, read_json, remove_folder
 
 
 class PublishError(Exception):

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_assets.publishing.checks import CheckResult, sample_rows
-from rag_serving.generation import LEXICAL_FOLDER, Generation
 from rag_serving.indexes.arrange import lexical_texts
+from rag_serving.indexes.generation import LEXICAL_FOLDER, Generation
 from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.indexes.terms import analyze, stems
 from rag_serving.models.protocols import Embedder

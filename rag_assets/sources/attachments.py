@@ -14,7 +14,7 @@ from types import MappingProxyType
 from rag_assets.sources.base import Row, SourceError
 from rag_assets.sources.envelope import EnvelopeError, content_hash
 from rag_assets.steps.attachment_text import AttachmentError, attachment_kind, attachment_text
-from rag_serving.source_kinds import AttachmentSource
+from rag_serving.config.sources import AttachmentSource
 
 NOTHING: Mapping[str, Textless] = MappingProxyType({})
 MARK, COMMENTS_MARK = "att", "com"

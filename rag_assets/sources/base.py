@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from rag_assets.steps.readers import ReaderOrigins
-from rag_serving.schema import PAGES
-from rag_serving.source_kinds import SourceBase
+from rag_serving.artifacts.schema import PAGES
+from rag_serving.config.sources import SourceBase
 
 READING_VERSION = 4
 """Raised when the same source is read into other rows than before, so that unchanged sources are read again."""

@@ -30,7 +30,7 @@ from rag_assets.sources.envelope import EnvelopeError, Origin, row_of, version_o
 from rag_assets.sources.work import Work
 from rag_assets.steps.readers import Grants, grants_of, space_readers
 from rag_serving.access import NOBODY, both
-from rag_serving.source_kinds import Confluence as Settings
+from rag_serving.config.sources import Confluence as Settings
 
 _BODIES = f"body.storage,{DETAILS}"
 _FEW = 5

@@ -36,7 +36,7 @@ from rag_assets.steps.readers import (
     space_readers,
 )
 from rag_serving.access import EVERYONE, NOBODY
-from rag_serving.source_kinds import ConfluenceDump as Settings
+from rag_serving.config.sources import ConfluenceDump as Settings
 
 
 @dataclass

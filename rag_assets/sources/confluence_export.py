@@ -27,7 +27,7 @@ from rag_assets.sources.export_space import BODIES, DETAILS, Envelope, ExportedS
 from rag_assets.sources.html_export import INDEX, index_of, read_html
 from rag_assets.steps.readers import EffectiveReaders, Grants, effective_readers, space_readers
 from rag_serving.access import EVERYONE, NOBODY
-from rag_serving.source_kinds import ConfluenceExport as Settings
+from rag_serving.config.sources import ConfluenceExport as Settings
 
 _ENTITIES = "entities.xml"
 _DESCRIPTOR = "exportDescriptor.properties"

@@ -40,8 +40,8 @@ from rag_assets.sources.confluence_settle import UNSETTLED, decided_as_before
 from rag_assets.sources.envelope import EnvelopeError
 from rag_assets.steps.readers import Grants
 from rag_serving.access import NOBODY, both
-from rag_serving.schema import PAGES
-from rag_serving.source_kinds import Confluence as Settings
+from rag_serving.artifacts.schema import PAGES
+from rag_serving.config.sources import Confluence as Settings
 
 
 class _Asking:

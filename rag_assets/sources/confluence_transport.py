@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rag_assets.sources.base import SourceError
-from rag_serving.source_kinds import Auth, BasicAuth, BearerAuth
+from rag_serving.config.sources import Auth, BasicAuth, BearerAuth
 
 if TYPE_CHECKING:
     from rag_assets.sources.bounded_http import Limits

@@ -19,7 +19,7 @@ from rag_assets.sources.comments import Comment, comments_row, moment_of
 from rag_assets.sources.dump_files import is_link
 from rag_assets.sources.envelope import EnvelopeError
 from rag_assets.sources.export_space import ExportedSpace, number_of
-from rag_serving.source_kinds import ConfluenceExport as Settings
+from rag_serving.config.sources import ConfluenceExport as Settings
 
 
 def attached_files(archive: zipfile.ZipFile, space: ExportedSpace, settings: Settings) -> Iterator[Attached]:

@@ -24,7 +24,7 @@ from rag_assets.sources.base import Progress, Row, SourceError
 from rag_assets.sources.dump_files import read_entry
 from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, row_of
 from rag_assets.steps.readers import UNNAMED, Grants
-from rag_serving.source_kinds import ConfluenceExport as Settings
+from rag_serving.config.sources import ConfluenceExport as Settings
 
 INDEX = "index.html"
 

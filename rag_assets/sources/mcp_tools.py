@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from rag_assets.sources.base import SourceError
-from rag_serving.source_kinds import ConfluenceMcp as Settings
+from rag_serving.config.sources import ConfluenceMcp as Settings
 
 
 class ToolError(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rag_assets.sources.base import Source
-from rag_serving import source_kinds
+from rag_serving.config import sources as source_kinds
 
 
 def open_source(key: str, settings: source_kinds.Source, folder: Path) -> Source:

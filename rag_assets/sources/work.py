@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rag_assets.sources.base import Row, rows_by_id
-from rag_serving.schema import PAGES
-from rag_serving.store import StoreError, read_table, remove_folder, write_table
+from rag_serving.artifacts.schema import PAGES
+from rag_serving.artifacts.store import StoreError, read_table, remove_folder, write_table
 
 
 class Work:

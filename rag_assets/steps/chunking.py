@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from rag_assets.steps.windows import WINDOW_CHARS, overlapping, window_cuts
 from rag_serving.access import EVERYONE, both
+from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.models.protocols import Tokenizer
-from rag_serving.schema import CHUNKS
 
 VERSION = 3
 """Raised when the same section would be cut otherwise: unchanged pages are then chunked again."""

@@ -14,9 +14,9 @@ from typing import Literal
 import pyarrow as pa
 
 from rag_assets.steps.context_prompt import document_type
+from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.prefix import metadata_prefix, under_prefixes
-from rag_serving.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.structure import lexical_prefixes
 
 VERSION = 3

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_serving.schema import CHUNKS
+from rag_serving.artifacts.schema import CHUNKS
 
 VERSION = 1
 """Raised when other chunks of the same tables would be indexed."""

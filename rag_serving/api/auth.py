@@ -19,9 +19,9 @@ from typing import Any
 
 from rag_serving.access import READER, ROLES, Principal, choose_tenant
 from rag_serving.api.wire import is_loopback
-from rag_serving.config import Config, ConfigError
+from rag_serving.config.loading import Config, ConfigError
+from rag_serving.config.serving import Serving
 from rag_serving.membership import Memberships
-from rag_serving.serving_settings import Serving
 
 
 class AuthError(Exception):

@@ -17,8 +17,8 @@ from rag_serving.api.auth import AuthError
 from rag_serving.api.service import RequestError
 from rag_serving.api.streams import INTERNAL
 from rag_serving.api.wire import error_response
+from rag_serving.indexes.published import UnpublishedError
 from rag_serving.pipeline import RETRIEVAL_DOWN
-from rag_serving.published import UnpublishedError
 from rag_serving.queries.filters import FilterError
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError
 from rag_serving.retrieve import RetrievalError

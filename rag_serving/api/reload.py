@@ -15,9 +15,9 @@ from typing import Protocol
 
 from rag_serving.api.auth import check_address
 from rag_serving.api.service import Service
-from rag_serving.config import Config, ConfigError, load_config
-from rag_serving.serving_settings import Serving
-from rag_serving.settings import Features
+from rag_serving.config.loading import Config, ConfigError, load_config
+from rag_serving.config.sections import Features
+from rag_serving.config.serving import Serving
 
 RETIRED_S = 300.0
 """Seconds after which a service that was exchanged is closed: longer than any question takes."""

@@ -26,8 +26,8 @@ from rag_serving.api.processes import Processes, on_hangup
 from rag_serving.api.reload import ConfigFile
 from rag_serving.api.service import Service
 from rag_serving.app import create_app
-from rag_serving.config import Config, ConfigError
-from rag_serving.logs import log_to_stderr
+from rag_serving.config.loading import Config, ConfigError
+from rag_serving.config.logging import log_to_stderr
 
 _FOLDER, _FILE = "CITELOCK_WORKERS_FOLDER", "CITELOCK_WORKERS_FILE"
 _CONFIG = "config.json"

@@ -20,13 +20,13 @@ from rag_serving.api.bodies import fault_of
 from rag_serving.api.monitoring import Reading, read
 from rag_serving.api.siblings import Siblings
 from rag_serving.attempts import coarse
-from rag_serving.config import Config
+from rag_serving.config.loading import Config
+from rag_serving.config.sections import Features
 from rag_serving.guard import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker import RemoteReranker
 from rag_serving.models.token_count import TokenCount
 from rag_serving.pipeline import Pipeline
-from rag_serving.settings import Features
 from rag_serving.telemetry.telemetry import open_telemetry
 
 

@@ -12,7 +12,7 @@ import re
 from typing import Any
 from urllib.parse import quote
 
-from rag_serving.redaction import redacted
+from rag_serving.escaping.redaction import redacted
 
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _UNSEEN = f"{_BIDI}\U000e0000-\U000e007f"

@@ -20,18 +20,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_serving.access import EVERYONE
-from rag_serving.config import Config
+from rag_serving.config.loading import Config
+from rag_serving.config.sections import Retrieval
 from rag_serving.evaluation.beir import Collection
 from rag_serving.evaluation.bench import Bench, Index, Keep, indexed, measured, run_queries, with_column
-from rag_serving.generation import Generation
 from rag_serving.heuristic import rerank_by_words
 from rag_serving.hygiene import keyword_gate
+from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.terms import analyze, analyze_passage
 from rag_serving.models import Embedder, open_embedder
 from rag_serving.records import Candidate
 from rag_serving.retrieve import Mode
 from rag_serving.search import Found
-from rag_serving.settings import Retrieval
 from rag_serving.structure import lexical_prefix
 
 Reshape = Callable[[pa.Table], pa.Table]

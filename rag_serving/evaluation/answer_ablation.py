@@ -22,25 +22,25 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_serving.config import Config
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
 from rag_serving.escaping.targets import for_csv
 from rag_serving.evaluation.ablation import VARIANTS, Remembering, Reshape, Variant, as_built
 from rag_serving.evaluation.evaluate import evaluate, rank_pages
 from rag_serving.evaluation.gold import GoldSet
 from rag_serving.evaluation.measures import Values, of_answers, of_rankings
 from rag_serving.evaluation.significance import paired_p_value
-from rag_serving.generation import Generation
-from rag_serving.generations import current_generation
 from rag_serving.indexes.build import build_generation
+from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.generations import current_generation
+from rag_serving.indexes.published import Published
 from rag_serving.models import Embedder, open_embedder
 from rag_serving.models.protocols import Progress
 from rag_serving.models.reranker import open_reranker
 from rag_serving.models.vector_cache import VectorCache
 from rag_serving.pipeline import Pipeline
 from rag_serving.prefix import embedded_texts
-from rag_serving.published import Published
 from rag_serving.receipts.store import ReceiptStore
-from rag_serving.store import Store
 
 Report = Callable[[str, int, int], None]
 

@@ -20,20 +20,20 @@ import numpy as np
 import pyarrow as pa
 
 from rag_serving.access import EVERYONE
-from rag_serving.config import Config
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
 from rag_serving.evaluation.beir import Collection, Document, Ranking
 from rag_serving.evaluation.metrics import mrr_at_k, ndcg_at_k, recall_at_k
-from rag_serving.generation import Generation
 from rag_serving.indexes.build import build_generation
+from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, Tokenizer, open_embedder, open_tokenizer
 from rag_serving.models.vector_cache import VectorCache
 from rag_serving.models.words import Words
 from rag_serving.prefix import embedded_texts, metadata_prefix
 from rag_serving.records import Candidate
 from rag_serving.retrieve import Mode
-from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.search import Found, find
-from rag_serving.store import Store
 from rag_serving.structure import lexical_prefixes
 
 TENANT = "bench"

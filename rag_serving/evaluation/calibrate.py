@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rag_serving.config import Config
+from rag_serving.config.loading import Config
 from rag_serving.evaluation.confidence import Learnt, Seen, learn
 from rag_serving.evaluation.evaluate import Evaluation, Judged
 from rag_serving.evaluation.gold import GoldSet

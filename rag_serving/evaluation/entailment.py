@@ -17,7 +17,7 @@ from rag_serving.models.judge import Entails, open_judge
 from rag_serving.records import Answer
 
 if TYPE_CHECKING:
-    from rag_serving.config import Config
+    from rag_serving.config.loading import Config
 
 _MARKS = re.compile(r"\s{0,4}(?:\[\d{1,3}\]\s{0,4}){1,40}$")
 _NUMBER = re.compile(r"\d+")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import yaml
 
-from rag_serving.config import ConfigError, load_config
+from rag_serving.artifacts.store import write_text
+from rag_serving.config.loading import ConfigError, load_config
+from rag_serving.config.sections import Embedding
 from rag_serving.evaluation.calibrate import Calibration
 from rag_serving.extraction.weights import to_json
-from rag_serving.settings import Embedding
-from rag_serving.store import write_text
 
 WEIGHTS = "answer_confidence.json"
 _SECTION = re.compile(r"^gates:.*\n?(?:(?:[ \t].*)?\n)*(?=\S|\Z)", re.MULTILINE)

@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 
 from rapidfuzz import fuzz, process
 
-from rag_serving.config import Config
+from rag_serving.artifacts.schema import SECTIONS
+from rag_serving.artifacts.store import Store, StoreError, read_table
+from rag_serving.config.loading import Config
 from rag_serving.evaluation.gold import GoldQuestion, GoldSet
-from rag_serving.schema import SECTIONS
-from rag_serving.store import Store, StoreError, read_table
 from rag_serving.verification.typography import fold
 
 # Below this partial ratio the nearest passage has nothing to do with the quote.

@@ -18,7 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_serving.config import Config
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
 from rag_serving.evaluation.beir import Document, read_documents
 from rag_serving.evaluation.bench import TENANT, chunk_table
 from rag_serving.evaluation.gold import GoldError, GoldQuestion, GoldSet
@@ -28,7 +29,6 @@ from rag_serving.models import Embedder, open_embedder, open_tokenizer
 from rag_serving.models.vector_cache import VectorCache
 from rag_serving.pipeline import Pipeline
 from rag_serving.prefix import embedded_texts
-from rag_serving.store import Store
 
 EVIDENCE = "evidence_sentences.jsonl"
 _ANCHOR = "text"

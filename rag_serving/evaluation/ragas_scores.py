@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rag_serving.config import Config
+from rag_serving.config.loading import Config
 from rag_serving.evaluation.gold_check import Pages, plain
 
 TIMEOUT_S = 600.0

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
 from rag_serving.evaluation.compare import is_run
-from rag_serving.store import Store, StoreError, read_json, write_json
 
 FOLDER = "evaluations"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")

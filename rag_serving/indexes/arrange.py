@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.shards import shard_count, shard_name
 from rag_serving.prefix import under_prefixes
-from rag_serving.schema import GENERATION_CHUNKS
 
 ORDER = [("source", "ascending"), ("page_id", "ascending"), ("chunk_idx", "ascending"), ("chunk_id", "ascending")]
 

@@ -19,19 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rag_serving.config import Config
-from rag_serving.generation import Generation, place_of
-from rag_serving.indexes import lexical, shard_collections, terms
-from rag_serving.indexes.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
-from rag_serving.indexes.candidate import Candidate
-from rag_serving.indexes.chroma import DenseError, Place, one_line
-from rag_serving.indexes.exact import Vectors
-from rag_serving.indexes.lexical import build_lexical, documents_digest
-from rag_serving.indexes.shard_collections import ShardCollections, ShardContent
-from rag_serving.indexes.shard_files import discard_unreadable
-from rag_serving.indexes.shards import content_digest
-from rag_serving.integrity import MARK, find_file_damage
-from rag_serving.manifest import (
+from rag_serving.artifacts.manifest import (
     EmbedderFacts,
     Manifest,
     Shard,
@@ -43,8 +31,20 @@ from rag_serving.manifest import (
     signed,
     write_manifest,
 )
-from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.store import Store, StoreError, commit_folder, remove_folder
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder
+from rag_serving.config.loading import Config
+from rag_serving.indexes import lexical, shard_collections, terms
+from rag_serving.indexes.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
+from rag_serving.indexes.candidate import Candidate
+from rag_serving.indexes.chroma import DenseError, Place, one_line
+from rag_serving.indexes.exact import Vectors
+from rag_serving.indexes.generation import Generation, place_of
+from rag_serving.indexes.integrity import MARK, find_file_damage
+from rag_serving.indexes.lexical import build_lexical, documents_digest
+from rag_serving.indexes.shard_collections import ShardCollections, ShardContent
+from rag_serving.indexes.shard_files import discard_unreadable
+from rag_serving.indexes.shards import content_digest
 
 _log = logging.getLogger(__name__)
 

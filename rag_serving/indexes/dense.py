@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.config.indexing import DenseSearch
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import DenseError, Place, one_line
 from rag_serving.indexes.codes import Codes
@@ -27,7 +28,6 @@ from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.shard_collections import ShardCollections, query
 from rag_serving.indexes.shard_files import file_fault
-from rag_serving.indexing_settings import DenseSearch
 
 EXACT_ROWS = 1_000_000
 RETRY_S = 30.0  # how long a shard that failed is left alone before Chroma is tried again

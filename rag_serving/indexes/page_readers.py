@@ -17,9 +17,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from rag_serving.access import may_all_read
-from rag_serving.manifest import file_facts, read_manifest
-from rag_serving.schema import PAGE_READERS
-from rag_serving.store import Store, StoreError, read_table, write_table
+from rag_serving.artifacts.manifest import file_facts, read_manifest
+from rag_serving.artifacts.schema import PAGE_READERS
+from rag_serving.artifacts.store import Store, StoreError, read_table, write_table
 
 FILE = "page_readers.parquet"
 

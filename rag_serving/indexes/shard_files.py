@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from rag_serving.manifest import FileFacts, file_facts, folder_facts
-from rag_serving.store import StoreError, read_json, remove_folder, write_json
+from rag_serving.artifacts.manifest import FileFacts, file_facts, folder_facts
+from rag_serving.artifacts.store import StoreError, read_json, remove_folder, write_json
 
 DATABASE = "chroma.sqlite3"
 _NOTES = "shard-files"

@@ -23,11 +23,11 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 import httpx
 
+from rag_serving.config.sections import ChatModel
 from rag_serving.deadline import StoppedError, check
 from rag_serving.models.conversation import CHARS_PER_TOKEN, Message, Piece, Reply, Writing
 from rag_serving.models.http import TRANSIENT, BadAnswerError, bearer, busy_error, is_busy, wait_s
 from rag_serving.models.protocols import ModelError
-from rag_serving.settings import ChatModel
 
 Listen = Callable[[int], None]
 """Called with the characters written so far."""

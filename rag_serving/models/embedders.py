@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from rag_serving.models.protocols import Embedder, ModelError, Tokenizer
 
 if TYPE_CHECKING:
+    from rag_serving.config.sections import Embedding
     from rag_serving.models.graph_cache import GraphCache
-    from rag_serving.settings import Embedding
 
 
 def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedder:

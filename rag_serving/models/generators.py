@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from rag_serving.config.sections import ChatModel
     from rag_serving.models.chat import RemoteChat
-    from rag_serving.settings import ChatModel
 
 
 def open_chat(provider: Literal["ollama", "openai"], settings: ChatModel, section: str) -> RemoteChat:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from rag_serving.keys import SecretError, derived_key
+from rag_serving.artifacts.secret import SecretError, derived_key
 
 KEY_PURPOSE = "graphs"
 _SIGNATURE_BYTES = 32
@@ -44,7 +44,7 @@ class GraphCache:
         if kept := _read(path, key, name):
             return kept
         graph = make()
-        from rag_serving.store import write_bytes  # imports pyarrow: not for a graph that is there
+        from rag_serving.artifacts.store import write_bytes  # imports pyarrow: not for a graph that is there
 
         with suppress(OSError):
             write_bytes(path, _signature(key, name, graph) + graph)

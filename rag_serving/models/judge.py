@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from rag_serving.config.sections import Generation
 from rag_serving.models.conversation import Message
 from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ModelError
-from rag_serving.settings import Generation
 
 Entails = Callable[[str, str], bool]
 """Whether a premise entails a hypothesis; raises ModelError where nobody can tell."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
+from rag_serving.config.sections import Embedding
 from rag_serving.models.http import TRANSIENT, BadAnswerError, one_line, refuse_busy
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.remote import QUERY_TIMEOUT_S, RemoteEmbedder
-from rag_serving.settings import Embedding
 
 if TYPE_CHECKING:
     import ollama

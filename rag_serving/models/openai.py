@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 
+from rag_serving.config.sections import Embedding
 from rag_serving.models.http import BadAnswerError, refuse_busy, server_text
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.remote import RemoteEmbedder
-from rag_serving.settings import Embedding
 
 DEFAULT_URL = "http://127.0.0.1:1234/v1"
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import httpx
 
+from rag_serving.config.sections import ChatModel
 from rag_serving.models.chat import RemoteChat
 from rag_serving.models.conversation import Message, Piece
 from rag_serving.models.http import BadAnswerError, one_line
 from rag_serving.models.overflow import says_too_long
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 from rag_serving.models.sse import event_data
-from rag_serving.settings import ChatModel
 
 # Parameters that some models refuse, with what they take instead; None: they do without.
 _SPARED: dict[str, str | None] = {

@@ -104,8 +104,8 @@ class _Embeddings:
     """The configured embedder with the methods that LangChain asks of one."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
+        from rag_serving.config.sections import Embedding
         from rag_serving.models.embedders import open_embedder
-        from rag_serving.settings import Embedding
 
         self._embedder = open_embedder(Embedding.model_validate(settings))
 

@@ -15,10 +15,10 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.config.sections import Embedding
 from rag_serving.models.http import TRANSIENT, bearer, wait_s
 from rag_serving.models.prompts import prompts_digest
 from rag_serving.models.protocols import ModelError, Progress
-from rag_serving.settings import Embedding
 
 QUERY_TIMEOUT_S = 10.0
 _QUERY_WAIT_S = 1.0

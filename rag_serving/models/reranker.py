@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 import httpx
 
 from rag_serving.breaker import Breaker
+from rag_serving.config.reranking import Reranker
+from rag_serving.config.sections import Features
 from rag_serving.models.http import BadAnswerError, bearer, one_line
 from rag_serving.models.protocols import ModelError
-from rag_serving.rerank_settings import Reranker
-from rag_serving.settings import Features
 
 Result = TypeVar("Result")
 

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable
 from functools import cached_property
 
+from rag_serving.config.sections import Embedding
 from rag_serving.models.embedders import installed_tokenizer
 from rag_serving.models.protocols import Tokenizer
-from rag_serving.settings import Embedding
 
 _CHARS_PER_TOKEN = 4
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.cache_file import LOOKUP_KEYS, CacheFile
+from rag_serving.artifacts.cache_file import LOOKUP_KEYS, CacheFile
 from rag_serving.models.protocols import Embedder, ModelError
 
 Progress = Callable[[int, int, float], None]

@@ -12,7 +12,7 @@ from rag_serving.models.embedders import installed_tokenizer
 from rag_serving.models.protocols import Tokenizer
 
 if TYPE_CHECKING:
-    from rag_serving.settings import Embedding
+    from rag_serving.config.sections import Embedding
 
 
 class Words:

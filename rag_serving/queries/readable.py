@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.generation import Generation
+from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.terms import analyze, stems
 from rag_serving.queries.names import Names
 from rag_serving.verification.typography import caseless, holds

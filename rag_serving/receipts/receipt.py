@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.attempts import coarse
+from rag_serving.escaping.redaction import redacted
 from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
-from rag_serving.redaction import redacted
-from rag_serving.schema import GENERATION_CHUNKS
 
 VERSION = 4
 # Of version 2 a citation's `index` is its place in the lock, and no quote was shortened. Before version 4 sentences

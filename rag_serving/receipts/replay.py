@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rag_serving.generation import Generation
+from rag_serving.indexes.generation import Generation
 from rag_serving.lock import has_anchor
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
 from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock, Verdict

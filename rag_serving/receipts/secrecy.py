@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.access import Principal
-from rag_serving.keys import SecretError, derived_key
+from rag_serving.artifacts.secret import SecretError, derived_key
 from rag_serving.receipts.receipt import ReceiptError, text_hash
 
 KEY_PURPOSE = "receipt secrecy"

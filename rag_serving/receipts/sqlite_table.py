@@ -10,9 +10,9 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+from rag_serving.artifacts.store import make_private
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError
 from rag_serving.receipts.rows import StoredReceipt, asker_mark
-from rag_serving.store import make_private
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS receipts

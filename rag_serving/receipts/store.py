@@ -14,14 +14,14 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rag_serving.keys import SecretError, derived_key
+from rag_serving.artifacts.secret import SecretError, derived_key
+from rag_serving.artifacts.store import Store
 from rag_serving.receipts.receipt import ReceiptError, canonical, receipt_id, signature
 from rag_serving.receipts.rows import ReceiptTable, StoredReceipt
 from rag_serving.receipts.sqlite_table import SqliteTable
-from rag_serving.store import Store
 
 if TYPE_CHECKING:
-    from rag_serving.config import Config
+    from rag_serving.config.loading import Config
 
 
 class ReceiptStore:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from starlette.exceptions import HTTPException
 
 from rag_serving.api.wire import BodyLimit, error_body
-from rag_serving.rerank_settings import RerankService
+from rag_serving.config.reranking import RerankService
 from rag_serving.reranking.batches import ScoringError
 from rag_serving.reranking.cross_encoder import SHORTEST_SEQ_LEN
 from rag_serving.reranking.engine import Engine, Model, NotReadyError

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Literal, Protocol
 
-from rag_serving.rerank_settings import RerankService
+from rag_serving.config.reranking import RerankService
 from rag_serving.reranking.batches import score_all
 from rag_serving.reranking.cross_encoder import Pair
 from rag_serving.reranking.meters import Meters

@@ -29,8 +29,8 @@ from sqlalchemy import (
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from rag_serving.redaction import redacted
-from rag_serving.store import make_private
+from rag_serving.artifacts.store import make_private
+from rag_serving.escaping.redaction import redacted
 from rag_serving.telemetry.recorder import TelemetryError
 
 METADATA = MetaData()

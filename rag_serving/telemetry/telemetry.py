@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.access import Principal
-from rag_serving.config import Config
-from rag_serving.keys import derived_key
+from rag_serving.artifacts.secret import derived_key
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.config.sections import Telemetry as Settings
 from rag_serving.records import Answer, SearchResults
-from rag_serving.settings import Telemetry as Settings
-from rag_serving.store import Store
 from rag_serving.telemetry.events import FeedbackVerdict, Kind, Origin, Scribe, Trace
 from rag_serving.telemetry.live import Live
 from rag_serving.telemetry.recorder import Counts, Recorder, TableName, Writer

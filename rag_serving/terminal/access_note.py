@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from rag_serving.access import Principal, satisfied_classes
-from rag_serving.published import UnpublishedError
+from rag_serving.indexes.published import UnpublishedError
 from rag_serving.search import NOTHING_READABLE
 
 if TYPE_CHECKING:

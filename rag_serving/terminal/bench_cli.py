@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_serving.config import ConfigError, load_or_default
-from rag_serving.logs import complain
+from rag_serving.config.loading import ConfigError, load_or_default
+from rag_serving.config.logging import complain
 from rag_serving.retrieve import Mode
 from rag_serving.terminal.options import AsJson, ConfigPath
 
@@ -96,13 +96,13 @@ def _home(index: Path | None) -> Iterator[Path]:
 @contextmanager
 def _errors() -> Iterator[None]:
     """Known errors in one line on standard error: 2 for the configuration, 1 for the rest."""
+    from rag_serving.artifacts.store import StoreError
     from rag_serving.evaluation.beir import BeirError
     from rag_serving.evaluation.bench import BenchError
     from rag_serving.indexes.arrange import BuildError
     from rag_serving.indexes.chroma import DenseError
     from rag_serving.models import ModelError
     from rag_serving.retrieve import RetrievalError
-    from rag_serving.store import StoreError
 
     try:
         yield

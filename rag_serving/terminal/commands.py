@@ -16,7 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rag_serving.logs import complain
+from rag_serving.config.logging import complain
 
 ENTRY_POINTS = "citelock.commands"
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130

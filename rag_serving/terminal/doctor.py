@@ -18,15 +18,15 @@ from typing import Literal
 from rag_serving.access import EVERYONE
 from rag_serving.answering import open_tables
 from rag_serving.api.auth import Authenticator, check_address
-from rag_serving.config import DEFAULT_CONFIG, Config, ConfigError, load_config
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
+from rag_serving.config.sections import ChatModel
 from rag_serving.generate import open_generator
-from rag_serving.generation import Generation
+from rag_serving.indexes.generation import Generation
 from rag_serving.models.embedders import open_embedder
 from rag_serving.models.generators import open_chat
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker import ask_sidecar
-from rag_serving.settings import ChatModel
-from rag_serving.store import Store, StoreError
 from rag_serving.terminal.finding import Finding, age
 
 CHECKS = "citelock.checks"

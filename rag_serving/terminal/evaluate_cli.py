@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rag_serving.config import Config, load_config, load_or_default
+from rag_serving.artifacts.store import Store, write_text
+from rag_serving.config.loading import Config, load_config, load_or_default
 from rag_serving.escaping.targets import for_json, for_terminal, for_terminal_line
-from rag_serving.store import Store, write_text
 from rag_serving.terminal.commands import UsageError
 from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 

@@ -12,7 +12,7 @@ import typer
 
 from rag_serving.access import Principal
 from rag_serving.api.feedback import citation_fault
-from rag_serving.config import ConfigError, load_config
+from rag_serving.config.loading import ConfigError, load_config
 from rag_serving.receipts.store import open_receipts
 from rag_serving.telemetry.events import MAX_COMMENT_CHARS, FeedbackVerdict
 from rag_serving.telemetry.recorder import TelemetryError

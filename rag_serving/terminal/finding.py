@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rag_serving.redaction import redacted
+from rag_serving.escaping.redaction import redacted
 
 State = Literal["ok", "warn", "fail"]
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from rag_serving.config import load_config
+from rag_serving.config.loading import load_config
 from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 
 
@@ -29,10 +29,10 @@ def command(
     Receipts of older programs do not say who asked; they go with the days that telemetry.retention_days keeps.
     """
     from rag_serving.access import Principal
-    from rag_serving.keys import derived_key
+    from rag_serving.artifacts.secret import derived_key
+    from rag_serving.artifacts.store import Store
     from rag_serving.receipts.secrecy import Secrecy
     from rag_serving.receipts.store import open_receipts
-    from rag_serving.store import Store
     from rag_serving.telemetry.events import Scribe
     from rag_serving.telemetry.tables import opened
     from rag_serving.telemetry.telemetry import KEY_PURPOSE

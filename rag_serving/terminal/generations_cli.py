@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_serving.config import load_config
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.config.loading import load_config
+from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_json, for_terminal_line
-from rag_serving.generations import current_generation, list_generations, rollback, show_generation
-from rag_serving.logs import complain
-from rag_serving.store import Store, StoreError
+from rag_serving.indexes.generations import current_generation, list_generations, rollback, show_generation
 from rag_serving.terminal.commands import FAILED
 from rag_serving.terminal.options import AsJson, ConfigPath, Tenant, chosen_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rag_serving.integrity import Damage
+    from rag_serving.indexes.integrity import Damage
 
 app = typer.Typer(help="List, show, roll back, verify or repair generations.", no_args_is_help=True)
 
@@ -93,7 +93,7 @@ def verify_command(
     Exit code 1 where something is damaged, with a line for each part. Nothing is changed; `citelock generations repair`
     restores what can be.
     """
-    from rag_serving.integrity import find_damage
+    from rag_serving.indexes.integrity import find_damage
 
     settings = load_config(config)
     name, store = chosen_tenant(settings, tenant), Store(settings.home)
@@ -131,7 +131,7 @@ def repair_command(
     are made again. No source is asked and no model is called. What cannot be restored is named (exit code 1), and the
     next `citelock build` makes the published generation again though nothing changed.
     """
-    from rag_serving.repair import repair
+    from rag_serving.indexes.repair import repair
 
     settings = load_config(config)
     name, store = chosen_tenant(settings, tenant), Store(settings.home)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rag_serving.config import Config, ConfigError, load_config
+from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.escaping.targets import for_terminal_line
 from rag_serving.terminal.options import ConfigPath, Tenant, chosen_tenant
 
@@ -32,9 +32,9 @@ def check(config: ConfigPath = None, tenant: Tenant = None) -> None:
 
     The pages are those of the last sync; exit code 1 where an entry no longer stands.
     """
+    from rag_serving.artifacts.store import Store
     from rag_serving.evaluation.gold import find_gold
     from rag_serving.evaluation.gold_check import check_gold, live_pages
-    from rag_serving.store import Store
 
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
@@ -64,10 +64,10 @@ def suggest_command(
     citelock gold suggest -n 40 > drafts.yaml
     """
     from rag_serving.access import EVERYONE
+    from rag_serving.artifacts.store import Store
     from rag_serving.evaluation.gold_suggest import suggest, to_yaml
-    from rag_serving.generation import Generation
-    from rag_serving.generations import current_generation
-    from rag_serving.store import Store
+    from rag_serving.indexes.generation import Generation
+    from rag_serving.indexes.generations import current_generation
 
     settings = load_config(config)
     name, store = chosen_tenant(settings, tenant), Store(settings.home)
@@ -90,10 +90,10 @@ def from_feedback(
     \b
     citelock gold from-feedback --days 7 > drafts.yaml
     """
+    from rag_serving.artifacts.store import Store
     from rag_serving.evaluation.gold_drafts import complaints, to_yaml
     from rag_serving.receipts.receipt import ReceiptError
     from rag_serving.receipts.store import open_receipts
-    from rag_serving.store import Store
     from rag_serving.telemetry.log import questions_of, records, rows_until
     from rag_serving.telemetry.tables import FEEDBACK, opened
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from rag_serving.config import Config
+    from rag_serving.config.loading import Config
 
 ConfigPath = Annotated[
     Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
@@ -27,7 +27,7 @@ def chosen_tenant(config: Config, name: str | None) -> str:
         ConfigError: it is not configured, or there are several.
     """
     from rag_serving.access import choose_tenant
-    from rag_serving.config import ConfigError
+    from rag_serving.config.loading import ConfigError
 
     try:
         return choose_tenant(sorted(config.tenants), name, "--tenant NAME")

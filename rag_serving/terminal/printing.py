@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from rag_serving.config.logging import complain
 from rag_serving.escaping.targets import for_json, for_link, for_terminal, for_terminal_line
-from rag_serving.logs import complain
 
 if TYPE_CHECKING:
     from rag_serving.receipts.proofs import Proof

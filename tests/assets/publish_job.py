@@ -9,8 +9,8 @@ from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
 from rag_assets import publishing
 from rag_assets.publishing import Coverage, check_generation, prune, publish
-from rag_serving.config import Config
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
 
 STEPS = ("dense", "lexical", "generation", "check", "publish", "prune")
 

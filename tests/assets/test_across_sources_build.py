@@ -7,8 +7,8 @@ from typing import Any
 from envelopes import SECTION, envelope
 from test_jobs import Project, project  # noqa: F401
 
-from rag_serving.config import load_config
-from rag_serving.generation import Generation
+from rag_serving.config.loading import load_config
+from rag_serving.indexes.generation import Generation
 
 LINK = '<ac:link><ri:page ri:space-key="OPS" ri:content-title="Steps"/></ac:link>'
 SHOWS = (

@@ -13,7 +13,7 @@ from test_build_command import build_json
 
 from rag_assets.contexts.alert import contexts_event
 from rag_assets.contexts.last_run import LastRun, note_run
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
 
 NOW = datetime(2026, 3, 1, 8, tzinfo=UTC)
 

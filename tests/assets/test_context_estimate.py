@@ -18,8 +18,8 @@ from rag_assets.contexts.last_run import LastRun, note_run, read_last_run
 from rag_assets.contexts.tally import Tally
 from rag_assets.contexts.tenant import plan_contexts
 from rag_assets.steps.context_prompt import build_documents, prompt
-from rag_serving.settings import Context
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
+from rag_serving.config.sections import Context
 
 DOCUMENTS = build_documents(pa.Table.from_pylist(tables_of(2, 5)), 4_000)
 PAID = {"input": 1.0, "output": 10.0}

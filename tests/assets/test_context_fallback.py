@@ -17,10 +17,10 @@ from rag_assets.contexts.cache import ContextCache
 from rag_assets.contexts.servers import ContextServers, model_name, models_of, open_servers
 from rag_assets.contexts.writer import Contexts, ContextWriter, document_budget
 from rag_assets.steps.context_prompt import build_documents
-from rag_serving.config import ConfigError, parse_config
+from rag_serving.config.loading import ConfigError, parse_config
+from rag_serving.config.sections import Context, Price
 from rag_serving.models.conversation import Message
 from rag_serving.models.protocols import ModelError
-from rag_serving.settings import Context, Price
 
 ASK = [Message("user", "<passage>\nbroker\n</passage>")]
 BOOM = Fault(500, b'{"error": "boom"}')

@@ -28,10 +28,10 @@ from rag_assets.contexts.servers import open_patient_chat, open_servers
 from rag_assets.contexts.tally import Tally
 from rag_assets.contexts.writer import ContextWriter
 from rag_assets.steps.context_prompt import VERSION, Document, build_documents
+from rag_serving.config.sections import Context
 from rag_serving.models.chat import RemoteChat
 from rag_serving.models.conversation import Message
 from rag_serving.models.generators import open_chat
-from rag_serving.settings import Context
 
 KILLS = int(os.environ.get("CITELOCK_KILLS", "3"))
 

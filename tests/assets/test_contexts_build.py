@@ -17,10 +17,10 @@ from stand_in_chat import MODEL, StandInChat, served
 from test_build_command import build_json
 
 from rag_assets.contexts import servers
-from rag_serving.config import load_config
-from rag_serving.generation import Generation
-from rag_serving.schema import CONTEXTS
-from rag_serving.store import Store, read_table
+from rag_serving.artifacts.schema import CONTEXTS
+from rag_serving.artifacts.store import Store, read_table
+from rag_serving.config.loading import load_config
+from rag_serving.indexes.generation import Generation
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_assets.progress import SilentReporter
 from rag_assets.runner import Runner
-from rag_serving.config import load_config
+from rag_serving.config.loading import load_config
 
 
 def test_a_hung_model_is_named_on_the_assets_page_and_holds_nothing(wiki: Wiki) -> None:

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from rag_assets.steps import incremental
 from rag_assets.steps.chunking import build_chunks
-from rag_serving.generations import list_generations
 from rag_serving.indexes import lexical
+from rag_serving.indexes.generations import list_generations
 from rag_serving.indexes.terms import STOP_WORDS
 from rag_serving.terminal.gold_cli import app as gold_commands
 

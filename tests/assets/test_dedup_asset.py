@@ -7,10 +7,10 @@ from test_build_command import build_json
 from test_jobs import Project, project  # noqa: F401
 
 from rag_assets.signature_cache import FILE
-from rag_serving.config import load_config
-from rag_serving.generation import Generation
-from rag_serving.schema import DEDUP_MAP
-from rag_serving.store import read_table
+from rag_serving.artifacts.schema import DEDUP_MAP
+from rag_serving.artifacts.store import read_table
+from rag_serving.config.loading import load_config
+from rag_serving.indexes.generation import Generation
 
 TEXT = (
     "Before the failover the engineer on call tells the harbour master, stops the scheduler, and waits until the "

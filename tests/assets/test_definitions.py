@@ -16,8 +16,8 @@ from rag_assets.metadata import column_schema
 from rag_assets.resources import Installation
 from rag_assets.schedules import why_skipped
 from rag_assets.sensors import publish_when_sources_changed, register_partitions, report_when_published
-from rag_serving.config import ConfigError
-from rag_serving.schema import TABLES
+from rag_serving.artifacts.schema import TABLES
+from rag_serving.config.loading import ConfigError
 
 ROOT = Path(__file__).parents[2]
 

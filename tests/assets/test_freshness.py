@@ -26,10 +26,10 @@ from rag_assets.resources import Installation
 from rag_assets.sensors import alert_when_a_build_fails, failures_in_a_row, watch_sources
 from rag_assets.state import last_sync, note_unchanged, read_state, update_state
 from rag_assets.watching import is_nth_alert
-from rag_serving.config import load_config
-from rag_serving.monitoring_settings import Monitoring
-from rag_serving.source_kinds import ConfluenceDump
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import load_config
+from rag_serving.config.monitoring import Monitoring
+from rag_serving.config.sources import ConfluenceDump
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)  # a Monday
 QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

@@ -17,12 +17,12 @@ from rag_assets.resources import Installation
 from rag_assets.runner import failure_of
 from rag_assets.sensors import publish_when_sources_changed, register_partitions
 from rag_assets.steps.incremental import update_chunks, update_sections
-from rag_serving.config import load_config
-from rag_serving.generation import Generation
+from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
+from rag_serving.artifacts.store import Store, read_table
+from rag_serving.config.loading import load_config
+from rag_serving.config.serving import Serving
+from rag_serving.indexes.generation import Generation
 from rag_serving.models import open_tokenizer
-from rag_serving.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
-from rag_serving.serving_settings import Serving
-from rag_serving.store import Store, read_table
 
 QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -258,7 +258,7 @@ def test_the_sensor_publishes_again_when_a_page_went_back_to_what_it_was(project
 
 
 def test_the_sensor_leaves_a_rolled_back_tenant_as_it_is(project: Project) -> None:
-    from rag_serving.generations import rollback
+    from rag_serving.indexes.generations import rollback
 
     project.build()
     project.wiki.delete("eng", "102")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from envelopes import envelope
 from test_jobs import Project, project  # noqa: F401
 
-from rag_serving.schema import CHUNKS, MACRO_LEDGER
-from rag_serving.store import read_table
+from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER
+from rag_serving.artifacts.store import read_table
 
 CHILDREN = '<p>Guides:</p><ac:structured-macro ac:name="children"/>'
 

@@ -14,11 +14,11 @@ from synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, c
 from rag_assets import publishing
 from rag_assets.publishing import CheckResult, Coverage, PublishError, check_generation, prune, publish
 from rag_assets.publishing.checks import sample_rows
-from rag_serving.config import Config
-from rag_serving.generation import Generation, place_of
-from rag_serving.generations import list_generations, published_ids, rollback, show_generation
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.config.loading import Config
+from rag_serving.indexes.generation import Generation, place_of
+from rag_serving.indexes.generations import list_generations, published_ids, rollback, show_generation
 from rag_serving.indexes.shard_collections import ShardCollections
-from rag_serving.store import Store, StoreError
 
 NAMES = [
     "opens", "files", "ids", "vectors", "embedder", "found_by_own_vector", "ann_recall", "page_versions", "coverage",

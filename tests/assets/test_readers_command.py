@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from rag_assets.sources import open_source
 from rag_assets.sync_files import write_sync
+from rag_serving.artifacts.schema import CHUNKS, GENERATION_CHUNKS
+from rag_serving.artifacts.store import Store, write_table
 from rag_serving.cli import app
-from rag_serving.config import load_config
-from rag_serving.generations import move_current
+from rag_serving.config.loading import load_config
 from rag_serving.indexes.build import build_generation
-from rag_serving.schema import CHUNKS, GENERATION_CHUNKS
-from rag_serving.store import Store, write_table
+from rag_serving.indexes.generations import move_current
 
 PAGES = (
     page(1, "Home"),

@@ -7,9 +7,9 @@ from model_of_contexts import good_context
 from stand_in_chat import MODEL, StandInChat, served
 from test_build_command import build_json
 
-from rag_serving.config import load_config
-from rag_serving.generation import Generation
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import load_config
+from rag_serving.indexes.generation import Generation
 
 
 def test_a_renamed_page_asks_no_model_for_contexts_and_embeds_its_own_texts_again(wiki: Wiki) -> None:

@@ -23,10 +23,10 @@ from rag_assets.resources import Installation
 from rag_assets.schedules import report_yesterday
 from rag_assets.sensors import report_when_published
 from rag_serving.access import Principal
-from rag_serving.config import load_config
+from rag_serving.artifacts.store import Store, read_json, remove_folder, write_json
+from rag_serving.config.loading import load_config
 from rag_serving.evaluation.runs import save_run
 from rag_serving.pipeline import Pipeline
-from rag_serving.store import Store, read_json, remove_folder, write_json
 from rag_serving.telemetry.telemetry import open_telemetry
 
 TODAY = datetime.now(UTC).date().isoformat()

@@ -18,7 +18,7 @@ from rag_assets.partitions import register
 from rag_assets.progress import SilentReporter
 from rag_assets.run_queue import queue_tags
 from rag_assets.runner import Runner, listed_under
-from rag_serving.config import load_config
+from rag_serving.config.loading import load_config
 
 ROOT = Path(__file__).parents[2]
 

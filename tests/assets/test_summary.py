@@ -15,9 +15,9 @@ from rag_assets.contexts.last_run import note_run, read_last_run
 from rag_assets.runner import Outcome
 from rag_assets.state import ChunksState, PagesState, update_state
 from rag_assets.summary import Summary, estimate_line, source_counts, source_line, tenant_facts, tenant_line
-from rag_serving.generations import list_generations
-from rag_serving.schema import CHUNKS
-from rag_serving.store import Store, write_table
+from rag_serving.artifacts.schema import CHUNKS
+from rag_serving.artifacts.store import Store, write_table
+from rag_serving.indexes.generations import list_generations
 
 
 def built_before(store: Store) -> None:

@@ -22,14 +22,14 @@ import pyarrow as pa
 import pytest
 from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
 
-from rag_serving import digests
-from rag_serving.generation import Generation
-from rag_serving.generations import move_current
+from rag_serving.artifacts import digests
+from rag_serving.artifacts.manifest import file_facts
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.secret import FILE as SECRET
+from rag_serving.artifacts.store import Store, StoreError, map_table, write_mapped
 from rag_serving.indexes.build import build_generation
-from rag_serving.keys import FILE as SECRET
-from rag_serving.manifest import file_facts
-from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.store import Store, StoreError, map_table, write_mapped
+from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.generations import move_current
 
 ALTERATIONS = int(os.environ.get("CITELOCK_ALTERATIONS", "25"))
 CHUNKS = 40
@@ -271,9 +271,9 @@ from pathlib import Path
 
 from synthetic import TENANT, clustered_vectors, config_for
 
-from rag_serving import generation
-from rag_serving.published import Published, UnpublishedError
-from rag_serving.store import Store
+from rag_serving.indexes import generation
+from rag_serving.indexes.published import Published, UnpublishedError
+from rag_serving.artifacts.store import Store
 
 generation.COPIED_BYTES = int(sys.argv[2])
 home = Path(sys.argv[1])

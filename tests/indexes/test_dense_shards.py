@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
-from rag_serving.config import Config
-from rag_serving.generation import Generation, place_of
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
 from rag_serving.indexes import shard_collections
 from rag_serving.indexes.build import build_dense, build_generation
 from rag_serving.indexes.chroma import DenseError, Place
+from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.shard_collections import ShardCollections, ShardContent, is_sound, stored_readers
-from rag_serving.store import Store
 
 VECTORS = clustered_vectors(40)
 CONTENT = ShardContent("d" * 32, [f"{n}:1:0" for n in range(40)], VECTORS, ["everyone"] * 30 + ["group:ops"] * 10)

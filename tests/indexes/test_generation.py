@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import EVERYONE, MODEL, TENANT, chunk_row, chunk_table, clustered_vectors, config_for, folder_bytes
 
-from rag_serving.generation import Generation
+from rag_serving.artifacts.manifest import IDENTITY, Manifest
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.indexes.arrange import BuildError
 from rag_serving.indexes.build import build_dense, build_generation, build_lexical_index, commit_generation
-from rag_serving.manifest import IDENTITY, Manifest
-from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.store import Store, StoreError
+from rag_serving.indexes.generation import Generation
 
 TESTS = Path(__file__).parents[1]
 
@@ -199,8 +199,8 @@ READER = """
 import sys
 from pathlib import Path
 from synthetic import EVERYONE, TENANT, clustered_vectors, config_for
-from rag_serving.generation import Generation
-from rag_serving.store import Store
+from rag_serving.indexes.generation import Generation
+from rag_serving.artifacts.store import Store
 home = Path(sys.argv[1])
 open_ = lambda name: Generation.open(Store(home), TENANT, name, config_for(home))
 first = open_(sys.argv[2])
@@ -247,7 +247,7 @@ sys.addaudithook(refuse)
 from pathlib import Path
 from synthetic import *
 from rag_serving.indexes.build import build_generation
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
 home = Path({str(tmp_path)!r})
 generation = build_generation(Store(home), TENANT, chunk_table(20), clustered_vectors(20), config_for(home), MODEL)
 assert generation.dense(generation.vectors([1])[0], 3, EVERYONE)[0].row == 1

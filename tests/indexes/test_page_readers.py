@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from synthetic import MODEL, TENANT, chunk_row, chunk_table, clustered_vectors, config_for
 
 from rag_serving.access import Principal, satisfies
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.store import Store
 from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.page_readers import FILE, Comparison, narrowed_pages, page_readers
-from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.store import Store
 
 CLASSES = ["everyone", "nobody", "group:a", "group:b", "group:a|group:b", "group:a&group:b"]
 CALLERS = [Principal("t", None, frozenset(groups)) for groups in ("", "a", "b", "ab")]

@@ -24,13 +24,13 @@ from rag_assets.steps.duplicates import find_duplicates, without_duplicates
 from rag_assets.steps.minhash import fingerprints
 from rag_assets.steps.sections import build_sections
 from rag_assets.steps.select import join_sources, select_chunks
-from rag_serving.config import Config, parse_config
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.build import build_generation
 from rag_serving.models.embedders import open_tokenizer
 from rag_serving.models.protocols import Embedder, Progress, Tokenizer
 from rag_serving.pipeline import Pipeline
 from rag_serving.prefix import embedded_texts
-from rag_serving.store import Store
 
 _DIMENSION = 48
 _WORD = re.compile(r"\w+")

@@ -12,10 +12,10 @@ from built_wiki import Built
 from restricted_wiki import GROUPS, TENANT, USERS, some_principal
 
 from rag_serving.access import Principal
-from rag_serving.config import Config, parse_config
+from rag_serving.artifacts.schema import GROUP_MEMBERS
+from rag_serving.artifacts.store import Store, write_table
+from rag_serving.config.loading import Config, parse_config
 from rag_serving.membership import FILE, Memberships
-from rag_serving.schema import GROUP_MEMBERS
-from rag_serving.store import Store, write_table
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from restricted_wiki import TENANT, Wiki, restricted_wiki
 
 from rag_assets.steps import readers, transclusion
 from rag_serving import access
-from rag_serving.generation import Generation
+from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.pipeline import Pipeline
 from rag_serving.places import Places

@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 from synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for
 
-from rag_serving.config import Config
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.config.sections import Retrieval
 from rag_serving.indexes.build import build_generation
 from rag_serving.query import read_query
 from rag_serving.retrieve import gather
-from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.settings import Retrieval
-from rag_serving.store import Store
 from rag_serving.structure import lexical_prefixes
 
 STAFF = frozenset({"everyone", "group:staff"})

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_in_chat import MODEL, Fault, StandInChat, openai_error, served
 
+from rag_serving.config.sections import ChatModel
 from rag_serving.models.chat import RemoteChat
 from rag_serving.models.conversation import Message, loops
 from rag_serving.models.generators import open_chat
 from rag_serving.models.overflow import says_too_long
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 from rag_serving.models.sse import event_data
-from rag_serving.settings import ChatModel
 
 ASK = [Message("system", "Be brief."), Message("user", "Hello?")]
 

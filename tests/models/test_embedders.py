@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rag_serving.config.sections import Embedding
 from rag_serving.models import ModelError, open_embedder, open_tokenizer
-from rag_serving.settings import Embedding
 
 
 def test_the_default_needs_no_server() -> None:

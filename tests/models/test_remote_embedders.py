@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from stand_in_embeddings import DIGEST, Fault, StandIn, true_vector
 
+from rag_serving.config.sections import Embedding
 from rag_serving.models.ollama import OllamaEmbedder
 from rag_serving.models.openai import OpenAIEmbedder
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.remote import RemoteEmbedder
-from rag_serving.settings import Embedding
 
 KINDS = ["ollama", "openai"]
 

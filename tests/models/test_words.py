@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from rag_serving.config.sections import Embedding
 from rag_serving.models.words import Words
-from rag_serving.settings import Embedding
 
 
 @pytest.mark.parametrize("word", ["retention", "dogs", "sunday"])

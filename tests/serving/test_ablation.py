@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rag_serving.config import parse_config
+from rag_serving.config.loading import parse_config
 from rag_serving.evaluation.ablation import VARIANTS, ablate
 from rag_serving.evaluation.beir import Collection, Document
 

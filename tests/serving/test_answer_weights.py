@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rag_serving.answering import open_tables
-from rag_serving.config import ConfigError, parse_config
+from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.extraction.weights import Tables, WeightsError, calibrated, learnt, to_json
 
 MODEL = "local/all-MiniLM-L6-v2"

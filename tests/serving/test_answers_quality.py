@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_serving.config import parse_config
+from rag_serving.config.loading import parse_config
 from rag_serving.evaluation.calibrate import calibrate, open_gates
 from rag_serving.evaluation.evaluate import evaluate
 from rag_serving.evaluation.gold import GoldSet

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from wiki import RESTART, configuration
 
 from rag_serving.app import MAX_BODY_BYTES, create_app
-from rag_serving.config import ConfigError
+from rag_serving.config.loading import ConfigError
 
 LOCAL = ("127.0.0.1", 50000)
 QUESTION = {"question": "May I restart a broker while partitions are under-replicated?"}

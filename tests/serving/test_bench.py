@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from rag_serving.config import parse_config
+from rag_serving.config.loading import parse_config
 from rag_serving.evaluation.beir import read_collection
 from rag_serving.evaluation.bench import chunk_table, run_bench
 from rag_serving.models import open_tokenizer

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from rag_serving.answering import open_tables
 from rag_serving.cli import app
-from rag_serving.config import ConfigError, load_config, parse_config
+from rag_serving.config.loading import ConfigError, load_config, parse_config
+from rag_serving.config.sections import Embedding
 from rag_serving.evaluation.calibrate import Calibration, calibrate, choose, closed_at, curve, halves, open_gates
 from rag_serving.evaluation.confidence import Learnt
 from rag_serving.evaluation.evaluate import Evaluation, Judged, judge
@@ -20,7 +21,6 @@ from rag_serving.evaluation.gates_file import write_calibration, write_gates
 from rag_serving.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.extraction.weights import Tables, learnt
 from rag_serving.records import Answer, Citation
-from rag_serving.settings import Embedding
 
 
 def asked(name: str, answerable: bool, text: str = "How long are logs kept?") -> GoldQuestion:

@@ -13,8 +13,8 @@ from stand_in_chat import Fault, StandInChat, served
 from typer.testing import CliRunner
 from wiki import publish
 
+from rag_serving.artifacts.store import Store
 from rag_serving.cli import app
-from rag_serving.store import Store
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 CITELOCK = [sys.executable, "-c", "from rag_serving.cli import main; main()"]

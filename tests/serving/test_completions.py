@@ -17,10 +17,10 @@ from wiki import configuration
 
 from rag_serving.api.wire import error_response
 from rag_serving.app import MAX_BODY_BYTES, create_app
+from rag_serving.config.sections import ChatModel, Embedding
 from rag_serving.models.conversation import Message
 from rag_serving.models.embedders import open_tokenizer
 from rag_serving.models.generators import open_chat
-from rag_serving.settings import ChatModel, Embedding
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 MESSAGES = [

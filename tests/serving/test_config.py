@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_serving.config import ConfigError, load_config, load_usable, parse_config
+from rag_serving.config.loading import ConfigError, load_config, load_usable, parse_config
 
 
 def test_the_shipped_configuration_is_valid() -> None:

@@ -14,7 +14,7 @@ from wiki import configuration
 
 from rag_serving.app import create_app
 from rag_serving.attempts import Attempt
-from rag_serving.config import Config
+from rag_serving.config.loading import Config
 from rag_serving.deadline import Deadline, StoppedError, check, within
 
 SELECTION = {"question": "How do I restart it?", "mode": "selected_text", "context": "Restart it in the evening. " * 50}

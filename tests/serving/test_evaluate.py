@@ -14,16 +14,16 @@ import yaml
 from typer.testing import CliRunner
 from wiki import configuration, embedder
 
+from rag_serving.artifacts.store import Store
 from rag_serving.cli import app
 from rag_serving.evaluation.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
 from rag_serving.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.evaluation.runs import saved_runs
 from rag_serving.guard import GuardedEmbedder
+from rag_serving.indexes.published import UnpublishedError
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.pipeline import Pipeline
-from rag_serving.published import UnpublishedError
 from rag_serving.records import Answer, Citation
-from rag_serving.store import Store
 
 LOGS = GoldQuestion("logs", "How many hours does a broker keep logs?", True, frozenset({"12"}), ("for 168 hours",))
 WON = GoldQuestion("won", "Who won the football match in Lisbon?", False)

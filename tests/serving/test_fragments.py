@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from passages import candidate_of
 from wiki import Passage, configuration, publish
 
+from rag_serving.artifacts.store import Store
 from rag_serving.fragments import fragment_url, is_repeated
-from rag_serving.generation import Generation
+from rag_serving.indexes.generation import Generation
 from rag_serving.records import Answer, Claim, Draft, Lock
 from rag_serving.render import citations_of, markdown, pinpointed
-from rag_serving.store import Store
 from rag_serving.verify import verify
 
 PAGE = "https://wiki.example/x#Restart"

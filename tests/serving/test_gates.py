@@ -6,6 +6,7 @@ import pytest
 from passages import candidate_of, lock_of
 
 from rag_serving.access import Principal
+from rag_serving.config.sections import Gates
 from rag_serving.gates import (
     CLARIFY_POINTER,
     NOT_FOUND,
@@ -20,7 +21,6 @@ from rag_serving.gates import (
 from rag_serving.indexes.terms import analyze
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Lock
-from rag_serving.settings import Gates
 
 GATES = Gates(min_similarity=0.4, min_coverage=0.5, min_confidence=0.5, min_confidence_statement=0.2)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_serving.keys import SecretError, derived_key
+from rag_serving.artifacts.secret import SecretError, derived_key
 
 
 @pytest.fixture(autouse=True)

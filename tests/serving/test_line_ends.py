@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 import rag_serving.api
-from rag_serving.config import ConfigError, parse_config
-from rag_serving.source_kinds import SLUG
+from rag_serving.config.loading import ConfigError, parse_config
+from rag_serving.config.sources import SLUG
 
 ROOT = Path(__file__).parents[2]
 SOURCE = {"kind": "confluence_dump", "path": "x", "tenant": "acme"}

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from wiki import Passage, configuration, embedder, publish
 
 from rag_serving.access import Principal
+from rag_serving.artifacts.store import Store
+from rag_serving.config.sections import Generation as Settings
 from rag_serving.generate import Generator
-from rag_serving.generation import Generation
+from rag_serving.indexes.generation import Generation
 from rag_serving.lock import has_anchor
 from rag_serving.models.chat import Listen
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer, Claim, Draft, Lock
-from rag_serving.settings import Generation as Settings
-from rag_serving.store import Store
 
 SENTENCES = (
     "A broker must not be restarted while replicas are offline.",

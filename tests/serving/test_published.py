@@ -15,13 +15,13 @@ from wiki import PASSAGES, RETENTION, Passage, configuration, embedder, publish
 
 from rag_serving.access import Principal
 from rag_serving.app import create_app
-from rag_serving.generation import Generation
-from rag_serving.generations import move_current, rollback
+from rag_serving.artifacts.store import Store
+from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.generations import move_current, rollback
 from rag_serving.indexes.page_readers import FILE
+from rag_serving.indexes.published import BEING_OPENED
+from rag_serving.indexes.repair import repair
 from rag_serving.pipeline import STALE, Pipeline
-from rag_serving.published import BEING_OPENED
-from rag_serving.repair import repair
-from rag_serving.store import Store
 
 EVERYONE = Principal("acme")
 QUESTION = "How long does a broker keep logs?"
@@ -49,7 +49,7 @@ class SlowOpening:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.may = threading.Event(), threading.Event()
         self._real = Generation.open
-        monkeypatch.setattr("rag_serving.published.Generation.open", self._open)
+        monkeypatch.setattr("rag_serving.indexes.published.Generation.open", self._open)
 
     def _open(self, *arguments: Any) -> Generation:
         self.begun.set()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rag_serving.config import parse_config
+from rag_serving.config.loading import parse_config
 from rag_serving.evaluation.gold_check import Place
 from rag_serving.evaluation.ragas_scores import ABSENT, ragas_samples, ragas_scores
 

@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 from wiki import configuration, embedder, publish
 
 from rag_serving.access import ROLES, Principal
+from rag_serving.artifacts.store import Store
 from rag_serving.cli import app
-from rag_serving.logs import LineFormatter
+from rag_serving.config.logging import LineFormatter
+from rag_serving.escaping.redaction import redacted
 from rag_serving.pipeline import Pipeline
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
-from rag_serving.redaction import redacted
-from rag_serving.store import Store
 from rag_serving.telemetry.telemetry import open_telemetry
 from rag_serving.terminal.finding import Finding
 

@@ -20,7 +20,7 @@ from test_cli import write_config
 
 from rag_serving.api.reload import ConfigFile, Reload, Switches
 from rag_serving.app import create_app
-from rag_serving.config import ConfigError, load_config
+from rag_serving.config.loading import ConfigError, load_config
 
 HEURISTIC = "features: {FEATURE_HEURISTIC_RERANKER: true}\n"
 

@@ -15,8 +15,8 @@ import pytest
 from running import running
 from tiny_reranker import WORDS, save_xlm_roberta
 
+from rag_serving.config.reranking import RerankService
 from rag_serving.models.protocols import ModelError
-from rag_serving.rerank_settings import RerankService
 from rag_serving.reranking.api import create_app
 from rag_serving.reranking.cross_encoder import CrossEncoder, Pair
 

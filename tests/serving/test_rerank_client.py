@@ -12,12 +12,12 @@ import pytest
 from stand_in_sidecar import FAULTS, StandInSidecar, sidecar
 
 from rag_serving.breaker import Breaker
+from rag_serving.config.reranking import Reranker
+from rag_serving.config.sections import Features
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker import RemoteReranker, open_reranker
 from rag_serving.records import Candidate, Chunk
 from rag_serving.rerank import RERANKER_DOWN, rerank
-from rag_serving.rerank_settings import Reranker
-from rag_serving.settings import Features
 
 TIMEOUT_S, RESET_S = 0.6, 1.0
 HUNG_S = 30  # what the sidecar takes that hangs

@@ -14,7 +14,7 @@ from wiki import configuration, embedder
 
 from rag_serving.access import Principal
 from rag_serving.app import create_app
-from rag_serving.config import Config
+from rag_serving.config.loading import Config
 from rag_serving.pipeline import Pipeline
 
 ASKER = Principal("acme")

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rag_serving.keys import derived_key
-from rag_serving.schema import DEDUP_MAP, VERSION_KEY
-from rag_serving.store import (
+from rag_serving.artifacts.schema import DEDUP_MAP, VERSION_KEY
+from rag_serving.artifacts.secret import derived_key
+from rag_serving.artifacts.store import (
     Store,
     StoreError,
     commit_folder,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from synthetic import chunk_row
 
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.enclosing import DEPTH, Enclosing
-from rag_serving.schema import GENERATION_CHUNKS
 from rag_serving.structure import lexical_prefix, lexical_prefixes
 
 PYTHON = """\

@@ -15,7 +15,7 @@ from wiki import PASSAGES, Passage, configuration, publish
 
 from rag_assets.publishing.publish import prune
 from rag_serving.app import create_app
-from rag_serving.store import Store
+from rag_serving.artifacts.store import Store
 
 ROUNDS = 4
 

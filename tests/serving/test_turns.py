@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rag_serving.access import Principal
-from rag_serving.config import parse_config
+from rag_serving.config.loading import parse_config
 from rag_serving.pipeline import Pipeline
 from rag_serving.turns import Turns, search_turns
 

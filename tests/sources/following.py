@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.steps.incremental import update_chunks, update_sections
-from rag_serving.config import Config
+from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, SECTIONS
+from rag_serving.config.loading import Config
 from rag_serving.models.embedders import open_tokenizer
 from rag_serving.models.protocols import Tokenizer
-from rag_serving.schema import CHUNKS, MACRO_LEDGER, SECTIONS
 
 
 class Index:

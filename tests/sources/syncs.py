@@ -13,7 +13,7 @@ from rag_assets.sources import SyncResult
 from rag_assets.sources.confluence_client import ConfluenceClient
 from rag_assets.sources.confluence_extras import ConfluenceExtras
 from rag_assets.sources.confluence_transport import AtlassianTransport
-from rag_serving import source_kinds
+from rag_serving.config import sources as source_kinds
 
 
 class Syncs:

@@ -12,7 +12,7 @@ from sources.stand_in_faults import Answer, Fault, broken
 from sources.stand_in_site import page
 
 from rag_assets.sources import SyncResult, open_source
-from rag_serving.source_kinds import Confluence
+from rag_serving.config.sources import Confluence
 
 
 @pytest.fixture(params=["datacenter", "cloud"])

@@ -16,7 +16,7 @@ from rag_assets.sources.bounded_http import Limits, RefusedError, hosts_of
 from rag_assets.sources.confluence_client import ConfluenceClient
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.confluence_transport import AtlassianTransport
-from rag_serving.source_kinds import NoAuth
+from rag_serving.config.sources import NoAuth
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 

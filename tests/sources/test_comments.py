@@ -14,7 +14,7 @@ from sources.stand_in_site import page
 
 from rag_assets.sources import SyncResult, open_source
 from rag_assets.steps.sections import build_sections
-from rag_serving.source_kinds import Confluence, ConfluenceExport
+from rag_serving.config.sources import Confluence, ConfluenceExport
 
 
 @pytest.fixture(params=["datacenter", "cloud"])

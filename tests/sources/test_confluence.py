@@ -12,7 +12,7 @@ from sources.stand_in_site import page
 from sources.syncs import ALL, Syncs, column, enumerates, ids, settings_of
 
 from rag_assets.sources import SourceError, open_source
-from rag_serving import source_kinds
+from rag_serving.config import sources as source_kinds
 
 SAMPLE = Path(__file__).parents[2] / "sample"
 CWIKI = Path(__file__).parents[3] / "shared/data/cwiki"

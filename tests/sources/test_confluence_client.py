@@ -16,7 +16,7 @@ from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence_client import ConfluenceClient
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.confluence_transport import AtlassianTransport
-from rag_serving.source_kinds import Auth, BasicAuth, BearerAuth, NoAuth
+from rag_serving.config.sources import Auth, BasicAuth, BearerAuth, NoAuth
 
 ALL = {"spaceKey": "ENG", "type": "page", "status": "current", "limit": 200, "expand": "version"}
 

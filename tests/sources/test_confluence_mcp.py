@@ -15,7 +15,7 @@ from rag_assets.sources import SourceError, SyncResult, open_source
 from rag_assets.sources.mcp_answers import named_spaces
 from rag_assets.steps.sections import build_sections
 from rag_serving.access import EVERYONE, NOBODY
-from rag_serving.source_kinds import ConfluenceDump, ConfluenceMcp
+from rag_serving.config.sources import ConfluenceDump, ConfluenceMcp
 
 SERVER = Path(__file__).parent / "stand_in_mcp.py"
 TREE, RESTRICTIONS = "confluence_get_space_page_tree", "confluence_get_page_restrictions"

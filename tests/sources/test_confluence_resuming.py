@@ -15,7 +15,7 @@ from sources.stand_in_faults import Answer, Fault, Request
 from sources.syncs import ALL, Syncs, column, ids, settings_of, third_batch
 
 from rag_assets.sources import SourceError, open_source
-from rag_serving import source_kinds
+from rag_serving.config import sources as source_kinds
 
 
 def test_a_sync_that_breaks_off_does_not_fetch_its_batches_again(wiki: StandIn, sync: Syncs) -> None:
@@ -58,7 +58,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from rag_assets.sources import open_source
-from rag_serving.source_kinds import Confluence
+from rag_serving.config.sources import Confluence
 settings = Confluence(**json.loads(sys.argv[1]))
 open_source("eng", settings, Path(sys.argv[2])).sync(None, {})
 """

@@ -13,7 +13,7 @@ from sources.stand_in_site import page
 
 from rag_assets.sources.envelope import EnvelopeError, Origin, exclusion_of, load_envelope, row_of
 from rag_serving.access import NOBODY
-from rag_serving.schema import PAGES
+from rag_serving.artifacts.schema import PAGES
 
 ORIGIN = Origin("eng", "acme")
 

@@ -25,10 +25,10 @@ from rag_assets.sources import open_source
 from rag_assets.sources import reach as module
 from rag_assets.sources.reach import Reach, reach
 from rag_assets.sync_files import write_sync
-from rag_serving.config import parse_config
-from rag_serving.schema import CHUNKS
-from rag_serving.source_kinds import BasicAuth, Confluence, ConfluenceDump, ConfluenceExport, ConfluenceMcp
-from rag_serving.store import Store, read_json, write_json, write_table
+from rag_serving.artifacts.schema import CHUNKS
+from rag_serving.artifacts.store import Store, read_json, write_json, write_table
+from rag_serving.config.loading import parse_config
+from rag_serving.config.sources import BasicAuth, Confluence, ConfluenceDump, ConfluenceExport, ConfluenceMcp
 
 RESTRICTIONS, TREE = "confluence_get_page_restrictions", "confluence_get_space_page_tree"
 STAFF = {"results": [{"type": "group", "name": "staff"}]}

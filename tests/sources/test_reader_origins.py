@@ -17,7 +17,7 @@ from rag_assets.steps.readers import ReaderOrigins
 from rag_assets.steps.readers_explained import explain
 from rag_assets.sync_files import read_last_sync, write_sync
 from rag_serving.access import EVERYONE, NOBODY, Principal, satisfies
-from rag_serving.source_kinds import Confluence, ConfluenceDump, ConfluenceExport, ConfluenceMcp
+from rag_serving.config.sources import Confluence, ConfluenceDump, ConfluenceExport, ConfluenceMcp
 
 PAGES = (
     page(1, "Home"),

@@ -14,7 +14,7 @@ from rag_assets.steps.across import Across, Asking, with_other_sources
 from rag_assets.steps.chunking import build_chunks
 from rag_assets.steps.sections import build_sections
 from rag_serving.access import Principal, satisfies
-from rag_serving.schema import PAGES
+from rag_serving.artifacts.schema import PAGES
 
 
 def eng(title: str, body: str, **changes: Any) -> dict[str, Any]:

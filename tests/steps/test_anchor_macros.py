@@ -14,9 +14,9 @@ from rag_assets.steps.anchor_links import landings
 from rag_assets.steps.anchor_validity import anchor_figures
 from rag_assets.steps.chunking import build_chunks
 from rag_assets.steps.sections import build_sections
-from rag_serving.config import Config
+from rag_serving.artifacts.schema import PAGES
+from rag_serving.config.loading import Config
 from rag_serving.models.embedders import open_tokenizer
-from rag_serving.schema import PAGES
 
 
 def anchor(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rag_assets.steps.anchor_validity import anchor_figures
-from rag_serving.schema import SECTIONS
+from rag_serving.artifacts.schema import SECTIONS
 
 
 def section(anchor: str, rule: str, included_from: str | None = None, page_id: str = "1") -> dict[str, Any]:

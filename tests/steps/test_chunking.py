@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rag_assets.steps.chunking import build_chunks, segment
 from rag_assets.steps.windows import MAX_BLOCK_CHARS, OVERLAP_CHARS, OVERLAP_LINES, WINDOW_CHARS
-from rag_serving.schema import PAGES, SECTIONS
+from rag_serving.artifacts.schema import PAGES, SECTIONS
 
 
 class WordTokenizer:

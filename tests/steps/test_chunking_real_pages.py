@@ -14,9 +14,9 @@ import pytest
 from rag_assets.steps.chunking import build_chunks
 from rag_assets.steps.sections import build_sections
 from rag_assets.steps.windows import MAX_BLOCK_CHARS
+from rag_serving.artifacts.schema import PAGES
+from rag_serving.config.sections import Embedding
 from rag_serving.models import open_tokenizer
-from rag_serving.schema import PAGES
-from rag_serving.settings import Embedding
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 FILES = sorted((DATA / "cwiki").glob("*/*.json"))

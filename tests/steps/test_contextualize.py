@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rag_assets.steps.contextualize import COMPONENTS, WrittenContext, build_contexts, contextualized, with_vector_keys
+from rag_serving.artifacts.schema import GENERATION_CHUNKS, SELECTED_CHUNKS
 from rag_serving.prefix import MAX_PREFIX_CHARS, embedded_texts, metadata_prefix
-from rag_serving.schema import GENERATION_CHUNKS, SELECTED_CHUNKS
 from rag_serving.structure import lexical_prefix
 
 

@@ -15,7 +15,7 @@ from rag_assets.steps.duplicates import effectiveness, find_duplicates, scope_of
 from rag_assets.steps.minhash import fingerprints
 from rag_assets.steps.shingles import jaccard, literals_of, shingles_of, words_of
 from rag_serving.access import NOBODY, Principal, may_all_read, reader_class, satisfies
-from rag_serving.schema import CHUNKS
+from rag_serving.artifacts.schema import CHUNKS
 
 LONG = " ".join(
     f"{one}{two}" for one in "bdfgklmnpr" for two in ("al", "en", "ir", "os", "um", "ax", "ev", "il", "or", "ut")

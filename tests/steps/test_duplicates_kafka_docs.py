@@ -24,7 +24,7 @@ from rag_assets.steps.duplicates import effectiveness, find_duplicates
 from rag_assets.steps.minhash import PERMUTATIONS, bands_of, buckets, fingerprints, signatures
 from rag_assets.steps.sections import build_sections
 from rag_assets.steps.shingles import shingles_of, words_of
-from rag_serving.config import Config
+from rag_serving.config.loading import Config
 from rag_serving.models import open_tokenizer
 
 THRESHOLD = 0.92

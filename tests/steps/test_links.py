@@ -10,7 +10,7 @@ import pytest
 from test_sections import sections
 
 from rag_assets.steps.storage_format import AC, RI, parse_storage
-from rag_serving.schema import SECTIONS
+from rag_serving.artifacts.schema import SECTIONS
 
 REAL = sorted((Path(__file__).parents[3] / "shared" / "data" / "cwiki").glob("*/*.json"))
 

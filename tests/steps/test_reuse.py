@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_assets.steps.reuse import content_stamp, merged, page_stamp, renumbered, split_unchanged
-from rag_serving.schema import CHUNKS, PAGES, SECTIONS
+from rag_serving.artifacts.schema import CHUNKS, PAGES, SECTIONS
 
 
 def page(page_id: str, **changes: Any) -> dict[str, Any]:

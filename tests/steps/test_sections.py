@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rag_assets.steps.sections import PageError, build_sections, sections_of_page
-from rag_serving.schema import MACRO_LEDGER, PAGES, SECTIONS
+from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
 
 
 def page(body: str | None, **changes: Any) -> dict[str, Any]:

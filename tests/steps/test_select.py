@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from rag_assets.steps.select import CollisionError, join_sources, select_chunks
-from rag_serving.schema import CHUNKS
+from rag_serving.artifacts.schema import CHUNKS
 
 
 def chunks(*rows: tuple[str, list[str], bool]) -> pa.Table:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rag_serving.access import Principal
-from rag_serving.settings import Telemetry as Settings
+from rag_serving.config.sections import Telemetry as Settings
 from rag_serving.telemetry.telemetry import Telemetry
 
 

@@ -14,8 +14,8 @@ from sqlalchemy import Column, Engine, MetaData, Table, func, insert, select, te
 
 from rag_assets.steps.telemetry_report import telemetry_report
 from rag_serving.access import Principal
+from rag_serving.config.sections import Telemetry as Settings
 from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict
-from rag_serving.settings import Telemetry as Settings
 from rag_serving.telemetry.events import Scribe, Trace
 from rag_serving.telemetry.kpis import kpis
 from rag_serving.telemetry.log import records, rows_of_day

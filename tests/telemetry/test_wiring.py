@@ -24,7 +24,7 @@ from rag_assets.steps.telemetry_report import telemetry_report
 from rag_serving.access import Principal
 from rag_serving.app import create_app
 from rag_serving.cli import app
-from rag_serving.config import Config, load_config
+from rag_serving.config.loading import Config, load_config
 from rag_serving.pipeline import Pipeline
 from rag_serving.telemetry import telemetry as telemetry_module
 from rag_serving.telemetry.recorder import Row, Writer

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_serving.schema import VERSION_KEY, TableSchema
+from rag_serving.artifacts.schema import VERSION_KEY, TableSchema
 
 _LONGEST_POINTER = 4096
 _LARGEST_JSON = 256 << 20

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from rag_serving.source_kinds import Section
+from rag_serving.config.sources import Section
 
 DenseSearch = Literal["auto", "exact", "chroma"]
 

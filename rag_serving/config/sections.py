@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from rag_serving.source_kinds import Section
+from rag_serving.config.sources import Section
 
 
 class Features(Section):

@@ -15,9 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rag_serving.artifacts.digests import ChangedError, Stamp, check_digests, check_unchanged, stamp_of
+from rag_serving.artifacts.manifest import Manifest, mend, read_manifest
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.store import Store, StoreError, coded, map_table, read_table, whole
 from rag_serving.columns import Read, indices, reader, rows_in
-from rag_serving.config import Config
-from rag_serving.digests import ChangedError, Stamp, check_digests, check_unchanged, stamp_of
+from rag_serving.config.indexing import DenseSearch
+from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import Place
 from rag_serving.indexes.codes import CODES_FILE, Codes, CodesError
@@ -26,16 +30,12 @@ from rag_serving.indexes.exact import FILE as VECTORS_FILE
 from rag_serving.indexes.exact import VectorsError, load_vectors
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
+from rag_serving.indexes.page_tree import PageTree
 from rag_serving.indexes.terms import analyze
-from rag_serving.indexing_settings import DenseSearch
-from rag_serving.manifest import Manifest, mend, read_manifest
-from rag_serving.page_tree import PageTree
 from rag_serving.places import Places
 from rag_serving.queries.names import NAMED, Names, names_of
 from rag_serving.queries.spelling import Speller
 from rag_serving.records import Chunk
-from rag_serving.schema import GENERATION_CHUNKS
-from rag_serving.store import Store, StoreError, coded, map_table, read_table, whole
 
 CHUNKS_FILE = "chunks.parquet"
 MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched

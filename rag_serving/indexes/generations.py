@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rag_serving.config import Config
-from rag_serving.generation import Generation
-from rag_serving.manifest import Manifest, read_manifest
-from rag_serving.store import Store, StoreError, read_json, write_json
+from rag_serving.artifacts.manifest import Manifest, read_manifest
+from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
+from rag_serving.config.loading import Config
+from rag_serving.indexes.generation import Generation
 
 EVAL_REPORT = "eval_report.json"  # beside the manifest, which does not cover it: it is written after the commit
 _HISTORY = "published.json"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from rag_serving.source_kinds import Section
+from rag_serving.config.sources import Section
 
 
 class Reranker(Section):

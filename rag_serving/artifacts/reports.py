@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import quote
 
-from rag_serving.generations import EVAL_REPORT
-from rag_serving.store import Store, StoreError, read_json, read_text
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_text
+from rag_serving.indexes.generations import EVAL_REPORT
 
 Kind = Literal["quality", "evaluation", "questions", "dedup", "ablation", "ragas", "other"]
 

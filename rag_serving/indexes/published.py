@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rag_serving.config import Config
-from rag_serving.generation import Generation
-from rag_serving.generations import list_generations
+from rag_serving.artifacts.manifest import FILE as MANIFEST
+from rag_serving.artifacts.store import Store, StoreError, read_pointer
+from rag_serving.config.loading import Config
+from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.generations import list_generations
 from rag_serving.indexes.page_readers import Comparison
-from rag_serving.manifest import FILE as MANIFEST
-from rag_serving.store import Store, StoreError, read_pointer
 
 RETRY_S = 5.0
 BEING_OPENED = "the pages have just changed and are being opened; try again shortly"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rag_serving.config.sections import Gates
 from rag_serving.records import Draft, Lock, Refusal, Rejected, Verdict
-from rag_serving.settings import Gates
 from rag_serving.writing.untrusted import without_links
 
 _SENTENCE_CHARS = 300

@@ -17,12 +17,11 @@ from pydantic import ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
-from rag_serving.config_keys import DELIMITER, PREFIX, nearest_key, unknown_variable, variable_of
-from rag_serving.indexing_settings import Indexing
-from rag_serving.monitoring_settings import Monitoring
-from rag_serving.rerank_settings import Reranker, RerankService
-from rag_serving.serving_settings import Serving
-from rag_serving.settings import (
+from rag_serving.config.indexing import Indexing
+from rag_serving.config.keys import DELIMITER, PREFIX, nearest_key, unknown_variable, variable_of
+from rag_serving.config.monitoring import Monitoring
+from rag_serving.config.reranking import Reranker, RerankService
+from rag_serving.config.sections import (
     Context,
     Embedding,
     Evaluation,
@@ -35,7 +34,8 @@ from rag_serving.settings import (
     Tenant,
     Verification,
 )
-from rag_serving.source_kinds import SLUG, Source
+from rag_serving.config.serving import Serving
+from rag_serving.config.sources import SLUG, Source
 
 DEFAULT_CONFIG = Path("config/app.yaml")
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rag_serving.config import Config
-from rag_serving.generation import Generation, place_of
+from rag_serving.artifacts.manifest import FILE, Shard, id_of, read_manifest
+from rag_serving.artifacts.store import Store, StoreError, read_json
+from rag_serving.config.loading import Config
 from rag_serving.indexes.chroma import DenseError, Place
+from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.shard_collections import ShardCollections, stored_readers
 from rag_serving.indexes.shard_files import DATABASE, database_fault, fault_of, file_fault
-from rag_serving.manifest import FILE, Shard, id_of, read_manifest
-from rag_serving.store import Store, StoreError, read_json
 
 MARK = "damaged.json"
 """Beside the manifest: what `citelock generations repair` found and could not restore, for the next build."""

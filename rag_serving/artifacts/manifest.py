@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rag_serving.keys import SecretError, derived_key, has_secret
-from rag_serving.store import Store, StoreError, open_file, read_json, write_json
+from rag_serving.artifacts.secret import SecretError, derived_key, has_secret
+from rag_serving.artifacts.store import Store, StoreError, open_file, read_json, write_json
 
 FORMAT = 1
 FILE = "manifest.json"

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_serving.store import coded, whole
+from rag_serving.artifacts.store import coded, whole
 
 Numbers = NDArray[np.int64]
 

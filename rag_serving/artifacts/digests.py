@@ -21,9 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from rag_serving.keys import SecretError, derived_key
-from rag_serving.manifest import FileFacts, mend
-from rag_serving.store import Store, StoreError, open_file, read_json, write_json
+from rag_serving.artifacts.manifest import FileFacts, mend
+from rag_serving.artifacts.secret import SecretError, derived_key
+from rag_serving.artifacts.store import Store, StoreError, open_file, read_json, write_json
 
 KEY_PURPOSE = "digests"
 FILE = "digests.json"  # in the tenant's cache

@@ -1,0 +1,1 @@
+"""Artifact files: schemas, paths, manifests, digests, and the secret that signs them."""

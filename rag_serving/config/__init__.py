@@ -1,0 +1,1 @@
+"""The configuration: reading it, its sections, the names of its keys."""
