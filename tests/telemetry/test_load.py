@@ -59,9 +59,9 @@ class Replaying(Pipeline):
         attempt.timings_ms.update(timings_ms)
         return written
 
-    def _with_receipt(self, attempt: Any, written: Any, question: str, filters: Any) -> Answer:
+    def _with_receipt(self, attempt: Any, written: Any, principal: Any, question: str, filters: Any) -> Answer:
         if question not in self._given:
-            self._given[question] = super()._with_receipt(attempt, written, question, filters)
+            self._given[question] = super()._with_receipt(attempt, written, principal, question, filters)
         return self._given[question]
 
 
