@@ -74,7 +74,7 @@ ablation: $(VENV)/.installed  ## Measure each stage of retrieval on and off on .
 	@python -m bench.ablation --index .citelock/bench
 
 bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries on this machine's GPU (JSON on standard output).
-	@python -m rag_serving.reranking.gpu_bench
+	@python -m rag_serving.rerank_service.gpu_bench
 
 docs: $(VENV)/.installed-test  ## Write the generated parts of the docs.
 	@python scripts/generate_docs.py

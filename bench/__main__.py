@@ -21,8 +21,8 @@ from bench.real_text import DATA, DataError
 from bench.report import write_million, write_report
 from bench.sets import judged_sets
 from bench.speed import measure as measure_speed
+from rag_assets.evaluation.cli.bench import Progress
 from rag_serving.artifacts.store import write_json
-from rag_serving.terminal.bench_cli import Progress
 
 SIZES = (5_183, 100_000)
 MILLION = 1_000_000

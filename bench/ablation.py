@@ -1,7 +1,7 @@
 """`python -m bench.ablation`: docs/ablation.md, and the same as CSV and JSON: every stage of retrieval on and off.
 
 Belongs here: columns, words, the files. Does not belong here: the sets (`sets`), the variants
-(`rag_serving.evaluation.ablation`).
+(`rag_assets.evaluation.ablation`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from statistics import median
 
 from bench.real_text import DATA
 from bench.sets import judged_sets
+from rag_assets.evaluation.ablation import VARIANTS, ablate
+from rag_assets.evaluation.bench import Bench
 from rag_serving.config.loading import parse_config
-from rag_serving.evaluation.ablation import VARIANTS, ablate
-from rag_serving.evaluation.bench import Bench
 
 DOCS = Path(__file__).parents[1] / "docs"
 INTRODUCTION = """\

@@ -24,7 +24,7 @@ from rag_serving.artifacts.store import write_json
 from rag_serving.config.loading import Config
 
 _START_S = 60
-_CITELOCK = (sys.executable, "-c", "from rag_serving.cli import main; main()")
+_CITELOCK = (sys.executable, "-c", "from rag_serving.cli.main import main; main()")
 _IS_JSON = {"Content-Type": "application/json"}
 
 

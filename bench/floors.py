@@ -18,10 +18,10 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from rag_serving.evaluation.beir import Collection, Document, Ranking
-from rag_serving.evaluation.bench import DEPTH, Run
+from rag_assets.evaluation.beir import Collection, Document, Ranking
+from rag_assets.evaluation.bench import DEPTH, Run
 from rag_serving.models import Embedder
-from rag_serving.prefix import under_prefixes
+from rag_serving.text.context_prefix import under_prefixes
 
 RRF_K = 60
 Found = TypeVar("Found")

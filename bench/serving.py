@@ -14,10 +14,10 @@ from pathlib import Path
 def main(home: Path) -> None:
     """Open the published generation under `home`, ask one question, then two hundred."""
     from bench.speed import queries
-    from rag_serving.access import Principal
+    from rag_assets.evaluation.bench import TENANT
+    from rag_serving.access.principals import Principal
     from rag_serving.artifacts.store import Store
     from rag_serving.config.loading import parse_config
-    from rag_serving.evaluation.bench import TENANT
     from rag_serving.indexes.generation import Generation
     from rag_serving.pipeline import Pipeline
 

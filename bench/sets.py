@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bench.links import JUDGEMENTS, write_collection
 from bench.real_text import DATA, DataError
-from rag_serving.evaluation.beir import Collection, read_collection
-from rag_serving.evaluation.gold_collections import read_gold_collection
+from rag_assets.evaluation.beir import Collection, read_collection
+from rag_assets.evaluation.gold_collections import read_gold_collection
 
 
 @dataclass(frozen=True)

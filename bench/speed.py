@@ -1,6 +1,6 @@
 """How fast a published generation answers: one client, eight clients, opening, memory, and the floors beside it.
 
-Belongs here: timing. Does not belong here: what is searched (`built`), quality (`rag_serving.evaluation.bench`).
+Belongs here: timing. Does not belong here: what is searched (`built`), quality (`rag_assets.evaluation.bench`).
 
 Everything of one call is measured in turns on the same machine, so that ratios hold where the machine is shared.
 """
@@ -25,11 +25,11 @@ from bench.clients import over_http
 from bench.floors import bm25s_search, exact_search, timed
 from bench.rates import Rates, rates
 from bench.real_text import DATA
-from rag_serving.access import Principal
+from rag_assets.evaluation.bench import TENANT
+from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
+from rag_serving.concurrency import cores
 from rag_serving.config.loading import Config
-from rag_serving.cores import cores
-from rag_serving.evaluation.bench import TENANT
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder

@@ -1,13 +1,13 @@
 """Where people find in a browser what assets tell of: the page that asks, reports.
 
 Belongs here: addresses of the serving API. Does not belong here: its routes (`rag_serving.api`), report files
-(`rag_serving.artifacts.reports`).
+(`rag_serving.indexes.reports`).
 """
 
 from __future__ import annotations
 
-from rag_serving.artifacts.reports import route_of
 from rag_serving.config.serving import Serving
+from rag_serving.indexes.reports import route_of
 
 
 def page_url(serving: Serving) -> str:

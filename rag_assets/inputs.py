@@ -16,7 +16,8 @@ from rag_assets.sources.base import settings_digest
 from rag_assets.steps import chunking, context_prompt, contextualize, duplicates, minhash, sections, select
 from rag_serving.artifacts.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
 from rag_serving.config.loading import Config
-from rag_serving.indexes import lexical, shard_collections, terms
+from rag_serving.indexes import lexical, shard_collections
+from rag_serving.text import analyzer as terms
 
 
 def digest(*parts: object) -> str:

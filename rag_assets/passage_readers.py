@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from rag_serving.access import EVERYONE, NOBODY
+from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_table
 

@@ -16,12 +16,12 @@ import typer
 
 from rag_assets.page_lookup import FoundPage, Passages, find_pages, passages_of, published_readers
 from rag_assets.steps.readers_explained import Explained, clauses, explain, in_words
-from rag_serving.access import Principal
+from rag_serving.access.group_members import Memberships
+from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
+from rag_serving.cli.options import chosen_tenant
 from rag_serving.config.loading import Config, load_config
 from rag_serving.escaping.targets import for_json, for_terminal
-from rag_serving.membership import Memberships
-from rag_serving.terminal.options import chosen_tenant
 
 app = typer.Typer(help="Say who may read a page, and by which restriction.", no_args_is_help=True)
 

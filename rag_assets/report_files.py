@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rag_assets.steps.report import Report
 from rag_assets.steps.report_html import html
-from rag_serving.artifacts.reports import FOLDER, QUALITY, TELEMETRY
 from rag_serving.artifacts.store import Store, write_text
+from rag_serving.indexes.reports import FOLDER, QUALITY, TELEMETRY
 
 
 def reports_folder(store: Store, tenant: str) -> Path:

@@ -12,6 +12,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from rag_assets.evaluation.evaluate import EvaluationError
+from rag_assets.evaluation.gold import GoldError
 from rag_assets.locks import LockedError, exclusive
 from rag_assets.publishing import BuildError, PublishError
 from rag_assets.sources.attachments import hangs_on_a_page
@@ -20,8 +22,6 @@ from rag_assets.steps.select import CollisionError
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
 from rag_serving.config.loading import Config, ConfigError, load_config
-from rag_serving.evaluation.evaluate import EvaluationError
-from rag_serving.evaluation.gold import GoldError
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.models.protocols import ModelError
 

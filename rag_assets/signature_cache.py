@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from rag_assets.steps.minhash import FINGERPRINT, VERSION, Fingerprints, fingerprints
-from rag_serving.artifacts.cache_file import CacheFile
+from rag_serving.artifacts.content_cache import CacheFile
 
 FILE = "signatures.sqlite"
 _VERSION = 1

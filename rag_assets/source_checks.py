@@ -20,10 +20,10 @@ from rag_assets.passage_readers import passage_readers
 from rag_assets.sources.reach import Reach, reach
 from rag_assets.sync_files import LastSync, read_last_sync
 from rag_serving.artifacts.store import Store
+from rag_serving.cli.finding import Finding, age
 from rag_serving.config.cron import last_ticks
 from rag_serving.config.loading import Config
 from rag_serving.config.sources import ConfluenceMcp, Source
-from rag_serving.terminal.finding import Finding, age
 
 BOUND_S = 20.0
 """For all sources together; what has not answered by then is said not to."""

@@ -16,7 +16,7 @@ from rag_assets.passage_readers import PassageReaders, passage_readers
 from rag_assets.state import PublishState, read_checked, read_publish_state, read_state
 from rag_serving.artifacts.manifest import Manifest
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.indexes.generations import show_generation
+from rag_serving.indexes.catalog import show_generation
 
 if TYPE_CHECKING:
     from rag_assets.runner import Outcome

@@ -13,7 +13,7 @@ from typing import Any
 
 from rag_assets.sources.base import SyncResult
 from rag_assets.steps.readers import ReaderOrigins
-from rag_serving import membership
+from rag_serving.access import group_members as membership
 from rag_serving.artifacts.schema import GROUP_MEMBERS, PAGES
 from rag_serving.artifacts.store import StoreError, read_json, write_json, write_table
 

@@ -1,7 +1,7 @@
-"""The life of a question: the order of the stages up to the lock, then `answering`.
+"""The life of a question: the order of the stages up to the lock, then `answering.answerer`.
 
 Belongs here: composing stages for one tenant, what is answered when a stage fails.
-Does not belong here: what a stage does; HTTP and terminals (`app`, `cli`).
+Does not belong here: what a stage does; HTTP and terminals (`api.app`, `cli.main`).
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rag_serving.access import Principal, satisfied_classes
-from rag_serving.answering import NO_VECTORS, Answering, Asked, Written
+from rag_serving.access.principals import Principal, satisfied_classes
+from rag_serving.answering.answerer import NO_VECTORS, Answering, Asked, Written
+from rag_serving.answering.citations import pinpointed
+from rag_serving.answering.lock import completed, freeze, lock_selection
+from rag_serving.answering.refusals import nothing_kept
 from rag_serving.artifacts.store import Store
-from rag_serving.attempts import Attempt, Listen
+from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
-from rag_serving.extraction.question_kinds import kind_of
-from rag_serving.guard import open_guarded
-from rag_serving.heuristic import POOL, rerank_by_words
-from rag_serving.hygiene import is_clean, keyword_gate
+from rag_serving.indexes.current import Published, UnpublishedError
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.published import Published, UnpublishedError
-from rag_serving.indexes.terms import analyze, analyze_passage
-from rag_serving.lock import completed, freeze, lock_selection
+from rag_serving.models.embedding.recent_vectors import RecentVectors
+from rag_serving.models.embedding.vocabulary import Words
+from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.models.recent_vectors import RecentVectors
-from rag_serving.models.words import Words
-from rag_serving.prefer import prefer
 from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.receipt import make_receipt
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.records import Answer, Candidate, Chunk, Filters, Query, SearchResults
-from rag_serving.render import pinpointed
-from rag_serving.rerank import Reranked, rerank
-from rag_serving.retrieve import Mode, RetrievalError, Retrieved
-from rag_serving.search import Found, find
+from rag_serving.retrieval.boosts import prefer
+from rag_serving.retrieval.hybrid import Mode, RetrievalError, Retrieved
+from rag_serving.retrieval.hygiene import is_clean, keyword_gate
+from rag_serving.retrieval.lexical_reranker import POOL, rerank_by_words
+from rag_serving.retrieval.rerank import Reranked, rerank
+from rag_serving.retrieval.search import Found, find
 from rag_serving.telemetry.events import MAX_RANKED, Trace
 from rag_serving.telemetry.telemetry import Telemetry
-from rag_serving.turns import search_turns
-from rag_serving.writing.refusals import nothing_kept
+from rag_serving.text.analyzer import analyze, analyze_passage
+from rag_serving.text.question_types import kind_of
+from rag_serving.tracing import Attempt, Listen
 
 if TYPE_CHECKING:
     from rag_serving.config.sections import Features
-    from rag_serving.models.reranker import RemoteReranker
+    from rag_serving.models.reranker_client import RemoteReranker
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 
@@ -88,7 +88,7 @@ class Pipeline:
         self._answering = Answering(config, embedder)
         self._is_word = Words(config.embedding)
         in_process = config.embedding.provider == "local" and not reranker
-        self._turns = search_turns(in_process, config.serving.workers)
+        self._turns = search_limit(in_process, config.serving.workers)
 
     @classmethod
     def open(
@@ -111,7 +111,7 @@ class Pipeline:
         receipts = open_receipts(config)
         published = Published(store, tenant, config)
         if reranker is None and config.reranker.url:
-            from rag_serving.models.reranker import open_reranker
+            from rag_serving.models.reranker_client import open_reranker
 
             reranker = open_reranker(config.features, config.reranker)
         return cls(config, tenant, published, embedder or open_guarded(config), receipts, reranker, telemetry)

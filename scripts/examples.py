@@ -78,7 +78,7 @@ def printed(command: str, config: Path) -> str:
 def _invoked(arguments: list[str], config: Path) -> str:
     from typer.testing import CliRunner
 
-    from rag_serving.cli import app
+    from rag_serving.cli.main import app
 
     result = CliRunner().invoke(app, arguments, prog_name="citelock", env={"CITELOCK_CONFIG": str(config)})
     if result.exit_code:
@@ -89,7 +89,7 @@ def _invoked(arguments: list[str], config: Path) -> str:
 def _posted(arguments: list[str], config: Path) -> str:
     from fastapi.testclient import TestClient
 
-    from rag_serving.app import create_app
+    from rag_serving.api.app import create_app
     from rag_serving.config.loading import load_config
 
     path = next(match["path"] for argument in arguments if (match := _URL.fullmatch(argument)))

@@ -22,10 +22,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from rag_serving.cli import app
+from rag_serving.cli.group import ENTRY_POINTS, Later
+from rag_serving.cli.main import app
 from rag_serving.config import loading as config
 from rag_serving.config import sources as source_kinds
-from rag_serving.terminal.commands import ENTRY_POINTS, Later
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOTE = "<!-- Made by scripts/generate_docs.py; do not edit. -->\n\n"

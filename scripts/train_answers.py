@@ -25,24 +25,24 @@ from typing import Any
 
 import numpy as np
 
-import rag_serving.extraction
-from rag_serving.answering import Answering
-from rag_serving.answering import Asked as Question
-from rag_serving.attempts import Attempt
+import rag_serving.answering.extraction
+from rag_assets.evaluation.calibrate import halves, open_gates
+from rag_assets.evaluation.evaluate import says
+from rag_assets.evaluation.gold import GoldQuestion, GoldSet, find_gold
+from rag_assets.evaluation.gold_collections import Collection, published, read_gold_collection
+from rag_assets.evaluation.logistic import Matrix, fit
+from rag_serving.answering.answerer import Answering
+from rag_serving.answering.answerer import Asked as Question
+from rag_serving.answering.extraction.extractor import MODEL, Ranked, rank
+from rag_serving.answering.extraction.features import FOR, RANK_ONLY, Asked
+from rag_serving.answering.extraction.ranker import WEIGHTS, learnt
 from rag_serving.config.loading import Config, load_config, parse_config
-from rag_serving.evaluation.calibrate import halves, open_gates
-from rag_serving.evaluation.evaluate import says
-from rag_serving.evaluation.gold import GoldQuestion, GoldSet, find_gold
-from rag_serving.evaluation.gold_collections import Collection, published, read_gold_collection
-from rag_serving.evaluation.logistic import Matrix, fit
-from rag_serving.extract import MODEL, Ranked, rank
-from rag_serving.extraction.evidence import FOR, RANK_ONLY, Asked
-from rag_serving.extraction.weights import WEIGHTS, learnt
-from rag_serving.indexes.published import Published
-from rag_serving.indexes.terms import analyze
+from rag_serving.indexes.current import Published
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Draft, Lock
+from rag_serving.text.analyzer import analyze
+from rag_serving.tracing import Attempt
 
 DATA = Path("../shared/data")
 GOLD = Path("evals/gold")
@@ -138,7 +138,7 @@ def main() -> None:
         "with_vectors": table(adversarial, stated, own, ()),
         "words_alone": table(adversarial, stated, own, OF_VECTORS),
     }
-    target = Path(rag_serving.extraction.__file__).parent / WEIGHTS
+    target = Path(rag_serving.answering.extraction.__file__).parent / WEIGHTS
     target.write_text(json.dumps(tables, indent=2) + "\n", encoding="utf-8")
     print(f"{target}: learnt from {len(adversarial) + len(stated) + len(own)} questions")
 

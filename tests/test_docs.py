@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_serving.terminal.commands import _MODULES
+from rag_serving.cli.group import _MODULES
 from scripts import generate_docs
 
 ROOT = Path(__file__).parents[1]
@@ -21,7 +21,7 @@ def sections() -> set[str]:
 
 def test_every_command_of_the_help_has_a_section_of_its_own() -> None:
     shown = subprocess.run(
-        [sys.executable, "-c", "from rag_serving.cli import main; main()", "--help"],
+        [sys.executable, "-c", "from rag_serving.cli.main import main; main()", "--help"],
         capture_output=True,
         text=True,
         check=True,

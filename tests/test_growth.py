@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterator
 import pytest
 from growth import FACTOR, steepness
 
-from rag_serving.extract import extract
-from rag_serving.extraction.differing import differing
-from rag_serving.extraction.evidence import Asked
-from rag_serving.extraction.excerpts import CONTINUES, MOST_CHARS, MOST_LINES
-from rag_serving.fragments import fragment_url, is_repeated, plain
-from rag_serving.gates import gate_question
-from rag_serving.indexes.terms import analyze
-from rag_serving.lock import completed, lock_selection
-from rag_serving.queries.names import Names
-from rag_serving.query import read_query
+from rag_serving.answering.citations import answer_text, citations_of
+from rag_serving.answering.extraction.conflicts import differing
+from rag_serving.answering.extraction.excerpt_length import CONTINUES, MOST_CHARS, MOST_LINES
+from rag_serving.answering.extraction.extractor import extract
+from rag_serving.answering.extraction.features import Asked
+from rag_serving.answering.gates import gate_question
+from rag_serving.answering.lock import completed, lock_selection
+from rag_serving.answering.text_fragments import fragment_url, is_repeated, plain
+from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.writing.parsing import parse
+from rag_serving.query.parsing import read_query
+from rag_serving.query.vocabulary import Names
 from rag_serving.records import Draft, Lock, Verdict
-from rag_serving.render import answer_text, citations_of
-from rag_serving.verify import verify
-from rag_serving.writing.injections import neutralized
-from rag_serving.writing.parse import parse
+from rag_serving.text.analyzer import analyze
+from rag_serving.text.injections import neutralized
 
 STEPS, QUANTITY = "How do I restart the broker?", "How long are the backups of the broker kept?"
 PASSAGE = "Backups are kept for 33 days in vault 3. Restart the broker with systemctl restart broker."

@@ -14,11 +14,11 @@ from growth import SMALL, steepness
 
 # Patterns that are made of a local variable. Those of the first three are results of the walk all the same.
 _MADE_AT_RUN_TIME = {
-    "rag_serving.extraction.question_kinds": "of a table of this module; its values are walked",
-    "rag_serving.indexes.terms": "the same",
-    "rag_serving.writing.orders": "in cached functions, whose results are walked",
-    "rag_serving.evaluation.gold_templates": "a word of letters in a sentence of gold questions, which people wrote",
-    "rag_serving.queries.readable": "a stem of letters, then letters",
+    "rag_serving.text.question_types": "of a table of this module; its values are walked",
+    "rag_serving.text.analyzer": "the same",
+    "rag_serving.text.orders": "in cached functions, whose results are walked",
+    "rag_assets.evaluation.gold_templates": "a word of letters in a sentence of gold questions, which people wrote",
+    "rag_serving.indexes.readable": "a stem of letters, then letters",
 }
 
 

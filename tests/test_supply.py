@@ -15,7 +15,7 @@ import pytest
 
 from rag_serving.config.keys import _OF_TESTS
 from rag_serving.models.protocols import ModelError
-from rag_serving.reranking.hub import PINNED, model_folder
+from rag_serving.rerank_service.hub import PINNED, model_folder
 from scripts import check_licences, sbom
 
 ROOT = Path(__file__).parents[1]

@@ -23,11 +23,11 @@ from bench.passages.merged import Rule
 from bench.passages.questions import Questions, of_gold, of_heading_links, of_page_links, of_squad
 from bench.real_text import DATA
 from bench.report import markdown, with_tables
+from rag_assets.evaluation.ablation import Remembering
+from rag_assets.evaluation.cli.bench import Progress
 from rag_serving.artifacts.store import write_json, write_text
 from rag_serving.config.sections import Embedding
-from rag_serving.evaluation.ablation import Remembering
 from rag_serving.models import open_embedder, open_tokenizer
-from rag_serving.terminal.bench_cli import Progress
 
 RULES = (
     Rule("apart"),

@@ -22,24 +22,24 @@ from typing import Any
 
 from bench.passages.merged import Merged, Row, Rule, merge
 from bench.passages.questions import Questions
+from rag_assets.evaluation.ablation import Remembering
+from rag_assets.evaluation.bench import TENANT, with_column
+from rag_assets.evaluation.evaluate import evaluate
+from rag_assets.evaluation.gold import GoldSet
+from rag_assets.evaluation.measures import of_answers
+from rag_assets.evaluation.significance import bootstrap_interval, paired_p_value
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
-from rag_serving.evaluation.ablation import Remembering
-from rag_serving.evaluation.bench import TENANT, with_column
-from rag_serving.evaluation.evaluate import evaluate
-from rag_serving.evaluation.gold import GoldSet
-from rag_serving.evaluation.measures import of_answers
-from rag_serving.evaluation.significance import bootstrap_interval, paired_p_value
 from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.generation import Generation
+from rag_serving.models.embedding.cache import VectorCache
+from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.protocols import Tokenizer
-from rag_serving.models.vector_cache import VectorCache
-from rag_serving.models.words import Words
 from rag_serving.pipeline import Pipeline
-from rag_serving.prefix import embedded_texts
 from rag_serving.records import Candidate
-from rag_serving.rerank import Reranked
-from rag_serving.search import find
+from rag_serving.retrieval.rerank import Reranked
+from rag_serving.retrieval.search import find
+from rag_serving.text.context_prefix import embedded_texts
 
 Values = dict[str, dict[str, float]]  # by measure and question id
 Report = Callable[[str, int, int], None]

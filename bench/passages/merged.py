@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from rag_assets.evaluation.bench import with_column
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.evaluation.bench import with_column
-from rag_serving.prefix import metadata_prefix
-from rag_serving.structure import lexical_prefixes
+from rag_serving.text.context_prefix import metadata_prefix
+from rag_serving.text.lexical_fields import lexical_prefixes
 
 Row = Mapping[str, Any]
 Count = Callable[[str], int]  # tokens of a text

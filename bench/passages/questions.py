@@ -21,10 +21,10 @@ from typing import Any
 
 from bench.links import JUDGEMENTS, masked
 from bench.passages.corpora import ROOT, Corpus
-from rag_serving.access import EVERYONE
+from rag_assets.evaluation.gold import GoldSet, read_gold
+from rag_assets.evaluation.gold_collections import read_gold_collection
+from rag_serving.access.principals import EVERYONE
 from rag_serving.artifacts.schema import CHUNKS, SECTIONS
-from rag_serving.evaluation.gold import GoldSet, read_gold
-from rag_serving.evaluation.gold_collections import read_gold_collection
 from rag_serving.models.protocols import Tokenizer
 
 Row = Mapping[str, Any]

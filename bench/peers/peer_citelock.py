@@ -15,16 +15,16 @@ import numpy as np
 from common import METER, SCRATCH  # type: ignore[import-not-found]
 from numpy.typing import NDArray
 
-from rag_serving.access import EVERYONE, Principal
+from rag_assets.evaluation.beir import Document
+from rag_assets.evaluation.bench import TENANT, chunk_table
+from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
-from rag_serving.evaluation.beir import Document
-from rag_serving.evaluation.bench import TENANT, chunk_table
 from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder, open_tokenizer
+from rag_serving.models.embedding.cache import VectorCache
 from rag_serving.models.protocols import Progress
-from rag_serving.models.vector_cache import VectorCache
 from rag_serving.pipeline import Pipeline
 
 VARIANTS = ("default",)

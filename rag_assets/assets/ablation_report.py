@@ -7,6 +7,8 @@ import dagster as dg
 
 from rag_assets import metadata, plots
 from rag_assets.addresses import report_url
+from rag_assets.evaluation.evaluate import EvaluationError
+from rag_assets.evaluation.gold import GoldError, tenant_gold
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
 from rag_assets.report_files import reports_folder, write_report
@@ -15,8 +17,6 @@ from rag_assets.steps.ablation_report import VERSION, differences, measures_of
 from rag_assets.steps.ablation_report import ablation_report as report_of
 from rag_assets.steps.report import Plot
 from rag_serving.artifacts.store import StoreError, write_json, write_text
-from rag_serving.evaluation.evaluate import EvaluationError
-from rag_serving.evaluation.gold import GoldError, tenant_gold
 
 
 @report_asset("published_generation", version=VERSION)
@@ -28,7 +28,7 @@ def ablation_report(
     Started by hand: it asks every question some fifteen times. The same as `citelock evaluate --ablate`; CSV and JSON
     lie beside the HTML file.
     """
-    from rag_serving.evaluation.answer_ablation import ablate_answers, to_csv
+    from rag_assets.evaluation.answer_ablation import ablate_answers, to_csv
 
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "ablation report")

@@ -13,8 +13,8 @@ from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
 from rag_serving.indexes.exact import save_vectors
 from rag_serving.models import open_embedder
-from rag_serving.models.vector_cache import VERSION, VectorCache
-from rag_serving.prefix import embedded_texts
+from rag_serving.models.embedding.cache import VERSION, VectorCache
+from rag_serving.text.context_prefix import embedded_texts
 
 
 @dg.asset(

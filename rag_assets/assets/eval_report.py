@@ -15,10 +15,10 @@ from rag_assets.state import read_checked, write_checked
 from rag_assets.steps.evaluation_report import evaluation_report, measured
 from rag_assets.steps.report import Plot
 from rag_assets.steps.report_html import html
-from rag_serving.artifacts.reports import EVAL_HTML, evaluation_name
 from rag_serving.artifacts.store import Store, read_json, write_text
 from rag_serving.config.serving import Serving
-from rag_serving.indexes.generations import EVAL_REPORT
+from rag_serving.indexes.catalog import EVAL_REPORT
+from rag_serving.indexes.reports import EVAL_HTML, evaluation_name
 from rag_serving.models import open_embedder
 
 

@@ -9,6 +9,8 @@ import dagster as dg
 
 from rag_assets import metadata, plots, telemetry_days
 from rag_assets.addresses import report_url
+from rag_assets.evaluation.compare import is_run
+from rag_assets.evaluation.runs import saved_runs
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
 from rag_assets.report_files import reports_folder, write_report
@@ -16,12 +18,10 @@ from rag_assets.resources import Installation, of_tenant
 from rag_assets.steps.quality_report import VERSION, history_of, trend
 from rag_assets.steps.quality_report import quality_report as report_of
 from rag_assets.steps.report import Plot
-from rag_serving.artifacts.reports import QUALITY, evaluations
 from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
 from rag_serving.config.loading import Config
-from rag_serving.evaluation.compare import is_run
-from rag_serving.evaluation.runs import saved_runs
-from rag_serving.indexes.generations import published_at
+from rag_serving.indexes.catalog import published_at
+from rag_serving.indexes.reports import QUALITY, evaluations
 from rag_serving.telemetry.recorder import TelemetryError
 
 DAYS = 30

@@ -6,6 +6,8 @@ import dagster as dg
 
 from rag_assets import metadata, plots
 from rag_assets.addresses import report_url
+from rag_assets.evaluation.gold_check import live_pages
+from rag_assets.evaluation.ragas_scores import RagasScores, ragas_samples, ragas_scores
 from rag_assets.progress import Reporter
 from rag_assets.report_assets import report_asset
 from rag_assets.report_files import reports_folder, write_report
@@ -14,9 +16,7 @@ from rag_assets.steps.ragas_report import VERSION, means
 from rag_assets.steps.ragas_report import ragas_report as report_of
 from rag_assets.steps.report import Plot
 from rag_serving.artifacts.store import StoreError, read_json, write_json
-from rag_serving.evaluation.gold_check import live_pages
-from rag_serving.evaluation.ragas_scores import RagasScores, ragas_samples, ragas_scores
-from rag_serving.indexes.generations import EVAL_REPORT, current_generation
+from rag_serving.indexes.catalog import EVAL_REPORT, current_generation
 
 SCORES = "ragas.json"
 

@@ -18,10 +18,10 @@ from rag_assets.steps.report import markdown, markdown_table
 from rag_assets.steps.telemetry_report import VERSION, dedup_table, overview
 from rag_assets.steps.telemetry_report import telemetry_report as report_of
 from rag_assets.steps.unanswered import unanswered_table
-from rag_serving.artifacts.reports import TELEMETRY
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.escaping.markdown import for_markdown
+from rag_serving.indexes.reports import TELEMETRY
 from rag_serving.telemetry.recorder import TelemetryError
 
 if TYPE_CHECKING:

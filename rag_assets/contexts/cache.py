@@ -14,7 +14,7 @@ from typing import Any
 
 from rag_assets.contexts.servers import ModelName
 from rag_assets.steps.contextualize import WrittenContext
-from rag_serving.artifacts.cache_file import CacheFile
+from rag_serving.artifacts.content_cache import CacheFile
 from rag_serving.models.protocols import ModelError
 
 FILE = "contexts.sqlite"

@@ -1,7 +1,7 @@
 """The models that write contexts: the first, and the one that is asked when a call to it fails.
 
 Belongs here: which model a call goes to, and when one is left alone for a while. Does not belong here: prompts, the
-wire (`rag_serving.models.chat`), what a failed call means for its passages (`writer`).
+wire (`rag_serving.models.chat.client`), what a failed call means for its passages (`writer`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rag_serving.breaker import Breaker
 from rag_serving.config.sections import ChatModel, Context, ContextFallback, Price
-from rag_serving.models.chat import RemoteChat, TooLateError
-from rag_serving.models.conversation import Message, Reply
-from rag_serving.models.generators import open_chat
+from rag_serving.models.breaker import Breaker
+from rag_serving.models.chat.client import RemoteChat, TooLateError
+from rag_serving.models.chat.factory import open_chat
+from rag_serving.models.chat.messages import Message, Reply
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 
 BACKOFF_S = 1.0

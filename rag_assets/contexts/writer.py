@@ -25,8 +25,8 @@ from rag_assets.steps.context_prompt import VERSION, Document, Passage, prompt, 
 from rag_assets.steps.context_quality import QualityScore, score_contexts
 from rag_assets.steps.contextualize import NOT_ASKED, WrittenContext
 from rag_serving.config.sections import Context
-from rag_serving.models.chat import TooLateError
-from rag_serving.models.conversation import Message
+from rag_serving.models.chat.client import TooLateError
+from rag_serving.models.chat.messages import Message
 from rag_serving.models.protocols import ModelError
 
 COMMIT_CONTEXTS = 50  # what a killed run loses at most, beside what is in flight

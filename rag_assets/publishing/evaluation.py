@@ -16,25 +16,25 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from rag_assets.evaluation.entailment import open_entailment
+from rag_assets.evaluation.evaluate import Evaluation, Judged, evaluate, rank_pages
+from rag_assets.evaluation.gold import GoldSet, tenant_gold
+from rag_assets.evaluation.gold_check import Stale, check_gold, live, live_pages
+from rag_assets.evaluation.measures import answer_similarity, by_entailment, of_answers, of_rankings, summary
 from rag_assets.publishing.checks import CheckResult
 from rag_assets.publishing.publish import PublishError
 from rag_assets.steps.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
 from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
 from rag_serving.config.loading import Config, ConfigError
-from rag_serving.evaluation.entailment import open_entailment
-from rag_serving.evaluation.evaluate import Evaluation, Judged, evaluate, rank_pages
-from rag_serving.evaluation.gold import GoldSet, tenant_gold
-from rag_serving.evaluation.gold_check import Stale, check_gold, live, live_pages
-from rag_serving.evaluation.measures import answer_similarity, by_entailment, of_answers, of_rankings, summary
+from rag_serving.indexes.catalog import EVAL_REPORT
+from rag_serving.indexes.current import Published
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.generations import EVAL_REPORT
-from rag_serving.indexes.published import Published
-from rag_serving.indexes.terms import ANALYZER_VERSION
-from rag_serving.models.judge import Entails
+from rag_serving.models.chat.entailment_judge import Entails
 from rag_serving.models.protocols import Embedder
-from rag_serving.models.reranker import open_reranker
+from rag_serving.models.reranker_client import open_reranker
 from rag_serving.pipeline import Pipeline
 from rag_serving.receipts.store import ReceiptStore
+from rag_serving.text.analyzer import ANALYZER_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

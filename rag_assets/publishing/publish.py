@@ -13,8 +13,8 @@ from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.store import Store, StoreError, read_json, remove_folder
 from rag_serving.config.loading import Config
 from rag_serving.indexes.candidate import Candidate
+from rag_serving.indexes.catalog import GenerationInfo, list_generations, move_current
 from rag_serving.indexes.generation import place_of
-from rag_serving.indexes.generations import GenerationInfo, list_generations, move_current
 from rag_serving.indexes.shard_collections import ShardCollections
 
 

@@ -20,9 +20,9 @@ from rag_assets.publishing.checks import CheckResult, sample_rows
 from rag_serving.indexes.arrange import lexical_texts
 from rag_serving.indexes.generation import LEXICAL_FOLDER, Generation
 from rag_serving.indexes.lexical import LexicalIndex
-from rag_serving.indexes.terms import analyze, stems
 from rag_serving.models.protocols import Embedder
-from rag_serving.prefix import embedded_texts
+from rag_serving.text.analyzer import analyze, stems
+from rag_serving.text.context_prefix import embedded_texts
 
 EMBEDDED = 48
 """Chunks that are embedded again: the cost of this check where a model is paid for."""

@@ -29,7 +29,7 @@ from rag_assets.sources.confluence_transport import AtlassianTransport
 from rag_assets.sources.envelope import EnvelopeError, Origin, row_of, version_of
 from rag_assets.sources.work import Work
 from rag_assets.steps.readers import Grants, grants_of, space_readers
-from rag_serving.access import NOBODY, both
+from rag_serving.access.principals import NOBODY, both
 from rag_serving.config.sources import Confluence as Settings
 
 _BODIES = f"body.storage,{DETAILS}"

@@ -35,7 +35,7 @@ from rag_assets.steps.readers import (
     grants_of,
     space_readers,
 )
-from rag_serving.access import EVERYONE, NOBODY
+from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sources import ConfluenceDump as Settings
 
 

@@ -26,7 +26,7 @@ from rag_assets.sources.export_files import attached_files, comment_rows
 from rag_assets.sources.export_space import BODIES, DETAILS, Envelope, ExportedSpace, page_bodies
 from rag_assets.sources.html_export import INDEX, index_of, read_html
 from rag_assets.steps.readers import EffectiveReaders, Grants, effective_readers, space_readers
-from rag_serving.access import EVERYONE, NOBODY
+from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sources import ConfluenceExport as Settings
 
 _ENTITIES = "entities.xml"

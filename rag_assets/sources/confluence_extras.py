@@ -39,7 +39,7 @@ from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.sources.confluence_settle import UNSETTLED, decided_as_before
 from rag_assets.sources.envelope import EnvelopeError
 from rag_assets.steps.readers import Grants
-from rag_serving.access import NOBODY, both
+from rag_serving.access.principals import NOBODY, both
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.sources import Confluence as Settings
 

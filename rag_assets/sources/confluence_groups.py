@@ -1,7 +1,7 @@
 """Who is in the groups that may read pages.
 
 Belongs here: asking a site for the members of groups, by name on Data Center and by id on Cloud.
-Does not belong here: which groups matter (`confluence_extras`), who a caller is (`rag_serving.membership`).
+Does not belong here: which groups matter (`confluence_extras`), who a caller is (`rag_serving.access.group_members`).
 
 A group whose members cannot be read has none: its name stands alone in the table.
 """
@@ -15,7 +15,7 @@ import pyarrow as pa
 from rag_assets.sources.confluence_client import ConfluenceClient, in_path
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.steps.readers import names_in
-from rag_serving.access import clauses_of
+from rag_serving.access.principals import clauses_of
 
 _LIMIT = 200
 

@@ -27,7 +27,7 @@ from rag_assets.sources.mcp_answers import (
 )
 from rag_assets.sources.mcp_tools import McpTools, ToolError, open_tools
 from rag_assets.steps.readers import UNNAMED, Grants, effective_readers, grants_of, space_readers
-from rag_serving.access import EVERYONE, NOBODY
+from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sources import ConfluenceMcp as Settings
 
 _TREE_LIMIT = 1000  # of sooperset/mcp-atlassian; it says `has_more` where a space is larger

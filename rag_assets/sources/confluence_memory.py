@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rag_assets.steps.readers import Grants
-from rag_serving.access import EVERYONE
+from rag_serving.access.principals import EVERYONE
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 from rag_assets.sources.confluence_client import ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence_replies import Faulty, Unreadable
 from rag_assets.steps.readers import GrantError, Grants, grants_of, restriction_readers
-from rag_serving.access import NOBODY
+from rag_serving.access.principals import NOBODY
 
 DETAILS = (
     "version,space,ancestors,extensions.position,metadata.labels,"

@@ -21,7 +21,7 @@ from rag_assets.sources.confluence_client import ConfluenceClient
 from rag_assets.sources.confluence_listing import LIST_LIMIT, Listing, batches
 from rag_assets.sources.confluence_nested import DETAILS, ancestor_grants, complete
 from rag_assets.steps.readers import EffectiveReaders, Grants, effective_readers, grants_of, lineage
-from rag_serving.access import NOBODY, both
+from rag_serving.access.principals import NOBODY, both
 
 ROUNDS = 4
 """So often a lineage is read again; one that is another each time is shown to nobody until the next sync."""

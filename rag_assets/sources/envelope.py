@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from rag_assets.sources.base import Row, digest
 from rag_assets.steps.readers import UNNAMED
-from rag_serving.access import NOBODY
+from rag_serving.access.principals import NOBODY
 
 Flavor = Literal["auto", "cloud", "datacenter"]
 

@@ -15,7 +15,7 @@ from typing import Any
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.entities_xml import Entity
 from rag_assets.steps.readers import Grants, restriction_readers
-from rag_serving.access import EVERYONE, NOBODY, both
+from rag_serving.access.principals import EVERYONE, NOBODY, both
 
 Envelope = dict[str, Any]
 

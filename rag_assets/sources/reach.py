@@ -23,7 +23,7 @@ from rag_assets.sources.mcp_answers import listed_of, named_spaces, results_of
 from rag_assets.sources.mcp_tools import McpTools, ToolError, open_tools
 from rag_assets.sources.registry import open_source
 from rag_assets.steps.readers import space_readers
-from rag_serving.access import NOBODY
+from rag_serving.access.principals import NOBODY
 from rag_serving.config import sources as source_kinds
 
 REQUEST_S = 5.0

@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_assets.steps.windows import WINDOW_CHARS, overlapping, window_cuts
-from rag_serving.access import EVERYONE, both
+from rag_serving.access.principals import EVERYONE, both
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.models.protocols import Tokenizer
 

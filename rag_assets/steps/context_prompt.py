@@ -19,7 +19,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from rag_serving.writing.injections import neutralized
+from rag_serving.text.injections import neutralized
 
 VERSION = 1
 """Raised when the same passage would be asked about in other words."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.indexes.terms import analyze
-from rag_serving.verification.claims import negations
+from rag_serving.text.analyzer import analyze
+from rag_serving.text.polarity_words import negations
 
 ACCEPTED = 0.7
 KEY_TERMS = 10

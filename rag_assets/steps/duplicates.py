@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from rag_assets.steps.minhash import PERMUTATIONS, Fingerprints, buckets, estimate, number
 from rag_assets.steps.shingles import code_of, codes_of, jaccard, shingles_of, words_of
-from rag_serving.access import may_all_read
+from rag_serving.access.principals import may_all_read
 from rag_serving.artifacts.schema import DEDUP_MAP, SELECTED_CHUNKS
 
 VERSION = 2

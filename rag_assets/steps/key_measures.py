@@ -1,6 +1,6 @@
 """The measures that people look at first, and how measures are named for them.
 
-Belongs here: names and order. Does not belong here: what is measured (`rag_serving.evaluation.measures`).
+Belongs here: names and order. Does not belong here: what is measured (`rag_assets.evaluation.measures`).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from rag_assets.steps.page_properties import Properties, page_properties
 from rag_assets.steps.storage_format import PageError
 from rag_assets.steps.tables import Cell, row_blocks
 from rag_assets.steps.transclusion import Library, Passage
-from rag_serving.access import both
+from rag_serving.access.principals import both
 
 LISTED_MAX = 2_000
 """Pages of one passage of a list; a longer one says less than a search."""

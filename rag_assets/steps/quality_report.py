@@ -1,7 +1,7 @@
 """Quality over generations: key figures, how they went, any two side by side, what was not answered; for analysts.
 
 Belongs here: evaluations and telemetry rows as a report; the history that outlives pruned generations. Does not belong
-here: reading either, drawing plots, comparing (`rag_serving.evaluation.compare`).
+here: reading either, drawing plots, comparing (`rag_assets.evaluation.compare`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from rag_assets.evaluation.compare import Changed, CompareError, Comparison, Difference, compare, judgement
 from rag_assets.steps.key_measures import KEY, key_first, words
 from rag_assets.steps.report import Case, Cell, Figure, Pair, Plot, Report, Table, Tone
 from rag_assets.steps.unanswered import unanswered_table
-from rag_serving.evaluation.compare import Changed, CompareError, Comparison, Difference, compare, judgement
 
 Facts = Mapping[str, Any]
 Row = Mapping[str, Any]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rag_assets.evaluation.measures import summary
+from rag_assets.evaluation.ragas_scores import RagasScores
 from rag_assets.steps.report import Case, Cell, Figure, Plot, Report, Table, Tone
-from rag_serving.evaluation.measures import summary
-from rag_serving.evaluation.ragas_scores import RagasScores
 
 VERSION = 1
 """Raised when the report of the same figures changes."""

@@ -1,7 +1,7 @@
 """Who may read a page: the space's readers, narrowed by the page's own restrictions and those of every ancestor.
 
 Belongs here: turning what Confluence says of permissions into reader classes, failing closed.
-Does not belong here: fetching it, or deciding who a caller is (`rag_serving.access`).
+Does not belong here: fetching it, or deciding who a caller is (`rag_serving.access.principals`).
 
 An empty list of restrictions is "no restriction at this level", not "nobody". What is not understood lets nobody in.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rag_serving.access import EVERYONE, NOBODY, clauses_of, reader_class
+from rag_serving.access.principals import EVERYONE, NOBODY, clauses_of, reader_class
 
 SpaceReaders = Literal["from_source", "everyone"] | list[str]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rag_assets.steps.readers import UNNAMED, Grants, ReaderOrigins, SpaceReaders, lineage, space_readers
-from rag_serving.access import EVERYONE, NOBODY, Principal, clauses_of, reader_class, satisfies
+from rag_serving.access.principals import EVERYONE, NOBODY, Principal, clauses_of, reader_class, satisfies
 
 Where = Literal["configuration", "space", "ancestor", "page", "further"]
 

@@ -27,7 +27,7 @@ from rag_assets.steps.plain_format import plain_content
 from rag_assets.steps.storage_elements import Content, storage_content
 from rag_assets.steps.storage_format import PageError
 from rag_assets.steps.transclusion import Library, Passage, Transclusion
-from rag_serving.access import EVERYONE
+from rag_serving.access.principals import EVERYONE
 from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.verification.claims import turns_of_folded
+from rag_serving.text.polarity_words import turns_of_folded
 
 WORDS_PER_SHINGLE = 3
 

@@ -19,7 +19,7 @@ from rag_assets.steps.blocks import Reference, clean
 from rag_assets.steps.outline import Section, split_at_headings
 from rag_assets.steps.storage_elements import Content, storage_content, storage_excerpt
 from rag_assets.steps.storage_format import PageError
-from rag_serving.access import EVERYONE, both
+from rag_serving.access.principals import EVERYONE, both
 
 DEPTH_MAX = 5  # pages that include pages that include …
 INCLUDED_MAX = 1_000_000  # characters that one page may pull in; one that asks for more is broken or hostile

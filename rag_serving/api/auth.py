@@ -1,7 +1,7 @@
 """Who a request comes from.
 
 Belongs here: bearer tokens and the loopback demo as principals.
-Does not belong here: what a principal may read (`access`).
+Does not belong here: what a principal may read (`access.principals`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rag_serving.access import READER, ROLES, Principal, choose_tenant
+from rag_serving.access.group_members import Memberships
+from rag_serving.access.principals import READER, ROLES, Principal, choose_tenant
 from rag_serving.api.wire import is_loopback
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.serving import Serving
-from rag_serving.membership import Memberships
 
 
 class AuthError(Exception):
@@ -43,7 +43,7 @@ class Request:
 
 
 class Authenticator:
-    """Turns requests into principals, as `serving.auth` says."""
+    """ConcurrencyLimit requests into principals, as `serving.auth` says."""
 
     def __init__(self, config: Config) -> None:
         """Read the tokens.

@@ -19,17 +19,17 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
+from rag_serving.answering.citations import markdown
 from rag_serving.api.bodies import MAX_MESSAGES, Name, Parts, Text
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.openai_models import caller_for, model_of
 from rag_serving.api.service import Known, RequestError, Shared, checked_text, timings_for
 from rag_serving.api.streams import HEADERS, INTERNAL, KEEP_ALIVE, MEDIA_TYPE, Progress, heard_of
 from rag_serving.api.wire import error_response, openai_error
-from rag_serving.attempts import Listen
 from rag_serving.escaping.targets import for_json
-from rag_serving.models.token_count import TokenCount
+from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.records import Answer
-from rag_serving.render import markdown
+from rag_serving.tracing import Listen
 
 Count = Callable[[Answer], dict[str, int]]
 

@@ -17,11 +17,11 @@ from rag_serving.api.auth import AuthError
 from rag_serving.api.service import RequestError
 from rag_serving.api.streams import INTERNAL
 from rag_serving.api.wire import error_response
-from rag_serving.indexes.published import UnpublishedError
+from rag_serving.indexes.current import UnpublishedError
 from rag_serving.pipeline import RETRIEVAL_DOWN
-from rag_serving.queries.filters import FilterError
+from rag_serving.query.filters import FilterError
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError
-from rag_serving.retrieve import RetrievalError
+from rag_serving.retrieval.hybrid import RetrievalError
 
 RETRY_AFTER_S = 30
 

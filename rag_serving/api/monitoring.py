@@ -2,7 +2,7 @@
 
 Belongs here: what a process tells of itself, those of all processes as gauges, their text format.
 Does not belong here: the log of questions (`telemetry`), how processes ask each other (`siblings`), the sidecar's own
-metrics (`reranking.meters`).
+metrics (`rerank_service.metrics`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rag_serving.breaker import State
+from rag_serving.models.breaker import State
 from rag_serving.pipeline import Pipeline
 from rag_serving.telemetry.live import Sums, Today, figures
 from rag_serving.telemetry.recorder import Counts

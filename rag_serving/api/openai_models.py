@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.api.service import Known, RequestError, Service, Shared, caller_of
 
 MODEL = "citelock"

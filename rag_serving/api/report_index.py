@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from rag_serving.artifacts.reports import Kind, ReportFile, route_of
 from rag_serving.escaping.targets import for_html
+from rag_serving.indexes.reports import Kind, ReportFile, route_of
 
 _STYLE = """\
 :root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --line: #d9dee5; --back: #ffffff; --card: #f5f7fa;

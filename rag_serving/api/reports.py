@@ -1,7 +1,7 @@
 """`GET /v1/reports`: the reports of a tenant, for its operators.
 
 Belongs here: who may see them, the headers under which a page of ours may run its own script and nothing else.
-Does not belong here: which reports there are (`rag_serving.artifacts.reports`), how the list looks (`report_index`).
+Does not belong here: which reports there are (`rag_serving.indexes.reports`), how the list looks (`report_index`).
 
 A browser cannot be told to send a bearer token, but asks for a password where the server says `Basic`: the token is the
 password, whatever the name.
@@ -17,13 +17,13 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.api.auth import AuthError, Request, as_bearer
 from rag_serving.api.report_index import index_page
 from rag_serving.api.service import RequestError, Shared, service_of
 from rag_serving.api.wire import error_body
-from rag_serving.artifacts.reports import evaluations, list_reports, read_report
 from rag_serving.artifacts.store import Store
+from rag_serving.indexes.reports import evaluations, list_reports, read_report
 
 router = APIRouter()
 

@@ -1,7 +1,7 @@
 """The process, or the processes, that serve the API.
 
-Belongs here: how many there are, what they hand on to each other, when they end. Does not belong here: routes (`app`),
-what is counted (`siblings`), signals and replacing processes (`processes`).
+Belongs here: how many there are, what they hand on to each other, when they end. Does not belong here: routes
+(`api.app`), what is counted (`siblings`), signals and replacing processes (`processes`).
 
 Python runs one thread at a time, so one process does not use several cores for searching; processes do. They share the
 listening socket, map the same files, follow the same pointer and record into the same database.
@@ -22,10 +22,10 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from rag_serving.api.app import create_app
 from rag_serving.api.processes import Processes, on_hangup
 from rag_serving.api.reload import ConfigFile
 from rag_serving.api.service import Service
-from rag_serving.app import create_app
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.logging import log_to_stderr
 

@@ -1,6 +1,7 @@
 """What the routes of the API share: the service, who asks, requests that cannot be served.
 
-Belongs here: dependencies of routes. Does not belong here: routes (`app`, `completions`), deciding who asks (`auth`).
+Belongs here: dependencies of routes. Does not belong here: routes (`api.app`, `completions`), deciding who asks
+(`auth`).
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from typing import Annotated
 from fastapi import Depends
 from fastapi import Request as HttpRequest
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.api.auth import Authenticator, Request
 from rag_serving.api.bodies import fault_of
 from rag_serving.api.monitoring import Reading, read
 from rag_serving.api.siblings import Siblings
-from rag_serving.attempts import coarse
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Features
-from rag_serving.guard import open_guarded
+from rag_serving.models.embedding.token_count import TokenCount
+from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
-from rag_serving.models.reranker import RemoteReranker
-from rag_serving.models.token_count import TokenCount
+from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.pipeline import Pipeline
 from rag_serving.telemetry.telemetry import open_telemetry
+from rag_serving.tracing import coarse
 
 
 class RequestError(Exception):

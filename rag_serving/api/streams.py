@@ -2,7 +2,7 @@
 
 Nothing is sent of what a model writes before it was verified.
 
-Belongs here: events and their order. Does not belong here: answering (`pipeline`), routes (`app`).
+Belongs here: events and their order. Does not belong here: answering (`pipeline`), routes (`api.app`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rag_serving.api.wire import error_body
-from rag_serving.attempts import Listen
 from rag_serving.deadline import StoppedError
 from rag_serving.escaping.targets import for_json
 from rag_serving.records import Answer
+from rag_serving.tracing import Listen
 
 MEDIA_TYPE = "text/event-stream"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

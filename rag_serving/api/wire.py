@@ -1,7 +1,7 @@
 """What the HTTP servers of this package have in common.
 
 Belongs here: the shape of an error, the limit of a body, which addresses are this machine's own.
-Does not belong here: routes (`app`, `reranking.api`).
+Does not belong here: routes (`api.app`, `rerank_service.api`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sections `reranker` and `rerank_service` of `config/app.yaml`.
+"""The sections `reranker` and `rerank_service.command` of `config/app.yaml`.
 
 Belongs here: what may be set of the client and of the sidecar. Does not belong here: the other sections (`settings`).
 """

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.shards import shard_count, shard_name
-from rag_serving.prefix import under_prefixes
+from rag_serving.text.context_prefix import under_prefixes
 
 ORDER = [("source", "ascending"), ("page_id", "ascending"), ("chunk_idx", "ascending"), ("chunk_id", "ascending")]
 

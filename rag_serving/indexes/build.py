@@ -34,7 +34,7 @@ from rag_serving.artifacts.manifest import (
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder
 from rag_serving.config.loading import Config
-from rag_serving.indexes import lexical, shard_collections, terms
+from rag_serving.indexes import lexical, shard_collections
 from rag_serving.indexes.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
 from rag_serving.indexes.candidate import Candidate
 from rag_serving.indexes.chroma import DenseError, Place, one_line
@@ -45,6 +45,7 @@ from rag_serving.indexes.lexical import build_lexical, documents_digest
 from rag_serving.indexes.shard_collections import ShardCollections, ShardContent
 from rag_serving.indexes.shard_files import discard_unreadable
 from rag_serving.indexes.shards import content_digest
+from rag_serving.text import analyzer as terms
 
 _log = logging.getLogger(__name__)
 

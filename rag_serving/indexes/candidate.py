@@ -28,11 +28,11 @@ from rag_serving.artifacts.store import (
     write_mapped,
     write_table,
 )
-from rag_serving.indexes.codes import save_codes
 from rag_serving.indexes.exact import Vectors, save_vectors
 from rag_serving.indexes.generation import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.page_readers import write_page_readers
+from rag_serving.indexes.quantization import save_codes
 
 _DENSE, _LEXICAL, _FACTS = "dense", "lexical", "dense.json"
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from rag_serving.config.indexing import DenseSearch
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import DenseError, Place, one_line
-from rag_serving.indexes.codes import Codes
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.hits import Hit, best
+from rag_serving.indexes.quantization import Codes
 from rag_serving.indexes.shard_collections import ShardCollections, query
 from rag_serving.indexes.shard_files import file_fault
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.indexes.codes import Bounds, Codes
 from rag_serving.indexes.hits import Hit, best
+from rag_serving.indexes.quantization import Bounds, Codes
 
 Vectors = NDArray[np.float32]
 FILE = "vectors.npy"

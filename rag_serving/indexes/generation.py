@@ -1,7 +1,7 @@
 """An opened generation: the immutable chunk table with both of its indexes.
 
 Belongs here: opening and checking a generation's folder, rows as chunks, access-filtered search in either index.
-Does not belong here: fusing or ranking (`retrieve`), building (`indexes.build`).
+Does not belong here: fusing or ranking (`retrieval.hybrid`), building (`indexes.build`).
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rag_serving.artifacts.columns import Read, indices, reader, rows_in
 from rag_serving.artifacts.digests import ChangedError, Stamp, check_digests, check_unchanged, stamp_of
 from rag_serving.artifacts.manifest import Manifest, mend, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, coded, map_table, read_table, whole
-from rag_serving.columns import Read, indices, reader, rows_in
 from rag_serving.config.indexing import DenseSearch
 from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import Place
-from rag_serving.indexes.codes import CODES_FILE, Codes, CodesError
 from rag_serving.indexes.dense import DenseIndex, ShardRows
+from rag_serving.indexes.duplicates import Places
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
 from rag_serving.indexes.exact import VectorsError, load_vectors
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
 from rag_serving.indexes.page_tree import PageTree
-from rag_serving.indexes.terms import analyze
-from rag_serving.places import Places
-from rag_serving.queries.names import NAMED, Names, names_of
-from rag_serving.queries.spelling import Speller
+from rag_serving.indexes.quantization import CODES_FILE, Codes, CodesError
+from rag_serving.query.spelling import Speller
+from rag_serving.query.vocabulary import NAMED, Names, names_of
 from rag_serving.records import Chunk
+from rag_serving.text.analyzer import analyze
 
 CHUNKS_FILE = "chunks.parquet"
 MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched

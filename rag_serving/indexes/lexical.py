@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.indexes.hits import Hit, best
-from rag_serving.indexes.terms import ANALYZER_VERSION, analyze
+from rag_serving.text.analyzer import ANALYZER_VERSION, analyze
 
 FORMAT = 4
 K1, B, METHOD = 1.2, 0.75, "lucene"

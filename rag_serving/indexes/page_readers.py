@@ -1,7 +1,7 @@
 """Who may read each page of a generation, in a small file of its own.
 
 Belongs here: making that file, and telling by it whether one generation narrows the readers of another without opening
-either. Does not belong here: who may read what (`access`), when it matters (`published`).
+either. Does not belong here: who may read what (`access.principals`), when it matters (`published`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rag_serving.access import may_all_read
+from rag_serving.access.principals import may_all_read
 from rag_serving.artifacts.manifest import file_facts, read_manifest
 from rag_serving.artifacts.schema import PAGE_READERS
 from rag_serving.artifacts.store import Store, StoreError, read_table, write_table

@@ -35,7 +35,6 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes.arrange import lexical_texts
 from rag_serving.indexes.build import shard_content
 from rag_serving.indexes.chroma import DenseError
-from rag_serving.indexes.codes import CODES_FILE, FACTS_FILE, save_codes
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
 from rag_serving.indexes.exact import Vectors, VectorsError, load_vectors, save_vectors
 from rag_serving.indexes.generation import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE, place_of
@@ -43,10 +42,11 @@ from rag_serving.indexes.integrity import MARK, Damage, find_damage, find_dense_
 from rag_serving.indexes.lexical import build_lexical
 from rag_serving.indexes.page_readers import FILE as READERS_FILE
 from rag_serving.indexes.page_readers import write_page_readers
+from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, save_codes
 from rag_serving.indexes.shard_collections import ShardCollections
 from rag_serving.indexes.shard_files import discard_unreadable, fault_of
+from rag_serving.models.embedding.cache import VectorCache
 from rag_serving.models.protocols import ModelError
-from rag_serving.models.vector_cache import VectorCache
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rag_serving.models.embedders import open_embedder, open_tokenizer
+from rag_serving.models.embedding.factory import open_embedder, open_tokenizer
 from rag_serving.models.protocols import Embedder, ModelError, Progress, Tokenizer
 
 __all__ = ["Embedder", "ModelError", "Progress", "Tokenizer", "open_embedder", "open_tokenizer"]

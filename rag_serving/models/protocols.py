@@ -38,7 +38,7 @@ class Tokenizer(Protocol):
 
 
 class Embedder(Protocol):
-    """Turns text into vectors of length one."""
+    """ConcurrencyLimit text into vectors of length one."""
 
     @property
     def name(self) -> str:

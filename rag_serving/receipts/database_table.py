@@ -15,7 +15,7 @@ from sqlalchemy import Column, Engine, MetaData, String, Table, Text, delete, in
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
-from rag_serving.breaker import Breaker
+from rag_serving.models.breaker import Breaker
 from rag_serving.receipts.receipt import ReceiptsAwayError
 from rag_serving.receipts.rows import StoredReceipt, asker_mark
 from rag_serving.telemetry.recorder import TelemetryError

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rag_serving.access import Principal, satisfied_classes
+from rag_serving.access.principals import Principal, satisfied_classes
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
+from rag_serving.indexes.current import Published, UnpublishedError
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.published import Published, UnpublishedError
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.receipts.replay import changes, faults
 from rag_serving.receipts.secrecy import Secrecy

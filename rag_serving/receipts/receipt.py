@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.attempts import coarse
 from rag_serving.escaping.redaction import redacted
 from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
+from rag_serving.tracing import coarse
 
 VERSION = 4
 # Of version 2 a citation's `index` is its place in the lock, and no quote was shortened. Before version 4 sentences

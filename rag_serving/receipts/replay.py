@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rag_serving.answering.lock import has_anchor
+from rag_serving.answering.verification.quotes import find_exact
+from rag_serving.answering.verification.verifier import verify, without_doubted
 from rag_serving.indexes.generation import Generation
-from rag_serving.lock import has_anchor
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
 from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock, Verdict
-from rag_serving.verification.quotes import find_exact
-from rag_serving.verify import verify, without_doubted
 
 Receipt = Mapping[str, Any]
 

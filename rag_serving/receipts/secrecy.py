@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SecretError, derived_key
 from rag_serving.receipts.receipt import ReceiptError, text_hash
 

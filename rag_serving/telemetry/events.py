@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.records import Answer, Candidate, Lock, Refusal, SearchResults, Usage, Verdict
 
 Kind = Literal["ask", "selected_text", "search"]

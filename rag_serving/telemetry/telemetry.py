@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import derived_key
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config

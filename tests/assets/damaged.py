@@ -21,11 +21,11 @@ from rag_assets.progress import SilentReporter
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, read_json, read_table, write_table
 from rag_serving.config.loading import Config, load_config
+from rag_serving.indexes.catalog import EVAL_REPORT
 from rag_serving.indexes.exact import load_vectors, save_vectors
-from rag_serving.indexes.generations import EVAL_REPORT
 from rag_serving.models import open_embedder
 from rag_serving.models.protocols import Embedder
-from rag_serving.prefix import embedded_texts
+from rag_serving.text.context_prefix import embedded_texts
 
 ROOT = Path(__file__).parents[2]
 TENANT = "demo"

@@ -21,8 +21,8 @@ from typer.testing import CliRunner, Result
 from rag_assets.build import command
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import load_config
+from rag_serving.indexes.catalog import rollback
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.generations import rollback
 
 COMMAND = [sys.executable, "-c", "import typer; from rag_assets.build import command; typer.run(command)"]
 KILLS = int(os.environ.get("CITELOCK_KILLS", "5"))

@@ -19,7 +19,7 @@ from rag_assets.contexts.writer import Contexts, ContextWriter, document_budget
 from rag_assets.steps.context_prompt import build_documents
 from rag_serving.config.loading import ConfigError, parse_config
 from rag_serving.config.sections import Context, Price
-from rag_serving.models.conversation import Message
+from rag_serving.models.chat.messages import Message
 from rag_serving.models.protocols import ModelError
 
 ASK = [Message("user", "<passage>\nbroker\n</passage>")]

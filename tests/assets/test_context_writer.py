@@ -29,9 +29,9 @@ from rag_assets.contexts.tally import Tally
 from rag_assets.contexts.writer import ContextWriter
 from rag_assets.steps.context_prompt import VERSION, Document, build_documents
 from rag_serving.config.sections import Context
-from rag_serving.models.chat import RemoteChat
-from rag_serving.models.conversation import Message
-from rag_serving.models.generators import open_chat
+from rag_serving.models.chat.client import RemoteChat
+from rag_serving.models.chat.factory import open_chat
+from rag_serving.models.chat.messages import Message
 
 KILLS = int(os.environ.get("CITELOCK_KILLS", "3"))
 

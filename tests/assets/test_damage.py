@@ -16,12 +16,12 @@ import pytest
 from damaged import INDEXED, MADE, TENANT, PublishedSample, Sample
 from typer.testing import CliRunner
 
+from rag_assets.evaluation.cli.gold import app as gold_commands
 from rag_assets.steps import incremental
 from rag_assets.steps.chunking import build_chunks
 from rag_serving.indexes import lexical
-from rag_serving.indexes.generations import list_generations
-from rag_serving.indexes.terms import STOP_WORDS
-from rag_serving.terminal.gold_cli import app as gold_commands
+from rag_serving.indexes.catalog import list_generations
+from rag_serving.text.analyzer import STOP_WORDS
 
 EDITS = count(1)
 REBUILDS = int(os.environ.get("CITELOCK_REBUILDS", "3"))

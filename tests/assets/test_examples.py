@@ -14,7 +14,7 @@ import pytest
 import yaml
 from damaged import PublishedSample
 
-from rag_serving.gates import NOT_FOUND
+from rag_serving.answering.gates import NOT_FOUND
 
 ROOT = Path(__file__).parents[2]
 # What the output of an example holds that is not shown beside it.

@@ -14,7 +14,7 @@ from stand_in_chat import MODEL, StandInChat, served
 from test_jobs import Project, project  # noqa: F401
 from typer.testing import CliRunner
 
-from rag_serving.cli import app
+from rag_serving.cli.main import app
 
 SECRET = "<h2>Pay</h2><p>To raise a salary, write to the payroll team before Friday.</p>"
 ROLLBACK = "To roll back a release, run the rollback pipeline."

@@ -13,9 +13,9 @@ from sources.stand_in_site import page
 
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
-from rag_serving.access import Principal
+from rag_serving.access.group_members import Memberships
+from rag_serving.access.principals import Principal
 from rag_serving.config.loading import load_config
-from rag_serving.membership import Memberships
 
 QUIET: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 

@@ -258,7 +258,7 @@ def test_the_sensor_publishes_again_when_a_page_went_back_to_what_it_was(project
 
 
 def test_the_sensor_leaves_a_rolled_back_tenant_as_it_is(project: Project) -> None:
-    from rag_serving.indexes.generations import rollback
+    from rag_serving.indexes.catalog import rollback
 
     project.build()
     project.wiki.delete("eng", "102")

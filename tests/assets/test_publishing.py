@@ -16,8 +16,8 @@ from rag_assets.publishing import CheckResult, Coverage, PublishError, check_gen
 from rag_assets.publishing.checks import sample_rows
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
+from rag_serving.indexes.catalog import list_generations, published_ids, rollback, show_generation
 from rag_serving.indexes.generation import Generation, place_of
-from rag_serving.indexes.generations import list_generations, published_ids, rollback, show_generation
 from rag_serving.indexes.shard_collections import ShardCollections
 
 NAMES = [

@@ -20,8 +20,8 @@ from synthetic import EVERYONE, TENANT, config_for, folder_bytes
 from rag_assets.publishing import prune
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
+from rag_serving.indexes.catalog import list_generations, published_ids, rollback
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.generations import list_generations, published_ids, rollback
 
 
 def assert_serves(store: Store, config: Config) -> Generation:

@@ -19,10 +19,10 @@ from rag_assets.sources import open_source
 from rag_assets.sync_files import write_sync
 from rag_serving.artifacts.schema import CHUNKS, GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, write_table
-from rag_serving.cli import app
+from rag_serving.cli.main import app
 from rag_serving.config.loading import load_config
 from rag_serving.indexes.build import build_generation
-from rag_serving.indexes.generations import move_current
+from rag_serving.indexes.catalog import move_current
 
 PAGES = (
     page(1, "Home"),

@@ -18,14 +18,14 @@ from test_dedup_asset import write_twins
 from test_jobs import QUIET, Project, project  # noqa: F401
 
 from rag_assets.definitions import build_defs
+from rag_assets.evaluation.runs import save_run
 from rag_assets.report_files import forget_days, reports_folder
 from rag_assets.resources import Installation
 from rag_assets.schedules import report_yesterday
 from rag_assets.sensors import report_when_published
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, read_json, remove_folder, write_json
 from rag_serving.config.loading import load_config
-from rag_serving.evaluation.runs import save_run
 from rag_serving.pipeline import Pipeline
 from rag_serving.telemetry.telemetry import open_telemetry
 

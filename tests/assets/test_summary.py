@@ -17,7 +17,7 @@ from rag_assets.state import ChunksState, PagesState, update_state
 from rag_assets.summary import Summary, estimate_line, source_counts, source_line, tenant_facts, tenant_line
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, write_table
-from rag_serving.indexes.generations import list_generations
+from rag_serving.indexes.catalog import list_generations
 
 
 def built_before(store: Store) -> None:

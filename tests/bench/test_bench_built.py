@@ -9,8 +9,8 @@ import pytest
 
 from bench.built import build
 from bench.real_text import Sentence
-from rag_serving.access import Principal
-from rag_serving.evaluation.bench import TENANT
+from rag_assets.evaluation.bench import TENANT
+from rag_serving.access.principals import Principal
 from rag_serving.pipeline import Pipeline
 
 WORDS = ("crane", "winch", "buoy", "anchor", "hull")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bench.floors import bm25s_search, exact_search, fuse, run_floors
+from rag_assets.evaluation.beir import Collection, Document
 from rag_serving.config.loading import parse_config
-from rag_serving.evaluation.beir import Collection, Document
 from rag_serving.models import open_embedder
 
 TEXTS = ("The crane lifts cargo.", "The operator signs the log book.", "Vessels moor at the second berth.")

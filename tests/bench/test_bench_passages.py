@@ -13,9 +13,9 @@ from bench.passages.corpora import Corpus, cut, file_pages
 from bench.passages.measure import PassageBench, Ranking, differences
 from bench.passages.merged import Rule, merge
 from bench.passages.questions import Questions, of_heading_links
+from rag_assets.evaluation.ablation import Remembering
+from rag_assets.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.config.sections import Embedding
-from rag_serving.evaluation.ablation import Remembering
-from rag_serving.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.models import open_embedder, open_tokenizer
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 sys.path.append(str(Path(__file__).parents[1] / "serving"))
 from wiki import configuration, publish
 
-from rag_serving.app import create_app
+from rag_serving.api.app import create_app
 
 pytestmark = pytest.mark.browser
 

@@ -20,7 +20,7 @@ from wiki import configuration
 
 from rag_assets.report_files import write_report
 from rag_assets.steps.quality_report import history_of, quality_report
-from rag_serving.app import create_app
+from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store, write_json
 
 pytestmark = pytest.mark.browser

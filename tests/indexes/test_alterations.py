@@ -28,8 +28,8 @@ from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.secret import FILE as SECRET
 from rag_serving.artifacts.store import Store, StoreError, map_table, write_mapped
 from rag_serving.indexes.build import build_generation
+from rag_serving.indexes.catalog import move_current
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.generations import move_current
 
 ALTERATIONS = int(os.environ.get("CITELOCK_ALTERATIONS", "25"))
 CHUNKS = 40
@@ -272,7 +272,7 @@ from pathlib import Path
 from synthetic import TENANT, clustered_vectors, config_for
 
 from rag_serving.indexes import generation
-from rag_serving.indexes.published import Published, UnpublishedError
+from rag_serving.indexes.current import Published, UnpublishedError
 from rag_serving.artifacts.store import Store
 
 generation.COPIED_BYTES = int(sys.argv[2])

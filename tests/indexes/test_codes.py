@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from synthetic import clustered_vectors
 
 from rag_serving.indexes import exact
-from rag_serving.indexes.codes import CODES_FILE, Codes, CodesError, save_codes
+from rag_serving.indexes.quantization import CODES_FILE, Codes, CodesError, save_codes
 
 Vectors = NDArray[np.float32]
 

@@ -17,16 +17,16 @@ from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for,
 from typer.testing import CliRunner
 
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.cli import app
+from rag_serving.cli.main import app
 from rag_serving.config.loading import Config
 from rag_serving.indexes.build import build_generation
+from rag_serving.indexes.catalog import move_current
 from rag_serving.indexes.chroma import close_clients
 from rag_serving.indexes.generation import Generation, place_of
-from rag_serving.indexes.generations import move_current
 from rag_serving.indexes.integrity import MARK, find_damage
 from rag_serving.indexes.repair import repair
 from rag_serving.indexes.shard_collections import ShardCollections
-from rag_serving.models.vector_cache import VectorCache, vector_key
+from rag_serving.models.embedding.cache import VectorCache, vector_key
 
 CHUNKS = 60
 

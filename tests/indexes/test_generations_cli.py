@@ -9,9 +9,9 @@ from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 from typer.testing import CliRunner
 
 from rag_serving.artifacts.store import Store
-from rag_serving.cli import app
+from rag_serving.cli.main import app
 from rag_serving.indexes.build import build_generation
-from rag_serving.indexes.generations import move_current
+from rag_serving.indexes.catalog import move_current
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from synthetic import WORDS, folder_bytes
 
 from rag_serving.indexes.lexical import K1, B, LexicalError, LexicalIndex, build_lexical
-from rag_serving.indexes.terms import analyze
+from rag_serving.text.analyzer import analyze
 
 TEXT = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
 TEXTS = ["crane at the berth", "vessel at the berth", "crane crane crane", "customs seal", "the of and"]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import MODEL, TENANT, chunk_row, chunk_table, clustered_vectors, config_for
 
-from rag_serving.access import Principal, satisfies
+from rag_serving.access.principals import Principal, satisfies
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.build import build_generation

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_serving.indexes.terms import STOP_WORDS, analyze, identifiers, stems, versions
+from rag_serving.text.analyzer import STOP_WORDS, analyze, identifiers, stems, versions
 
 WORD = st.from_regex(r"[a-z]{2,9}", fullmatch=True).filter(lambda word: word not in STOP_WORDS)
 
@@ -84,7 +84,7 @@ def test_letters_of_any_script_are_never_lost(word: str) -> None:
 
 def test_terms_do_not_depend_on_the_hash_seed() -> None:
     text = "The HTTPServer at /var/log/kafka-3.5.1 said ERR_4012, 港口 closed"
-    script = f"import json; from rag_serving.indexes.terms import analyze; print(json.dumps(analyze({text!r})))"
+    script = f"import json; from rag_serving.text.analyzer import analyze; print(json.dumps(analyze({text!r})))"
     run = subprocess.run(
         [sys.executable, "-c", script], env={"PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=True
     )

@@ -13,13 +13,13 @@ from typing import Any
 from brute_force import Judge, Texts, pages_told
 from restricted_wiki import marker_of, name_of, sentence, some_principal
 
-from rag_serving.access import Principal, satisfied_classes
+from rag_serving.access.principals import Principal, satisfied_classes
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline import Pipeline
-from rag_serving.query import read_query
+from rag_serving.query.parsing import read_query
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records import Filters
-from rag_serving.retrieve import gather
+from rag_serving.retrieval.hybrid import gather
 
 Payload = Mapping[str, Any]
 Fault = Callable[[Principal, object], list[str]]

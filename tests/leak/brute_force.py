@@ -14,7 +14,7 @@ from typing import Any
 
 from restricted_wiki import MARKER, PAGE_ID, Wiki, page_of
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 
 _KNOWN_USERS = ("known", "unknown", "user", None)
 _WORDS = re.compile(r"[^\W_]+")

@@ -27,10 +27,10 @@ from rag_assets.steps.select import join_sources, select_chunks
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.build import build_generation
-from rag_serving.models.embedders import open_tokenizer
+from rag_serving.models.embedding.factory import open_tokenizer
 from rag_serving.models.protocols import Embedder, Progress, Tokenizer
 from rag_serving.pipeline import Pipeline
-from rag_serving.prefix import embedded_texts
+from rag_serving.text.context_prefix import embedded_texts
 
 _DIMENSION = 48
 _WORD = re.compile(r"\w+")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 
 Envelope = dict[str, Any]
 Readers = str | list[str]

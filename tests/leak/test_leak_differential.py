@@ -18,7 +18,7 @@ from brute_force import Judge
 from built_wiki import WordEmbedder, publish_wiki
 from restricted_wiki import TENANT, Wiki, restricted_wiki, sentence, some_principal
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Filters
 

@@ -11,11 +11,11 @@ from asking import Asker, told_by_markers
 from built_wiki import Built
 from restricted_wiki import GROUPS, TENANT, USERS, some_principal
 
-from rag_serving.access import Principal
+from rag_serving.access.group_members import FILE, Memberships
+from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GROUP_MEMBERS
 from rag_serving.artifacts.store import Store, write_table
 from rag_serving.config.loading import Config, parse_config
-from rag_serving.membership import FILE, Memberships
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,9 @@ from built_wiki import WordEmbedder, configuration, publish_wiki
 from fastapi.testclient import TestClient
 from restricted_wiki import TENANT, Wiki, marker_of, name_of, restricted_wiki, sentence, some_principal
 
-from rag_serving.access import Principal
-from rag_serving.app import create_app
-from rag_serving.guard import GuardedEmbedder
+from rag_serving.access.principals import Principal
+from rag_serving.api.app import create_app
+from rag_serving.models.lazy_embedder import GuardedEmbedder
 
 ASKED = 300
 

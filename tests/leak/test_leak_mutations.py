@@ -14,12 +14,12 @@ from built_wiki import WordEmbedder, configuration, publish_wiki
 from restricted_wiki import TENANT, Wiki, restricted_wiki
 
 from rag_assets.steps import readers, transclusion
-from rag_serving import access
+from rag_serving.access import principals as access
+from rag_serving.indexes.duplicates import Places
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.lexical import LexicalIndex
+from rag_serving.indexes.readable import Readable
 from rag_serving.pipeline import Pipeline
-from rag_serving.places import Places
-from rag_serving.queries.readable import Readable
 
 PAIRS = 1500
 

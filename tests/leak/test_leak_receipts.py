@@ -10,7 +10,7 @@ from brute_force import Judge, pages_told
 from built_wiki import WordEmbedder, publish_wiki
 from restricted_wiki import TENANT, Wiki, marker_of, restricted_wiki
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.pipeline import Pipeline
 from rag_serving.receipts.receipt import ReceiptError
 

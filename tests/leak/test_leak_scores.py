@@ -15,9 +15,9 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
 from rag_serving.indexes.build import build_generation
-from rag_serving.query import read_query
-from rag_serving.retrieve import gather
-from rag_serving.structure import lexical_prefixes
+from rag_serving.query.parsing import read_query
+from rag_serving.retrieval.hybrid import gather
+from rag_serving.text.lexical_fields import lexical_prefixes
 
 STAFF = frozenset({"everyone", "group:staff"})
 EVERY_STAGE = Retrieval(dense_k=12, lexical_k=12, cosine_floor=-1, neighbour_weight=0.2)

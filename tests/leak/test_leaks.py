@@ -13,7 +13,7 @@ from brute_force import Texts
 from built_wiki import Built
 from restricted_wiki import TENANT, some_principal
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 
 pytestmark = pytest.mark.slow
 

@@ -16,8 +16,8 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from rag_serving.models.local import LocalEmbedder
-from rag_serving.models.weights import MODEL, Weights, find_weights
+from rag_serving.models.embedding.local import LocalEmbedder
+from rag_serving.models.embedding.weights import MODEL, Weights, find_weights
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"word{n}" for n in range(40)), "##s"]
 HIDDEN, LAYERS, HEADS, INNER = 32, 2, 4, 64

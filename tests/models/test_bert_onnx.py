@@ -11,9 +11,9 @@ import pytest
 from numpy_bert import encode
 from safetensors.numpy import load_file, save_file
 
-from rag_serving.models.bert_onnx import Bert, read_header
+from rag_serving.models.embedding.onnx_bert import Bert, read_header
+from rag_serving.models.embedding.weights import Weights, find_weights
 from rag_serving.models.protocols import ModelError
-from rag_serving.models.weights import Weights, find_weights
 
 
 def run(bert: Bert, sequences: list[list[int]]) -> np.ndarray:

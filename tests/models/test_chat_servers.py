@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from stand_in_chat import MODEL, Fault, StandInChat, openai_error, served
 
 from rag_serving.config.sections import ChatModel
-from rag_serving.models.chat import RemoteChat
-from rag_serving.models.conversation import Message, loops
-from rag_serving.models.generators import open_chat
-from rag_serving.models.overflow import says_too_long
+from rag_serving.models.chat.client import RemoteChat
+from rag_serving.models.chat.context_length import says_too_long
+from rag_serving.models.chat.factory import open_chat
+from rag_serving.models.chat.messages import Message, loops
+from rag_serving.models.chat.sse import event_data
 from rag_serving.models.protocols import ContextTooLongError, ModelError
-from rag_serving.models.sse import event_data
 
 ASK = [Message("system", "Be brief."), Message("user", "Hello?")]
 

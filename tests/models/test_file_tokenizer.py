@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rag_serving.models.embedding.tokenizer import FileTokenizer
+from rag_serving.models.embedding.weights import Weights
 from rag_serving.models.protocols import ModelError
-from rag_serving.models.tokenizer import FileTokenizer
-from rag_serving.models.weights import Weights
 
 
 @pytest.fixture(scope="module")

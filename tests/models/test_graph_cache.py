@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rag_serving.models import bert_onnx
-from rag_serving.models.bert_onnx import Bert
-from rag_serving.models.graph_cache import GraphCache
-from rag_serving.models.weights import Weights
+from rag_serving.models.embedding import onnx_bert as bert_onnx
+from rag_serving.models.embedding.graph_cache import GraphCache
+from rag_serving.models.embedding.onnx_bert import Bert
+from rag_serving.models.embedding.weights import Weights
 
 IDS, LENGTHS = np.array([[101, 2129, 2146, 102]], np.int64), np.array([4], np.int32)
 

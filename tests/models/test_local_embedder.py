@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_serving.models.local import MAX_WINDOWS, LocalEmbedder, spread
-from rag_serving.models.weights import Weights, find_weights
+from rag_serving.models.embedding.local import MAX_WINDOWS, LocalEmbedder, spread
+from rag_serving.models.embedding.weights import Weights, find_weights
 
 TEXTS = [
     "How do I reset my password?",

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from rag_serving.models.embedding.recent_vectors import RecentVectors, normalized
 from rag_serving.models.protocols import ModelError, Progress
-from rag_serving.models.recent_vectors import RecentVectors, normalized
 
 
 class Counting:

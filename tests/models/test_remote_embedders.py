@@ -13,10 +13,10 @@ import pytest
 from stand_in_embeddings import DIGEST, Fault, StandIn, true_vector
 
 from rag_serving.config.sections import Embedding
-from rag_serving.models.ollama import OllamaEmbedder
-from rag_serving.models.openai import OpenAIEmbedder
+from rag_serving.models.embedding.ollama import OllamaEmbedder
+from rag_serving.models.embedding.openai import OpenAIEmbedder
+from rag_serving.models.embedding.remote import RemoteEmbedder
 from rag_serving.models.protocols import ModelError
-from rag_serving.models.remote import RemoteEmbedder
 
 KINDS = ["ollama", "openai"]
 

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from rag_serving.models.embedding.cache import COMMIT_TEXTS, FILE, VectorCache, vector_key
 from rag_serving.models.protocols import ModelError, Progress
-from rag_serving.models.vector_cache import COMMIT_TEXTS, FILE, VectorCache, vector_key
 
 
 class Counting:
@@ -180,7 +180,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_vector_cache import Counting
-from rag_serving.models.vector_cache import VectorCache
+from rag_serving.models.embedding.cache import VectorCache
 
 class Slow(Counting):
     def embed_documents(self, texts, progress=None):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from rag_serving.models.embedding.weights import DIGESTS, MODEL, REVISION, Weights, find_weights, packaged_folder
 from rag_serving.models.protocols import ModelError
-from rag_serving.models.weights import DIGESTS, MODEL, REVISION, Weights, find_weights, packaged_folder
 
 
 def test_the_packaged_files_are_the_published_ones(packaged: Weights) -> None:
@@ -25,7 +25,7 @@ def test_the_packaged_files_are_the_published_ones(packaged: Weights) -> None:
 
 def test_finding_the_files_runs_none_of_the_wheels_code() -> None:
     code = (
-        "import sys; from rag_serving.models.weights import find_weights, MODEL; find_weights(MODEL);"
+        "import sys; from rag_serving.models.embedding.weights import find_weights, MODEL; find_weights(MODEL);"
         "print([m for m in sys.modules if m.startswith('gt_all') or m in ('torch', 'transformers', 'onnx')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -133,7 +133,7 @@ def hub() -> Iterator[str]:
 
 def download_from(endpoint: str, cache: Path) -> subprocess.CompletedProcess[str]:
     code = (
-        "from rag_serving.models.weights import download, find_weights, MODEL, ModelError\n"
+        "from rag_serving.models.embedding.weights import download, find_weights, MODEL, ModelError\n"
         "try: print(find_weights(MODEL, download()).name)\n"
         "except ModelError as error: print(error)"
     )

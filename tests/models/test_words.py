@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rag_serving.config.sections import Embedding
-from rag_serving.models.words import Words
+from rag_serving.models.embedding.vocabulary import Words
 
 
 @pytest.mark.parametrize("word", ["retention", "dogs", "sunday"])
@@ -23,5 +23,5 @@ def test_without_a_tokenizer_no_word_is_known(tmp_path: Path) -> None:
 
 
 def test_a_question_waits_for_no_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_serving.models.weights.packaged_folder", lambda: None)
+    monkeypatch.setattr("rag_serving.models.embedding.weights.packaged_folder", lambda: None)
     assert Words(Embedding(provider="ollama", model="bge-m3"))("retention") is False

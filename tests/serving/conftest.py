@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from wiki import configuration, embedder, publish
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.pipeline import Pipeline
 
 EVERYONE = Principal("acme")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rag_assets.evaluation.ablation import VARIANTS, ablate
+from rag_assets.evaluation.beir import Collection, Document
 from rag_serving.config.loading import parse_config
-from rag_serving.evaluation.ablation import VARIANTS, ablate
-from rag_serving.evaluation.beir import Collection, Document
 
 DOCUMENTS = (
     Document("d0", "Crane guide", "Grease the hook of the crane every week.", "p0", 0),

@@ -3,7 +3,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.access import EVERYONE, NOBODY, Principal, both, clauses_of, reader_class, satisfied_classes, satisfies
+from rag_serving.access.principals import (
+    EVERYONE,
+    NOBODY,
+    Principal,
+    both,
+    clauses_of,
+    reader_class,
+    satisfied_classes,
+    satisfies,
+)
 
 NAMES = st.sampled_from(["user:ann", "user:b|b", "group:ops", "group:a&b", "group:everyone", "user:"])
 CLAUSES = st.sets(st.frozensets(NAMES, max_size=3), max_size=4)

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from test_cli import run, write_config
 from wiki import PASSAGES, configuration, publish
 
-from rag_serving.app import create_app
-from rag_serving.search import NOTHING_READABLE
+from rag_serving.api.app import create_app
+from rag_serving.retrieval.search import NOTHING_READABLE
 
 QUESTION = "How long does a broker keep logs?"
 ASKS = "(`--user` and `--group` say who asks)"

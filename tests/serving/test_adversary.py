@@ -18,14 +18,14 @@ from adversary import ELSEWHERE, HOST, PAGES, POISON, SECRET, Reply, passages_of
 from passages import candidate_of
 from stand_in_chat import MODEL, Fault, StandInChat, served
 
+from rag_serving.answering.citations import UNVERIFIED, answer_text, citations_of, markdown
+from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.writing.generator import GENERATOR_DOWN, Generator
+from rag_serving.answering.writing.parsing import parse
 from rag_serving.config.sections import Generation
-from rag_serving.extraction.sentences import units
-from rag_serving.generate import GENERATOR_DOWN, Generator
-from rag_serving.models.chat import RemoteChat
+from rag_serving.models.chat.client import RemoteChat
 from rag_serving.records import Answer, Claim, Draft, Lock, Verdict
-from rag_serving.render import UNVERIFIED, answer_text, citations_of, markdown
-from rag_serving.verify import verify
-from rag_serving.writing.parse import parse
+from rag_serving.text.units import units
 
 ANSWERS = int(os.environ.get("CITELOCK_ADVERSARY", "300"))
 QUESTION = "How long are logs kept, and may I restart a broker?"

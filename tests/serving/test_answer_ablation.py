@@ -11,9 +11,9 @@ import pytest
 from test_evaluate import LOGS, SALARY, WON
 from wiki import configuration
 
-from rag_serving.access import Principal
-from rag_serving.evaluation.answer_ablation import ANSWER_VARIANTS, ablate_answers, changes_nothing, to_csv
-from rag_serving.evaluation.gold import GoldSet
+from rag_assets.evaluation.answer_ablation import ANSWER_VARIANTS, ablate_answers, changes_nothing, to_csv
+from rag_assets.evaluation.gold import GoldSet
+from rag_serving.access.principals import Principal
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer
 

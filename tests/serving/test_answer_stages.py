@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 from passages import candidate_of, chunk_of, lock_of
 
-from rag_serving.fragments import plain
-from rag_serving.hygiene import is_clean, keyword_gate
-from rag_serving.indexes.terms import analyze
-from rag_serving.lock import freeze, has_anchor
-from rag_serving.queries.filters import FilterError, matching_rows, parse_filters
+from rag_serving.answering.citations import MAX_QUOTE_WORDS, answer_text, citations_of, markdown, shown_quote
+from rag_serving.answering.lock import freeze, has_anchor
+from rag_serving.answering.text_fragments import plain
+from rag_serving.query.filters import FilterError, matching_rows, parse_filters
 from rag_serving.records import Answer, Claim, Filters, Verdict
-from rag_serving.render import MAX_QUOTE_WORDS, answer_text, citations_of, markdown, shown_quote
+from rag_serving.retrieval.hygiene import is_clean, keyword_gate
+from rag_serving.text.analyzer import analyze
 
 # Filters
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rag_serving.answering import open_tables
+from rag_serving.answering.answerer import open_tables
+from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated, learnt, to_json
 from rag_serving.config.loading import ConfigError, parse_config
-from rag_serving.extraction.weights import Tables, WeightsError, calibrated, learnt, to_json
 
 MODEL = "local/all-MiniLM-L6-v2"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from rag_assets.evaluation.calibrate import calibrate, open_gates
+from rag_assets.evaluation.evaluate import evaluate
+from rag_assets.evaluation.gold import GoldSet
+from rag_assets.evaluation.gold_collections import Collection, published, read_gold_collection
 from rag_serving.config.loading import parse_config
-from rag_serving.evaluation.calibrate import calibrate, open_gates
-from rag_serving.evaluation.evaluate import evaluate
-from rag_serving.evaluation.gold import GoldSet
-from rag_serving.evaluation.gold_collections import Collection, published, read_gold_collection
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 SQUAD, SCIFACT = DATA / "squad2" / "dev-8-articles.json", DATA / "scifact"

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from starlette.routing import Route
 from wiki import RESTART, configuration
 
-from rag_serving.app import MAX_BODY_BYTES, create_app
+from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.config.loading import ConfigError
 
 LOCAL = ("127.0.0.1", 50000)

@@ -11,11 +11,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from rag_assets.evaluation.beir import read_collection
+from rag_assets.evaluation.bench import chunk_table, run_bench
+from rag_assets.evaluation.cli.bench import Progress, command
 from rag_serving.config.loading import parse_config
-from rag_serving.evaluation.beir import read_collection
-from rag_serving.evaluation.bench import chunk_table, run_bench
 from rag_serving.models import open_tokenizer
-from rag_serving.terminal.bench_cli import Progress, command
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "contextual-retrieval"
 TOPICS = {

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rag_serving.breaker import Breaker
+from rag_serving.models.breaker import Breaker
 
 
 class Clock:

@@ -10,16 +10,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from rag_serving.answering import open_tables
-from rag_serving.cli import app
+from rag_assets.evaluation.calibrate import Calibration, calibrate, choose, closed_at, curve, halves, open_gates
+from rag_assets.evaluation.confidence import Learnt
+from rag_assets.evaluation.evaluate import Evaluation, Judged, judge
+from rag_assets.evaluation.gates_file import write_calibration, write_gates
+from rag_assets.evaluation.gold import GoldQuestion, GoldSet
+from rag_serving.answering.answerer import open_tables
+from rag_serving.answering.extraction.ranker import Tables, learnt
+from rag_serving.cli.main import app
 from rag_serving.config.loading import ConfigError, load_config, parse_config
 from rag_serving.config.sections import Embedding
-from rag_serving.evaluation.calibrate import Calibration, calibrate, choose, closed_at, curve, halves, open_gates
-from rag_serving.evaluation.confidence import Learnt
-from rag_serving.evaluation.evaluate import Evaluation, Judged, judge
-from rag_serving.evaluation.gates_file import write_calibration, write_gates
-from rag_serving.evaluation.gold import GoldQuestion, GoldSet
-from rag_serving.extraction.weights import Tables, learnt
 from rag_serving.records import Answer, Citation
 
 

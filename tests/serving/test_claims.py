@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_serving.verification.claims import contradict, figures, negations, turns
+from rag_serving.text.polarity_words import contradict, figures, negations, turns
 
 
 @pytest.mark.parametrize(

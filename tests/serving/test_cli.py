@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from wiki import publish
 
 from rag_serving.artifacts.store import Store
-from rag_serving.cli import app
+from rag_serving.cli.main import app
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
-CITELOCK = [sys.executable, "-c", "from rag_serving.cli import main; main()"]
+CITELOCK = [sys.executable, "-c", "from rag_serving.cli.main import main; main()"]
 
 runner = CliRunner()
 
@@ -212,7 +212,7 @@ def test_doctor_without_a_configuration_says_only_that(tmp_path: Path) -> None:
 
 def test_help_lists_every_command_without_loading_any() -> None:
     script = (
-        "import sys\nfrom rag_serving.cli import main\n"
+        "import sys\nfrom rag_serving.cli.main import main\n"
         "try: main()\nexcept SystemExit: print(sorted({'numpy', 'chromadb', 'dagster', 'fastapi'} & set(sys.modules)))"
     )
     output = subprocess.run(
@@ -225,7 +225,7 @@ def test_help_lists_every_command_without_loading_any() -> None:
 
 def test_asking_never_imports_dagster(config: str) -> None:
     script = (
-        "import sys\nfrom rag_serving.cli import main\n"
+        "import sys\nfrom rag_serving.cli.main import main\n"
         "try: main()\nexcept SystemExit: print([name for name in ('dagster', 'rag_assets') if name in sys.modules])"
     )
     arguments = [sys.executable, "-c", script, "ask", QUESTION, "--config", config]

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from wiki import configuration
 
-from rag_serving.app import create_app
+from rag_serving.api.app import create_app
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 TOKENS = {"reader": {"tenant": "acme"}, "chief": {"tenant": "acme", "roles": ["operator"]}}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rag_serving.artifacts.columns import indices, mask_of, numbers_of, reader, rows_in, strings
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.columns import indices, mask_of, numbers_of, reader, rows_in, strings
 
 _TEXTS = st.text(max_size=8)
 _VALUES = {

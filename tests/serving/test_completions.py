@@ -15,12 +15,12 @@ from httpx import Response
 from stand_in_chat import MODEL, StandInChat, served
 from wiki import configuration
 
+from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.api.wire import error_response
-from rag_serving.app import MAX_BODY_BYTES, create_app
 from rag_serving.config.sections import ChatModel, Embedding
-from rag_serving.models.conversation import Message
-from rag_serving.models.embedders import open_tokenizer
-from rag_serving.models.generators import open_chat
+from rag_serving.models.chat.factory import open_chat
+from rag_serving.models.chat.messages import Message
+from rag_serving.models.embedding.factory import open_tokenizer
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 MESSAGES = [

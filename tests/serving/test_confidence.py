@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rag_serving.evaluation.confidence import Seen, learn
-from rag_serving.extraction.weights import Tables, Weights, learnt
+from rag_assets.evaluation.confidence import Seen, learn
+from rag_serving.answering.extraction.ranker import Tables, Weights, learnt
 
 NAMES = learnt().with_vectors.confidence.keys() - {"score"}
 

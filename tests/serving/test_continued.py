@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from passages import candidate_of, chunk_of
 
-from rag_serving.extract import extract
-from rag_serving.extraction.continued import runs_on
-from rag_serving.indexes.terms import analyze
-from rag_serving.lock import completed
+from rag_serving.answering.citations import answer_text
+from rag_serving.answering.extraction.extractor import extract
+from rag_serving.answering.extraction.list_continuation import runs_on
+from rag_serving.answering.lock import completed
+from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Chunk, Lock
-from rag_serving.render import answer_text
-from rag_serving.verify import verify
+from rag_serving.text.analyzer import analyze
 
 QUESTION = "How do I restart the broker?"
 PARTS = (

@@ -12,10 +12,10 @@ from running import running
 from test_app import QUESTION, events_in
 from wiki import configuration
 
-from rag_serving.app import create_app
-from rag_serving.attempts import Attempt
+from rag_serving.api.app import create_app
 from rag_serving.config.loading import Config
 from rag_serving.deadline import Deadline, StoppedError, check, within
+from rag_serving.tracing import Attempt
 
 SELECTION = {"question": "How do I restart it?", "mode": "selected_text", "context": "Restart it in the evening. " * 50}
 
@@ -46,7 +46,7 @@ class Work:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     made = Work()
-    monkeypatch.setattr("rag_serving.answering.extract", made)
+    monkeypatch.setattr("rag_serving.answering.answerer.extract", made)
     return made
 
 
@@ -94,7 +94,7 @@ def test_work_for_clients_that_left_ends_and_health_is_answered_meanwhile(
 
 def test_a_model_that_says_nothing_is_left_when_its_reader_leaves() -> None:
     """The request to the model is given up, too: its server need not go on writing for nobody."""
-    from rag_serving.models.chat import run_apart
+    from rag_serving.models.chat.client import run_apart
 
     ended = threading.Event()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from passages import lock_of
 
-from rag_serving.extract import extract
-from rag_serving.extraction.differing import differing, measures
-from rag_serving.indexes.terms import analyze
+from rag_serving.answering.extraction.conflicts import differing, measures
+from rag_serving.answering.extraction.extractor import extract
+from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft, Lock
-from rag_serving.verify import verify
+from rag_serving.text.analyzer import analyze
 
 QUESTION = "How long are audit logs kept?"
 FIRST = "The desk reads them. Audit logs are kept for 30 days."

@@ -19,13 +19,13 @@ from test_cli import run, write_config
 from test_rerank_api import NAME, WordCounter, wait_until
 
 from rag_serving.artifacts.store import Store
+from rag_serving.cli import doctor
+from rag_serving.cli.finding import Finding
 from rag_serving.config.reranking import RerankService
 from rag_serving.models.protocols import ModelError
-from rag_serving.reranking.api import create_app
+from rag_serving.rerank_service.api import create_app
 from rag_serving.telemetry.events import Scribe
 from rag_serving.telemetry.tables import LOSSES, METADATA, opened
-from rag_serving.terminal import doctor
-from rag_serving.terminal.finding import Finding
 
 
 def finding(home: Path, name: str, folder: Path, more: str = "") -> tuple[str, str, str]:

@@ -16,12 +16,12 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from rag_assets.metadata import listed, markdown_table, named_reasons
+from rag_serving.answering.citations import markdown
+from rag_serving.cli.printing import answer_lines
 from rag_serving.config.logging import LineFormatter
 from rag_serving.escaping.markdown import for_markdown, markdown_text
 from rag_serving.escaping.targets import for_csv, for_html, for_json, for_link, for_log, for_terminal, for_terminal_line
 from rag_serving.records import Answer, Citation
-from rag_serving.render import markdown
-from rag_serving.terminal.printing import answer_lines
 
 PIECES = (
     "![x](https://evil.example/p.png)", "<img src=https://evil.example/p.png>", "<script>", "[a](javascript:alert(1))",

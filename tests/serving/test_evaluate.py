@@ -14,13 +14,13 @@ import yaml
 from typer.testing import CliRunner
 from wiki import configuration, embedder
 
+from rag_assets.evaluation.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
+from rag_assets.evaluation.gold import GoldQuestion, GoldSet
+from rag_assets.evaluation.runs import saved_runs
 from rag_serving.artifacts.store import Store
-from rag_serving.cli import app
-from rag_serving.evaluation.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
-from rag_serving.evaluation.gold import GoldQuestion, GoldSet
-from rag_serving.evaluation.runs import saved_runs
-from rag_serving.guard import GuardedEmbedder
-from rag_serving.indexes.published import UnpublishedError
+from rag_serving.cli.main import app
+from rag_serving.indexes.current import UnpublishedError
+from rag_serving.models.lazy_embedder import GuardedEmbedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer, Citation
@@ -227,6 +227,6 @@ def test_a_gold_set_of_another_tenant_is_refused(config_file: Path, tmp_path: Pa
 
 
 def test_evaluating_needs_no_dagster() -> None:
-    modules = "rag_serving.evaluation.evaluate, rag_serving.terminal.evaluate_cli"
+    modules = "rag_assets.evaluation.evaluate, rag_assets.evaluation.cli.evaluate"
     code = f"import sys, {modules}; assert 'dagster' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

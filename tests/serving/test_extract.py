@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import pytest
 from passages import candidate_of, lock_of
 
-from rag_serving.extract import extract, named
-from rag_serving.extraction.evidence import FOR, RANK_ONLY, Asked
-from rag_serving.extraction.quoting import best_window
-from rag_serving.extraction.sentences import words
-from rag_serving.extraction.weights import learnt
-from rag_serving.indexes.terms import analyze
+from rag_serving.answering.extraction.extractor import extract, named
+from rag_serving.answering.extraction.features import FOR, RANK_ONLY, Asked
+from rag_serving.answering.extraction.quote_window import best_window
+from rag_serving.answering.extraction.ranker import learnt
+from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Draft, Lock
-from rag_serving.verify import verify
+from rag_serving.text.analyzer import analyze
+from rag_serving.text.units import words
 
 TEXT = (
     "The broker writes logs. Logs are kept for 168 hours unless retention is changed. "

@@ -14,9 +14,9 @@ from collections import Counter
 from false_sentences import FACTS, KINDS, false_sentences
 from passages import lock_of
 
+from rag_serving.answering.citations import answer_text
+from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft
-from rag_serving.render import answer_text
-from rag_serving.verify import verify
 
 STEP = int(os.environ.get("CITELOCK_FALSE_SENTENCES", "7"))
 

@@ -14,10 +14,10 @@ from test_app import LOCAL, QUESTION, TOKENS, bearer
 from typer.testing import CliRunner
 from wiki import configuration, publish
 
-from rag_serving.app import create_app
-from rag_serving.cli import app
-from rag_serving.evaluation.gold import read_gold
-from rag_serving.evaluation.gold_drafts import complaints, to_yaml
+from rag_assets.evaluation.gold import read_gold
+from rag_assets.evaluation.gold_drafts import complaints, to_yaml
+from rag_serving.api.app import create_app
+from rag_serving.cli.main import app
 
 
 @pytest.fixture(scope="module")

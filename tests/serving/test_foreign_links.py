@@ -11,14 +11,14 @@ from passages import lock_of
 from stand_in_chat import MODEL, StandInChat, served
 from wiki import configuration, embedder
 
-from rag_serving.access import Principal
-from rag_serving.generate import without_foreign_links
+from rag_serving.access.principals import Principal
+from rag_serving.answering.citations import answer_text
+from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.writing.generator import without_foreign_links
+from rag_serving.answering.writing.parsing import parse
+from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Draft, Lock, Verdict
-from rag_serving.render import answer_text
-from rag_serving.verify import verify
-from rag_serving.writing.parse import parse
-from rag_serving.writing.untrusted import without_links
 
 LOCK = lock_of(
     [

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from passages import candidate_of
 from wiki import Passage, configuration, publish
 
+from rag_serving.answering.citations import citations_of, markdown, pinpointed
+from rag_serving.answering.text_fragments import fragment_url, is_repeated
+from rag_serving.answering.verification.verifier import verify
 from rag_serving.artifacts.store import Store
-from rag_serving.fragments import fragment_url, is_repeated
 from rag_serving.indexes.generation import Generation
 from rag_serving.records import Answer, Claim, Draft, Lock
-from rag_serving.render import citations_of, markdown, pinpointed
-from rag_serving.verify import verify
 
 PAGE = "https://wiki.example/x#Restart"
 STEP = "Wait until all replicas are in sync again, then go on."

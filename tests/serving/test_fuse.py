@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rag_serving.fuse import Method, min_max, reciprocal_rank_fusion, standard, weighted_sum
+from rag_serving.retrieval.fusion import Method, min_max, reciprocal_rank_fusion, standard, weighted_sum
 
 RANKINGS = st.lists(st.lists(st.integers(0, 30), unique=True, max_size=20), max_size=4)
 

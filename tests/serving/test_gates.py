@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from passages import candidate_of, lock_of
 
-from rag_serving.access import Principal
-from rag_serving.config.sections import Gates
-from rag_serving.gates import (
+from rag_serving.access.principals import Principal
+from rag_serving.answering.gates import (
     CLARIFY_POINTER,
     NOT_FOUND,
     REFUSED_EMPTY,
@@ -18,9 +17,10 @@ from rag_serving.gates import (
     gate_question,
     likeness,
 )
-from rag_serving.indexes.terms import analyze
+from rag_serving.config.sections import Gates
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Lock
+from rag_serving.text.analyzer import analyze
 
 GATES = Gates(min_similarity=0.4, min_coverage=0.5, min_confidence=0.5, min_confidence_statement=0.2)
 

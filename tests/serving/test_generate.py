@@ -9,12 +9,12 @@ from passages import candidate_of, lock_of
 from pydantic import ValidationError
 from stand_in_chat import MODEL, Fault, StandInChat, openai_error, served
 
-from rag_serving.breaker import Breaker
+from rag_serving.answering.writing.generator import GENERATOR_CUT, GENERATOR_DOWN, INJECTION, Generator
+from rag_serving.answering.writing.prompt import tokens
 from rag_serving.config.sections import Generation
-from rag_serving.generate import GENERATOR_CUT, GENERATOR_DOWN, INJECTION, Generator
-from rag_serving.models.chat import RemoteChat
+from rag_serving.models.breaker import Breaker
+from rag_serving.models.chat.client import RemoteChat
 from rag_serving.records import Claim, Draft, Lock
-from rag_serving.writing.prompt import tokens
 
 LOCK = lock_of(["Each broker keeps logs for 168 hours by default.", "Stop the broker with the stop script."])
 EXTRACTED = Draft((Claim("Each broker keeps logs.", 1, "keeps logs"),), "extractive")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rag_serving.access import Principal
-from rag_serving.evaluation.gold import GoldError, GoldSet, find_gold, read_gold
+from rag_assets.evaluation.gold import GoldError, GoldSet, find_gold, read_gold
+from rag_serving.access.principals import Principal
 
 ANSWERABLE = {"id": "a", "question": "How long?", "answerable": True, "page": 11, "quote": "for 168 hours"}
 UNANSWERABLE = {"id": "b", "question": "Who won?", "answerable": False}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rag_serving.evaluation.gold import GoldQuestion, GoldSet
-from rag_serving.evaluation.gold_check import Place, check_gold, live
+from rag_assets.evaluation.gold import GoldQuestion, GoldSet
+from rag_assets.evaluation.gold_check import Place, check_gold, live
 
 PAGES = {
     "1": [

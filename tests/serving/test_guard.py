@@ -5,7 +5,7 @@ import time
 import pytest
 from wiki import embedder
 
-from rag_serving.guard import GuardedEmbedder
+from rag_serving.models.lazy_embedder import GuardedEmbedder
 from rag_serving.models.protocols import Embedder, ModelError
 
 

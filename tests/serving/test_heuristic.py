@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.heuristic import rerank_by_words, word_signals
-from rag_serving.indexes.terms import analyze
 from rag_serving.records import Candidate, Chunk
+from rag_serving.retrieval.lexical_reranker import rerank_by_words, word_signals
+from rag_serving.text.analyzer import analyze
 
 WEIGHTS = {"roll": 2.0, "releas": 1.0, "cluster": 3.0}  # "roll releases cluster"
 COVERAGE, HEADINGS, PROXIMITY, ORDER, RUN = range(5)

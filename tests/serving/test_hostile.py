@@ -16,8 +16,8 @@ from test_app import QUESTION
 from wiki import configuration
 
 from rag_serving.api import connections
+from rag_serving.api.app import create_app
 from rag_serving.api.connections import Connection
-from rag_serving.app import create_app
 
 HOSTILE = int(os.environ.get("CITELOCK_HOSTILE", "20"))
 HEAD = b"POST /v1/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

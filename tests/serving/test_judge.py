@@ -9,14 +9,14 @@ import pytest
 from passages import lock_of
 from stand_in_chat import MODEL, StandInChat, served
 
-from rag_serving.answering import DOUBTED, NOT_JUDGED, Answering, Asked, Written
-from rag_serving.attempts import Attempt
+from rag_serving.answering.answerer import DOUBTED, NOT_JUDGED, Answering, Asked, Written
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Gates, Generation, Verification
-from rag_serving.models.chat import RemoteChat
-from rag_serving.models.judge import open_judge
+from rag_serving.models.chat.client import RemoteChat
+from rag_serving.models.chat.entailment_judge import open_judge
 from rag_serving.models.protocols import ModelError
 from rag_serving.records import Lock
+from rag_serving.tracing import Attempt
 
 PASSAGE = "Each broker keeps logs for 168 hours by default."
 REPLY = 'By default, each broker keeps logs for 168 hours. "keeps logs for 168 hours" [1]'

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from passages import lock_of
 
+from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft
-from rag_serving.verify import verify
 
 # A passage, a true quote of it, and sentences that it does not say.
 CASES = [

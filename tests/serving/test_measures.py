@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rag_serving.evaluation.evaluate import Judged, judge
-from rag_serving.evaluation.gold import GoldQuestion
-from rag_serving.evaluation.measures import f1, of_answers, of_rankings, summary
+from rag_assets.evaluation.evaluate import Judged, judge
+from rag_assets.evaluation.gold import GoldQuestion
+from rag_assets.evaluation.measures import f1, of_answers, of_rankings, summary
 from rag_serving.records import Answer, Citation
 
 

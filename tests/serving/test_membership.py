@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rag_serving.access import Principal
+from rag_serving.access.group_members import FILE, Memberships
+from rag_serving.access.principals import Principal
 from rag_serving.api.auth import Authenticator, Request
 from rag_serving.artifacts.schema import GROUP_MEMBERS
 from rag_serving.artifacts.store import write_table
 from rag_serving.config.loading import Config, parse_config
-from rag_serving.membership import FILE, Memberships
 
 LIVE = {"kind": "confluence", "base_url": "https://wiki.example", "space": "ENG", "groups": True}
 

@@ -17,13 +17,13 @@ from stand_in_chat import MODEL, StandInChat, served
 from test_completions import chunks_of
 from wiki import configuration, embedder
 
-from rag_serving.access import Principal
-from rag_serving.app import create_app
+from rag_serving.access.principals import Principal
+from rag_serving.answering.citations import answer_text, citations_of, explained, markdown
+from rag_serving.answering.verification.verifier import verify
+from rag_serving.api.app import create_app
 from rag_serving.pipeline import Pipeline
 from rag_serving.receipts.replay import faults
 from rag_serving.records import Answer, Claim, Draft, Lock, Verdict
-from rag_serving.render import answer_text, citations_of, explained, markdown
-from rag_serving.verify import verify
 
 TEXTS = ["Brokers stop at night.", "Logs stay for a week. Older logs are deleted.", "Lag is measured in records."]
 LOCK = lock_of(TEXTS)

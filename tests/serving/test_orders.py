@@ -13,13 +13,13 @@ from passages import lock_of
 from stand_in_chat import MODEL, StandInChat, served
 from wiki import PASSAGES, Passage, configuration, embedder, publish
 
-from rag_serving.access import Principal
-from rag_serving.extract import extract
-from rag_serving.gates import REFUSED_ORDER
-from rag_serving.indexes.terms import analyze
+from rag_serving.access.principals import Principal
+from rag_serving.answering.extraction.extractor import extract
+from rag_serving.answering.gates import REFUSED_ORDER
 from rag_serving.pipeline import Pipeline
-from rag_serving.writing.injections import REPLACED, neutralized
-from rag_serving.writing.orders import is_order, orders_assistant
+from rag_serving.text.analyzer import analyze
+from rag_serving.text.injections import REPLACED, neutralized
+from rag_serving.text.orders import is_order, orders_assistant
 
 GOLD = Path(__file__).parents[2] / "evals" / "gold" / "sample.yaml"
 

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from test_app import TOKENS, bearer, client_of
 from wiki import PASSAGES, Passage, publish
 
-from rag_serving.app import MAX_BODY_BYTES
+from rag_serving.api.app import MAX_BODY_BYTES
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 NASTY = '"><script>alert(1)</script><img src=x onerror=alert(2)>'

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rag_serving.answering.writing.parsing import parse
 from rag_serving.records import Claim
-from rag_serving.writing.parse import parse
 
 
 def read(reply: str) -> list[tuple[str, int, str]]:

@@ -8,17 +8,17 @@ import pytest
 from numpy.typing import NDArray
 from wiki import PASSAGES, RESTART, Passage, configuration, embedder, publish
 
-from rag_serving.access import Principal
-from rag_serving.answering import CONFLICTING, NO_VECTORS
+from rag_serving.access.principals import Principal
+from rag_serving.answering.answerer import CONFLICTING, NO_VECTORS
+from rag_serving.answering.citations import markdown
+from rag_serving.answering.gates import NOT_FOUND
 from rag_serving.artifacts.store import Store
-from rag_serving.gates import NOT_FOUND
-from rag_serving.indexes.published import UnpublishedError
+from rag_serving.indexes.current import UnpublishedError
 from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.pipeline import EXACT_SEARCH, NO_RECEIPT, STALE, Pipeline
-from rag_serving.query import read_query
+from rag_serving.query.parsing import read_query
 from rag_serving.records import Filters
-from rag_serving.render import markdown
-from rag_serving.retrieve import DENSE_UNAVAILABLE, RetrievalError, gather
+from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, RetrievalError, gather
 
 EVERYONE, HR = Principal("acme"), Principal("acme", "ann", frozenset({"hr"}))
 QUESTION = "May I restart a broker while partitions are under-replicated?"

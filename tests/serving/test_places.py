@@ -12,11 +12,11 @@ import yaml
 from typer.testing import CliRunner
 from wiki import PASSAGES, configuration, embedder, publish
 
-from rag_serving.access import Principal
-from rag_serving.cli import app
+from rag_serving.access.principals import Principal
+from rag_serving.answering.citations import markdown
+from rag_serving.cli.main import app
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import AlsoAt, Filters
-from rag_serving.render import markdown
 
 QUESTION = "How long does each broker keep logs?"
 ANYBODY, HR = Principal("acme"), Principal("acme", groups=frozenset({"hr"}))

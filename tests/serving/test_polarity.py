@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from passages import lock_of
 
+from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification.yes_no import polarity_fault
 from rag_serving.records import Claim, Draft
-from rag_serving.verification.polarity import polarity_fault
-from rag_serving.verify import verify
 
 ROOT = "May I run the broker as root?"
 KEPT = "Are logs kept on disk?"

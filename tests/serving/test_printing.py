@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from click import unstyle
 
+from rag_serving.cli.printing import answer_lines
 from rag_serving.records import Answer, Citation
-from rag_serving.terminal.printing import answer_lines
 
 URL = "https://wiki.example/page#Leave"
 

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wiki import Passage, configuration, embedder, publish
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
+from rag_serving.answering.lock import has_anchor
+from rag_serving.answering.writing.generator import Generator
 from rag_serving.artifacts.store import Store
 from rag_serving.config.sections import Generation as Settings
-from rag_serving.generate import Generator
 from rag_serving.indexes.generation import Generation
-from rag_serving.lock import has_anchor
-from rag_serving.models.chat import Listen
+from rag_serving.models.chat.client import Listen
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer, Claim, Draft, Lock
 

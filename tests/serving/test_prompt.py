@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from passages import candidate_of, lock_of
 
+from rag_serving.answering.verification.quotes import find_quote
+from rag_serving.answering.writing.prompt import CUT, NOT_FOUND, best_lines, make_prompt, tokens
 from rag_serving.records import Lock
-from rag_serving.verification.quotes import find_quote
-from rag_serving.writing.injections import REPLACED, neutralized
-from rag_serving.writing.prompt import CUT, NOT_FOUND, best_lines, make_prompt, tokens
+from rag_serving.text.injections import REPLACED, neutralized
 
 QUESTION = "How long are logs kept?"
 

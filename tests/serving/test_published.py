@@ -13,13 +13,13 @@ import pytest
 from fastapi.testclient import TestClient
 from wiki import PASSAGES, RETENTION, Passage, configuration, embedder, publish
 
-from rag_serving.access import Principal
-from rag_serving.app import create_app
+from rag_serving.access.principals import Principal
+from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store
+from rag_serving.indexes.catalog import move_current, rollback
+from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.generations import move_current, rollback
 from rag_serving.indexes.page_readers import FILE
-from rag_serving.indexes.published import BEING_OPENED
 from rag_serving.indexes.repair import repair
 from rag_serving.pipeline import STALE, Pipeline
 
@@ -49,7 +49,7 @@ class SlowOpening:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.may = threading.Event(), threading.Event()
         self._real = Generation.open
-        monkeypatch.setattr("rag_serving.indexes.published.Generation.open", self._open)
+        monkeypatch.setattr("rag_serving.indexes.current.Generation.open", self._open)
 
     def _open(self, *arguments: Any) -> Generation:
         self.begun.set()

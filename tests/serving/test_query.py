@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_serving.indexes.terms import analyze
-from rag_serving.queries.names import Names
-from rag_serving.query import read_query
+from rag_serving.query.parsing import read_query
+from rag_serving.query.vocabulary import Names
 from rag_serving.records import Filters
+from rag_serving.text.analyzer import analyze
 
 TITLES = {"deploy guide": "Deploy guide", "runbook": "Runbook", "runbook of the harbour": "Runbook of the Harbour"}
 NAMES = Names({"ops": "OPS", "eng": "ENG"}, {"howto": "howto"}, TITLES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_serving.extraction.question_kinds import Kind, asked_words, holds, kind_of, names_of, topic_of
+from rag_serving.text.question_types import Kind, asked_words, holds, kind_of, names_of, topic_of
 
 
 @pytest.mark.parametrize(

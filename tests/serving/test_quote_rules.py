@@ -11,7 +11,7 @@ import pytest
 from stand_in_chat import MODEL, StandInChat, served
 from wiki import LAG, RESTART, RETENTION, SETTINGS, configuration, embedder
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.pipeline import Pipeline
 
 EVERYONE = Principal("acme")

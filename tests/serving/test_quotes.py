@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rag_serving.verification.quotes import find_quote, needle_of
+from rag_serving.answering.verification.quotes import find_quote, needle_of
 
 TEXTS = (
     "The cache holds at most 15 GB and 1.5 million entries for 20 ms, which is 30 % of the default since 2024-01-05.",

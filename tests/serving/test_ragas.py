@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from rag_assets.evaluation.gold_check import Place
+from rag_assets.evaluation.ragas_scores import ABSENT, ragas_samples, ragas_scores
 from rag_serving.config.loading import parse_config
-from rag_serving.evaluation.gold_check import Place
-from rag_serving.evaluation.ragas_scores import ABSENT, ragas_samples, ragas_scores
 
 LOGS = "Logs are kept for 14 days, then they are deleted."
 CASE: dict[str, Any] = {

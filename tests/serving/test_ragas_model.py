@@ -18,8 +18,8 @@ import pytest
 from stand_in_chat import MODEL, StandInChat, served
 from stand_in_ragas import answers_ragas, question_about, says
 
+from rag_assets.evaluation.ragas_scores import RagasScores, ragas_scores
 from rag_serving.config.loading import Config, parse_config
-from rag_serving.evaluation.ragas_scores import RagasScores, ragas_scores
 from rag_serving.models import open_embedder
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("ragas") is None, reason="needs the extra `ragas`")

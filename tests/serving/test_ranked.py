@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 from passages import chunk_of
 
-from rag_serving.ranked import Ranked
 from rag_serving.records import Chunk
+from rag_serving.retrieval.ranking import Ranked
 
 
 class Table:

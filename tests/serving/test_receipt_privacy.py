@@ -16,9 +16,10 @@ import pytest
 from typer.testing import CliRunner
 from wiki import configuration, embedder, publish
 
-from rag_serving.access import ROLES, Principal
+from rag_serving.access.principals import ROLES, Principal
 from rag_serving.artifacts.store import Store
-from rag_serving.cli import app
+from rag_serving.cli.finding import Finding
+from rag_serving.cli.main import app
 from rag_serving.config.logging import LineFormatter
 from rag_serving.escaping.redaction import redacted
 from rag_serving.pipeline import Pipeline
@@ -26,7 +27,6 @@ from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.telemetry.telemetry import open_telemetry
-from rag_serving.terminal.finding import Finding
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 ANN, BOB = Principal("acme", "ann"), Principal("acme", "bob")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from wiki import PASSAGES, configuration, embedder, publish
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, remove_folder
 from rag_serving.pipeline import Pipeline
 from rag_serving.receipts.receipt import ReceiptError, canonical, receipt_id

@@ -13,11 +13,11 @@ from passages import lock_of
 from stand_in_chat import MODEL, StandInChat, served
 from wiki import configuration, embedder
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
+from rag_serving.answering.refusals import best_rejected, not_written, nothing_kept
+from rag_serving.cli.printing import answer_lines
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer, Claim, Draft, Refusal
-from rag_serving.terminal.printing import answer_lines
-from rag_serving.writing.refusals import best_rejected, not_written, nothing_kept
 
 EVERYONE, HR = Principal("acme"), Principal("acme", "ann", frozenset({"hr"}))
 LAG = "How long is a partition leader kept away by the alert of consumer lag?"

@@ -18,8 +18,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from test_cli import write_config
 
+from rag_serving.api.app import create_app
 from rag_serving.api.reload import ConfigFile, Reload, Switches
-from rag_serving.app import create_app
 from rag_serving.config.loading import ConfigError, load_config
 
 HEURISTIC = "features: {FEATURE_HEURISTIC_RERANKER: true}\n"

@@ -18,9 +18,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from test_app import client_of
 
+from rag_serving.api.app import router
 from rag_serving.api.completions import router as completions
 from rag_serving.api.feedback import router as feedback
-from rag_serving.app import router
 
 LONE = "\ud800"
 ROUTES = [route for each in (router, completions, feedback) for route in each.routes if isinstance(route, APIRoute)]

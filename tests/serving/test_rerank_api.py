@@ -17,8 +17,8 @@ from tiny_reranker import WORDS, save_xlm_roberta
 
 from rag_serving.config.reranking import RerankService
 from rag_serving.models.protocols import ModelError
-from rag_serving.reranking.api import create_app
-from rag_serving.reranking.cross_encoder import CrossEncoder, Pair
+from rag_serving.rerank_service.api import create_app
+from rag_serving.rerank_service.cross_encoder import CrossEncoder, Pair
 
 NAME = "tiny"
 

@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from stand_in_sidecar import FAULTS, StandInSidecar, sidecar
 
-from rag_serving.breaker import Breaker
 from rag_serving.config.reranking import Reranker
 from rag_serving.config.sections import Features
+from rag_serving.models.breaker import Breaker
 from rag_serving.models.protocols import ModelError
-from rag_serving.models.reranker import RemoteReranker, open_reranker
+from rag_serving.models.reranker_client import RemoteReranker, open_reranker
 from rag_serving.records import Candidate, Chunk
-from rag_serving.rerank import RERANKER_DOWN, rerank
+from rag_serving.retrieval.rerank import RERANKER_DOWN, rerank
 
 TIMEOUT_S, RESET_S = 0.6, 1.0
 HUNG_S = 30  # what the sidecar takes that hangs

@@ -10,8 +10,8 @@ import pytest
 from tiny_reranker import WORDS, save_bert, save_xlm_roberta
 
 from rag_serving.models.protocols import ModelError
-from rag_serving.reranking.batches import score_all
-from rag_serving.reranking.cross_encoder import CrossEncoder
+from rag_serving.rerank_service.batches import score_all
+from rag_serving.rerank_service.cross_encoder import CrossEncoder
 
 QUERY = "how can a release be rollback"
 

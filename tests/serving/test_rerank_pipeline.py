@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 from stand_in_sidecar import StandInSidecar, sidecar
 from wiki import configuration, embedder
 
-from rag_serving.access import Principal
-from rag_serving.app import create_app
+from rag_serving.access.principals import Principal
+from rag_serving.api.app import create_app
 from rag_serving.config.loading import Config
 from rag_serving.pipeline import Pipeline
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 from tiny_reranker import save_xlm_roberta
 
-COMMAND = [sys.executable, "-c", "from rag_serving.cli import main; main()", "rerank-service"]
+COMMAND = [sys.executable, "-c", "from rag_serving.cli.main import main; main()", "rerank-service"]
 
 
 def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:

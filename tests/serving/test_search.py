@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 from wiki import configuration, embedder
 
-from rag_serving.access import Principal
-from rag_serving.models.reranker import RemoteReranker
+from rag_serving.access.principals import Principal
+from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Filters
 

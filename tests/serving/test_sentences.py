@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.extraction.sentences import unit_at, units, words
+from rag_serving.text.units import unit_at, units, words
 
 MARKDOWN = st.lists(
     st.sampled_from(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_serving.indexes.terms import analyze
-from rag_serving.queries.spelling import Speller
+from rag_serving.query.spelling import Speller
+from rag_serving.text.analyzer import analyze
 
 WORDS = """
 retention retention retention consumer consumer lag broker brokers configuration configured partition replicated

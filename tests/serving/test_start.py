@@ -14,7 +14,7 @@ HEAVY = {
 }  # fmt: skip
 RUN = """
 import sys
-from rag_serving.cli import main
+from rag_serving.cli.main import main
 try:
     main()
 finally:

@@ -6,8 +6,8 @@ import pytest
 from synthetic import chunk_row
 
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.enclosing import DEPTH, Enclosing
-from rag_serving.structure import lexical_prefix, lexical_prefixes
+from rag_serving.text.code_scopes import DEPTH, Enclosing
+from rag_serving.text.lexical_fields import lexical_prefix, lexical_prefixes
 
 PYTHON = """\
 class Broker:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_serving.verification.support import Sentences, missing_words, supported, without_frame
+from rag_serving.answering.verification.support import Sentences, missing_words, supported, without_frame
 
 PASSAGE = """Backups are kept for 33 days in vault 3.
 You must not restart a broker while partitions are under-replicated.

@@ -14,7 +14,7 @@ import uvicorn
 from wiki import PASSAGES, Passage, configuration, publish
 
 from rag_assets.publishing.publish import prune
-from rag_serving.app import create_app
+from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store
 
 ROUNDS = 4

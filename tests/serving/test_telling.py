@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from passages import candidate_of, lock_of
 
-from rag_serving.extract import extract, rank
-from rag_serving.extraction.evidence import Asked
-from rag_serving.extraction.sentences import Unit
-from rag_serving.extraction.telling import Layout
-from rag_serving.extraction.weights import learnt
-from rag_serving.indexes.terms import analyze
+from rag_serving.answering.citations import answer_text, citations_of
+from rag_serving.answering.extraction.excerpts import Layout
+from rag_serving.answering.extraction.extractor import extract, rank
+from rag_serving.answering.extraction.features import Asked
+from rag_serving.answering.extraction.ranker import learnt
+from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft, Lock
-from rag_serving.render import answer_text, citations_of
-from rag_serving.verify import verify
+from rag_serving.text.analyzer import analyze
+from rag_serving.text.units import Unit
 
 TABLE = "| Setting | Default | Not allowed |\n|---|---|---|\n| pool.size | 24 connections | |\n| pool.wait | 3 | 0 |"
 APPROVALS = (

@@ -18,9 +18,9 @@ from typing import Any
 
 from passages import lock_of
 
+from rag_serving.answering.citations import answer_text
+from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft, Lock, Verdict
-from rag_serving.render import answer_text
-from rag_serving.verify import verify
 
 DATA = Path(__file__).parent / "data"
 FLOOR = 0.36

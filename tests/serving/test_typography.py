@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.verification.typography import caseless, fold, holds, is_border
+from rag_serving.text.normalization import caseless, fold, holds, is_border
 
 TEXT = st.text(alphabet=st.sampled_from(list("abz 09.,-–“”’…ﬁ\u00a0\u200be\u0301\n\té不")), max_size=60)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.writing.untrusted import visible, without_html, without_links
+from rag_serving.answering.writing.sanitizing import visible, without_html, without_links
 
 PAGE = "Get it at https://good.example/z or from kafka.apache.org. Set log.retention.ms in server.properties."
 

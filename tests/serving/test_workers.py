@@ -22,10 +22,9 @@ from wiki import PASSAGES, publish
 from rag_serving.api.monitoring import Reading, exposition
 from rag_serving.api.server import _short_folder
 from rag_serving.api.siblings import Siblings
-from rag_serving.cores import cores
+from rag_serving.concurrency import cores, search_limit
 from rag_serving.telemetry.live import Live, Sums
 from rag_serving.telemetry.recorder import Counts
-from rag_serving.turns import search_turns
 
 DAY = "2026-01-31"
 ANSWERED = {"day": DAY, "kind": "ask", "status": "answered", "claims": 2, "verified": 2, "flags": [], "cost": 0.5}
@@ -88,13 +87,13 @@ def test_one_that_was_killed_or_hangs_is_left_out(tmp_path: Path, caplog: pytest
     assert not (tmp_path / "killed.socket").exists()
 
 
-# Turns
+# ConcurrencyLimit
 
 
 @pytest.mark.parametrize(("workers", "turns"), [(1, cores()), (cores(), 1), (64, 1)])
 def test_cores_are_shared_among_processes(workers: int, turns: int) -> None:
-    mine = search_turns(in_process=True, workers=workers)
-    assert mine is search_turns(in_process=True, workers=workers)
+    mine = search_limit(in_process=True, workers=workers)
+    assert mine is search_limit(in_process=True, workers=workers)
     with ExitStack() as stack:
         for _ in range(turns):
             stack.enter_context(mine)

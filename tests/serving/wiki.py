@@ -13,9 +13,9 @@ from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.build import build_generation
-from rag_serving.models.embedders import open_embedder
+from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.protocols import Embedder
-from rag_serving.structure import lexical_prefix
+from rag_serving.text.lexical_fields import lexical_prefix
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from sources.stand_in_confluence import StandIn
 from sources.stand_in_faults import Fault, broken, cut, emptied, hidden, poisoned, throttled
 from sources.stand_in_site import page
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 
 USERS, GROUPS = ["ann", "bob"], ["hq", "ops", "staff"]
 PRINCIPALS = [

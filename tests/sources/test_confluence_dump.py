@@ -13,7 +13,7 @@ from sources.stand_in_site import Envelope, page
 
 from rag_assets.sources import SourceError, SyncResult, open_source
 from rag_assets.sources import dump_files as limits
-from rag_serving.access import EVERYONE, NOBODY
+from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sources import ConfluenceDump
 
 CWIKI = Path(__file__).parents[3] / "shared/data/cwiki"

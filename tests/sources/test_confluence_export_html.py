@@ -10,7 +10,7 @@ import pytest
 
 from rag_assets.sources import SourceError, SyncResult, open_source
 from rag_assets.steps.sections import build_sections
-from rag_serving.access import EVERYONE, NOBODY
+from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sources import ConfluenceExport
 
 SITE = "https://wiki.example"

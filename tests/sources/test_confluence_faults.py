@@ -8,7 +8,7 @@ from sources.stand_in_confluence import StandIn
 from sources.stand_in_faults import Answer, Fault, Request, broken, cut, poisoned, throttled
 from sources.syncs import ALL, Syncs, column, enumerates
 
-from rag_serving.access import EVERYONE, NOBODY
+from rag_serving.access.principals import EVERYONE, NOBODY
 
 
 def test_throttling_is_survived(wiki: StandIn, sync: Syncs) -> None:

@@ -8,7 +8,7 @@ from sources.stand_in_faults import broken
 from sources.stand_in_site import page, restrictions
 from sources.syncs import Syncs, column, ids
 
-from rag_serving.access import NOBODY
+from rag_serving.access.principals import NOBODY
 
 
 def test_an_ancestor_that_is_not_listed_is_asked_for(wiki: StandIn, sync: Syncs) -> None:

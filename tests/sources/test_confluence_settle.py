@@ -9,7 +9,7 @@ from sources.stand_in_faults import Answer, Fault, broken
 from sources.stand_in_site import page, restrictions
 from sources.syncs import Syncs, column, enumerates
 
-from rag_serving.access import EVERYONE, NOBODY
+from rag_serving.access.principals import EVERYONE, NOBODY
 
 LIGHT = {"listing_every_s": 3600}
 

@@ -29,7 +29,7 @@ from sources.living_wiki import PRINCIPALS, STEP, LivingWiki, Moment, change, ch
 from sources.syncs import Syncs
 
 from rag_assets.sources import SourceError, SyncResult
-from rag_serving.access import satisfies
+from rag_serving.access.principals import satisfies
 
 Shown = frozenset[tuple[str, str, int]]
 """Page, a word of its own in a text of it, and the number of a principal who is shown that."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sources.stand_in_site import page
 
 from rag_assets.sources.envelope import EnvelopeError, Origin, exclusion_of, load_envelope, row_of
-from rag_serving.access import NOBODY
+from rag_serving.access.principals import NOBODY
 from rag_serving.artifacts.schema import PAGES
 
 ORIGIN = Origin("eng", "acme")

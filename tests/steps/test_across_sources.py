@@ -13,7 +13,7 @@ from test_transclusion import READERS, STAFF, Words, include, page
 from rag_assets.steps.across import Across, Asking, with_other_sources
 from rag_assets.steps.chunking import build_chunks
 from rag_assets.steps.sections import build_sections
-from rag_serving.access import Principal, satisfies
+from rag_serving.access.principals import Principal, satisfies
 from rag_serving.artifacts.schema import PAGES
 
 

@@ -16,7 +16,7 @@ from rag_assets.steps.chunking import build_chunks
 from rag_assets.steps.sections import build_sections
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.loading import Config
-from rag_serving.models.embedders import open_tokenizer
+from rag_serving.models.embedding.factory import open_tokenizer
 
 
 def anchor(name: str) -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from rag_assets.steps.contextualize import COMPONENTS, WrittenContext, build_contexts, contextualized, with_vector_keys
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, SELECTED_CHUNKS
-from rag_serving.prefix import MAX_PREFIX_CHARS, embedded_texts, metadata_prefix
-from rag_serving.structure import lexical_prefix
+from rag_serving.text.context_prefix import MAX_PREFIX_CHARS, embedded_texts, metadata_prefix
+from rag_serving.text.lexical_fields import lexical_prefix
 
 
 def chunk(chunk_id: str, title: str = "Deploy guide", path: tuple[str, ...] = ("Deploy guide", "Rolling back")) -> Any:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rag_assets.steps.duplicates import effectiveness, find_duplicates, scope_of, without_duplicates
 from rag_assets.steps.minhash import fingerprints
 from rag_assets.steps.shingles import jaccard, literals_of, shingles_of, words_of
-from rag_serving.access import NOBODY, Principal, may_all_read, reader_class, satisfies
+from rag_serving.access.principals import NOBODY, Principal, may_all_read, reader_class, satisfies
 from rag_serving.artifacts.schema import CHUNKS
 
 LONG = " ".join(
@@ -250,6 +250,6 @@ def test_an_empty_table_has_no_duplicates() -> None:
 
 
 def _clauses(readers: str) -> frozenset[frozenset[str]]:
-    from rag_serving.access import clauses_of
+    from rag_serving.access.principals import clauses_of
 
     return clauses_of(readers)

@@ -16,7 +16,7 @@ from test_transclusion import STAFF, Words, excerpt, outcomes, page, said
 
 from rag_assets.steps.incremental import update_chunks, update_sections
 from rag_assets.steps.sections import SectionsResult, build_sections
-from rag_serving.access import EVERYONE, Principal, satisfies
+from rag_serving.access.principals import EVERYONE, Principal, satisfies
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 
 REAL = sorted((Path(__file__).parents[3] / "shared" / "data" / "cwiki").glob("*/*.json"))

@@ -18,7 +18,7 @@ from rag_assets.steps.readers import (
     restriction_readers,
     space_readers,
 )
-from rag_serving.access import EVERYONE, NOBODY, Principal, satisfies
+from rag_serving.access.principals import EVERYONE, NOBODY, Principal, satisfies
 
 USERS, GROUPS = ["ann", "bob"], ["ops", "staff"]
 

@@ -20,7 +20,7 @@ from sqlalchemy import func, select
 sys.path.append(str(Path(__file__).parents[1] / "serving"))
 from wiki import configuration, embedder, publish
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.config.loading import Config
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer

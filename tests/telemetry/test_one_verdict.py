@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.config.sections import Telemetry as Settings
 from rag_serving.telemetry.telemetry import Telemetry
 

@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 sys.path.append(str(Path(__file__).parents[1] / "serving"))
 from wiki import configuration, embedder, publish
 
-from rag_serving.access import Principal
-from rag_serving.app import create_app
-from rag_serving.breaker import Breaker
-from rag_serving.cli import app
+from rag_serving.access.principals import Principal
+from rag_serving.api.app import create_app
+from rag_serving.cli.main import app
+from rag_serving.models.breaker import Breaker
 from rag_serving.pipeline import NO_RECEIPT, Pipeline
 from rag_serving.receipts.database_table import METADATA, RECEIPTS, DatabaseTable
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, receipt_id

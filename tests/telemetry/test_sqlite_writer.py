@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from rag_serving.access import Principal
+from rag_serving.access.principals import Principal
 from rag_serving.records import Answer, Usage
 from rag_serving.telemetry.events import Scribe, Trace
 from rag_serving.telemetry.recorder import Row, TelemetryError

@@ -21,9 +21,9 @@ from rag_assets import telemetry_days
 from rag_assets.steps.report import markdown
 from rag_assets.steps.report_html import html
 from rag_assets.steps.telemetry_report import telemetry_report
-from rag_serving.access import Principal
-from rag_serving.app import create_app
-from rag_serving.cli import app
+from rag_serving.access.principals import Principal
+from rag_serving.api.app import create_app
+from rag_serving.cli.main import app
 from rag_serving.config.loading import Config, load_config
 from rag_serving.pipeline import Pipeline
 from rag_serving.telemetry import telemetry as telemetry_module

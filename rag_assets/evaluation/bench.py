@@ -1,0 +1,313 @@
+"""How well, and how fast, the product's own retrieval finds what a test collection says it should.
+
+Belongs here: a collection as a generation, its queries run and measured, the report.
+Does not belong here: reading collections (`beir`), formulas (`metrics`), the retrieval that is measured
+(`retrieval.hybrid`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rag_assets.evaluation.beir import Collection, Document, Ranking
+from rag_assets.evaluation.metrics import mrr_at_k, ndcg_at_k, recall_at_k
+from rag_serving.access.principals import EVERYONE
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.indexes.build import build_generation
+from rag_serving.indexes.generation import Generation
+from rag_serving.models import Embedder, Tokenizer, open_embedder, open_tokenizer
+from rag_serving.models.embedding.cache import VectorCache
+from rag_serving.models.embedding.vocabulary import Words
+from rag_serving.records import Candidate
+from rag_serving.retrieval.hybrid import Mode
+from rag_serving.retrieval.search import Found, find
+from rag_serving.text.context_prefix import embedded_texts, metadata_prefix
+from rag_serving.text.lexical_fields import lexical_prefixes
+
+TENANT = "bench"
+RECALL_AT = (5, 10, 20, 100)
+CUTOFF = 10  # of nDCG and MRR
+DEPTH = 100
+_CLASSES = frozenset({EVERYONE})
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+Keep = Callable[[Generation, Found], Iterable[Candidate]]
+Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+
+
+class BenchError(Exception):
+    """The measurement would not be of the product; the message says why."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rankings by query id, and milliseconds per query: in all, and without embedding the query."""
+
+    rankings: Mapping[str, Ranking]
+    total_ms: Sequence[float]
+    search_ms: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What was measured."""
+
+    mode: Mode
+    collection: Collection
+    run: Run
+    index_seconds: float
+    embed_seconds: float
+    texts_embedded: int
+    recall: Mapping[str, float] = field(default_factory=dict)
+    ndcg: Mapping[str, float] = field(default_factory=dict)
+    mrr: Mapping[str, float] = field(default_factory=dict)
+
+    def payload(self) -> dict[str, Any]:
+        """The JSON shape of `bench --json`."""
+        return {
+            "queries": len(self.collection.queries),
+            "documents": len(self.collection.documents),
+            "mode": self.mode,
+            "recall": dict(self.recall),
+            "ndcg": dict(self.ndcg),
+            "mrr": dict(self.mrr),
+            **latencies(self.run),
+            "index_seconds": round(self.index_seconds, 3),
+            "embed_seconds": round(self.embed_seconds, 3),
+            "texts_embedded": self.texts_embedded,
+        }
+
+
+def run_bench(
+    collection: Collection, home: Path, config: Config, mode: Mode = "hybrid", report: Report | None = None
+) -> Bench:
+    """Index a collection under `home` with the product's code, run its queries, measure.
+
+    What is already under `home` is used again: vectors by their text, shards by their content. The dense index is
+    always the embedded one, so that nothing is left on a Chroma server.
+
+    Raises:
+        BenchError: an index did not answer a query.
+        ModelError, StoreError, DenseError, BuildError: as the parts of the product raise them.
+    """
+    with indexed(collection, home, config, report) as index:
+        run = run_queries(index, collection, config, mode, report)
+        bench = Bench(mode, collection, run, index.index_seconds, index.embed_seconds, index.texts_embedded)
+    return measured(bench)
+
+
+@dataclass(frozen=True)
+class Index:
+    """A collection indexed: its generation, document ids by chunk id, the model, and what it took."""
+
+    generation: Generation
+    ids: Mapping[str, str]
+    embedder: Embedder
+    index_seconds: float
+    embed_seconds: float
+    texts_embedded: int
+
+
+@contextmanager
+def indexed(
+    collection: Collection,
+    home: Path,
+    config: Config,
+    report: Report | None = None,
+    reshape: Callable[[pa.Table], pa.Table] = lambda table: table,
+) -> Iterator[Index]:
+    """A collection as a generation under `home`; `reshape` changes its rows of GENERATION_CHUNKS before."""
+    config = config.model_copy(update={"indexing": config.indexing.model_copy(update={"chroma_url": None})})
+    store = Store(home)
+    embedder = open_embedder(config.embedding)
+    table, ids = chunk_table(collection.documents, open_tokenizer(config.embedding), config.context.provider != "none")
+    chunks = reshape(table)
+    started = time.perf_counter()
+    cache = VectorCache(store.cache(TENANT), embedder.name)
+    embedded = cache.embed(embedder, embedded_texts(chunks), _part(report, "texts embedded"))
+    chunks = with_column(chunks, "vector_key", embedded.keys)
+    embed_seconds = time.perf_counter() - started
+    started = time.perf_counter()
+    progress = _part(report, "chunks indexed")
+    generation = build_generation(store, TENANT, chunks, embedded.vectors, config, embedder.name, progress=progress)
+    index_seconds = time.perf_counter() - started
+    try:
+        yield Index(generation, ids, embedder, index_seconds, embed_seconds, embedded.computed)
+    finally:
+        generation.close()
+
+
+def chunk_table(
+    documents: Sequence[Document], tokenizer: Tokenizer, contexts: bool = True
+) -> tuple[pa.Table, dict[str, str]]:
+    """Every document as one chunk of GENERATION_CHUNKS that everyone may read, and document ids by chunk id.
+
+    The title is the page's, and stands in the prefix as in any page's. Documents of one file are chunks of one page, in
+    the order of their positions.
+    """
+    ordered = sorted(documents, key=lambda document: (document.page, document.position))
+    counts = [len(offsets) for offsets in tokenizer.offsets([document.text for document in ordered])]
+    rows: list[Mapping[str, object]] = []
+    ids: dict[str, str] = {}
+    page, index = None, 0
+    section: tuple[tuple[str, ...], int] = ((), 0)  # headings, and where they begin
+    for document, tokens in zip(ordered, counts, strict=True):
+        index = index + 1 if document.page == page else 0
+        section = section if index and document.headings == section[0] else (document.headings, index)
+        page = document.page
+        row = _row(document, index, section[1], tokens, contexts)
+        ids[str(row["chunk_id"])] = document.id
+        rows.append(row)
+    table = GENERATION_CHUNKS.table(rows)
+    return (with_column(table, "lexical_prefix", lexical_prefixes(table)) if contexts else table), ids
+
+
+def _row(document: Document, index: int, section: int, tokens: int, contexts: bool) -> dict[str, object]:
+    path = [*([document.title] if document.title else []), *document.headings]
+    return {
+        "chunk_id": f"{document.page}:1:{index}",
+        "page_id": document.page,
+        "version": 1,
+        "chunk_idx": index,
+        "section_id": f"{document.page}:1:s{section}",
+        "space": TENANT,
+        "title": document.title,
+        "heading_path": path,
+        "anchor": "",
+        "url": "",
+        "text": document.text,
+        "start": 0,
+        "end": len(document.text),
+        "context_before": "",
+        "context_after": "",
+        "token_count": tokens,
+        "content_type": "paragraph",
+        "labels": [],
+        "readers": EVERYONE,
+        "is_boilerplate": False,
+        "updated_at": _NEVER,
+        "text_hash": "",
+        "parent_id": document.parent,
+        "source": TENANT,
+        "places": [],
+        "prefix": metadata_prefix(document.title, path) if contexts else "",
+        "lexical_prefix": "",
+        "vector_key": "",
+        "shard": "",
+    }
+
+
+def with_column(table: pa.Table, column: str, values: Sequence[str]) -> pa.Table:
+    """The table with other values in a column of strings."""
+    place = table.column_names.index(column)
+    return table.set_column(place, table.schema.field(column), pa.array(values, pa.string()))
+
+
+def run_queries(
+    index: Index,
+    collection: Collection,
+    config: Config,
+    mode: Mode = "hybrid",
+    report: Report | None = None,
+    keep: Keep = lambda _, found: found.retrieved.candidates,
+) -> Run:
+    """Run every query alone, as a user's comes; the first once more before, because it opens the indexes.
+
+    `keep` says which candidates of a query count, and in which order; its time counts too.
+
+    Raises:
+        BenchError: an index did not answer a query.
+    """
+    settings, is_word = config.retrieval, Words(config.embedding)
+    if mode != "hybrid":  # a single index must itself give what recall is measured at
+        deep = {"dense_k": max(DEPTH, settings.dense_k), "lexical_k": max(DEPTH, settings.lexical_k)}
+        settings = settings.model_copy(update=deep)
+    ask = partial(
+        find,
+        index.generation,
+        index.embedder,
+        classes=_CLASSES,
+        settings=settings,
+        mode=mode,
+        k=DEPTH,
+        is_word=is_word,
+        rm3=config.features.FEATURE_RM3,
+    )
+    ask(next(iter(collection.queries.values())))
+    progress = _part(report, "queries run")
+    rankings: dict[str, Ranking] = {}
+    total_ms, search_ms = [], []
+    for done, (query, text) in enumerate(collection.queries.items(), start=1):
+        started = time.perf_counter()
+        found = ask(text)
+        kept = list(keep(index.generation, found))
+        elapsed = (time.perf_counter() - started) * 1000
+        if degraded := found.retrieved.degraded:
+            raise BenchError(f"query {query!r} was answered without an index ({', '.join(degraded)})")
+        rankings[query] = _ranking(kept, index.ids, collection.of_pages)
+        total_ms.append(elapsed)
+        search_ms.append(elapsed - found.retrieved.timings_ms.get("embed", 0.0))
+        if progress:
+            progress(done, len(collection.queries))
+    return Run(rankings, total_ms, search_ms)
+
+
+def _ranking(candidates: Iterable[Candidate], ids: Mapping[str, str], of_pages: bool) -> Ranking:
+    """Ids with scores, best first; of pages each at the place of its best passage."""
+    if not of_pages:
+        return [(ids[candidate.chunk.chunk_id], candidate.score) for candidate in candidates]
+    best: dict[str, float] = {}
+    for candidate in candidates:
+        best.setdefault(candidate.chunk.page_id, candidate.score)
+    return list(best.items())
+
+
+def measured(bench: Bench) -> Bench:
+    """The same with its metrics."""
+    recall, ndcg, mrr = metrics(bench.run.rankings, bench.collection).values()
+    return replace(bench, recall=recall, ndcg=ndcg, mrr=mrr)
+
+
+def metrics(rankings: Mapping[str, Ranking], collection: Collection) -> dict[str, dict[str, float]]:
+    """Recall, nDCG and MRR at their cutoffs, each the mean over all queries."""
+    pairs = [
+        ([document for document, _ in ranking], collection.judgements[query]) for query, ranking in rankings.items()
+    ]
+    return {
+        "recall": {str(k): _mean([recall_at_k(found, judged, k) for found, judged in pairs]) for k in RECALL_AT},
+        "ndcg": {str(CUTOFF): _mean([ndcg_at_k(found, judged, CUTOFF) for found, judged in pairs])},
+        "mrr": {str(CUTOFF): _mean([mrr_at_k(found, judged, CUTOFF) for found, judged in pairs])},
+    }
+
+
+def latencies(run: Run) -> dict[str, dict[str, float]]:
+    """Milliseconds of a query's median and 95th percentile, in all and without its embedding."""
+    return {
+        "latency_ms": _percentiles(run.total_ms),
+        "latency_without_embedding_ms": _percentiles(run.search_ms),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(fmean(values), 6)
+
+
+def _percentiles(values: Sequence[float]) -> dict[str, float]:
+    return {f"p{part}": round(float(np.percentile(values, part)), 3) for part in (50, 95)}
+
+
+def _part(report: Report | None, what: str) -> Callable[..., None] | None:
+    return (lambda done, total, *_: report(what, done, total)) if report else None

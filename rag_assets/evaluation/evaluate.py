@@ -1,0 +1,218 @@
+"""How good the answers to a gold set are, asked one by one as people ask.
+
+Belongs here: asking, judging each answer, the figures of all, their JSON shape.
+Does not belong here: reading gold sets (`gold`), choosing thresholds (`calibrate`), printing (`evaluate_cli`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rag_assets.evaluation.gold import GoldQuestion, GoldSet
+from rag_serving.answering.answerer import CONFLICTING
+from rag_serving.pipeline import Pipeline
+from rag_serving.records import Answer, Citation
+from rag_serving.text.normalization import fold
+
+_CHUNKS = 50  # that a ranking of pages is made of
+_MARKER = re.compile(r"(?<!\s)\s*\[\d{1,3}\]$")
+
+Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+Anchors = Mapping[str, frozenset[str]]  # the anchors of a page, by page id
+
+
+class EvaluationError(Exception):
+    """The answers would not be the product's; the message says why."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An answer beside what is known of its question."""
+
+    gold: GoldQuestion
+    answer: Answer
+    anchored: int  # citations whose link lands on an anchor of the cited page
+
+    @property
+    def answered(self) -> bool:
+        return self.answer.status == "answered"
+
+    @property
+    def cited_right(self) -> int:
+        """Citations of a page that the gold set names."""
+        return sum(page_of(citation) in self.gold.pages for citation in self.answer.citations)
+
+    @property
+    def is_precise(self) -> bool:
+        """Whether every citation is of a page that the gold set names."""
+        return self.answered and self.cited_right == len(self.answer.citations)
+
+    @cached_property
+    def says_it(self) -> bool:
+        """Whether the answer holds a gold quote, or a shown quote is part of one, on a right page."""
+        if not self.cited_right:
+            return False
+        shown = [citation.quote for citation in self.answer.citations if page_of(citation) in self.gold.pages]
+        return any(says(part, self.gold.quotes) for part in (*self.answer.answer.split("\n\n"), *shown))
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong, in words; None where nothing is."""
+        if not self.gold.answerable:
+            return "answered although there is no answer" if self.answered else None
+        if not self.answered:
+            return f"not answered: {self.answer.status}"
+        if not self.cited_right:
+            return "no citation of the right page"
+        if not self.is_precise:
+            return "a citation of another page"
+        return None if self.says_it or not self.gold.quotes else "the sentence is another one"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured over a gold set."""
+
+    judged: tuple[Judged, ...]
+
+    @property
+    def citation_precision(self) -> float | None:
+        """Citations of a right page over all citations in answers to questions whose page is known."""
+        known = [each for each in self.judged if each.gold.pages]
+        return _share(sum(each.cited_right for each in known), sum(len(each.answer.citations) for each in known))
+
+    @property
+    def sentence_precision(self) -> float | None:
+        """Answers that say a gold quote over the answered answerable questions that have one."""
+        asked = [each for each in self.judged if each.gold.answerable and each.gold.quotes and each.answered]
+        return _share(sum(each.says_it for each in asked), len(asked))
+
+    @property
+    def answerability(self) -> dict[str, float | None]:
+        """Accuracy of answering at all; precision and recall of "not found"."""
+        right = sum(each.answered == each.gold.answerable for each in self.judged)
+        declined = [each for each in self.judged if not each.answered]
+        missed = sum(not each.gold.answerable for each in declined)
+        return {
+            "accuracy": _share(right, len(self.judged)),
+            "precision": _share(missed, len(declined)),
+            "recall": _share(missed, sum(not each.gold.answerable for each in self.judged)),
+        }
+
+    @property
+    def anchor_validity(self) -> float | None:
+        """Citations whose link lands on an anchor of the cited page over all citations."""
+        return _share(
+            sum(each.anchored for each in self.judged), sum(len(each.answer.citations) for each in self.judged)
+        )
+
+    @property
+    def latency_ms(self) -> dict[str, dict[str, float]]:
+        """p50 and p95 of each stage over the questions that went through it."""
+        times: dict[str, list[float]] = {}
+        for each in self.judged:
+            for stage, value in each.answer.timings_ms.items():
+                times.setdefault(stage, []).append(value)
+        return {
+            stage: {f"p{part}": round(float(np.percentile(values, part)), 3) for part in (50, 95)}
+            for stage, values in times.items()
+        }
+
+    def payload(self) -> dict[str, Any]:
+        """The JSON shape of `evaluate --json`."""
+        return {
+            "questions": len(self.judged),
+            "answered": sum(each.answered for each in self.judged),
+            "citation_precision": self.citation_precision,
+            "sentence_precision": self.sentence_precision,
+            "answerability": self.answerability,
+            "anchor_validity": self.anchor_validity,
+            "latency_ms": self.latency_ms,
+            "failed": [_failure(each, each.fault) for each in self.judged if each.fault],
+        }
+
+
+def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None, explain: bool = False) -> Evaluation:
+    """Ask every question of the set as the one it names, and judge the answers; `explain` keeps their passages.
+
+    Raises:
+        EvaluationError: a question could not be answered because a part of the product is down.
+        UnpublishedError: there is no generation to ask.
+    """
+    anchors = _anchors(pipeline)
+    judged = []
+    for done, question in enumerate(gold.questions, start=1):
+        answer = pipeline.ask(question.asker(pipeline.tenant), question.question, explain=explain)
+        faults = [flag for flag in answer.flags if flag != CONFLICTING]  # what pages say is no fault of ours
+        if answer.status == "unavailable" or faults:
+            why = ", ".join(faults) or answer.answer
+            raise EvaluationError(f"question {question.id!r} was not answered as built ({why}); see `citelock doctor`")
+        judged.append(judge(question, answer, anchors))
+        if report:
+            report("questions asked", done, len(gold.questions))
+    return Evaluation(tuple(judged))
+
+
+def rank_pages(pipeline: Pipeline, gold: GoldSet) -> dict[str, list[str]]:
+    """The pages that search finds for every answerable question whose page is known, best first, each once."""
+    found = {}
+    for question in gold.questions:
+        if question.answerable and question.pages:
+            results = pipeline.search(question.asker(pipeline.tenant), question.question, _CHUNKS).results
+            found[question.id] = list(dict.fromkeys(each.chunk.page_id for each in results))
+    return found
+
+
+def judge(question: GoldQuestion, answer: Answer, anchors: Anchors) -> Judged:
+    """An answer beside its question; `anchors` are those of the generation that answered."""
+    anchored = sum(
+        citation.url.partition("#")[2] in anchors.get(page_of(citation), frozenset()) for citation in answer.citations
+    )
+    return Judged(question, answer, anchored)
+
+
+def says(text: str, quotes: Iterable[str]) -> bool:
+    """Whether the text holds one of the quotes or is part of one, white space, case and typography aside."""
+    said = _plain(_MARKER.sub("", text))
+    return bool(said) and any(quote in said or said in quote for quote in map(_plain, quotes))
+
+
+def page_of(citation: Citation) -> str:
+    """The page id inside a chunk id (`{page_id}:{version}:{chunk_idx}`)."""
+    return citation.chunk_id.rsplit(":", 2)[0]
+
+
+def _anchors(pipeline: Pipeline) -> Anchors:
+    with pipeline.published.lease() as generation:
+        pairs: Iterable[tuple[str, str]] = zip(
+            generation.table["page_id"].to_pylist(), generation.table["url"].to_pylist(), strict=True
+        )
+        found: dict[str, set[str]] = {}
+        for page, url in pairs:
+            if anchor := url.partition("#")[2]:
+                found.setdefault(page, set()).add(anchor)
+    return {page: frozenset(each) for page, each in found.items()}
+
+
+def _failure(judged: Judged, fault: str | None) -> dict[str, Any]:
+    return {
+        "id": judged.gold.id,
+        "question": judged.gold.question,
+        "status": judged.answer.status,
+        "fault": fault,
+        "cited": [citation.url for citation in judged.answer.citations],
+    }
+
+
+def _plain(text: str) -> str:
+    return fold(text).text.strip().casefold()
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 6) if whole else None

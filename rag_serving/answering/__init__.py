@@ -1,0 +1,1 @@
+"""From the lock to the answer: write, verify, cite."""

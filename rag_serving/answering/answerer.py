@@ -1,0 +1,236 @@
+"""From the lock to the answer: gates, generation, verification, what the reader sees.
+
+Nothing here knows an index or a generation: whatever a model writes, nothing can be retrieved any more, and nothing
+outside the lock can be cited.
+
+Belongs here: the order of these stages, statuses, what is answered when nothing stands.
+Does not belong here: how passages are found (`pipeline`), what a stage does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.answering.citations import answer_text, citations_of, explained, shown_numbers
+from rag_serving.answering.extraction.conflicts import Differing, differing
+from rag_serving.answering.extraction.extractor import MODEL, Similarity, extract
+from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated
+from rag_serving.answering.gates import NOT_FOUND, closest, gate_confidence, gate_passages, gate_question, likeness
+from rag_serving.answering.refusals import best_rejected, not_written
+from rag_serving.answering.verification.verifier import verify, without_doubted
+from rag_serving.answering.writing.generator import Generator
+from rag_serving.config.loading import Config, ConfigError
+from rag_serving.config.sections import Generation
+from rag_serving.models.chat.entailment_judge import Entails, open_judge
+from rag_serving.models.protocols import Embedder
+from rag_serving.records import Answer, Candidate, Draft, Lock, Verdict
+from rag_serving.telemetry.events import Ranking, Trace
+from rag_serving.text.analyzer import analyze
+from rag_serving.tracing import Attempt
+
+NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
+NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
+CONFLICTING = "conflicting_figures"
+NOT_JUDGED, DOUBTED = "claims_not_judged", "claims_doubted_by_the_model"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as the stages after the lock need it."""
+
+    text: str  # as it was read
+    original: str  # as it was typed
+    weights: Mapping[str, float]  # of its terms
+    vector: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """An answer with what it was made of."""
+
+    answer: Answer
+    draft: Draft
+    lock: Lock
+    verdicts: list[Verdict]
+    candidates: Sequence[Candidate] = ()  # all that were found, the locked ones with what later stages said of them
+    rankings: Mapping[str, Ranking] = field(default_factory=dict)  # of each index alone, and fused
+
+    @property
+    def trace(self) -> Trace:
+        return Trace(self.candidates, self.lock, self.verdicts, self.rankings)
+
+
+class Answering:
+    """Writes answers from locked passages. Safe to use from several threads."""
+
+    def __init__(self, config: Config, embedder: Embedder) -> None:
+        """Read the weights of the extractive generator.
+
+        Raises:
+            ConfigError: `gates.confidence_weights` cannot be used.
+        """
+        self._config = config
+        self._embedder = embedder
+        self._generator = Generator(config.generation)
+        self._tables = open_tables(config)
+        self._judge: Entails | None = None
+
+    def answer(
+        self, attempt: Attempt, asked: Asked, lock: Lock, generation: str = "", explain: bool = False
+    ) -> Written:
+        """What the passages of the lock say to a question; `generation` is the id of the one they are of."""
+        settings, gates = self._config.generation, self._config.gates
+        found = likeness(lock, set(asked.weights), asked.weights, analyze)
+        chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
+        stop = gate_question(asked.text, asked.weights, asked.original) or (
+            None if chosen else gate_passages(lock, found, gates)
+        )
+        if stop:
+            return self._stopped(replace(stop.answer(generation), gates=found), attempt, asked, lock, explain)
+        with attempt.part("generate"):
+            draft = self._generator.write(
+                asked.text,
+                lock,
+                lambda: self._extracted(attempt, asked, lock),
+                lambda chars: attempt.tell("generate", f"{chars} characters written"),
+            )
+        for flag in draft.flags:
+            attempt.raise_flag(flag)
+        with attempt.part("verify"):
+            draft, verdicts, differs = self._verified(draft, asked, lock)
+        if any(verdict.support == "quoted" for verdict in verdicts):
+            attempt.raise_flag(UNSUPPORTED)
+        if self._config.verification.model_check and settings.provider != "extractive":
+            verdicts = self._judged(attempt, verdicts, lock)
+        with attempt.part("render"):
+            answer = _composed(draft, verdicts, lock, generation, settings)
+            if answer.status == "answered" and (
+                stop := gate_confidence(asked.text, draft.confidence, gates, len(lock))
+            ):
+                answer, verdicts = stop.answer(generation, lock), []
+            if answer.status == "answered" and differs and (told_so := _told_to_differ(verdicts, differs)):
+                attempt.raise_flag(CONFLICTING)
+                answer = replace(answer, clarification=told_so)
+            told = {} if draft.confidence is None else {"confidence": draft.confidence}
+            answer = replace(answer, generator=draft.model, gates={**found, **told}, evidence=draft.evidence)
+            if explain:
+                answer = _explained(answer, draft, verdicts, lock)
+        return Written(answer, draft, lock, verdicts)
+
+    def _stopped(self, answer: Answer, attempt: Attempt, asked: Asked, lock: Lock, explain: bool) -> Written:
+        """A question that was not asked of the passages; what they would have said is looked up only to explain it."""
+        if explain:
+            is_far = answer.refusal and answer.refusal.value is not None
+            draft = self._extracted(attempt, asked, lock) if is_far else Draft((), MODEL)
+            answer = _explained(answer, draft, [], lock)
+        return Written(answer, Draft((), MODEL), lock, [])
+
+    def _verified(self, draft: Draft, asked: Asked, lock: Lock) -> tuple[Draft, list[Verdict], Differing | None]:
+        """The draft with its verdicts; where pages differ about what was asked, with what the others say beside it."""
+        settings, fuzzy_min = self._config.generation, self._config.verification.fuzzy_partial_ratio_min
+        words = settings.quote_max_words
+        rules = fuzzy_min, settings.max_citations, settings.require_quotes, asked.original, words
+        verdicts = verify(draft, lock, *rules)
+        differs = differing(asked.text, asked.weights, lock, verdicts, analyze, words)
+        if differs:
+            draft = replace(draft, claims=differs.beside(draft.claims))
+            verdicts = verify(draft, lock, *rules)
+        return draft, verdicts, differs
+
+    def _judged(self, attempt: Attempt, verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
+        """Return the verdicts with what the model says of each sentence; one that it doubts is shown as a quotation.
+
+        It adds nothing, and its absence costs nothing.
+        """
+        found = list(verdicts)
+        with attempt.part("judge", NOT_JUDGED):
+            entails = self._judge = self._judge or open_judge(self._config.generation)
+            for place, verdict in enumerate(found):
+                passage = lock.passage(verdict.index or 0)
+                if entails and passage and verdict.support == "carried":
+                    judged = entails(passage.chunk.text, verdict.told or verdict.claim.text)
+                    found[place] = replace(verdict, judged=judged)
+        if any(verdict.judged is False for verdict in found):
+            attempt.raise_flag(DOUBTED)
+        return without_doubted(found, lock)
+
+    def _extracted(self, attempt: Attempt, asked: Asked, lock: Lock) -> Draft:
+        settings = self._config.generation
+
+        def extracted(similarity: Similarity | None) -> Draft:
+            citations, words = settings.max_citations, settings.quote_max_words
+            return extract(asked.text, lock, asked.weights, analyze, similarity, citations, words, self._tables)
+
+        if (vector := asked.vector) is not None:
+            with attempt.part("sentences", NO_VECTORS):
+                return extracted(lambda texts: (self._embedder.embed_documents(texts) @ vector).tolist())
+        return extracted(None)
+
+    @property
+    def rules(self) -> dict[str, float]:
+        """The arguments of `verify`, for whoever verifies again."""
+        verification, settings = self._config.verification, self._config.generation
+        return {
+            "fuzzy_min": verification.fuzzy_partial_ratio_min,
+            "max_citations": settings.max_citations,
+            "require_quotes": settings.require_quotes,
+            "quote_max_words": settings.quote_max_words,
+        }
+
+
+def _told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | None:
+    """Which passages do not agree, as far as both sides stand; None where one does not."""
+    numbers = shown_numbers(verdicts)
+    stand = {v.claim: numbers[v.index] for v in verdicts if v.outcome != "dropped" and v.index}
+    others = dict.fromkeys(stand[claim] for claim in differs.others if claim in stand)
+    if differs.claim not in stand or not others:
+        return None
+    told = " and ".join(f"[{index}]" for index in (stand[differs.claim], *others))
+    return f"The pages do not agree: {told} give different figures. Read both before you rely on one."
+
+
+def _explained(answer: Answer, draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Answer:
+    """The answer with its passages and, where it is none, with the best sentence that was not good enough."""
+    refusal = answer.refusal and replace(answer.refusal, best=best_rejected(draft, verdicts, lock))
+    return replace(answer, passages=explained(lock, verdicts), refusal=refusal)
+
+
+def open_tables(config: Config) -> Tables:
+    """The weights that the extractive generator goes by.
+
+    Raises:
+        ConfigError: `gates.confidence_weights` cannot be used.
+    """
+    try:
+        return calibrated(config.gates.confidence_weights, f"{config.embedding.provider}/{config.embedding.model}")
+    except WeightsError as error:
+        raise ConfigError(f"gates.confidence_weights: {error}") from error
+
+
+def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, settings: Generation) -> Answer:
+    """The answer of the claims that stand; without one it is withheld."""
+    citations = citations_of(verdicts, lock, settings.quote_max_words)
+    made = Answer(
+        "not_found",
+        NOT_FOUND,
+        clarification=closest(lock),
+        generation=generation,
+        generator=draft.model,
+        usage=draft.usage,
+    )
+    if citations:
+        return replace(
+            made,
+            status="answered",
+            answer=answer_text(verdicts, lock, settings.unverified == "mark"),
+            citations=citations,
+            clarification=None,
+        )
+    made = replace(made, refusal=not_written(draft, lock))
+    if draft.claims and not draft.declined:
+        return replace(made, status="needs_more_context", answer=NEEDS_MORE_CONTEXT)
+    return made

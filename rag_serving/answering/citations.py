@@ -1,0 +1,203 @@
+"""What the reader sees: the answer with its markers, and a citation whose link lands on the quoted words.
+
+Belongs here: quotes cut at word borders, the text of an answer, its Markdown.
+Does not belong here: whether a quote is true (`answering.verification.verifier`), how a link names the quoted words
+(`answering.text_fragments`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, cast
+
+from rag_serving.answering.extraction.excerpt_length import excerpt
+from rag_serving.answering.extraction.quote_window import trimmed
+from rag_serving.answering.text_fragments import fragment_url, is_repeated, plain
+from rag_serving.answering.writing.sanitizing import without_links
+from rag_serving.escaping.markdown import for_markdown, markdown_text
+from rag_serving.escaping.targets import for_link
+from rag_serving.records import Answer, Citation, Lock, Verdict, Verification
+from rag_serving.text.units import pieces, unit_at, words
+
+UNVERIFIED = "(not verified)"
+MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15
+_WORDS_AROUND = 4  # that tell a quote from the same words elsewhere
+
+_FENCES = ("\n```", "\n~~~")
+_MARKER = re.compile(r"(?:(?<!\s)\s+|^|(?<=[.,;:!?]))\[\d{1,3}\](?!\()")
+
+
+def citations_of(
+    verdicts: Sequence[Verdict], lock: Lock, quote_max_words: int = MAX_QUOTE_WORDS
+) -> tuple[Citation, ...]:
+    """The citations of the claims that were not dropped, by number and in the order of the claims, each place once.
+
+    `quote_max_words` limits the quotes further.
+    """
+    numbers = shown_numbers(verdicts)
+    places: dict[tuple[int | None, int | None, int | None], Verdict] = {}
+    for verdict in verdicts:
+        if verdict.outcome != "dropped":
+            places.setdefault((verdict.index, verdict.start, verdict.end), verdict)
+    found = (_citation(verdict, lock, numbers, quote_max_words) for verdict in places.values())
+    return tuple(sorted(found, key=lambda citation: citation.index))
+
+
+def shown_numbers(verdicts: Iterable[Verdict]) -> dict[int, int]:
+    """The number that each cited passage is shown under, by its place in the lock: the order in which the answer first
+    cites them, from 1 without gaps.
+    """
+    cited = dict.fromkeys(verdict.index for verdict in verdicts if verdict.outcome != "dropped" and verdict.index)
+    return {passage: number for number, passage in enumerate(cited, start=1)}
+
+
+def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool = False) -> str:
+    """The claims that stand, a paragraph each, with the numbers of their passages and without links these do not hold.
+
+    Claims that do not stand are left out, or marked.
+    """
+    paragraphs, numbers = [], shown_numbers(verdicts)
+    for text, group in groupby(verdicts, lambda verdict: verdict.told or verdict.claim.text):
+        members = list(group)
+        indexes = list(dict.fromkeys(cast(int, v.index) for v in members if v.outcome != "dropped"))
+        if indexes:
+            said, marks = excerpt(_cleaned(text, indexes, lock)), "".join(f"[{numbers[index]}]" for index in indexes)
+            # Behind the fence that ends a block of code a marker would be part of the code (CommonMark, 4.5).
+            gap = "\n" if said.endswith(_FENCES) else " "
+            paragraphs.append(f"{said}{gap}{marks}")
+        elif mark_unverified and (shown := excerpt(_cleaned(text, [], lock))):
+            paragraphs.append(f"{shown} {UNVERIFIED}")
+    return "\n\n".join(paragraphs)
+
+
+def pinpointed(answer: Answer, lock: Lock, page_text: Callable[[str], str]) -> Answer:
+    """The answer with links that tell their quote from the same words elsewhere on the page, by the words around it.
+
+    `page_text` gives the text of a page by its id.
+    """
+    return replace(answer, citations=tuple(_pinpointed(citation, lock, page_text) for citation in answer.citations))
+
+
+def _pinpointed(citation: Citation, lock: Lock, page_text: Callable[[str], str]) -> Citation:
+    candidate = lock.passage(citation.passage)
+    if candidate is None or not is_repeated(citation.quote, page_text(candidate.chunk.page_id)):
+        return citation
+    text = candidate.chunk.text
+    before, after = words(text, 0, citation.start)[-_WORDS_AROUND:], words(text, citation.end)[:_WORDS_AROUND]
+    link = fragment_url(
+        citation.url,
+        citation.quote,
+        text[before[0][0] : before[-1][1]] if before else "",
+        text[after[0][0] : after[-1][1]] if after else "",
+    )
+    return replace(citation, fragment_url=link)
+
+
+def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """The locked passages with the scores of every stage and what became of the claims that cite them.
+
+    `passage` is the place in the lock, `index` the number that the answer cites it by, None where it does not.
+    """
+    numbers = shown_numbers(verdicts)
+    why: dict[int, list[str]] = {}
+    for verdict in verdicts:
+        index = verdict.index or verdict.claim.index
+        why.setdefault(index, []).append(_why(verdict))
+    return [
+        {
+            "index": numbers.get(passage),
+            "passage": passage,
+            **candidate.result(),
+            "why": "; ".join(why.get(passage, ["read, not cited"])),
+        }
+        for passage, candidate in enumerate(lock.passages, start=1)
+    ]
+
+
+def markdown(answer: Answer) -> str:
+    """The answer and its sources as Markdown, each source once with all of its quotes."""
+    lines = [markdown_text(answer.answer)]
+    if answer.citations and answer.clarification:
+        lines += ["", markdown_text(answer.clarification)]
+    if answer.citations:
+        lines.append("")
+    by_number = sorted(answer.citations, key=lambda citation: citation.index)
+    for _, cited in groupby(by_number, key=lambda citation: citation.index):
+        lines += _source(list(cited))
+    return "\n".join(lines)
+
+
+def _source(citations: Sequence[Citation]) -> list[str]:
+    """The lines of one source; its link opens at the first of its quotes."""
+    first = citations[0]
+    where = f"{first.space}, version {first.page_version}" if first.space else f"version {first.page_version}"
+    link = f"[{for_markdown(first.title)}]({for_link(first.fragment_url)})"
+    quotes = ", ".join(f"“{for_markdown(plain(citation.quote))}”" for citation in citations)
+    also_at = (
+        f"    - also at [{for_markdown(place.title)}]({for_link(place.url)}) ({for_markdown(place.space)})"
+        for place in first.also_at
+    )
+    return [f"- [{first.index}] {link} ({for_markdown(where)}): {quotes}", *also_at]
+
+
+def shown_quote(text: str, start: int, end: int, most: int = MAX_QUOTE_WORDS) -> tuple[int, int]:
+    """The range shown for the verified quote `text[start:end]`: 10 to 15 words cut at word borders of the original.
+
+    A longer quote is cut after 15 words, or `most` if these are fewer; a shorter one grows within its sentence, and is
+    shorter where the sentence is.
+    """
+    most = min(most, MAX_QUOTE_WORDS)
+    inside = pieces(text, start, end)
+    if len(inside) > most:
+        return trimmed(text, inside[:most])
+    unit = unit_at(text, start)
+    missing = min(MIN_QUOTE_WORDS, most) - len(inside)
+    if unit is None or missing <= 0:
+        return start, end
+    after = pieces(text, end, max(unit.end, end))[:missing]
+    before = pieces(text, unit.start, start)
+    before = before[max(0, len(before) - (missing - len(after))) :]
+    return trimmed(text, [*before, (start, end), *after])
+
+
+def _citation(verdict: Verdict, lock: Lock, numbers: Mapping[int, int], quote_max_words: int) -> Citation:
+    index, start, end = cast(int, verdict.index), cast(int, verdict.start), cast(int, verdict.end)
+    candidate = lock.passage(index)
+    if candidate is None:
+        raise IndexError(f"verdict cites [{index}] of a lock of {len(lock)}")
+    chunk = candidate.chunk
+    start, end = shown_quote(chunk.text, start, end, quote_max_words)
+    quote = chunk.text[start:end]
+    return Citation(
+        index=numbers[index],
+        passage=index,
+        chunk_id=chunk.chunk_id,
+        title=" → ".join(chunk.heading_path) or chunk.title,
+        heading_path=chunk.heading_path,
+        url=chunk.url,
+        fragment_url=fragment_url(chunk.url, quote),
+        quote=quote,
+        space=chunk.space,
+        page_version=chunk.version,
+        verification=cast(Verification, verdict.outcome),
+        start=start,
+        end=end,
+        also_at=chunk.also_at,
+    )
+
+
+def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:
+    """A claim without links that its passages do not hold, and without markers that it wrote itself."""
+    cited = [candidate for index in indexes if (candidate := lock.passage(index))]
+    text, _ = without_links(text, "\n".join(candidate.chunk.text for candidate in cited))
+    return _MARKER.sub("", text).strip()
+
+
+def _why(verdict: Verdict) -> str:
+    told = {"verbatim": ", the sentence stands in the passage", "carried": ", every word stands in the passage"}
+    judged = {True: ", the model says that it follows", False: ", the model doubts that it follows"}
+    more = told.get(verdict.support, "") + ("" if verdict.judged is None else judged[verdict.judged])
+    return f"{verdict.outcome}: {verdict.reason}{more}"

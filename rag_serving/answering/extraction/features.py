@@ -1,0 +1,137 @@
+"""What speaks for a sentence as the answer to a question, as numbers.
+
+Belongs here: the features of a question and a sentence.
+Does not belong here: what each counts (`weights`), which sentences there are and which are chosen
+(`answering.extraction.extractor`).
+
+Two linear models over the same features: `rank` orders the sentences of one question (pairwise logistic regression,
+after Joachims, "Optimizing Search Engines using Clickthrough Data", KDD 2002), `confidence` says how likely it is that
+the best one answers (logistic regression). In both, evidence counts only in its own direction: more of the question
+covered never makes an answer less likely. A table of its own serves where no vectors can be had.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rag_serving.records import Candidate
+from rag_serving.text.polarity_words import contradict, negations, turns
+from rag_serving.text.question_types import Kind, asked_words, holds, kind_of, names_of, topic_of
+from rag_serving.text.units import Unit
+
+Analyze = Callable[[str], Sequence[str]]
+
+FOR = ("covered", "covered_nearby", "passage_rank", "similarity", "passage_similarity", "score")
+RANK_ONLY = ("covered_apart", "length", "first")  # they tell sentences apart, not answers from others
+_LONG = 30.0  # words
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question as its sentences are judged by it."""
+
+    text: str
+    kind: Kind
+    words: frozenset[str]  # lower case
+    terms: frozenset[str]  # of what it is about
+    weights: Mapping[str, float]  # inverse document frequency by term
+    names: frozenset[str]  # terms of capitalized words
+    numbers: frozenset[str]  # terms with a digit
+    turns: Counter[str]
+    negates: bool
+
+    @classmethod
+    def of(cls, question: str, weights: Mapping[str, float], analyze: Analyze) -> Asked:
+        terms = frozenset(analyze(topic_of(question))) or frozenset(analyze(question))
+        return cls(
+            text=question,
+            kind=kind_of(question),
+            words=asked_words(question),
+            terms=terms,
+            weights=weights,
+            names=frozenset(term for name in names_of(question) for term in analyze(name)),
+            numbers=frozenset(term for term in terms if any(character.isdigit() for character in term)),
+            turns=turns(question),
+            negates=negations(question) > 0,
+        )
+
+    def share(self, terms: frozenset[str]) -> float:
+        """The share of the question's weight that these terms have, 0 to 1."""
+        total = sum(self.weights.get(term, 0.0) for term in sorted(self.terms))
+        return sum(self.weights.get(term, 0.0) for term in sorted(terms & self.terms)) / (total or 1.0)
+
+    def likeness(self, heading: Iterable[str]) -> float:
+        """How nearly a heading, as terms, is what is asked for and nothing else, 0 to 1."""
+        terms = frozenset(heading)
+        return self.share(terms) * len(terms & self.terms) / (len(terms) or 1)
+
+    def rarest(self, terms: frozenset[str]) -> float:
+        """The weight of the rarest of these terms against the rarest of the question, 0 to 1."""
+        most = max((self.weights.get(term, 0.0) for term in self.terms), default=0.0)
+        return max((self.weights.get(term, 0.0) for term in terms & self.terms), default=0.0) / (most or 1.0)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A unit of a locked passage with the terms of what stands around it."""
+
+    index: int  # of the passage in the lock, from 1
+    unit: Unit
+    text: str
+    terms: frozenset[str]
+    headings: frozenset[str]
+    previous: frozenset[str]  # of the unit before
+    passage: frozenset[str]  # of headings and text
+    is_first: bool
+    procedure: str = (
+        ""  # heading and all steps, or block of code, that the unit is of, for who asks how to do something
+    )
+    named: float = 0.0  # how nearly the best of its headings is what is asked for, 0 to 1
+
+    @property
+    def said(self) -> str:
+        """What is compared with the question by meaning."""
+        return self.procedure or self.text
+
+
+def features(asked: Asked, statement: Statement, candidate: Candidate, similarity: float | None) -> dict[str, float]:
+    """The features of a sentence, by name, each about 0 to 1; those of vectors only where there is a similarity."""
+    own = asked.terms & statement.terms
+    near = (asked.terms & (statement.headings | statement.previous)) - own
+    apart = (asked.terms & statement.passage) - own - near
+    missing, absent = asked.terms - statement.terms, asked.terms - statement.passage
+    fits = holds(asked.kind, statement.text, asked.words)
+    turned = asked.kind != "yes_no"  # "Can it be reopened?" is answered by "It cannot"
+    found = {
+        "covered": asked.share(own),
+        "covered_nearby": asked.share(near),
+        "covered_apart": asked.share(apart),
+        "rarest_missing": asked.rarest(missing),
+        "rarest_absent": asked.rarest(absent),
+        "absent": len(absent) / 5,
+        "names_missing": _portion(asked.names - statement.terms - statement.headings, asked.names),
+        "names_absent": _portion(asked.names - statement.passage, asked.names),
+        "numbers_missing": _portion(asked.numbers - statement.terms, asked.numbers),
+        "numbers_absent": _portion(asked.numbers - statement.passage, asked.numbers),
+        "negated": float(asked.negates),
+        "negation_differs": float(turned and asked.negates != (negations(statement.text) > 0)),
+        "contradicts": float(turned and contradict(asked.text, statement.text)),
+        "turns_missing": sum((asked.turns - turns(statement.text)).values()) / 3 if turned else 0.0,
+        "no_person": float(asked.kind == "person" and not fits),
+        "no_time": float(asked.kind == "time" and not fits),
+        "no_quantity": float(asked.kind == "quantity" and not fits),
+        "no_place_or_reason": float(asked.kind in ("place", "reason") and not fits),
+        "length": len(statement.text.split()) / _LONG,
+        "first": float(statement.is_first),
+        "passage_rank": 1 / statement.index,
+    }
+    if similarity is not None:
+        found["similarity"] = similarity
+        found["passage_similarity"] = candidate.scores.get("dense", similarity)  # found by its words alone
+    return found
+
+
+def _portion(part: frozenset[str], whole: frozenset[str]) -> float:
+    return len(part) / len(whole) if whole else 0.0

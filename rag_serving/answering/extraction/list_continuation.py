@@ -1,0 +1,80 @@
+"""Steps that run on from one passage into the next: a long list that the chunks of a section share.
+
+Belongs here: which passages hold one list, what of each is told.
+Does not belong here: fetching passages (`pipeline`), freezing them (`answering.lock`), one passage's layout
+(`telling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rag_serving.answering.extraction.excerpts import Layout, Told
+from rag_serving.records import Chunk, Lock
+
+BEFORE, AFTER = -1, 1
+MOST_PASSAGES = 3  # of one list: an answer cites no more
+
+
+def runs_on(chunk: Chunk, following: Chunk) -> bool:
+    """Whether the steps that end a passage go on with the next number in the one behind it in its section."""
+    if _section(chunk) != _section(following) or following.chunk_idx != chunk.chunk_idx + 1:
+        return False
+    last = Layout(chunk.text).last_step
+    return last is not None and Layout(following.text).first_step == last + 1
+
+
+def sharing(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> list[Chunk]:
+    """The passages that hold one list of steps with this one, in order, itself among them.
+
+    `beside` gives the passage before or after another, None where there is none.
+    """
+    found = [chunk]
+    while len(found) < MOST_PASSAGES and (before := _before(found[0], beside)):
+        found.insert(0, before)
+    while len(found) < MOST_PASSAGES and (after := _after(found[-1], beside)):
+        found.append(after)
+    return found
+
+
+def steps_across(lock: Lock, index: int, told: Told) -> list[tuple[int, Told]]:
+    """The steps that are told of a passage of the lock, with those before and after them in others, in order."""
+    own = lock.passages[index - 1].chunk
+    places = {_place(candidate.chunk): at for at, candidate in enumerate(lock.passages, start=1)}
+    units = Layout(own.text).units
+    begins, ends = told.start <= units[0].start, told.end >= units[-1].end
+
+    def beside(chunk: Chunk, direction: int) -> Chunk | None:
+        if chunk is own and not (begins if direction == BEFORE else ends):
+            return None
+        at = places.get((*_section(chunk), chunk.chunk_idx + direction))
+        return lock.passages[at - 1].chunk if at else None
+
+    return [(places[_place(each)], told if each is own else _part(each, own)) for each in sharing(own, beside)]
+
+
+def _before(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk | None:
+    """The passage that the list at the beginning of this one began in, or None; only such a one is fetched."""
+    found = beside(chunk, BEFORE) if (Layout(chunk.text).first_step or 1) > 1 else None
+    return found if found and runs_on(found, chunk) else None
+
+
+def _after(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk | None:
+    """The passage that the list at the end of this one runs on into, or None; only such a one is fetched."""
+    found = beside(chunk, AFTER) if Layout(chunk.text).last_step is not None else None
+    return found if found and runs_on(chunk, found) else None
+
+
+def _part(chunk: Chunk, own: Chunk) -> Told:
+    """The steps of another passage: at its end where it stands before, else at its beginning."""
+    layout = Layout(chunk.text)
+    steps = [unit for unit in layout.units if unit.kind == "list"]
+    return layout.run(steps[-1] if chunk.chunk_idx < own.chunk_idx else steps[0])
+
+
+def _section(chunk: Chunk) -> tuple[str, int, tuple[str, ...], str]:
+    return chunk.page_id, chunk.version, chunk.heading_path, chunk.anchor
+
+
+def _place(chunk: Chunk) -> tuple[object, ...]:
+    return (*_section(chunk), chunk.chunk_idx)

@@ -1,0 +1,113 @@
+"""How much each sign of evidence counts: the weights that the package carries, and an installation's own confidence.
+
+Belongs here: the two linear models, the files they are kept in, what such a file must say.
+Does not belong here: the signs themselves (`evidence`), learning (`scripts/train_answers.py`,
+`rag_assets.evaluation.confidence`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+Features = Mapping[str, float]
+
+WEIGHTS = "answer_weights.json"
+VERSION = 1
+_TABLES = ("with_vectors", "words_alone")
+_SURE = 30.0  # beyond it a logistic function is 0 or 1
+_MEND = "write it again with `citelock evaluate --calibrate --write`, or leave gates.confidence_weights out"
+
+
+class WeightsError(Exception):
+    """A file of weights cannot be used; the message says why and how to mend it."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of one table, by feature."""
+
+    rank: Mapping[str, float]
+    confidence: Mapping[str, float]
+    bias: float
+
+    def score(self, found: Features) -> float:
+        """What sentences of one question are ordered by."""
+        return sum(self.rank.get(name, 0.0) * value for name, value in found.items())
+
+    def confident(self, found: Features, score: float) -> float:
+        """How likely a sentence with these features, and this score among the others, answers: 0 to 1."""
+        return self.told({**found, "score": score})
+
+    def told(self, evidence: Features) -> float:
+        """The same from features with the score among them."""
+        logit = self.bias + sum(self.confidence.get(name, 0.0) * value for name, value in evidence.items())
+        return 1 / (1 + math.exp(-min(max(logit, -_SURE), _SURE)))
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The weights for when sentences have vectors, and for when words alone decide."""
+
+    with_vectors: Weights
+    words_alone: Weights
+
+    def of(self, with_vectors: bool) -> Weights:
+        return self.with_vectors if with_vectors else self.words_alone
+
+
+@cache
+def learnt() -> Tables:
+    """The weights that the package carries."""
+    found = json.loads(Path(__file__).with_name(WEIGHTS).read_text(encoding="utf-8"))
+    return Tables(*(Weights(**found[table]) for table in _TABLES))
+
+
+def calibrated(path: Path | None, embedding: str) -> Tables:
+    """The package's weights with the confidence of this file; without a file they alone.
+
+    `embedding` names the model that similarities come from.
+
+    Raises:
+        WeightsError: the file is missing, of another version or model, or weighs what is no evidence.
+    """
+    if path is None:
+        return learnt()
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if (version := found["version"]) != VERSION:
+            raise WeightsError(f"{path} is of version {version}, not {VERSION}; {_MEND}")
+        if (of := found["embedding"]) != embedding:
+            raise WeightsError(f"{path} was calibrated with {of}, not with {embedding}; {_MEND}")
+        tables = [_with_confidence(learnt().of(table == _TABLES[0]), found[table]) for table in _TABLES]
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read ({error.strerror}); {_MEND}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise WeightsError(f"{path} is no file of weights ({error!r}); {_MEND}") from error
+    return Tables(*tables)
+
+
+def to_json(tables: Tables, embedding: str) -> str:
+    """The confidence of these tables as the text of a file that `calibrated` reads."""
+    found: dict[str, Any] = {"version": VERSION, "embedding": embedding}
+    for name, table in zip(_TABLES, (tables.with_vectors, tables.words_alone), strict=True):
+        found[name] = {"confidence": dict(table.confidence), "bias": table.bias}
+    return json.dumps(found, indent=2) + "\n"
+
+
+def _with_confidence(shipped: Weights, found: Mapping[str, Any]) -> Weights:
+    weights = {name: _finite(value) for name, value in found["confidence"].items()}
+    if unknown := weights.keys() - shipped.confidence.keys():
+        raise ValueError(f"no evidence is called {min(unknown)!r}")
+    return replace(shipped, confidence=weights, bias=_finite(found["bias"]))
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no weight")
+    return float(value)

@@ -1,0 +1,96 @@
+"""Gates: whether a question is one, whether the passages can hold its answer, whether the best sentence gives it.
+
+Belongs here: what is asked before something is written and after, statuses and messages of what is withheld.
+Does not belong here: thresholds (`settings`), choosing them (`calibrate`), whether quotes are true
+(`answering.verification.verifier`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from rag_serving.answering.refusals import nothing_kept, too_doubtful, too_far
+from rag_serving.config.sections import Gates
+from rag_serving.records import Answer, Lock, Refusal, Status
+from rag_serving.text.orders import is_order
+from rag_serving.text.question_types import kind_of
+
+NOT_FOUND = "Not found in docs."
+REFUSED_ORDER = "This asks to answer by other rules than the pages'. Ask what the pages tell."
+REFUSED_EMPTY = "This has no words to look for. Ask a question in words."
+CLARIFY_POINTER = "It is not clear what is meant. Name the page, product or setting that you ask about."
+
+_LETTER = re.compile(r"[^\W_]")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a question is not answered."""
+
+    status: Status
+    message: str
+    refusal: Refusal
+
+    def answer(self, generation: str = "", lock: Lock | None = None) -> Answer:
+        """The answer that says so, with the closest page where something was found."""
+        clarification = closest(lock) if lock else None
+        return Answer(
+            self.status, self.message, clarification=clarification, refusal=self.refusal, generation=generation
+        )
+
+
+def gate_question(question: str, terms: Collection[str], typed: str = "") -> Stop | None:
+    """Stop what orders instead of asking, has no words, or only points at something (`How does it work?`).
+
+    `typed` is the question before it was read.
+    """
+    if not _LETTER.search(question):
+        return Stop("refused", REFUSED_EMPTY, Refusal("empty", "the question has no letters"))
+    if is_order(question) or (typed and typed != question and is_order(typed)):
+        return Stop("refused", REFUSED_ORDER, Refusal("order", "a sentence gives orders to a model"))
+    if not terms:
+        return Stop("clarify", CLARIFY_POINTER, Refusal("pointer", "the question has no word that a page could hold"))
+    return None
+
+
+def likeness(
+    lock: Lock, terms: Set[str], weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]]
+) -> dict[str, float]:
+    """How near the locked passages come: the best cosine similarity, and the best share of the question's weight.
+
+    Without a dense score (the model is down) there is no `similarity`.
+    """
+    total = sum(weights.get(term, 0.0) for term in sorted(terms)) or 1.0
+    covered = 0.0
+    for candidate in lock.passages:
+        have = terms & set(analyze(" ".join((*candidate.chunk.heading_path, candidate.chunk.text))))
+        covered = max(covered, sum(weights.get(term, 0.0) for term in sorted(have)) / total)
+    near = [candidate.scores["dense"] for candidate in lock.passages if "dense" in candidate.scores]
+    return {"coverage": covered, **({"similarity": max(near)} if near else {})}
+
+
+def gate_passages(lock: Lock, found: Mapping[str, float], gates: Gates) -> Stop | None:
+    """Stop where no passage was found, or none is near by meaning or by words."""
+    if not lock.passages:
+        return Stop("not_found", NOT_FOUND, nothing_kept(0, 1))
+    if found.get("similarity", 0.0) >= gates.min_similarity or found["coverage"] >= gates.min_coverage:
+        return None
+    return Stop("not_found", NOT_FOUND, too_far(len(lock), found, gates))
+
+
+def gate_confidence(question: str, confidence: float | None, gates: Gates, passages: int = 1) -> Stop | None:
+    """Stop an answer that its writer is not confident of; a writer that does not say is believed."""
+    least = gates.min_confidence_statement if kind_of(question) == "statement" else gates.min_confidence
+    if confidence is None or confidence >= least:
+        return None
+    return Stop("not_found", NOT_FOUND, too_doubtful(passages, confidence, least))
+
+
+def closest(lock: Lock) -> str | None:
+    """The page nearest to the question, which the asker may read because it was locked for him."""
+    if not lock.passages:
+        return None
+    chunk = lock.passages[0].chunk
+    return f"Closest: {' → '.join(chunk.heading_path) or chunk.title}, {chunk.url}"

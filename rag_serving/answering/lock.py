@@ -1,0 +1,74 @@
+"""The lock: the final passages frozen as `[1..N]`. Nothing after it can retrieve, nothing outside it can be cited.
+
+Belongs here: freezing. Does not belong here: choosing what is frozen (`retrieval.hybrid`, `retrieval.hygiene`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+from rag_serving.answering.extraction.list_continuation import sharing
+from rag_serving.records import Candidate, Chunk, Lock
+
+Order = Literal["score", "document"]
+
+
+def freeze(candidates: Iterable[Candidate], count: int, order: Order = "score") -> Lock:
+    """The first `count` candidates that can be cited: each chunk once, none whose link lacks an anchor.
+
+    In the order of the document, the passages of a page stand together as the page has them, the best page first.
+    """
+    passages: dict[str, Candidate] = {}
+    for candidate in candidates:
+        if len(passages) == count:
+            break
+        if has_anchor(candidate.chunk.url):
+            passages.setdefault(candidate.chunk.chunk_id, candidate)
+    found = tuple(passages.values())
+    return Lock(found if order == "score" else _as_in_pages(found))
+
+
+def completed(lock: Lock, beside: Callable[[Chunk, int], Chunk | None]) -> Lock:
+    """The lock, and at its end the passages that its lists of steps began in or run on into.
+
+    `beside` gives the passage before (-1) or after (1) another that the asker may read, else None.
+    """
+    passages = {candidate.chunk.chunk_id: candidate for candidate in lock.passages}
+    for candidate in lock.passages:
+        for chunk in sharing(candidate.chunk, beside):
+            if has_anchor(chunk.url):
+                passages.setdefault(chunk.chunk_id, Candidate(chunk, candidate.score, {"steps": candidate.score}))
+    return Lock(tuple(passages.values()))
+
+
+def _as_in_pages(passages: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    first: dict[str, int] = {}
+    for place, candidate in enumerate(passages):
+        first.setdefault(candidate.chunk.page_id, place)
+    return tuple(sorted(passages, key=lambda each: (first[each.chunk.page_id], each.chunk.chunk_idx)))
+
+
+def has_anchor(url: str) -> bool:
+    """Whether a link lands on a section: it has a fragment that is not empty."""
+    return bool(url.partition("#")[2])
+
+
+def lock_selection(selection: str) -> Lock:
+    """Selected text as the only passage; its link is the selection itself."""
+    chunk = Chunk(
+        chunk_id="selection:0:0",
+        page_id="selection",
+        version=0,
+        chunk_idx=0,
+        space="",
+        title="Selected text",
+        heading_path=("Selected text",),
+        anchor="selection",
+        url="#selection",
+        text=selection,
+        start=0,
+        end=len(selection),
+        content_type="paragraph",
+    )
+    return freeze([Candidate(chunk, 1.0)], 1)

@@ -1,0 +1,76 @@
+"""What a reader is told of a question that was not answered: which gate decided, by how much, what came nearest.
+
+Belongs here: the wording of reasons, the best sentence that was not good enough.
+Does not belong here: deciding (`answering.gates`), statuses and messages (`answering.answerer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rag_serving.answering.writing.sanitizing import without_links
+from rag_serving.config.sections import Gates
+from rag_serving.records import Draft, Lock, Refusal, Rejected, Verdict
+
+_SENTENCE_CHARS = 300
+
+
+def nothing_kept(found: int, min_overlap: int) -> Refusal:
+    """Return why there is no passage to read, of so many that the caller may read and that were found."""
+    if not found:
+        return Refusal("passages", "nothing was found among the pages that you may read")
+    words = f"{min_overlap} words" if min_overlap > 1 else "a word"
+    return Refusal(
+        "passages", f"{_count(found, 'passage')} looked at: none is content that shares {words} with the question"
+    )
+
+
+def too_far(passages: int, likeness: Mapping[str, float], gates: Gates) -> Refusal:
+    """Return why passages are too far from the question; without a similarity its words alone decided."""
+    coverage, similarity = likeness["coverage"], likeness.get("similarity")
+    words = f"one holds at most {coverage:.0%} of the question's words by weight, {gates.min_coverage:.0%} would do"
+    looked = f"{_count(passages, 'passage')} looked at"
+    if similarity is None:
+        return Refusal("coverage", f"{looked}: {words}", coverage, gates.min_coverage)
+    near = f"the nearest has a similarity of {similarity:.2f}, {gates.min_similarity:.2f} is needed"
+    return Refusal("similarity", f"{looked}: {near}; {words}", similarity, gates.min_similarity)
+
+
+def too_doubtful(passages: int, confidence: float, least: float) -> Refusal:
+    """Return why the best sentence is no answer."""
+    reason = f"the best sentence answers with a confidence of {confidence:.2f}, {least:.2f} is needed"
+    return Refusal("confidence", f"{_count(passages, 'passage')} looked at: {reason}", confidence, least)
+
+
+def not_written(draft: Draft, lock: Lock) -> Refusal:
+    """Return why nothing of a draft is shown: it has no claim, or none that stands.
+
+    Why a claim does not stand is no part of it: that may repeat what a model wrote.
+    """
+    looked = f"{_count(len(lock), 'passage')} looked at"
+    if draft.declined:
+        return Refusal("declined", f"{looked}: {draft.model} found no answer in them")
+    if not draft.claims:
+        return Refusal("no_sentence", f"{looked}: no sentence of them can answer")
+    return Refusal("verification", f"{looked}: nothing that was written is borne out by them")
+
+
+def best_rejected(draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Rejected | None:
+    """Return the best claim of a draft with the passage it is of; None where no claim names a passage."""
+    for claim in draft.claims:
+        if passage := lock.passage(claim.index):
+            chunk = passage.chunk
+            reason = next((verdict.reason for verdict in verdicts if verdict.claim == claim), "")
+            told = [_shortened(without_links(text, chunk.text)[0]) for text in (claim.text, reason)]
+            title = " → ".join(chunk.heading_path) or chunk.title
+            return Rejected(told[0], chunk.chunk_id, title, chunk.url, told[1])
+    return None
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SENTENCE_CHARS else line[: _SENTENCE_CHARS - 1] + "…"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,314 @@
+"""Whether a sentence is carried by the passages it cites: every word of it, in an order that says the same.
+
+A sentence is carried by one sentence, list item or table row of a cited passage that shares a form with it
+(`clauses`): the same tokens in the same order, each exact, inflected, of the same group of synonyms, or of the same
+value. Nothing that counts may be added or left out. A sentence that joins complete clauses is carried when each of
+them is. What is not carried may still be true; readers then see the passage's own words in its place.
+
+Belongs here: the comparison of a sentence with passages, and which words of the passage carry which of the sentence.
+Does not belong here: the quote (`quotes`), tokens (`words`), orders (`clauses`), yes and no (`polarity`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from rag_serving.answering.verification.clauses import AUXILIARIES, FRONTED, Form, binds, forms, without_droppable
+from rag_serving.answering.verification.parts import as_one, joined, parts
+from rag_serving.answering.verification.words import Token, compare, group_of, is_negative, tokens
+from rag_serving.records import CarriedWord
+from rag_serving.text.units import Unit, units
+
+_FRAME = re.compile(
+    r"^\W{0,3}(?:"
+    r"according to (?:the |this |these )?(?:docs?|documentation|handbook|runbook|wiki|pages?|passages?|sources?)\b"
+    r"(?: ?\[\d{1,2}\])?[ ,:]{1,3}"
+    r"|(?:the |this )?(?:docs?|documentation|handbook|runbook|wiki|pages?|passages?|sources?)(?: ?\[\d{1,2}\])? "
+    r"(?:says?|states?|notes?|mentions?|explains?)(?: that)?[ ,:]{1,3}"
+    r"|(?:please )?note(?: that)?[ ,:]{1,3}|in (?:short|summary|other words)[ ,:]{1,3}"
+    r")",
+    re.IGNORECASE,
+)
+_YES_OR_NO = re.compile(
+    r"^\W{0,3}(?:yes|no|yep|nope|ja|nein|oui|non|sí)\b\s?[,.;:!–—-][\s–—-]{0,3}(?:but\s)?", re.IGNORECASE
+)
+_DISOWNING = frozenset(
+    [
+        "avoid",
+        "mistake",
+        "wrong",
+        "bad",
+        "forbidden",
+        "prohibited",
+        "myth",
+        "pitfall",
+        "antipattern",
+        "anti-pattern",
+        "draft",
+        "proposal",
+        "rejected",
+        "outdated",
+        "obsolete",
+        "example",
+        "dont",
+        "don'ts",
+        "don't",
+        "incorrect",
+        "misconception",
+    ]
+)
+_MOST_UNITS = 400
+_MOST_CELLS = 12
+_TOPIC_WORDS = frozenset({"in", "on", "to", "for", "during"})
+_AMOUNTS = frozenset({"≤", "≥", "every"})
+_IS, _OF, _FOR, _BY, _AND = (tokens(word) for word in ("are", "of", "for", "by", "and"))
+
+
+@dataclass(frozen=True)
+class Support:
+    """A sentence that is carried: by which passage, and word by word."""
+
+    passages: tuple[int, ...]
+    words: tuple[CarriedWord, ...]
+
+
+class Sentences:
+    """What one passage says, by form."""
+
+    def __init__(self, text: str, heading: str = "") -> None:
+        self._text, self._heading = text, heading
+
+    def find_beside(self, form: Form, asked: Sequence[str]) -> Form | None:
+        """Return the tokens of the passage that have this form once what the question says itself is left out.
+
+        That is a condition behind the main clause ("... if the command fails"), or a main clause of which only the
+        reason, time, place or amount is told ("Because ...").
+        """
+        wanted = _signature(form)
+        for known, stands in self._by_form.items():
+            if len(known) <= len(wanted):
+                continue
+            rest = len(known) - len(wanted)
+            if known[:-rest] == wanted and stands[-rest].key in ("if", "when") and _stands_in(known[-rest:], asked):
+                return stands[:-rest]
+            if known[rest:] == wanted and form[0].key in FRONTED | _AMOUNTS and _stands_in(known[:rest], asked):
+                return stands[rest:]
+        return None
+
+    def find(self, form: Form) -> Form | None:
+        """Return the tokens of the passage that have this form."""
+        return self._by_form.get(_signature(form))
+
+    @cached_property
+    def _by_form(self) -> dict[tuple[str, ...], Form]:
+        known: dict[tuple[str, ...], Form] = {}
+        for sentence in self._said():
+            for piece in (*parts(sentence), as_one(sentence)):
+                for form in forms(piece):
+                    for shorter in (form, without_droppable(form)):
+                        if shorter:
+                            known.setdefault(_signature(shorter), shorter)
+        return known
+
+    @cached_property
+    def topic(self) -> frozenset[str]:
+        """The signatures of the words of the heading."""
+        return frozenset(_sign(token).split("+")[0] for token in tokens(self._heading))
+
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """The signatures of all tokens of the passage and its heading."""
+        said = tokens(self._text), tokens(self._heading)
+        return frozenset(_sign(token).split("+")[0] for found in said for token in found)
+
+    def _said(self) -> Iterator[list[Token]]:
+        """Yield the tokens of each sentence, list item and cell, with the words before it that it depends on."""
+        heading = [token for token in tokens(self._heading) if token.kind != "stop"]
+        head: list[list[Token]] = []
+        lead: list[Token] = []
+        before: list[Token] = []
+        if _disowns(heading):
+            return
+        for unit in units(self._text)[:_MOST_UNITS]:
+            said = tokens(unit.of(self._text))
+            if unit.kind == "table":
+                yield from _row(unit, self._text, head)
+            elif unit.kind == "heading":
+                head, lead = _cells(unit, self._text), said if _disowns(said) else []
+            elif unit.kind == "list" and lead:
+                yield _led(lead, said)
+                if not _disowns(lead) and not any(map(binds, lead)) and lead[0].key not in FRONTED:
+                    yield said
+                    yield from _in_turn(before, said)
+                before = said
+            elif said:
+                lead = said if unit.kind == "sentence" and unit.of(self._text).endswith(":") else []
+                before = []
+                if not lead and not unit.of(self._text).endswith("?"):
+                    yield said
+                    if heading and _lacks_subject(said):
+                        yield [*heading, *said]
+
+
+def supported(sentence: str, cited: Sequence[tuple[int, Sentences]], question: str = "") -> Support | None:
+    """Return how the cited passages, each with its number, carry a sentence, or None where they don't.
+
+    A "yes" or "no" and a frame such as "According to the page," before the sentence are not looked at. What the
+    question says word by word may be left out of the answer.
+    """
+    said = tokens(without_frame(sentence))
+    if not any(token.counts for token in said):
+        return None
+    if (
+        whole := _carried(said, cited)
+        or _carried(as_one(said), cited)
+        or _carried_beside(said, cited, question)
+        or _carried_topic(said, cited)
+    ):
+        return whole
+    carried = [_carried(part, cited) for part in joined(said)]
+    if not carried or any(part is None for part in carried):
+        return None
+    found = [part for part in carried if part is not None]
+    numbers = dict.fromkeys(number for part in found for number in part.passages)
+    return Support(tuple(numbers), tuple(word for part in found for word in part.words))
+
+
+def without_frame(sentence: str) -> str:
+    """Return the sentence without what only introduces it."""
+    text = _YES_OR_NO.sub("", sentence, count=1)
+    return _FRAME.sub("", text, count=1)
+
+
+def missing_words(sentence: str, cited: Iterable[Sentences]) -> list[str]:
+    """Return the words of a sentence that no cited passage has, in order."""
+    known = frozenset[str]().union(*(passage.vocabulary for passage in cited))
+    said = (token for token in tokens(without_frame(sentence)) if token.counts)
+    return list(dict.fromkeys(token.text for token in said if _sign(token) not in known))
+
+
+def _carried(said: Sequence[Token], cited: Sequence[tuple[int, Sentences]]) -> Support | None:
+    for form in forms(said):
+        for number, passage in cited:
+            if form and (stands := passage.find(form)):
+                return Support((number,), _words(form, stands))
+    return None
+
+
+def _carried_beside(said: Sequence[Token], cited: Sequence[tuple[int, Sentences]], question: str) -> Support | None:
+    asked = tokens(question)
+    if not asked or any(is_negative(token) or token.key in ("false", "except") for token in asked):
+        return None
+    known = [_sign(token).split("+")[0] for token in asked if token.counts]
+    for form in forms(said):
+        for number, passage in cited:
+            if len(form) > 2 and (stands := passage.find_beside(form, known)):
+                return Support((number,), _words(form, stands))
+    return None
+
+
+def _carried_topic(said: Sequence[Token], cited: Sequence[tuple[int, Sentences]]) -> Support | None:
+    """Return how a sentence is carried whose first words only name what the heading of the passage is about."""
+    comma = next((at for at, token in enumerate(said) if token.kind == "comma"), 0)
+    if not comma or said[0].key not in _TOPIC_WORDS:
+        return None
+    topic = [token for token in said[1:comma] if token.counts]
+    for number, passage in cited:
+        if topic and all(_sign(token).split("+")[0] in passage.topic and token.kind == "word" for token in topic):
+            return _carried(said[comma + 1 :], [(number, passage)])
+    return None
+
+
+def _stands_in(part: Sequence[str], asked: Sequence[str]) -> bool:
+    """Return whether these words stand in the question in this order, one behind the other."""
+    wanted = [("strict:if" if sign == "strict:when" else sign).split("+")[0] for sign in part]
+    known = ["strict:if" if sign == "strict:when" else sign for sign in asked]
+    return len(wanted) > 1 and any(known[at : at + len(wanted)] == wanted for at in range(len(known)))
+
+
+def _words(form: Form, stands: Form) -> tuple[CarriedWord, ...]:
+    pairs = zip(form, stands, strict=True)
+    return tuple(CarriedWord(one.text, other.text, compare(one, other) or "exact") for one, other in pairs)
+
+
+def _signature(form: Form) -> tuple[str, ...]:
+    return tuple(_sign(token) for token in form)
+
+
+def _sign(token: Token) -> str:
+    """Return what tokens that carry each other have in common."""
+    if token.kind != "word":
+        return f"{token.kind}:{token.key}"
+    base, _, voice = token.key.partition("+")
+    return f"word:{group_of(base)}{'+' + voice if voice else ''}"
+
+
+def _in_turn(before: list[Token], item: list[Token]) -> Iterator[list[Token]]:
+    """Yield two list items that follow each other as one sentence."""
+    first = [token for token in before if token.kind != "stop"]
+    if first and item:
+        yield [*first, *_AND, *item]
+        yield [*first, *item]
+
+
+def _led(lead: list[Token], item: list[Token]) -> list[Token]:
+    """Return a list item behind the words that introduce its list."""
+    before = lead[:-1] if lead[-1].kind == "stop" else lead
+    comma = [Token(",", ",", "comma", lead[-1].start, lead[-1].end)] if lead[0].key in FRONTED else []
+    return [*before, *comma, *item]
+
+
+def _lacks_subject(said: list[Token]) -> bool:
+    """Return whether a sentence begins with its predicate or a value: its heading says what it is about."""
+    first = said[0]
+    return first.kind == "figure" or first.text.lower() in AUXILIARIES or first.key in FRONTED
+
+
+def _disowns(heading: list[Token]) -> bool:
+    """Return whether what stands under a heading is not what the page holds to be so: mistakes, examples, ideas."""
+    return any(is_negative(token) or token.key.split("+")[0] in _DISOWNING for token in heading)
+
+
+def _cells(unit: Unit, text: str) -> list[list[Token]]:
+    return [tokens(cell) for cell in unit.of(text).strip("| ").split("|")]
+
+
+def _row(unit: Unit, text: str, head: list[list[Token]]) -> Iterator[list[Token]]:
+    """Yield what a table row says: each cell with the row's first cell and the header of its column."""
+    cells = _cells(unit, text)
+    if not (1 < len(cells) <= _MOST_CELLS):
+        return
+    label = cells[0]
+    if len(cells) == 2:
+        yield [*label, *cells[1]]
+    named = [(head[column], cell) for column, cell in enumerate(cells) if column < len(head) and head[column] and cell]
+    for name, cell in [pair for pair in named if pair[1] is not label]:
+        yield from _cell(label, name, cell)
+    for (name, cell), (next_name, next_cell) in pairwise(named[1:]):
+        yield [*label, *_IS, *name, *cell, *_AND, *next_name, *next_cell]
+
+
+def _cell(label: list[Token], name: list[Token], cell: list[Token]) -> Iterator[list[Token]]:
+    """Yield what one cell says: the name of its column, the first cell of its row, and itself."""
+    at = next((at for at, token in enumerate(name) if token.key == "per"), len(name))
+    yield [*label, *name, *cell]
+    yield [*label, *_IS, *name, *cell]
+    yield [*name, *_OF, *label, *cell]
+    yield [*name, *_FOR, *label, *cell]
+    yield [*name, *cell, *_FOR, *label]
+    yield [*name[:at], *_FOR, *label, *cell, *name[at:]]
+    if name[at:]:
+        yield [*label, *cell, *name[at:]]
+    if [token.text.lower() for token in name] in (["meaning"], ["description"], ["definition"]):
+        yield [*label, *tokens("means"), *cell]
+        yield [*label, *cell]
+    yield [*label, *name, *_OF, *cell]
+    yield [*label, *cell, *_BY, *name]
+    if name[0].text.lower() == "who":
+        yield [*cell, *name[1:], *_FOR, *label]
+    if [token.text.lower() for token in cell] in (["no"], ["yes"]):
+        yield [*(cell if cell[0].key == "no" else []), *name, *_FOR, *label]

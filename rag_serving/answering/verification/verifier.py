@@ -1,0 +1,329 @@
+"""Every quote is checked against the text it claims to come from, and every sentence against what it cites.
+
+A claim stands if its quote stands in the passage it cites; a quote that stands in another locked passage is swapped to
+it; everything else is dropped with a reason. The sentence of a claim that stands is shown if the cited passages carry
+it; otherwise readers see the passage's own sentence around the quote, in quotation marks.
+
+Belongs here: the verdict on each claim. Does not belong here: how quotes are found (`quotes`), when a sentence is
+carried (`support`), how both are shown (`answering.citations`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from rag_serving.answering.extraction.quote_window import REACH_OF_NEGATION, best_part
+from rag_serving.answering.verification.clauses import governs
+from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, Passage, Place, find_quote, needle_of, weight
+from rag_serving.answering.verification.support import Sentences, missing_words, supported
+from rag_serving.answering.verification.words import tokens
+from rag_serving.answering.verification.yes_no import affirms, polarity_fault, without_yes_or_no
+from rag_serving.deadline import check
+from rag_serving.records import EXTRACTIVE, Candidate, Claim, Draft, Lock, Verdict
+from rag_serving.text.normalization import fold
+from rag_serving.text.polarity_words import negations
+from rag_serving.text.units import Unit, lead_in, pieces, unit_at, words
+
+_WORD = re.compile(r"\b(?:\w{4,}|\w*\d\w*|no[rt]?)\b")
+_STEM = 5
+_LONGEST_SENTENCE_SHOWN = 400
+
+
+def verify(
+    draft: Draft,
+    lock: Lock,
+    fuzzy_min: float = 90.0,
+    max_citations: int = 3,
+    require_quotes: bool = True,
+    question: str = "",
+    quote_max_words: int | None = None,
+) -> list[Verdict]:
+    """Return one verdict per claim, in order; at most `max_citations` places are cited.
+
+    Where quotes are not required, a claim without one is its own quote: nothing is cited unchecked. A "yes" or "no" is
+    kept only where the question is given and the passage says so. Sentences that were cut out of the passages
+    (`EXTRACTIVE`) need only stand there. Of a quote that stands and is longer than `quote_max_words`, the words that
+    say most of the claim are cited.
+    """
+    passages = [_passage_of(candidate) for candidate in lock.passages]
+    judge = _Judge(passages, fuzzy_min, require_quotes, question, quote_max_words)
+    verdicts = _limited([judge.verdict(claim) for claim in draft.claims], max_citations)
+    cited = _cited(verdicts)
+    reader = _Reader(passages, question, draft.model == EXTRACTIVE)
+    return _without_repetitions([reader.worded(verdict, cited) for verdict in verdicts])
+
+
+def without_doubted(verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
+    """Return the verdicts; a sentence that a model judged not to follow is replaced by the passage's own.
+
+    What a model says can only take a sentence away: whatever else it says, or that it says nothing, changes nothing.
+    """
+    reader = _Reader([_passage_of(candidate) for candidate in lock.passages], "", is_extractive=False)
+    found = [
+        reader.doubted(verdict) if verdict.judged is False and verdict.support == "carried" else verdict
+        for verdict in verdicts
+    ]
+    return _without_repetitions(found)
+
+
+def _limited(verdicts: Sequence[Verdict], max_citations: int) -> list[Verdict]:
+    """The verdicts, without those that repeat a citation of their sentence or cite one place too many."""
+    kept: list[Verdict] = []
+    places: set[tuple[int | None, int | None, int | None]] = set()
+    told: set[tuple[str, int | None, int | None, int | None]] = set()
+    for verdict in verdicts:
+        place = verdict.index, verdict.start, verdict.end
+        if verdict.outcome != "dropped" and (verdict.claim.text, *place) in told:
+            verdict = Verdict(verdict.claim, "dropped", "the same citation again")
+        elif verdict.outcome != "dropped" and place not in places and len(places) == max_citations:
+            verdict = Verdict(verdict.claim, "dropped", f"more than {max_citations} citations")
+        elif verdict.outcome != "dropped":
+            places.add(place)
+            told.add((verdict.claim.text, *place))
+        kept.append(verdict)
+    return kept
+
+
+def _without_repetitions(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts without those that would show the same quotation again."""
+    shown: set[tuple[str, int | None]] = set()
+    kept = []
+    for verdict in verdicts:
+        key = verdict.told, verdict.index
+        if verdict.support == "quoted" and key in shown:
+            verdict = Verdict(verdict.claim, "dropped", "the same quotation again")
+        elif verdict.support == "quoted":
+            shown.add(key)
+        kept.append(verdict)
+    return kept
+
+
+def _cited(verdicts: Sequence[Verdict]) -> dict[str, list[int]]:
+    """Return the passages that each sentence cites with a quote that stands."""
+    found: dict[str, list[int]] = {}
+    for verdict in verdicts:
+        if verdict.outcome != "dropped" and verdict.index is not None:
+            indexes = found.setdefault(verdict.claim.text, [])
+            indexes += [verdict.index] if verdict.index not in indexes else []
+    return found
+
+
+@dataclass
+class _Judge:
+    """The passages of a lock, in which quotes are looked for one by one."""
+
+    passages: Sequence[Passage]
+    fuzzy_min: float
+    require_quotes: bool
+    question: str = ""
+    quote_max_words: int | None = None
+    known: dict[Claim, Verdict] = field(default_factory=dict)
+
+    def verdict(self, claim: Claim) -> Verdict:
+        """Return whether the quote of a claim stands; models that repeat themselves are judged once."""
+        check()
+        if claim not in self.known:
+            self.known[claim] = self._judged(claim)
+        return self.known[claim]
+
+    def _judged(self, claim: Claim) -> Verdict:
+        quote = claim.quote if self.require_quotes else claim.quote.strip() or claim.text
+        if not quote.strip():
+            return Verdict(claim, "dropped", "no quote" if claim.index else "no citation")
+        if weight(quote) < MIN_QUOTE_BYTES:
+            return Verdict(claim, "dropped", "the quote is too short to prove anything")
+        originals = {other: self._original(other) for other in claim.others}
+        if false := next((other for other, original in originals.items() if original is None), None):
+            return Verdict(claim, "dropped", f"the sentence also quotes {false[:60]!r}, which no passage says")
+        cited = self._passage(claim.index)
+        if cited and (place := find_quote(quote, cited, self.fuzzy_min)):
+            verdict = Verdict(claim, place.how, _reason(place), claim.index, place.start, place.end)
+        else:
+            verdict = self._swapped(claim, quote)
+        return self._shortened(replace(verdict, told=self._with_originals(verdict, quote, originals)))
+
+    def _shortened(self, verdict: Verdict) -> Verdict:
+        """Return the verdict with at most `quote_max_words` words of its quote: those that say most of the claim."""
+        if self.quote_max_words is None or verdict.index is None or verdict.start is None:
+            return verdict
+        quoted = self.passages[verdict.index - 1].text[verdict.start : verdict.end]
+        if (count := len(pieces(quoted))) <= self.quote_max_words:
+            return verdict
+        claimed = verdict.claim.text.replace(verdict.claim.quote, " ") if verdict.claim.quote else ""
+        weights = dict.fromkeys(_stems(self.question), 1.0) | dict.fromkeys(_stems(claimed), 2.0)
+        start, end = best_part(quoted, weights, _stems, self.quote_max_words)
+        reason = f"{verdict.reason}, {self.quote_max_words} of {count} quoted words are cited"
+        return replace(verdict, start=verdict.start + start, end=verdict.start + end, reason=reason)
+
+    def _swapped(self, claim: Claim, quote: str) -> Verdict:
+        """Return the verdict on a quote that is not where the claim says: the best other passage, or dropped."""
+        places = (
+            (index, find_quote(quote, passage, self.fuzzy_min))
+            for index, passage in enumerate(self.passages, start=1)
+            if index != claim.index
+        )
+        found = [(index, place) for index, place in places if place is not None]
+        if not found:
+            where = "any passage" if self._passage(claim.index) is None else f"passage {claim.index} or any other"
+            return Verdict(claim, "dropped", f"the quote does not stand in {where}")
+        index, place = max(found, key=lambda pair: _rank(pair[1]))
+        reason = f"{_reason(place)}, in passage {index} instead of {claim.index}"
+        return Verdict(claim, "swapped", reason, index, place.start, place.end)
+
+    def _with_originals(self, verdict: Verdict, quote: str, originals: Mapping[str, str | None]) -> str:
+        """Return the sentence with what it quotes only nearly as the passages have it."""
+        text = verdict.claim.text
+        if verdict.index is not None and verdict.start is not None:
+            originals = {quote: self.passages[verdict.index - 1].text[verdict.start : verdict.end], **originals}
+        for quoted, original in sorted(originals.items(), key=lambda pair: -len(pair[0])):
+            if original and fold(needle_of(quoted)).text != fold(original).text:
+                text = text.replace(quoted, original)
+        return text
+
+    def _original(self, quoted: str) -> str | None:
+        """Return these words as some passage has them, or None; what is too short must be there to the letter."""
+        if weight(quoted) >= MIN_QUOTE_BYTES:
+            places = ((passage, find_quote(quoted, passage, self.fuzzy_min)) for passage in self.passages)
+            return next((passage.text[place.start : place.end] for passage, place in places if place), None)
+        needle = needle_of(quoted)
+        return quoted if any(needle in passage.folded.text for passage in self.passages) else None
+
+    def _passage(self, index: int) -> Passage | None:
+        return self.passages[index - 1] if 1 <= index <= len(self.passages) else None
+
+
+class _Reader:
+    """What readers see of the sentences whose quotes stand."""
+
+    def __init__(self, passages: Sequence[Passage], question: str, is_extractive: bool) -> None:
+        self._passages, self._question, self._is_extractive = passages, question, is_extractive
+        self._sentences: dict[int, Sentences] = {}
+
+    def worded(self, verdict: Verdict, cited: Mapping[str, Sequence[int]]) -> Verdict:
+        """Return the verdict with the sentence as it is shown: as it was written, or the passage's own."""
+        if verdict.outcome == "dropped" or verdict.index is None:
+            return verdict
+        if self._is_extractive and self._is_verbatim(verdict):
+            return self._checked_extract(verdict)
+        indexes = cited.get(verdict.claim.text, [verdict.index])
+        support = supported(verdict.told, [(index, self._read(index)) for index in indexes], self._question)
+        if support is None or verdict.index not in support.passages or self._is_contradicted(verdict):
+            return self._quoted(verdict, indexes)
+        told = verdict.told
+        if not affirms(self._question, told, self._unit_text(verdict)):
+            told = without_yes_or_no(told)
+        return replace(verdict, told=told, support="carried", carried=support.words)
+
+    def _checked_extract(self, verdict: Verdict) -> Verdict:
+        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
+        if _is_turned(verdict.claim, text, place):
+            return Verdict(verdict.claim, "dropped", "the passage negates what is quoted")
+        if fault := polarity_fault(self._question, verdict.claim.text, self._unit_text(verdict)):
+            return Verdict(verdict.claim, "dropped", fault)
+        lead = self._lead(verdict)
+        told = verdict.told if not lead or lead in verdict.told else f"{lead} {verdict.told}"
+        return replace(verdict, told=told, support="verbatim")
+
+    def _lead(self, verdict: Verdict) -> str:
+        """Return the words that introduce the list a quote stands in, where its items hold only with them."""
+        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
+        unit = unit_at(text, place.start)
+        lead = lead_in(text, unit) if unit else None
+        return " ".join(lead.of(text).split()) if lead and governs(tokens(lead.of(text))) else ""
+
+    def _quoted(self, verdict: Verdict, indexes: Sequence[int]) -> Verdict:
+        """Return the verdict with the passage's own sentence in place of one that is not carried."""
+        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
+        unit = unit_at(text, place.start)
+        start, end = place.start, place.end
+        if unit and _can_be_shown(unit) and unit.end >= end:
+            start, end = unit.start, unit.end
+        elif _is_turned(replace(verdict.claim, text=""), text, place):
+            return Verdict(verdict.claim, "dropped", "the passage negates what is quoted")
+        strange = ", ".join(map(repr, missing_words(verdict.told, [self._read(index) for index in indexes])[:5]))
+        why = f"the passage does not have {strange}" if strange else "the passage says otherwise"
+        lead = self._lead(verdict)
+        told = f"“{f'{lead} … ' if lead else ''}{' '.join(text[start:end].split())}”"
+        return replace(verdict, told=told, reason=f"{verdict.reason}; shown as a quotation: {why}", support="quoted")
+
+    def doubted(self, verdict: Verdict) -> Verdict:
+        """Return the verdict with the passage's own sentence in place of one that a model doubts."""
+        reason = f"{verdict.reason}; shown as a quotation: the model doubts that it follows"
+        quoted = self._quoted(verdict, [cast(int, verdict.index)])
+        return quoted if quoted.outcome == "dropped" else replace(quoted, reason=reason, carried=())
+
+    def _is_verbatim(self, verdict: Verdict) -> bool:
+        text = self._passages[cast(int, verdict.index) - 1].text
+        return verdict.claim.text in text or _is_made_of(verdict.claim, text)
+
+    def _is_contradicted(self, verdict: Verdict) -> bool:
+        return polarity_fault(self._question, verdict.told, self._unit_text(verdict)) is not None
+
+    def _unit_text(self, verdict: Verdict) -> str:
+        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
+        unit = unit_at(text, place.start)
+        return unit.of(text) if unit and unit.end >= place.end else text[place.start : place.end]
+
+    def _read(self, index: int) -> Sentences:
+        if index not in self._sentences:
+            passage = self._passages[index - 1]
+            self._sentences[index] = Sentences(passage.text, passage.heading)
+        return self._sentences[index]
+
+
+def _can_be_shown(unit: Unit) -> bool:
+    return unit.kind in ("sentence", "list") and unit.end - unit.start <= _LONGEST_SENTENCE_SHOWN
+
+
+def _place(verdict: Verdict) -> Place:
+    return Place(cast(int, verdict.start), cast(int, verdict.end), "exact")
+
+
+def _passage_of(candidate: Candidate) -> Passage:
+    path = candidate.chunk.heading_path
+    return Passage(candidate.chunk.text, path[-1] if path else candidate.chunk.title)
+
+
+def _rank(place: Place) -> tuple[bool, float]:
+    return place.how == "exact", place.ratio
+
+
+def _reason(place: Place) -> str:
+    return "verbatim" if place.how == "exact" else f"near match, ratio {place.ratio:.0f}, same figures and negations"
+
+
+def _stems(text: str) -> list[str]:
+    """Return the beginnings of the words of a text that tell something, in lower case."""
+    return [word[:_STEM] for word in _WORD.findall(text.lower())]
+
+
+def _is_made_of(claim: Claim, text: str) -> bool:
+    """Whether a claim is nothing but words of this passage, each part to the letter: a row told with its columns.
+
+    What a sentence quotes keeps its quotation marks, so that a model's sentence is never taken for such a claim.
+    """
+    rest = claim.text
+    for part in sorted(claim.others, key=len, reverse=True):
+        if part not in text:
+            return False
+        rest = rest.replace(part, " ")
+    return bool(claim.others) and not rest.strip(" \n:;")
+
+
+def _is_turned(claim: Claim, text: str, place: Place) -> bool:
+    """Whether the sentence negates where the quote begins or breaks off, and the claim does not negate at all."""
+    unit = unit_at(text, place.start)
+    if unit is None or negations(claim.text) or negations(text[place.start : place.end]):
+        return False
+    behind = words(text, place.end, max(place.end, unit.end))[:1]
+    around = text[_reach(text, unit, place) : place.start], *(text[start:end] for start, end in behind)
+    return any(negations(part) for part in around)
+
+
+def _reach(text: str, unit: Unit, place: Place) -> int:
+    """Where the words begin that a negation before the quote may be among."""
+    before = words(text, unit.start, place.start)[-REACH_OF_NEGATION:]
+    return before[0][0] if before else place.start

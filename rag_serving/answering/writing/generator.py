@@ -1,0 +1,165 @@
+"""Generation: the configured model writes a draft from the locked passages; where it cannot, extraction does.
+
+Belongs here: choosing who writes, asking again with less when the prompt was too long, flags and notes of a draft.
+Does not belong here: the extractive generator (`answering.extraction.extractor`), the wire (`models`), belief in what
+was written (`answering.verification.verifier`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import Lock as Mutex
+from typing import TYPE_CHECKING
+
+from rag_serving.answering.writing.sanitizing import without_links
+from rag_serving.config.sections import Generation
+from rag_serving.deadline import StoppedError
+from rag_serving.models.breaker import Breaker
+from rag_serving.models.chat.factory import open_chat
+from rag_serving.models.chat.messages import Reply
+from rag_serving.models.protocols import ContextTooLongError, ModelError
+from rag_serving.records import Claim, Draft, Lock, Usage
+from rag_serving.text.orders import orders_assistant
+
+if TYPE_CHECKING:
+    from rag_serving.answering.writing.prompt import Prompt
+    from rag_serving.models.chat.client import Listen, RemoteChat
+
+GENERATOR_DOWN = "generator_unavailable"
+GENERATOR_CUT = "generator_cut_off"
+INJECTION = "injection_neutralized"
+
+_SMALLEST_BUDGET = 400
+_WORD = re.compile(r"\w")
+_log = logging.getLogger(__name__)
+
+
+class Generator:
+    """Writes drafts with the configured model, behind a circuit breaker. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        settings: Generation,
+        open_model: Callable[[Generation], RemoteChat] | None = None,
+        breaker: Breaker | None = None,
+    ) -> None:
+        self._settings = settings
+        self._open_model = open_model or open_generator
+        self._breaker = breaker or Breaker(settings.breaker_failures, settings.breaker_reset_s)
+        self._opening = Mutex()
+        self._model: RemoteChat | None = None
+
+    def write(self, question: str, lock: Lock, extracted: Callable[[], Draft], listen: Listen | None = None) -> Draft:
+        """A draft by the model, or by extraction: where no model is configured, or it is down, which is flagged."""
+        if self._settings.provider == "extractive" or not len(lock):
+            return extracted()
+        if not self._breaker.allow():
+            return _fallen_back(extracted(), "it failed a moment ago")
+        try:
+            draft = self._written(question, lock, listen)
+        except ModelError as error:
+            self._breaker.fail()
+            _log.warning("%s: %s", GENERATOR_DOWN, error)
+            return _fallen_back(extracted(), str(error))
+        except StoppedError:  # whoever asked left: that says nothing of the model
+            raise
+        except BaseException:
+            self._breaker.fail()
+            raise
+        self._breaker.succeed()
+        return draft
+
+    def _written(self, question: str, lock: Lock, listen: Listen | None) -> Draft:
+        """Ask the model; a prompt that is too long for it is halved, twice at most."""
+        settings, model = self._settings, self._opened()
+        from rag_serving.answering.writing.prompt import make_prompt
+
+        budget = max(settings.context_tokens - settings.max_output_tokens, _SMALLEST_BUDGET)
+        for last in (False, False, True):
+            prompt = make_prompt(question, lock, budget, settings.max_citations, settings.quote_max_words)
+            try:
+                return self._draft(model, prompt, lock, model.reply(prompt.messages, listen))
+            except ContextTooLongError:
+                if last or budget // 2 < _SMALLEST_BUDGET:
+                    raise
+                budget //= 2
+        raise AssertionError("unreachable")
+
+    def _draft(self, model: RemoteChat, prompt: Prompt, lock: Lock, reply: Reply) -> Draft:
+        """What the reply says.
+
+        Raises:
+            ModelError: it says nothing, not even that nothing was found: thoughts alone, unseen characters, a few words
+                before the model fell silent.
+        """
+        from rag_serving.answering.writing.parsing import parse
+
+        parsed = parse(reply.text, reply.cut, "\n".join(candidate.chunk.text for candidate in lock.passages))
+        if not parsed.declined and not any(_WORD.search(claim.text) for claim in parsed.claims):
+            raise ModelError(f"{model.name} wrote nothing that can be read as an answer; see the server's log")
+        claims, links = without_foreign_links(parsed.claims, lock)
+        orders = [claim for claim in claims if orders_assistant(claim.text)]
+        claims = tuple(claim for claim in claims if claim not in orders)
+        flags = [GENERATOR_CUT] if reply.cut else []
+        flags += [INJECTION] if prompt.injections else []
+        unseen = sorted(set(range(1, len(lock) + 1)) - set(prompt.shown))
+        notes = [
+            *([f"{prompt.injections} places of the passages were made harmless"] if prompt.injections else []),
+            *([f"passages left out of the prompt: {unseen}"] if unseen else []),
+            *([f"passages shortened in the prompt: {list(prompt.shortened)}"] if prompt.shortened else []),
+            *([f"{parsed.removed} pieces of HTML were removed"] if parsed.removed else []),
+            *([f"links removed: {parsed.links + links}"] if parsed.links + links else []),
+            *([f"orders left out: {len(orders)}"] if orders else []),
+            *(["the reply was cut off"] if reply.cut else []),
+        ]
+        return Draft(claims, model.name, parsed.declined, tuple(flags), tuple(notes), self._usage(reply))
+
+    def _usage(self, reply: Reply) -> Usage:
+        price = self._settings.prices.get(self._settings.model or "")
+        cost = price.of(reply.prompt_tokens, reply.completion_tokens) if price else 0.0
+        return Usage(reply.prompt_tokens, reply.completion_tokens, round(cost, 6))
+
+    def _opened(self) -> RemoteChat:
+        with self._opening:
+            if self._model is None:
+                self._model = self._open_model(self._settings)
+            return self._model
+
+
+def without_foreign_links(claims: Sequence[Claim], lock: Lock) -> tuple[tuple[Claim, ...], int]:
+    """The claims without links that the passages which their sentences cite do not hold, and how many these were.
+
+    A true claim is not lost for a link beside it; of a claim that was nothing but a link nothing is left.
+    """
+    cited: dict[str, set[int]] = {}
+    for claim in claims:
+        cited.setdefault(claim.text, set()).add(claim.index)
+    kept, removed = [], dict[str, int]()
+    for claim in claims:
+        passages = [found for index in sorted(cited[claim.text]) if (found := lock.passage(index))]
+        source = "\n".join(candidate.chunk.text for candidate in passages or lock.passages)
+        text, removed[claim.text] = without_links(claim.text, source)
+        quote, *others = (without_links(words, source)[0] for words in (claim.quote, *claim.others))
+        if text:
+            kept.append(Claim(text, claim.index, quote, tuple(others)))
+    return tuple(kept), sum(removed.values())
+
+
+def open_generator(settings: Generation) -> RemoteChat:
+    """The configured model.
+
+    Raises:
+        ModelError: extraction is configured, which has no model, or a named API key is not set.
+    """
+    if settings.provider == "extractive":
+        raise ModelError("generation.provider is extractive, which has no model")
+    return open_chat(settings.provider, settings, "generation")
+
+
+def _fallen_back(draft: Draft, why: str) -> Draft:
+    """A draft that extraction made in a model's place."""
+    notes = (f"extraction answered for the model: {why}", *draft.notes)
+    return replace(draft, flags=(GENERATOR_DOWN, *draft.flags), notes=notes)

@@ -1,0 +1,202 @@
+"""The HTTP API: shapes, limits, status codes.
+
+Belongs here: routes and what goes over the wire. Does not belong here: answering (`pipeline`), who asks (`auth`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from fastapi import APIRouter, FastAPI
+from fastapi import Request as HttpRequest
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from rag_serving.access.principals import Principal
+from rag_serving.api.admission import Admission
+from rag_serving.api.bodies import Filters, Said, Text
+from rag_serving.api.completions import router as completions
+from rag_serving.api.deadlines import Deadlines
+from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
+from rag_serving.api.feedback import router as feedback
+from rag_serving.api.monitoring import exposition
+from rag_serving.api.openai_models import router as openai_models
+from rag_serving.api.page import router as page
+from rag_serving.api.reload import ConfigFile, Reload, Switches
+from rag_serving.api.reports import add_reports
+from rag_serving.api.service import Caller, Known, RequestError, Service, Shared, checked_text, timings_for
+from rag_serving.api.streams import HEADERS, MEDIA_TYPE, events_of
+from rag_serving.api.watch import Watch
+from rag_serving.api.wire import BodyLimit, error_body
+from rag_serving.config.loading import Config
+from rag_serving.query.filters import parse_filters
+from rag_serving.records import Answer
+from rag_serving.tracing import Listen
+
+MAX_BODY_BYTES = 1_000_000
+MAX_SELECTION_CHARS = 50_000
+MAX_RESULTS = 100
+HISTORY_UNUSED = "history_not_used"
+
+
+class Body(BaseModel):
+    """A request body; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class AskBody(Body):
+    """POST /v1/ask."""
+
+    question: Text = Field(min_length=1)
+    mode: Literal["corpus", "selected_text"] = "corpus"
+    context: Text | None = Field(None, max_length=MAX_SELECTION_CHARS)
+    filters: Filters | None = None
+    history: list[Said] | None = Field(None, max_length=100)
+    explain: bool = False
+    stream: bool = False
+
+
+class SearchBody(Body):
+    """POST /v1/search."""
+
+    query: Text = Field(min_length=1)
+    k: int = Field(10, ge=1, le=MAX_RESULTS)
+    filters: Filters | None = None
+    explain: bool = False
+
+
+router = APIRouter()
+
+
+@router.post("/v1/ask")
+def ask(body: AskBody, caller: Caller, service: Shared) -> Response:
+    pipeline = service.pipelines[caller.tenant]
+    question = checked_text("question", body.question, service.config)
+    filters = parse_filters(body.filters)
+    if body.mode == "selected_text" and not (body.context and body.context.strip()):
+        raise RequestError(400, "BAD_REQUEST", "mode 'selected_text' needs the selected text in 'context'")
+    if body.mode == "corpus" and body.context is not None:
+        raise RequestError(400, "BAD_REQUEST", "'context' is only read in mode 'selected_text'")
+
+    def answer(listen: Listen | None = None) -> Answer:
+        if body.mode == "selected_text":
+            made = pipeline.ask_selection(question, body.context or "", body.explain, listen, caller)
+        else:
+            made = pipeline.ask(caller, question, filters, body.explain, listen)
+        return replace(made, flags=(*made.flags, HISTORY_UNUSED)) if body.history else made
+
+    if body.stream:
+        return StreamingResponse(
+            events_of(answer, partial(_content, caller=caller)), media_type=MEDIA_TYPE, headers=HEADERS
+        )
+    return _answer(answer(), caller)
+
+
+@router.post("/v1/search")
+def search(body: SearchBody, caller: Caller, service: Shared) -> JSONResponse:
+    query = checked_text("query", body.query, service.config)
+    pipeline = service.pipelines[caller.tenant]
+    results = pipeline.search(caller, query, body.k, parse_filters(body.filters), body.explain)
+    return JSONResponse(replace(results, timings_ms=timings_for(caller, results.timings_ms)).payload())
+
+
+@router.get("/v1/receipts/{identifier}")
+def receipt(identifier: str, caller: Caller, service: Shared) -> JSONResponse:
+    return JSONResponse(service.pipelines[caller.tenant].receipt(caller, identifier))
+
+
+@router.get("/metrics")
+def metrics(caller: Caller, service: Shared) -> Response:
+    """Of the caller's tenant: one tenant must not read from figures what another is asked."""
+    content = exposition(caller.tenant, service.readings(caller.tenant))
+    return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@router.get("/openapi.json", include_in_schema=False, dependencies=[Known])
+def openapi(request: HttpRequest) -> JSONResponse:
+    """What the API offers. A route of ours, because FastAPI's own asks nobody who they are."""
+    return JSONResponse(request.app.openapi())
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Answered by the event loop itself: threads may all be waiting for a generation to open."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz")
+def readyz(service: Shared) -> JSONResponse:
+    problems = {tenant: pipeline.problem() for tenant, pipeline in service.pipelines.items()}
+    return _readiness(problems, show=service.config.serving.auth == "loopback")
+
+
+def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | None = None) -> FastAPI:
+    """The API over the configured tenants. `siblings`: a folder in which the processes of one server find each other;
+    `file`: what the configuration was read from, to be followed and read again.
+
+    Raises:
+        ConfigError: tokens are asked for and not usable.
+    """
+    service = Service.open(config, siblings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        for pipeline in service.pipelines.values():
+            threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
+        switches = [Switches(file, lambda: app.state.service).look] if file else []
+        watch = Watch([lambda: app.state.service.follow(), *switches])
+        watch.start()
+        yield
+        watch.close()
+        if app.state.reload:
+            app.state.reload.close()
+        app.state.service.close()
+
+    app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.service = service
+    app.state.reload = Reload(app.state, file) if file else None
+    app.add_middleware(Deadlines)
+    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
+    app.add_middleware(Admission)  # the last one added is the first one asked
+    app.include_router(router)
+    app.include_router(completions)
+    app.include_router(openai_models)
+    app.include_router(page)
+    app.include_router(feedback)
+    add_reports(app)
+    add_error_handlers(app)
+    return app
+
+
+def _answer(answer: Answer, caller: Principal) -> JSONResponse:
+    if answer.status == "unavailable":
+        return JSONResponse(_content(answer, caller), 503, {"Retry-After": str(RETRY_AFTER_S)})
+    return JSONResponse(_content(answer, caller))
+
+
+def _content(answer: Answer, caller: Principal) -> dict[str, Any]:
+    """The JSON of an answer; one that is not available is an error as well."""
+    answer = replace(answer, timings_ms=timings_for(caller, answer.timings_ms))
+    if answer.status == "unavailable":
+        return {**answer.payload(), **error_body("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)}
+    return answer.payload()
+
+
+def _readiness(problems: Mapping[str, str | None], show: bool) -> JSONResponse:
+    """Ready while one tenant can be answered; names and reasons only where nobody else can ask."""
+    ready = any(problem is None for problem in problems.values())
+    content: dict[str, Any] = {"ready": ready}
+    if not ready:
+        content |= error_body("NOT_READY", next(iter(problems.values()), None) or "no tenant is configured")
+    if not show:
+        content.pop("message", None)
+    else:
+        content["tenants"] = {tenant: problem or "ok" for tenant, problem in problems.items()}
+    return JSONResponse(content, 200 if ready else 503)

@@ -1,0 +1,267 @@
+"""`citelock doctor`: what is installed, what is published, what does not work, and how to mend it.
+
+Belongs here: one function per thing looked at. Does not belong here: mending.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from pathlib import Path
+from typing import Literal
+
+from rag_serving.access.principals import EVERYONE
+from rag_serving.answering.answerer import open_tables
+from rag_serving.answering.writing.generator import open_generator
+from rag_serving.api.auth import Authenticator, check_address
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.cli.finding import Finding, age
+from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
+from rag_serving.config.sections import ChatModel
+from rag_serving.indexes.generation import Generation
+from rag_serving.models.chat.factory import open_chat
+from rag_serving.models.embedding.factory import open_embedder
+from rag_serving.models.protocols import ModelError
+from rag_serving.models.reranker_client import ask_sidecar
+
+CHECKS = "citelock.checks"
+"""Entry points that look at what the serving package does not know: given the configuration, they yield findings."""
+
+_LEAST_FREE_BYTES = 1_000_000_000
+_OLD_DAYS = 30
+_LOST_DAYS = 7
+
+
+def examine(path: Path | None) -> Iterator[Finding]:
+    """Everything that can be looked at without changing anything; without a usable configuration only that."""
+    where = path or Path(os.environ.get("CITELOCK_CONFIG", DEFAULT_CONFIG))
+    try:
+        config = load_config(path)
+    except ConfigError as error:
+        yield Finding("configuration", "fail", str(error), "see docs/configuration.md")
+        return
+    yield Finding("configuration", "ok", str(where.absolute()))
+    yield _python()
+    yield _home(config)
+    yield _disk(config)
+    for tenant in config.tenants:
+        yield _published(config, tenant)
+    if not config.tenants:
+        yield Finding("tenants", "fail", "none is configured", f"add `tenants: {{NAME: {{}}}}` to {where}")
+    yield _weights(config)
+    yield _embedder(config)
+    yield _generator(config)
+    yield _contexts(config)
+    yield _reranker(config)
+    yield _telemetry(config)
+    yield _chroma()
+    yield _dagster()
+    for entry in sorted(entry_points(group=CHECKS), key=lambda entry: entry.name):
+        yield from _joined(entry, config)
+    yield _serving(config)
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", f"{sys.version.split()[0]}, citelock {_version('citelock') or 'not installed'}")
+
+
+def _home(config: Config) -> Finding:
+    home = config.home.absolute()
+    folder = next(folder for folder in (home, *home.parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        return Finding("home", "fail", f"{home} cannot be written ({error.strerror})", "set `home:` or CITELOCK_HOME")
+    return Finding("home", "ok", f"{home}" if home.exists() else f"{home}, made by the first `citelock build`")
+
+
+def _disk(config: Config) -> Finding:
+    home = config.home.absolute()
+    free = shutil.disk_usage(next(folder for folder in (home, *home.parents) if folder.exists())).free
+    detail = f"{free / 1e9:.1f} GB free"
+    if free < _LEAST_FREE_BYTES:
+        return Finding("disk", "warn", detail, "free some, or lower indexing.keep_generations")
+    return Finding("disk", "ok", detail)
+
+
+def _published(config: Config, tenant: str) -> Finding:
+    name, store = f"tenant {tenant}", Store(config.home)
+    try:
+        current = store.current(tenant)
+        if current is None:
+            return Finding(name, "warn", "nothing is published yet", "run `citelock build`")
+        generation = Generation.open(store, tenant, current, config)
+    except (StoreError, OSError) as error:
+        detail, _, mend = str(error).rpartition("; ")
+        return Finding(name, "fail", detail or mend, mend if detail else "run `citelock build`")
+    try:
+        return _generation(name, generation)
+    finally:
+        generation.close()
+
+
+def _generation(name: str, generation: Generation) -> Finding:
+    lifetime = datetime.now(UTC) - generation.manifest.created_at
+    open_to_all = generation.readable(frozenset({EVERYONE}) & generation.known_classes)
+    readable = "" if open_to_all == len(generation) else f" ({open_to_all} of them readable for everyone)"
+    detail = f"generation {generation.id}, {len(generation)} chunks{readable}, {age(lifetime.total_seconds())} old"
+    if faults := generation.dense_faults():
+        return Finding(name, "warn", f"{detail}; {faults[0].partition('; ')[0]}", "run `citelock generations repair`")
+    if lifetime.days >= _OLD_DAYS:
+        return Finding(name, "warn", detail, "run `citelock build`, or schedule it")
+    return Finding(name, "ok", detail)
+
+
+def _weights(config: Config) -> Finding:
+    if config.embedding.provider != "local":
+        return Finding("weights", "ok", f"not needed: embedding.provider is {config.embedding.provider}")
+    from rag_serving.models.embedding.weights import find_weights
+
+    try:
+        weights = find_weights(config.embedding.model, config.embedding.weights_dir)
+    except ModelError as error:
+        return Finding("weights", "fail", str(error), "install the weights or set embedding.weights_dir")
+    return Finding("weights", "ok", f"{weights.name} from {weights.origin}")
+
+
+def _embedder(config: Config) -> Finding:
+    try:
+        return Finding("embedder", "ok", open_embedder(config.embedding).check())
+    except ModelError as error:
+        return Finding("embedder", "fail", str(error), "until then questions are answered by the lexical index alone")
+
+
+def _generator(config: Config) -> Finding:
+    if config.generation.provider == "extractive":
+        return Finding("generator", "ok", "extractive: verbatim sentences, no model needed")
+    try:
+        return Finding("generator", "ok", open_generator(config.generation).check())
+    except ModelError as error:
+        return Finding("generator", "fail", str(error), "until then extraction answers, and answers say so")
+
+
+def _contexts(config: Config) -> Finding:
+    provider = config.context.provider
+    if provider == "metadata" or provider == "none":
+        return Finding("contexts", "ok", f"{provider}: no model needed")
+    fallback, template = config.context.fallback, "until then chunks get the metadata template"
+    detail, fails = _checked(provider, config.context, "context")
+    if fallback is None:
+        return Finding("contexts", "fail", detail, template) if fails else Finding("contexts", "ok", detail)
+    second, second_fails = _checked(fallback.provider, fallback, "context.fallback")
+    detail = f"{detail}; the fallback: {second}"
+    if fails and second_fails:
+        return Finding("contexts", "fail", detail, template)
+    if fails or second_fails:
+        return Finding(
+            "contexts", "warn", detail, f"until then {'the fallback' if fails else 'the first'} writes alone"
+        )
+    return Finding("contexts", "ok", detail)
+
+
+def _checked(provider: Literal["ollama", "openai"], settings: ChatModel, section: str) -> tuple[str, bool]:
+    """Return what a model says of itself, or what is wrong with it, and which of both it is."""
+    try:
+        return open_chat(provider, settings, section).check(), False
+    except ModelError as error:
+        return str(error), True
+
+
+def _reranker(config: Config) -> Finding:
+    if not config.reranker.url:
+        return Finding("reranker", "ok", "none is configured: the order of the search stays")
+    if not config.features.FEATURE_RERANKER:
+        return Finding("reranker", "ok", "switched off by features.FEATURE_RERANKER")
+    try:
+        sidecar = ask_sidecar(config.reranker)
+    except ModelError as error:
+        return Finding("reranker", "fail", str(error), "until then the heuristic or the order of the search ranks")
+    detail = f"{sidecar.model} at {config.reranker.url}"
+    if sidecar.state != "ok":
+        return Finding("reranker", "warn", f"{detail} is not ready: {sidecar.state}", "wait for it, or see its log")
+    if sidecar.model != config.reranker.model:
+        mend = f"start the sidecar with {config.reranker.model}, or set reranker.model"
+        return Finding("reranker", "warn", f"{detail} is not the configured model", mend)
+    return Finding("reranker", "ok", detail)
+
+
+def _telemetry(config: Config) -> Finding:
+    """The database as it is; it is made, and its folder, by the first question."""
+    from rag_serving.telemetry.log import rows_dropped
+    from rag_serving.telemetry.recorder import TelemetryError
+    from rag_serving.telemetry.tables import faults_of, opened
+
+    settings, file = config.telemetry, Store(config.home).serving_db()
+    if not settings.enabled:
+        return Finding("telemetry", "ok", "switched off by telemetry.enabled")
+    if settings.url is None and not file.exists():
+        return Finding("telemetry", "ok", f"{file.absolute()}, made by the first question")
+    try:
+        with opened(settings.url, file) as engine:
+            where = engine.url.render_as_string(hide_password=True)
+            if faults := faults_of(engine):
+                mend = "move the database away or give telemetry.url another: a new one is made"
+                return Finding("telemetry", "fail", f"{where}: {'; '.join(faults)}", mend)
+            since = datetime.now(UTC).date() - timedelta(days=_LOST_DAYS - 1)
+            lost = rows_dropped(engine, since)
+    except TelemetryError as error:
+        return Finding("telemetry", "fail", str(error), "start it or mend telemetry.url; until then rows are dropped")
+    detail = f"{where}, {lost:,} rows dropped in {_LOST_DAYS} days"
+    return Finding("telemetry", "warn" if lost else "ok", detail, "see the server's log for the reason" if lost else "")
+
+
+def _chroma() -> Finding:
+    found = _version("chromadb")
+    if found is None:
+        return Finding("chroma", "fail", "not installed", "pip install chromadb")
+    return Finding("chroma", "ok", f"chromadb {found}")
+
+
+def _dagster() -> Finding:
+    found = _version("dagster")
+    if found is None:
+        return Finding(
+            "dagster", "warn", "not installed: this machine serves, it cannot build", "pip install citelock[assets]"
+        )
+    return Finding("dagster", "ok", f"dagster {found}")
+
+
+def _joined(entry: EntryPoint, config: Config) -> Iterator[Finding]:
+    """What another package looks at; that it cannot is a finding, too."""
+    try:
+        yield from entry.load()(config)
+    except ImportError as error:
+        detail = f"cannot be looked at: {' '.join(str(error).split())}"
+        yield Finding(entry.name, "warn", detail, "pip install citelock[assets]")
+    except Exception as error:  # whatever it is, the rest is still looked at
+        if os.environ.get("CITELOCK_DEBUG"):
+            raise
+        detail = f"cannot be looked at: unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        yield Finding(entry.name, "fail", detail, "set CITELOCK_DEBUG=1 to see where")
+
+
+def _serving(config: Config) -> Finding:
+    checks: tuple[Callable[[], object], ...] = (
+        lambda: check_address(config.serving),
+        lambda: Authenticator(config),
+        lambda: open_tables(config),
+    )
+    try:
+        for check in checks:
+            check()
+    except ConfigError as error:
+        return Finding("serving", "fail", str(error), "`citelock serve` refuses to start until then")
+    return Finding("serving", "ok", f"http://{config.serving.host}:{config.serving.port}, auth {config.serving.auth}")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

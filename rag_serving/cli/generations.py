@@ -1,0 +1,178 @@
+"""`citelock generations`: list, show, rollback, verify, repair.
+
+Belongs here: arguments and printing. Does not belong here: what the commands do (`generations`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.cli.group import FAILED
+from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
+from rag_serving.config.loading import load_config
+from rag_serving.config.logging import complain
+from rag_serving.escaping.targets import for_json, for_terminal_line
+from rag_serving.indexes.catalog import current_generation, list_generations, rollback, show_generation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rag_serving.indexes.integrity import Damage
+
+app = typer.Typer(help="List, show, roll back, verify or repair generations.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """List a tenant's generations, newest first; the published one is marked."""
+    settings = load_config(config)
+    name = chosen_tenant(settings, tenant)
+    found = list_generations(Store(settings.home), name)
+    if as_json:
+        typer.echo(for_json([info.payload() for info in found]))
+        return
+    for info in found:
+        mark = "*" if info.current else " "
+        when = f"{info.created_at:%Y-%m-%d %H:%M:%S}" if info.created_at else "-"
+        state = info.problem or ("published" if info.current else "published before" if info.published else "candidate")
+        state += f", {info.gates}" if info.gates and not info.problem else ""
+        typer.echo(
+            f"{mark} {info.id}  {when:<19}  {info.chunks:>8} chunks  {info.pages:>6} pages  "
+            f"{info.bytes / 1e6:>8.1f} MB  {for_terminal_line(state)}"
+        )
+
+
+@app.command("show")
+def show_command(
+    generation: Annotated[str | None, typer.Argument(help="Generation id; default: the published one.")] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+) -> None:
+    """Print a generation's manifest as JSON."""
+    settings = load_config(config)
+    manifest = show_generation(Store(settings.home), chosen_tenant(settings, tenant), generation)
+    typer.echo(manifest.model_dump_json(indent=2))
+
+
+@app.command("rollback")
+def rollback_command(
+    generation: Annotated[str | None, typer.Argument(help="Generation id; default: the one published before.")] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish an earlier generation again."""
+    settings = load_config(config)
+    name = chosen_tenant(settings, tenant)
+    store = Store(settings.home)
+    before = store.current(name)
+    now = rollback(store, name, settings, generation)
+    if as_json:
+        typer.echo(json.dumps({"tenant": name, "previous": before, "current": now}))
+    else:
+        typer.echo(f"{name}: {now} is published, was {before}")
+
+
+@app.command("verify")
+def verify_command(
+    generation: Annotated[str | None, typer.Argument(help="Generation id; default: the published one.")] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare every file of a generation with its manifest, to the last bit, and open it.
+
+    \b
+    citelock generations verify
+    citelock generations verify --json | jq '.damage[].part'
+
+    Exit code 1 where something is damaged, with a line for each part. Nothing is changed; `citelock generations repair`
+    restores what can be.
+    """
+    from rag_serving.indexes.integrity import find_damage
+
+    settings = load_config(config)
+    name, store = chosen_tenant(settings, tenant), Store(settings.home)
+    which = _existing(store, name, generation)
+    damage = find_damage(store, name, which, settings, "digests")
+    if as_json:
+        _print_json(name, which, damage)
+    elif not damage:
+        manifest = show_generation(store, name, which)
+        size = sum(file.bytes for file in manifest.files.values())
+        typer.echo(
+            f"{name}: generation {which} is whole: {len(manifest.files)} files ({size / 1e6:,.1f} MB) have their "
+            f"digests, it opens, and its {manifest.chunks:,} chunks are in the dense index"
+        )
+    _tell_damage(name, damage)
+    if damage:
+        _tell(f"{name}: `citelock generations repair{f' {generation}' if generation else ''}` restores what can be")
+        raise typer.Exit(FAILED)
+
+
+@app.command("repair")
+def repair_command(
+    generation: Annotated[str | None, typer.Argument(help="Generation id; default: the published one.")] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Restore the damaged parts of a generation from what else there is, to the last bit as they were.
+
+    \b
+    citelock generations repair
+    citelock generations repair 3f9c2a71d05e4b88 --json
+
+    Files come from a sound copy, from the other file with the same rows, or from the tenant's cache of vectors; indexes
+    are made again. No source is asked and no model is called. What cannot be restored is named (exit code 1), and the
+    next `citelock build` makes the published generation again though nothing changed.
+    """
+    from rag_serving.indexes.repair import repair
+
+    settings = load_config(config)
+    name, store = chosen_tenant(settings, tenant), Store(settings.home)
+    which = _existing(store, name, generation)
+    done = repair(store, name, which, settings)
+    if as_json:
+        _print_json(name, which, done.left, restored=list(done.restored))
+    else:
+        for part in done.restored:
+            typer.echo(f"{name}: restored {part}")
+        if not done.left:
+            typer.echo(f"{name}: generation {which} is whole{'' if done.restored else ', nothing was damaged'}")
+    _tell_damage(name, done.left)
+    if done.left:
+        current = which == store.current(name)
+        again = "`citelock build` makes it again" if current else "it is removed when another is published"
+        _tell(f"{name}: what is left cannot be restored from what is here; {again}")
+        raise typer.Exit(FAILED)
+
+
+def _existing(store: Store, tenant: str, generation: str | None) -> str:
+    """The generation that is meant: the published one, though its folder may be gone, or one that is there."""
+    current = store.current(tenant) if generation is None else None
+    ids = {info.id for info in list_generations(store, tenant)}
+    if generation is not None and generation not in ids:
+        raise StoreError(
+            f"tenant {tenant!r} has no generation {generation!r}; `citelock generations list --tenant {tenant}` shows "
+            "what there is"
+        )
+    return generation or current or current_generation(store, tenant)
+
+
+def _print_json(tenant: str, generation: str, damage: Sequence[Damage], **more: object) -> None:
+    parts = [vars(one) for one in damage]
+    typer.echo(json.dumps({"tenant": tenant, "generation": generation, "whole": not damage, "damage": parts, **more}))
+
+
+def _tell_damage(tenant: str, damage: Sequence[Damage]) -> None:
+    for one in damage:
+        _tell(f"{tenant}: {one}")
+
+
+def _tell(line: str) -> None:
+    complain(line)

@@ -1,0 +1,124 @@
+"""The `citelock` command group: commands that are loaded when they are called, errors in one line.
+
+Belongs here: finding commands, exit codes. Does not belong here: any command (`cli.main`, `*_cli`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from rag_serving.config.logging import complain
+
+ENTRY_POINTS = "citelock.commands"
+FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
+
+# Commands of other modules with the line that `citelock --help` shows: importing them for it would take seconds.
+_MODULES: Mapping[str, tuple[str, str]] = {
+    "generations": (
+        "rag_serving.cli.generations:app",
+        "List, show, roll back, verify or repair generations.",
+    ),
+    "feedback": ("rag_serving.cli.feedback:command", "Say what an answer was: helpful, or not."),
+    "forget": ("rag_serving.cli.forget:command", "Delete what a user asked and judged."),
+    "rerank-service": ("rag_serving.rerank_service.command:command", "Serve a cross-encoder that reranks passages."),
+}
+_HELP = {
+    "bench": "Measure retrieval on any folder in BEIR layout.",
+    "evaluate": "Ask the questions of a gold set and measure the answers.",
+    "gold": "Draft questions for gold sets.",
+    "build": "Sync the sources that changed and publish the tenants they belong to.",
+    "readers": "Say who may read a page, and by which restriction.",
+}
+_USAGE_ERRORS = frozenset({"ConfigError", "FilterError", "UsageError"})
+
+
+class UsageError(Exception):
+    """The arguments cannot be used; the message says which and why."""
+
+
+class Commands(TyperGroup):
+    """The group; commands of other modules and packages are imported when they are called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *_MODULES, *sorted(_installed())]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in _MODULES:
+            target, summary = _MODULES[cmd_name]
+            return Later(cmd_name, summary, lambda: _load(target))
+        if entry := _installed().get(cmd_name):
+            return Later(cmd_name, _HELP.get(cmd_name, f"From {entry.value}."), entry.load)
+        return super().get_command(ctx, cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error ends in one line on standard error and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(FAILED) from None
+        except Exception as error:
+            if _is_of_typer(error) or os.environ.get("CITELOCK_DEBUG"):
+                raise
+            complain(_told(error))
+            raise typer.Exit(WRONG_USAGE if type(error).__name__ in _USAGE_ERRORS else FAILED) from None
+
+
+class Later(TyperCommand):
+    """A command that is imported when it is called."""
+
+    def __init__(self, name: str, summary: str, load: Callable[[], Any]) -> None:
+        super().__init__(name, help=summary)
+        self._load = load
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return self.imported().make_context(info_name, args, parent=parent, **extra)
+
+    def imported(self) -> Any:
+        """Return the command itself, with its arguments and subcommands."""
+        return _command(self.name or "", self._load())
+
+
+def _command(name: str, loaded: Any) -> Any:
+    """A Typer app or a function as a command."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    if isinstance(loaded, typer.Typer):
+        app.add_typer(loaded, name=name)
+    else:
+        app.command(name)(loaded)
+    return typer.main.get_group(app).commands[name]
+
+
+@cache
+def _installed() -> Mapping[str, EntryPoint]:
+    """Commands that other packages bring."""
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+
+
+def _load(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _is_of_typer(error: Exception) -> bool:
+    """Whether Typer tells this error itself: wrong arguments, `Exit`, `Abort`."""
+    return type(error).__module__.startswith(("typer", "click"))
+
+
+def _told(error: Exception) -> str:
+    """One line; errors of this project say what to do, others only what they are."""
+    message = " ".join(str(error).split())
+    if type(error).__module__.startswith("rag_"):
+        return message
+    return f"unexpected {type(error).__name__}: {message}; set CITELOCK_DEBUG=1 to see where"

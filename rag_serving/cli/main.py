@@ -1,0 +1,307 @@
+"""`citelock`: questions, searches, the server, receipts, the doctor.
+
+Belongs here: arguments. Does not belong here: answering (`pipeline`), the group (`commands`), looks (`printing`).
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from rag_serving.cli.group import FAILED, Commands, UsageError
+from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
+from rag_serving.cli.printing import finding_line, search_lines, shaped, tell, tell_flags, tell_proof
+from rag_serving.config.logging import complain, log_to_stderr
+from rag_serving.escaping.targets import for_json
+
+if TYPE_CHECKING:
+    from rag_serving.access.principals import Principal
+    from rag_serving.config.loading import Config
+    from rag_serving.pipeline import Pipeline
+    from rag_serving.records import Filters
+
+_PATIENCE_S = 1.0  # that a command waits for a telemetry database
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Answers from a company's own pages, whose citations cannot lie.",
+    epilog="Start with: citelock build, then: citelock ask 'How do I roll back a release?'",
+)
+receipt_app = typer.Typer(
+    help="Show a receipt, or prove that its quotes stand in the stored pages.", no_args_is_help=True
+)
+app.add_typer(receipt_app, name="receipt")
+
+User = Annotated[str | None, typer.Option("--user", help="Who asks: account id or name.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of who asks; repeatable.")]
+Spaces = Annotated[list[str] | None, typer.Option("--space", help="Only pages of this space; repeatable.")]
+Labels = Annotated[list[str] | None, typer.Option("--label", help="Only pages with this label; repeatable.")]
+Title = Annotated[str | None, typer.Option("--title", help="Only pages whose title has these words.")]
+
+
+def main() -> None:
+    """The entry point of the command."""
+    log_to_stderr()
+    app(prog_name="citelock")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"citelock {version('citelock')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Nothing is done before a command."""
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="The question, in quotes.")],
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    user: User = None,
+    group: Groups = None,
+    space: Spaces = None,
+    label: Labels = None,
+    title: Title = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Show how the question was read, what was found, and what kept it unanswered."),
+    ] = False,
+    shape: Annotated[
+        Literal["text", "markdown", "json"], typer.Option("--format", help="How the answer is printed.")
+    ] = "text",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; the same as --format json.")] = False,
+) -> None:
+    """Answer a question with verified citations.
+
+    \b
+    citelock ask "How do I roll back a release?"
+    citelock ask "Who releases the reserve for incidents?" --user ann --group finance
+    citelock ask "How long are logs kept?" --json | jq .citations
+    citelock ask "How long are logs kept?" --format markdown >> notes.md
+    citelock ask 'What does "exit code" 137 mean? space:ENG' --explain
+
+    In the question: space:OPS, label:howto and title:"Release notes" narrow it, as the options do; a "quoted phrase"
+    is looked for to the letter, a name such as max.poll.records whole; "in the Release notes" puts that page first.
+    --explain says how the question was read.
+    """
+    from rag_serving.cli.progress import shown
+
+    with _pipeline(config, tenant, asks=True) as pipeline:
+        from rag_serving.cli.access_note import with_access_note
+
+        principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
+        text = _not_empty("question", question, pipeline.config)
+        with shown() as listen:
+            answer = pipeline.ask(principal, text, filters, explain, listen)
+        if explain or answer.status in ("not_found", "needs_more_context"):
+            answer = with_access_note(pipeline, principal, answer)
+        # Told before the pipeline is closed: its telemetry may still have to be written.
+        shape = "json" if as_json else shape
+        if answer.status != "unavailable" or shape == "json":
+            tell(shaped(answer, shape))
+    if answer.status == "unavailable":
+        complain(answer.answer)
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="Words to search for.")],
+    k: Annotated[int, typer.Option("--k", "-k", min=1, max=100, help="Passages to show.")] = 10,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    user: User = None,
+    group: Groups = None,
+    space: Spaces = None,
+    label: Labels = None,
+    title: Title = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show how the query was read and what each stage says of each candidate.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search passages without answering.
+
+    \b
+    citelock search "release rollback"
+    citelock search berth.scheduler.max_parallel -k 3 --space ENG
+    citelock search 'label:runbook "rolled back"'
+    citelock search "release rollback" --explain
+
+    space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
+    phrase" is looked for to the letter.
+    """
+    with _pipeline(config, tenant, asks=True) as pipeline:
+        from rag_serving.cli.access_note import with_access_note
+
+        principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
+        found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
+        if not found.results:
+            found = with_access_note(pipeline, principal, found)
+        found = found if explain else replace(found, query=None, candidates=())
+        if as_json:
+            tell(for_json(found.payload()))
+            return
+        tell("\n".join(search_lines(found)))
+    tell_flags(found.degraded)
+
+
+@app.command()
+def serve(
+    config: ConfigPath = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on; default serving.host.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on; default serving.port.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=64, help="Processes that answer; default serving.workers.")
+    ] = None,
+) -> None:
+    """Serve the HTTP API.
+
+    A running server follows `features` of its configuration file; SIGHUP makes it read all of the file again.
+
+    \b
+    citelock serve
+    citelock serve --workers 4     for many who ask at once: a process for each core
+    curl -s localhost:8088/v1/ask -H 'content-type: application/json' -d '{"question": "How long are logs kept?"}'
+    """
+    from rag_serving.api import server
+    from rag_serving.api.auth import check_address
+    from rag_serving.config.loading import config_path, load_config
+
+    settings = load_config(config)
+    wanted = {"host": host, "port": port, "workers": workers}
+    given = {key: value for key, value in wanted.items() if value is not None}
+    settings = settings.model_copy(update={"serving": settings.serving.model_copy(update=given)})
+    check_address(settings.serving)
+    serving = settings.serving
+    note = "no authentication, this machine only" if serving.auth == "loopback" else "bearer tokens"
+    print(f"citelock: http://{serving.host}:{serving.port} ({note})", file=sys.stderr)
+    try:
+        server.serve(settings, config_path(config))
+    except SystemExit:  # the reason, such as a port in use, was logged
+        raise typer.Exit(FAILED) from None
+
+
+@app.command()
+def doctor(config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """Look at everything an answer depends on, and say how to mend what is wrong."""
+    from rag_serving.cli.doctor import examine
+
+    findings = []
+    for finding in examine(config):
+        findings.append(finding)
+        if not as_json:
+            typer.echo(finding_line(finding))
+    if as_json:
+        typer.echo(for_json([vars(finding) for finding in findings]))
+    if any(finding.state == "fail" for finding in findings):
+        raise typer.Exit(FAILED)
+
+
+@receipt_app.command("show")
+def receipt_show(
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The answer's receipt_id.")],
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+) -> None:
+    """Print a receipt as JSON."""
+    with _pipeline(config, tenant) as pipeline:
+        found = pipeline.secrecy.opened(pipeline.receipts.get(identifier, pipeline.tenant))
+    typer.echo(for_json(found, indent=2))
+
+
+@receipt_app.command("verify")
+def receipt_verify(
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The answer's receipt_id.")],
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prove a receipt against the stored pages, without any model.
+
+    \b
+    citelock receipt verify 3f9c2a71d05e4b8896aa10c47d2be6f3
+    citelock receipt verify 3f9c2a71d05e4b8896aa10c47d2be6f3 --json | jq .changes
+
+    Checked are the signature, the text of every passage, the quotes at their offsets and every verdict. Beside that it
+    tells what has changed on the published pages since; a receipt holds whatever changed.
+    """
+    with _pipeline(config, tenant) as pipeline:
+        proof = pipeline.proof(identifier)
+    if as_json:
+        typer.echo(for_json(proof.payload()))
+    else:
+        tell_proof(proof)
+    if proof.faults:
+        raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> Iterator[Pipeline]:
+    if asks:
+        gc.disable()  # of so short a process: looking for garbage takes a tenth of its time
+    from rag_serving.config.loading import load_config
+    from rag_serving.models.lazy_embedder import open_guarded
+
+    config = load_config(path)
+    name = chosen_tenant(config, tenant)
+    embedder = open_guarded(config)
+    if asks and config.embedding.provider == "local":  # opened beside the imports, which take as long
+        threading.Thread(target=embedder.warm, name="warm").start()
+
+    from rag_serving.pipeline import Pipeline
+    from rag_serving.telemetry.telemetry import open_telemetry
+
+    telemetry = open_telemetry(config, name, _PATIENCE_S, "terminal") if asks else None
+    pipeline = Pipeline.open(config, name, embedder, telemetry=telemetry)
+    try:
+        yield pipeline
+    finally:
+        pipeline.close()
+        gc.enable()
+
+
+def _principal(pipeline: Pipeline, user: str | None, groups: list[str] | None) -> Principal:
+    from rag_serving.access.group_members import Memberships
+    from rag_serving.access.principals import Principal
+
+    principal = Principal(pipeline.tenant, user, frozenset(groups or ()))
+    return Memberships(pipeline.config).with_groups(principal)
+
+
+def _filters(space: list[str] | None, labels: list[str] | None, title: str | None) -> Filters | None:
+    from rag_serving.query.filters import parse_filters
+
+    given: dict[str, Any] = {"space": space, "labels": labels, "title": title}
+    return parse_filters({key: value for key, value in given.items() if value})
+
+
+def _not_empty(name: str, text: str, config: Config) -> str:
+    text, limit = text.strip(), config.serving.max_question_chars
+    if not text:
+        raise UsageError(f"the {name} is empty")
+    if len(text) > limit:
+        raise UsageError(f"the {name} has {len(text)} characters, at most {limit} are read")
+    return text

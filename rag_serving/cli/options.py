@@ -1,0 +1,35 @@
+"""Options that several commands share, and the tenant that one of them means.
+
+Belongs here: what reads the same in every command's help. Does not belong here: options of one command.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rag_serving.config.loading import Config
+
+ConfigPath = Annotated[
+    Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
+]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def chosen_tenant(config: Config, name: str | None) -> str:
+    """The tenant of this name, or the only one.
+
+    Raises:
+        ConfigError: it is not configured, or there are several.
+    """
+    from rag_serving.access.principals import choose_tenant
+    from rag_serving.config.loading import ConfigError
+
+    try:
+        return choose_tenant(sorted(config.tenants), name, "--tenant NAME")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None

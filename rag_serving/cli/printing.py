@@ -1,0 +1,162 @@
+"""Answers, results and findings as lines of a terminal.
+
+Belongs here: what is printed and how it looks. Does not belong here: arguments (`cli.main`), what an answer says
+(`answering.citations`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import typer
+
+from rag_serving.config.logging import complain
+from rag_serving.escaping.targets import for_json, for_link, for_terminal, for_terminal_line
+
+if TYPE_CHECKING:
+    from rag_serving.cli.finding import Finding
+    from rag_serving.receipts.proofs import Proof
+    from rag_serving.records import AlsoAt, Answer, Candidate, Citation, Refusal, SearchResults
+
+_PLACES_SHOWN = 3
+
+
+def shaped(answer: Answer, shape: str) -> str:
+    if shape == "json":
+        return for_json(answer.payload())
+    if shape == "markdown":
+        from rag_serving.answering.citations import markdown
+
+        tell_flags(answer.flags)
+        return markdown(answer)
+    return "\n".join(answer_lines(answer))
+
+
+def answer_lines(answer: Answer) -> Iterator[str]:
+    yield for_terminal(answer.answer)
+    if answer.clarification:
+        yield dim(answer.clarification)
+    if answer.refusal:
+        yield from refusal_lines(answer.refusal, is_explained=answer.passages is not None)
+    by_passage = sorted(answer.citations, key=lambda citation: citation.index)
+    for _, citations in groupby(by_passage, key=lambda citation: citation.index):
+        yield ""
+        yield from citation_lines(list(citations))
+    yield from (dim(f"    {note}") for note in answer.notes or ())
+    for passage in answer.passages or ():
+        yield ""
+        scores = scores_line(passage["scores"])
+        cited = f", cited as [{passage['index']}]" if passage["index"] else ""
+        where = f"passage {passage['passage']}{cited}: {' → '.join(passage['heading_path'])}"
+        yield dim(f"{where}: {passage['why']} ({scores})")
+    if answer.receipt_id:
+        commands = "citelock receipt verify ID, citelock feedback ID helpful"
+        yield from ("", dim(f"receipt {answer.receipt_id}  ({commands})"))
+    tell_flags(answer.flags)
+
+
+def refusal_lines(refusal: Refusal, is_explained: bool) -> Iterator[str]:
+    """What was looked at; explained, also the gate that decided and the best sentence that was not good enough."""
+    if not is_explained:
+        yield dim(f"{refusal.reason} (--explain shows more)")
+        return
+    yield dim(f"gate {refusal.gate}: {refusal.reason}")
+    if best := refusal.best:
+        yield dim(f"nearest: “{best.sentence}”{f' ({best.reason})' if best.reason else ''}")
+        yield dim(f"    {best.title}, {best.url}")
+
+
+def citation_lines(citations: Sequence[Citation]) -> Iterator[str]:
+    """A passage with all of its quotes; its link opens at the first of them."""
+    first = citations[0]
+    where = f"{first.space}, version {first.page_version}" if first.space else ""
+    yield f"{bold(f'[{first.index}] {first.title}')}  {dim(where)}"
+    yield from (f"    “{for_terminal_line(' '.join(citation.quote.split()))}”" for citation in citations)
+    yield f"    {link(first.url, first.fragment_url)}"
+    yield from also_at_lines(first.also_at)
+
+
+def search_lines(found: SearchResults) -> Iterator[str]:
+    if not found.results:
+        yield "Nothing found."
+    yield from (dim(f"    {note}") for note in found.notes or ())
+    if found.query:
+        yield dim(f"    terms: {', '.join(f'{term} {weight:g}' for term, weight in found.query.terms.items())}")
+    for rank, candidate in enumerate(found.results, start=1):
+        yield from result_lines(rank, candidate)
+        if found.query:
+            yield dim(f"    {scores_line(candidate.scores)}")
+    shown = {candidate.chunk.chunk_id for candidate in found.results}
+    others = [candidate for candidate in found.candidates if candidate.chunk.chunk_id not in shown]
+    if others:
+        yield from ("", dim("also found:"))
+    for candidate in others:
+        chunk = candidate.chunk
+        why = "boilerplate" if chunk.is_boilerplate else "ranked lower"
+        yield dim(f"    {' → '.join(chunk.heading_path)}: {why} ({scores_line(candidate.scores)})")
+
+
+def scores_line(scores: Mapping[str, float]) -> str:
+    return ", ".join(f"{stage} {value:.3f}" for stage, value in scores.items())
+
+
+def result_lines(rank: int, candidate: Candidate) -> Iterator[str]:
+    chunk = candidate.chunk
+    text = for_terminal_line(" ".join(chunk.text.split()))
+    yield f"{bold(f'{rank}. ' + ' → '.join(chunk.heading_path))}  {dim(f'{chunk.space}, version {chunk.version}')}"
+    yield f"    {text if len(text) <= 200 else text[:199] + '…'}"
+    yield f"    {link(chunk.url, chunk.url)}"
+    yield from also_at_lines(chunk.also_at)
+
+
+def also_at_lines(places: Sequence[AlsoAt]) -> Iterator[str]:
+    for place in places[:_PLACES_SHOWN]:
+        yield f"    {dim('also at')} {for_terminal_line(place.title)}  {dim(place.space)}  {link(place.url, place.url)}"
+    if len(places) > _PLACES_SHOWN:
+        yield dim(f"    and {len(places) - _PLACES_SHOWN} more places")
+
+
+def finding_line(finding: Finding) -> str:
+    color = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer.colors.RED}[finding.state]
+    mend = f": {finding.mend}" if finding.mend else ""
+    detail = for_terminal_line(finding.detail)
+    return f"{typer.style(f'{finding.state:<4}', fg=color)}  {finding.name:<14} {detail}{dim(mend)}"
+
+
+def tell_proof(proof: Proof) -> None:
+    if not proof.faults:
+        typer.echo(
+            f"{proof.receipt_id} holds: its signature, every passage, every quote at its place and every verdict."
+        )
+    for fault in proof.faults:
+        complain(str(fault))
+    for change in proof.changes:
+        typer.echo(for_terminal_line(f"since then: {change}"))
+
+
+def tell_flags(flags: tuple[str, ...]) -> None:
+    if flags:
+        complain(f"flags: {', '.join(flags)}")
+
+
+def tell(text: str) -> None:
+    """Print at once, also into a pipe."""
+    typer.echo(text)
+    sys.stdout.flush()
+
+
+def bold(text: str) -> str:
+    return typer.style(for_terminal_line(text), bold=True)
+
+
+def dim(text: str) -> str:
+    return typer.style(for_terminal_line(text), dim=True) if text else ""
+
+
+def link(shown: str, target: str) -> str:
+    """The address; on a terminal it opens the quoted words (OSC 8)."""
+    shown = for_terminal_line(shown)
+    return f"\x1b]8;;{for_link(target)}\x1b\\{shown}\x1b]8;;\x1b\\" if sys.stdout.isatty() else shown

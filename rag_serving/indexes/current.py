@@ -1,0 +1,351 @@
+"""The published generation, open for questions, exchanged for a newer one without losing any.
+
+Belongs here: following the `current` pointer, counting who still reads an old generation, closing it after the last,
+when an older generation may answer in place of the published one.
+Does not belong here: building or publishing, what a question does with a generation.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rag_serving.artifacts.manifest import FILE as MANIFEST
+from rag_serving.artifacts.store import Store, StoreError, read_pointer
+from rag_serving.config.loading import Config
+from rag_serving.indexes.catalog import list_generations
+from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.page_readers import Comparison
+
+RETRY_S = 5.0
+BEING_OPENED = "the pages have just changed and are being opened; try again shortly"
+
+_log = logging.getLogger(__name__)
+
+
+class UnpublishedError(Exception):
+    """The tenant has no generation that may answer; the message says how to mend it."""
+
+
+_Stamp = tuple[tuple[int, int], ...] | None  # inode and time of every file; None: one of them is missing
+
+
+@dataclass
+class _Held:
+    """An open generation and how many questions read it."""
+
+    generation: Generation
+    readers: int = 0
+    retired: bool = False
+    stamp: _Stamp = None
+
+
+@dataclass
+class _Opening:
+    """A generation that is being opened beside the questions."""
+
+    began: float = field(default_factory=time.monotonic)
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+class Published:
+    """The generation that one tenant's questions are answered from. Safe to use from several threads.
+
+    The pointer is read at every lease, and by `follow`, which a server calls again and again. A question waits until
+    what the pointer names is open, for `serving.open_wait_s` since opening it began. Where that takes longer,
+    or fails, the older one answers if the newer one takes no page from anybody who may read it in the older one; else
+    the question is refused. What cannot be opened is tried again after `retry_s` seconds, and `problem` says why.
+    `pinned` is the id of a generation to stay with, published or not.
+    """
+
+    def __init__(
+        self, store: Store, tenant: str, config: Config, retry_s: float = RETRY_S, pinned: str | None = None
+    ) -> None:
+        self._store, self._tenant, self._config = store, tenant, config
+        self._pointer = store.pointer(tenant)
+        self._pinned = pinned
+        self._retry_s = retry_s
+        self._comparison = Comparison(store, tenant)
+        self._lock = threading.Lock()  # of the fields below
+        self._opening = threading.Lock()  # one generation is opened at a time
+        self._held: _Held | None = None
+        self._under_way: dict[str, _Opening] = {}
+        self._failed: tuple[str, float] | None = None
+        self._closed = False
+        self.problem: str | None = None
+
+    @contextmanager
+    def lease(self, on_stale: Callable[[], object] | None = None) -> Iterator[Generation]:
+        """The published generation, or an older one after a call of `on_stale`; it stays open until the block ends.
+
+        Raises:
+            UnpublishedError: there is none that may answer.
+        """
+        held, stale = self._acquire()
+        try:
+            if stale and on_stale:
+                on_stale()
+            yield held.generation
+        finally:
+            self._release(held)
+
+    def follow(self) -> None:
+        """Begin to open what the pointer names, unless it is open; returns at once.
+
+        A generation never changes, but a damaged one is restored, or built again, under its id: then it is opened anew.
+        """
+        try:
+            wanted = self._named()
+        except UnpublishedError:
+            return
+        if not self._is_open(wanted):
+            self._begin(wanted)
+        elif self._restored() is not None:
+            threading.Thread(target=self._open_restored, name=f"reopen-{wanted}", daemon=True).start()
+
+    def refresh(self) -> None:
+        """Open what the pointer names, if it is not open yet, before returning."""
+        try:
+            self._open(self._named())
+        except UnpublishedError:
+            return
+
+    def refusal(self) -> str | None:
+        """Why a question that comes now is refused, or None. Waits for the first generation, and for no newer one."""
+        try:
+            wanted = self._named()
+            if self._held is None:
+                self._open(wanted)
+            if not self._is_open(wanted) and self._has_failed(wanted):
+                self._release(self._older(wanted))
+        except UnpublishedError as error:
+            return self.problem or str(error)
+        return None
+
+    def close(self) -> None:
+        """Let go of the generation; it is closed after its last reader."""
+        self._closed = True
+        self._exchange(None)
+
+    def _named(self) -> str:
+        """The id that the pointer names.
+
+        Raises:
+            UnpublishedError: it names none, or cannot be read.
+        """
+        try:
+            named = self._pinned or read_pointer(self._pointer)
+        except (OSError, UnicodeDecodeError) as error:
+            self.problem = f"the pointer of tenant {self._tenant!r} cannot be read ({error})"
+            raise UnpublishedError(f"what is published for tenant {self._tenant!r} cannot be read") from error
+        if named is None:
+            self.problem = f"nothing is published for tenant {self._tenant!r} yet; run `citelock build`"
+            raise UnpublishedError(self.problem)
+        return named
+
+    def _acquire(self) -> tuple[_Held, bool]:
+        """The generation to answer from, which counts one reader more, and whether the pointer names another one.
+
+        What is given was named by the pointer after the call began, unless it is an older one that may answer.
+        """
+        while True:
+            wanted = self._named()
+            if held := self._take(wanted):
+                return held, False
+            if not self._await(wanted):
+                held = self._older(wanted)
+                return held, held.generation.id != wanted
+
+    def _take(self, wanted: str | None = None) -> _Held | None:
+        """The open generation with one reader more, if it is the wanted one, or whichever it is."""
+        with self._lock:
+            held = self._held
+            if held is None or (wanted is not None and held.generation.id != wanted):
+                return None
+            held.readers += 1
+            if wanted is not None:
+                self.problem = None
+        if held.generation.is_altered:
+            self._withdraw(held)
+            return None
+        return held
+
+    def _withdraw(self, held: _Held) -> None:
+        """Answer no more from a generation whose files were written to; it is opened anew if they are whole."""
+        self._release(held)
+        with self._lock:
+            if self._held is not held:
+                return
+            self._held, held.retired = None, True
+            idle = held.readers == 0
+        _log.error("generation %s was written to and is withdrawn", held.generation.id)
+        if idle:
+            held.generation.close()
+
+    def _release(self, held: _Held) -> None:
+        with self._lock:
+            held.readers -= 1
+            last = held.retired and held.readers == 0
+        if last:
+            held.generation.close()
+
+    def _older(self, wanted: str) -> _Held:
+        """The open generation with one reader more, though another is wanted.
+
+        Raises:
+            UnpublishedError: there is none, or it shows pages to more readers than the wanted one.
+        """
+        held = self._take()
+        if held is None:
+            raise UnpublishedError(self._absence())
+        if held.generation.id != wanted and self._comparison.narrows(held.generation.id, wanted):
+            self._release(held)
+            raise UnpublishedError(self._absence() if self._has_failed(wanted) else BEING_OPENED)
+        return held
+
+    def _absence(self) -> str:
+        """Why there is nothing to lease, without anything of the server's inside."""
+        if self._failed:
+            return f"generation {self._failed[0]} cannot be opened; `citelock doctor` says why"
+        return f"nothing is published for tenant {self._tenant!r} yet; run `citelock build`"
+
+    def _await(self, wanted: str) -> bool:
+        """Wait until a generation is open, the first one for as long as it takes; False where it failed or is late."""
+        if self._held is None:
+            self._open(wanted)
+            return self._is_open(wanted)
+        known_to_fail = self._has_failed(wanted)
+        opening = self._begin(wanted)
+        if opening is None or known_to_fail:
+            return self._is_open(wanted)
+        patience_s = opening.began + self._config.serving.open_wait_s - time.monotonic()
+        return opening.done.wait(max(0.0, patience_s)) and not self._has_failed(wanted)
+
+    def _begin(self, wanted: str) -> _Opening | None:
+        """Open a generation in a thread; None where it is open or just failed."""
+        with self._lock:
+            if wanted in self._under_way:
+                return self._under_way[wanted]
+            if (self._held and self._held.generation.id == wanted) or self._failed_lately(wanted):
+                return None
+            opening = self._under_way[wanted] = _Opening()
+        threading.Thread(target=self._open_beside, args=(wanted, opening), name=f"open-{wanted}", daemon=True).start()
+        return opening
+
+    def _open_beside(self, wanted: str, opening: _Opening) -> None:
+        try:
+            self._open(wanted)
+        finally:
+            with self._lock:
+                self._under_way.pop(wanted, None)
+            opening.done.set()
+
+    def _open(self, wanted: str) -> None:
+        """Open a generation and answer from it, unless it just failed or the pointer has moved on meanwhile."""
+        with self._opening:
+            if self._is_open(wanted) or self._failed_lately(wanted):
+                return
+            try:
+                generation = Generation.open(self._store, self._tenant, wanted, self._config)
+            except Exception as error:  # a damaged file may raise anything, and questions wait for this
+                self._fail(wanted, error)
+                self._stand_in(wanted)
+                return
+            if self._closed or self._is_outdated(wanted):
+                generation.close()
+                return
+            self._failed, self.problem = None, None
+            self._exchange(generation)
+
+    def _restored(self) -> _Stamp:
+        """The stamp of the open generation's files, where they are whole in number and others than were opened."""
+        held = self._held
+        stamp = self._stamp(held.generation) if held else None
+        return stamp if held and stamp != held.stamp else None
+
+    def _open_restored(self) -> None:
+        """Open the same generation anew; where that fails, what is open stays until the files are others again."""
+        with self._opening:
+            held, stamp = self._held, self._restored()
+            if held is None or stamp is None:
+                return
+            held.stamp = stamp
+            try:
+                generation = Generation.open(self._store, self._tenant, held.generation.id, self._config)
+            except Exception as error:  # a damaged file may raise anything
+                _log.error("generation %s has other files now and cannot be opened: %s", held.generation.id, error)
+                return
+            if self._closed or self._is_outdated(generation.id):
+                generation.close()
+                return
+            self._exchange(generation)
+
+    def _stamp(self, generation: Generation) -> _Stamp:
+        folder = self._store.generation(self._tenant, generation.id)
+        try:
+            found = [(folder / name).stat() for name in (MANIFEST, *sorted(generation.manifest.files))]
+        except OSError:
+            return None
+        return tuple((file.st_ino, file.st_mtime_ns) for file in found)
+
+    def _fail(self, wanted: str, error: Exception) -> None:
+        problem = f"generation {wanted} cannot be opened: {' '.join(str(error).split()) or type(error).__name__}"
+        if problem != self.problem:
+            _log.error("%s", problem)
+        self._failed, self.problem = (wanted, time.monotonic()), problem
+
+    def _stand_in(self, wanted: str) -> None:
+        """Where no generation is open, open the last one published before a broken one, if it may answer instead."""
+        if self._held is not None or self._pinned:
+            return
+        for generation_id in self._before(wanted):
+            if self._comparison.narrows(generation_id, wanted):
+                continue
+            try:
+                self._exchange(Generation.open(self._store, self._tenant, generation_id, self._config))
+            except Exception:  # a damaged file may raise anything
+                continue
+            return
+
+    def _before(self, wanted: str) -> list[str]:
+        """The generations that were published and are older than the wanted one, newest first."""
+        try:
+            generations = list_generations(self._store, self._tenant)
+        except (StoreError, OSError):
+            return []
+        ids = [info.id for info in generations]
+        older = generations[ids.index(wanted) + 1 :] if wanted in ids else []
+        return [info.id for info in older if info.published and not info.problem]
+
+    def _is_open(self, wanted: str) -> bool:
+        with self._lock:
+            return self._held is not None and self._held.generation.id == wanted
+
+    def _has_failed(self, wanted: str) -> bool:
+        failed = self._failed
+        return failed is not None and failed[0] == wanted
+
+    def _failed_lately(self, wanted: str) -> bool:
+        failed = self._failed
+        return failed is not None and failed[0] == wanted and time.monotonic() - failed[1] < self._retry_s
+
+    def _is_outdated(self, wanted: str) -> bool:
+        try:
+            return self._named() != wanted
+        except UnpublishedError:
+            return True
+
+    def _exchange(self, generation: Generation | None) -> None:
+        """Serve this generation from now on; the old one is closed after its last reader."""
+        with self._lock:
+            held = _Held(generation, stamp=self._stamp(generation)) if generation else None
+            old, self._held = self._held, held
+            if old:
+                old.retired = True
+            idle = old is not None and old.readers == 0
+        if old and idle:
+            old.generation.close()

@@ -1,0 +1,130 @@
+"""The reports of a tenant that lie in its folder: what there is, and reading one.
+
+Belongs here: which files are reports, their names and titles. Does not belong here: making them (`rag_assets`), who may
+see them and how they go over the wire (`api.reports`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import quote
+
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_text
+from rag_serving.indexes.catalog import EVAL_REPORT
+
+Kind = Literal["quality", "evaluation", "questions", "dedup", "ablation", "ragas", "other"]
+
+FOLDER = "reports"
+EVAL_HTML = "eval_report.html"
+TELEMETRY, QUALITY = "telemetry-", "quality"
+_EVALUATION = "evaluation-"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+_TITLES: dict[str, tuple[Kind, str]] = {
+    QUALITY: ("quality", "Quality over generations"),
+    "dedup": ("dedup", "Near-duplicates"),
+    "ablation": ("ablation", "Ablation: what each stage brings"),
+    "ragas": ("ragas", "RAGAS"),
+}
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """One report."""
+
+    name: str
+    kind: Kind
+    title: str
+    created_at: datetime
+    bytes: int
+    path: Path
+    generation: str | None = None
+
+    def payload(self, tenant: str) -> dict[str, Any]:
+        """Return the JSON shape of one line of the list."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "title": self.title,
+            "generation": self.generation,
+            "created_at": self.created_at.isoformat(timespec="seconds"),
+            "bytes": self.bytes,
+            "url": route_of(self.name, tenant),
+        }
+
+
+def list_reports(store: Store, tenant: str) -> list[ReportFile]:
+    """Return every report of a tenant: by kind, the newest first."""
+    found = [*_of_folder(store.tenant(tenant) / FOLDER), *_of_generations(store, tenant)]
+    order = get_args(Kind)
+    newest = sorted(found, key=lambda each: (each.created_at, each.name), reverse=True)
+    return sorted(newest, key=lambda each: order.index(each.kind))
+
+
+def read_report(store: Store, tenant: str, name: str) -> str | None:
+    """Return the HTML of a report, None where there is none of this name.
+
+    The name is looked up among those that are there and never becomes part of a path.
+    """
+    path = next((each.path for each in list_reports(store, tenant) if each.name == name), None)
+    try:
+        return read_text(path) if path else None
+    except StoreError:  # deleted meanwhile
+        return None
+
+
+def route_of(name: str, tenant: str) -> str:
+    """Return where the serving API shows a report."""
+    return f"/v1/reports/{quote(name, safe='')}?tenant={quote(tenant, safe='')}"
+
+
+def evaluation_name(generation: str) -> str:
+    """Return the name of the report on a generation's evaluation."""
+    return f"{_EVALUATION}{generation}"
+
+
+def evaluations(store: Store, tenant: str) -> dict[str, dict[str, Any]]:
+    """Return what `eval_report.json` says of each generation that has one; those that cannot be read are left out."""
+    found = {}
+    for folder in _folders(store.generations(tenant)):
+        try:
+            content = read_json(folder / EVAL_REPORT)
+        except StoreError:
+            continue
+        if isinstance(content, dict):
+            found[folder.name] = content
+    return found
+
+
+def _of_folder(folder: Path) -> Iterator[ReportFile]:
+    for path in folder.glob("*.html"):
+        name = path.stem
+        kind, title = _TITLES.get(name, ("other", name))
+        if name.startswith(TELEMETRY):
+            kind, title = "questions", f"Questions on {name.removeprefix(TELEMETRY)}"
+        if found := _file(path, name, kind, title):
+            yield found
+
+
+def _of_generations(store: Store, tenant: str) -> Iterator[ReportFile]:
+    for folder in _folders(store.generations(tenant)):
+        title = f"Evaluation of generation {folder.name}"
+        name = evaluation_name(folder.name)
+        if found := _file(folder / EVAL_HTML, name, "evaluation", title, folder.name):
+            yield found
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*") if path.is_dir() and not path.name.startswith(".")]
+
+
+def _file(path: Path, name: str, kind: Kind, title: str, generation: str | None = None) -> ReportFile | None:
+    """The report at a path; no link, because that might lead out of the folder."""
+    if not _NAME.fullmatch(name) or path.is_symlink() or not path.is_file():
+        return None
+    facts = path.stat()
+    return ReportFile(name, kind, title, datetime.fromtimestamp(facts.st_mtime, UTC), facts.st_size, path, generation)

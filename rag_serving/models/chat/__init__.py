@@ -1,0 +1,1 @@
+"""Chat models: clients, messages, and the length of a context."""

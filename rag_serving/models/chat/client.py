@@ -1,0 +1,270 @@
+"""What chat servers have in common: patience with a deadline, retries, limits on what comes back.
+
+A server is never trusted to end: the whole reply has a deadline, so has its first token and every next one, its bytes
+and characters are limited, and a loop is cut. All of it runs in an event loop of its own thread, because only there
+can a request be abandoned at any point, a name look-up included.
+
+Belongs here: what is asked of any chat server, the reply, tokens, when to give up.
+Does not belong here: what goes over the wire (`ollama_chat`, `openai_chat`), prompts, what a reply means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import ssl
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing, suppress
+from functools import cache
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+import httpx
+
+from rag_serving.config.sections import ChatModel
+from rag_serving.deadline import StoppedError, check
+from rag_serving.models.chat.messages import CHARS_PER_TOKEN, Message, Piece, Reply, Writing
+from rag_serving.models.http import TRANSIENT, BadAnswerError, bearer, busy_error, is_busy, wait_s
+from rag_serving.models.protocols import ModelError
+
+Listen = Callable[[int], None]
+"""Called with the characters written so far."""
+Result = TypeVar("Result")
+
+_BYTES_PER_TOKEN = 1000
+_BYTES_AT_LEAST = 500_000
+_GRACE_S = 1.0
+_LOOK_S = 0.25  # between looks whether somebody still waits
+
+
+class TooLateError(ModelError):
+    """The model did not answer in time."""
+
+
+class RemoteChat(ABC):
+    """A language model behind HTTP. Safe to use from several threads.
+
+    A request is tried `max_retries` more times, with exponential backoff and jitter or as `Retry-After` says, on
+    connection errors, 408, 429, 5xx and unreadable answers, as long as the deadline allows. A reply that was under way
+    when its deadline passed, or its server fell silent, is given as far as it came, cut.
+    """
+
+    kind: ClassVar[str]
+    default_url: ClassVar[str]
+    backoff_s: float = 0.5  # before the second try; doubled with each further one
+    jitter: float = 1.0  # share of a pause that chance may add
+
+    def __init__(self, settings: ChatModel, section: str) -> None:
+        """`section` is the configuration's, for messages. Connects to nothing.
+
+        Raises:
+            ModelError: no model is named, or the API key's environment variable is named but not set.
+        """
+        if not settings.model:
+            raise ModelError(f"no model is named; set {section}.model")
+        self.model = settings.model
+        self.section = section
+        self.settings = settings
+        self.base_url = (settings.base_url or self.default_url).rstrip("/")
+        self._headers = {"Accept-Encoding": "identity", **bearer(settings.api_key_env, f"{section}.api_key_env")}
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}/{self.model}"
+
+    def reply(self, messages: Sequence[Message], listen: Listen | None = None) -> Reply:
+        """What the model answers, within `timeout_s`.
+
+        Raises:
+            ContextTooLongError: the messages are too long for the model.
+            ModelError: the model does not answer; the message says how to mend it.
+        """
+        return run_apart(self.reply_async(messages, listen), self.settings.timeout_s + _GRACE_S, self._too_late)
+
+    async def reply_async(self, messages: Sequence[Message], listen: Listen | None = None) -> Reply:
+        """The same, for whoever asks many questions at once in an event loop."""
+        writing = Writing(CHARS_PER_TOKEN * self.settings.max_output_tokens)
+        try:
+            async with asyncio.timeout(self.settings.timeout_s):
+                await self._persistently(messages, writing, listen)
+        except TimeoutError:
+            if not writing.text.strip():
+                self._too_late()
+            writing.cut = True
+        return writing.reply(messages)
+
+    def check(self) -> str:
+        """One line of what was found, without asking the model to write.
+
+        Raises:
+            ModelError: the model is of no use; the message says how to mend it.
+        """
+        return run_apart(self._checked(), 2 * self.settings.connect_timeout_s + _GRACE_S, self._too_late)
+
+    @abstractmethod
+    def stream(self, messages: Sequence[Message]) -> AsyncIterator[Piece]:
+        """One request: pieces as they come, or one of `TRANSIENT`, or a ModelError."""
+
+    @abstractmethod
+    async def models(self) -> list[str] | None:
+        """The names of the models that the server has, or None where it does not tell."""
+
+    @abstractmethod
+    def missing(self) -> str:
+        """The line for a model that the server does not have."""
+
+    def client_options(self) -> dict[str, Any]:
+        """What an httpx client is opened with, so that its server cannot hold or flood this process."""
+        limit = max(_BYTES_AT_LEAST, _BYTES_PER_TOKEN * self.settings.max_output_tokens)
+
+        async def guard(response: httpx.Response) -> None:
+            response.stream = _Limited(response.stream, limit)  # type: ignore[arg-type]
+            if is_busy(response):
+                await response.aread()
+                raise busy_error(response)
+
+        return {
+            "headers": self._headers,
+            "timeout": httpx.Timeout(None, connect=self.settings.connect_timeout_s),
+            "event_hooks": {"response": [guard]},
+            "follow_redirects": False,
+            "verify": _tls(),
+        }
+
+    async def _persistently(self, messages: Sequence[Message], writing: Writing, listen: Listen | None) -> None:
+        from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_before_delay
+
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(self.settings.max_retries + 1) | stop_before_delay(self.settings.timeout_s),
+            wait=lambda state: wait_s(state, self.backoff_s, self.jitter),
+            retry=retry_if_exception_type(TRANSIENT),
+            reraise=True,
+        )
+        try:
+            await retrying(self._once, messages, writing, listen)
+        except TRANSIENT as error:
+            self._give_up(error)
+
+    async def _once(self, messages: Sequence[Message], writing: Writing, listen: Listen | None) -> None:
+        """One try: the reply begins anew."""
+        writing.begin()
+        loop, patience_s = asyncio.get_running_loop(), self.settings.first_token_timeout_s
+        async with asyncio.timeout(patience_s) as patience, aclosing(_generator(self.stream(messages))) as pieces:
+            async for piece in pieces:
+                patience.reschedule(loop.time() + patience_s)
+                writing.add(piece)
+                if listen:
+                    listen(len(writing.text))
+                if writing.cut:
+                    return
+        if not writing.text.strip():
+            raise BadAnswerError("it wrote nothing")
+
+    async def _checked(self) -> str:
+        try:
+            listed = await self.models()
+        except TRANSIENT as error:
+            self._give_up(error)
+        if listed is None:
+            return f"{self.name} at {self.base_url}, which does not list its models"
+        if not self.is_among(listed):
+            raise ModelError(self.missing())
+        return f"{self.name} at {self.base_url}"
+
+    def is_among(self, listed: Sequence[str]) -> bool:
+        """Whether the model is one of those that the server lists."""
+        return self.model in listed
+
+    def _give_up(self, error: Exception) -> NoReturn:
+        """Turn the last transient failure into a ModelError that says how to mend it."""
+        if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, ConnectionError)):
+            raise ModelError(
+                f"no chat server answers at {self.base_url}; start it or set {self.section}.base_url"
+            ) from error
+        what = str(error) or type(error).__name__
+        raise ModelError(f"the chat server at {self.base_url} failed: {what}; see the server's log") from error
+
+    def _too_late(self) -> NoReturn:
+        raise TooLateError(
+            f"{self.name} at {self.base_url} did not answer in time; "
+            f"raise {self.section}.first_token_timeout_s or choose a smaller model"
+        )
+
+
+class _Limited(httpx.AsyncByteStream):
+    """A body of which no more than `limit` bytes are read."""
+
+    def __init__(self, stream: httpx.AsyncByteStream, limit: int) -> None:
+        self._stream = stream
+        self._left = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise BadAnswerError("its answer does not end")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def run_apart(
+    work: Coroutine[Any, Any, Result], seconds: float, too_late: Callable[[], NoReturn], name: str = "chat"
+) -> Result:
+    """Run a coroutine in an event loop of its own thread, and wait no longer than `seconds` for it.
+
+    The caller may have an event loop running itself. The thread is left behind where even cancelling takes too long.
+    """
+    outcome: concurrent.futures.Future[Result] = concurrent.futures.Future()
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+
+    async def working() -> Result:
+        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
+
+    def run() -> None:
+        try:
+            outcome.set_result(asyncio.run(working()))
+        except BaseException as error:  # whatever it is, it belongs to whoever waits
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        return _awaited(outcome, seconds)
+    except concurrent.futures.TimeoutError:
+        too_late()
+    except StoppedError:
+        for loop, task in begun:
+            with suppress(RuntimeError):  # it ended by itself
+                loop.call_soon_threadsafe(task.cancel if task else loop.stop)
+        raise
+
+
+def _awaited(outcome: concurrent.futures.Future[Result], seconds: float) -> Result:
+    """Wait for an outcome while somebody waits for the answer.
+
+    Raises:
+        TimeoutError: it did not come in time.
+        StoppedError: nobody waits any more.
+    """
+    ends = time.monotonic() + seconds
+    while True:
+        check()
+        left = ends - time.monotonic()
+        concurrent.futures.wait([outcome], min(_LOOK_S, max(0.0, left)))
+        if outcome.done() or left <= 0:
+            return outcome.result(0)
+
+
+def _generator(pieces: AsyncIterator[Piece]) -> Any:
+    """The same object for type checkers that do not know that an async generator can be closed."""
+    return pieces
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """The trusted certificates, read once: a client is opened for every reply."""
+    return httpx.create_ssl_context()

@@ -1,0 +1,28 @@
+"""The language model that the configuration asks for.
+
+Belongs here: which class answers for which provider.
+Does not belong here: the classes; the extractive generator, which is no model (`answering.extraction.extractor`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rag_serving.config.sections import ChatModel
+    from rag_serving.models.chat.client import RemoteChat
+
+
+def open_chat(provider: Literal["ollama", "openai"], settings: ChatModel, section: str) -> RemoteChat:
+    """Open the configured language model; it is not yet asked for anything.
+
+    Raises:
+        ModelError: no model is named, or a named API key is not set.
+    """
+    if provider == "ollama":
+        from rag_serving.models.chat.ollama import OllamaChat
+
+        return OllamaChat(settings, section)
+    from rag_serving.models.chat.openai import OpenAIChat
+
+    return OpenAIChat(settings, section)

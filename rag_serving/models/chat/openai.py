@@ -1,0 +1,163 @@
+"""Text from any OpenAI-compatible server: LM Studio, vLLM, llama.cpp, OpenAI itself.
+
+Belongs here: the wire format of `POST {base_url}/chat/completions` with server-sent events
+(https://platform.openai.com/docs/api-reference/chat-streaming) and of `GET {base_url}/models`.
+Does not belong here: patience, retries and limits (`chat`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import httpx
+
+from rag_serving.config.sections import ChatModel
+from rag_serving.models.chat.client import RemoteChat
+from rag_serving.models.chat.context_length import says_too_long
+from rag_serving.models.chat.messages import Message, Piece
+from rag_serving.models.chat.sse import event_data
+from rag_serving.models.http import BadAnswerError, one_line
+from rag_serving.models.protocols import ContextTooLongError, ModelError
+
+# Parameters that some models refuse, with what they take instead; None: they do without.
+_SPARED: dict[str, str | None] = {
+    "max_tokens": "max_completion_tokens",
+    "max_completion_tokens": "max_tokens",
+    "temperature": None,
+    "stream_options": None,
+}
+
+
+class OpenAIChat(RemoteChat):
+    """A model of an OpenAI-compatible server.
+
+    What differs between servers and models is learnt from their refusals: a parameter that one does not know is left
+    out, or called by its other name, from then on.
+    """
+
+    kind = "openai"
+    default_url = "http://127.0.0.1:1234/v1"
+
+    def __init__(self, settings: ChatModel, section: str) -> None:
+        super().__init__(settings, section)
+        self._parameters: dict[str, Any] = {
+            "max_tokens": settings.max_output_tokens,
+            "temperature": settings.temperature,
+            "stream_options": {"include_usage": True},
+        }
+
+    async def stream(self, messages: Sequence[Message]) -> AsyncIterator[Piece]:
+        async with httpx.AsyncClient(**self.client_options()) as client:
+            for _ in range(len(_SPARED) + 1):
+                async with client.stream(
+                    "POST", f"{self.base_url}/chat/completions", json=self._body(messages)
+                ) as response:
+                    if response.is_success:
+                        async for piece in self._pieces(response):
+                            yield piece
+                        return
+                    await response.aread()
+                if not self._learns(response):
+                    break
+            raise self._refusal(response)
+
+    async def models(self) -> list[str] | None:
+        async with httpx.AsyncClient(**self.client_options()) as client:
+            response = await client.get(f"{self.base_url}/models")
+        if response.status_code in (404, 405):
+            return None
+        if not response.is_success:
+            raise self._refusal(response)
+        try:
+            return [str(model["id"]) for model in response.json()["data"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadAnswerError(f"no list of models ({type(error).__name__})") from error
+
+    def missing(self) -> str:
+        return (
+            f"model {self.model!r} or the path is not known at {self.base_url}; load the model there, "
+            f"see {self.base_url}/models, and let {self.section}.base_url end in /v1"
+        )
+
+    def _body(self, messages: Sequence[Message]) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "messages": [vars(message) for message in messages],
+            "stream": True,
+            **self._parameters,
+        }
+
+    async def _pieces(self, response: httpx.Response) -> AsyncIterator[Piece]:
+        """The pieces of an event stream, or of the one document of a server that does not stream."""
+        if "json" in response.headers.get("content-type", ""):
+            yield self._piece((await response.aread()).decode(errors="replace"), "message")
+            return
+        async for data in event_data(response.aiter_bytes()):
+            if data.strip() == "[DONE]":
+                return
+            yield self._piece(data, "delta")
+
+    def _piece(self, data: str, part: str) -> Piece:
+        try:
+            content = json.loads(data)
+            if error := content.get("error"):
+                raise self._broken_off(error)
+            choice = (content.get("choices") or [{}])[0]
+            usage = content.get("usage") or {}
+            return Piece(
+                _text((choice.get(part) or {}).get("content")),
+                choice.get("finish_reason"),
+                usage.get("prompt_tokens"),
+                usage.get("completion_tokens"),
+                (usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+            )
+        except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
+            raise BadAnswerError(f"no chat message in the answer ({type(error).__name__})") from error
+
+    def _broken_off(self, error: object) -> Exception:
+        """What an error within a stream means."""
+        said = one_line(json.dumps(error, ensure_ascii=False))
+        return self._too_long(said) if says_too_long(said) else BadAnswerError(said)
+
+    def _learns(self, response: httpx.Response) -> bool:
+        """Whether the refusal names a parameter that can be spared; it is not sent again."""
+        if response.status_code not in (400, 422) or says_too_long(response.text):
+            return False
+        refused = next((name for name in self._parameters if name in response.text), None)
+        if refused is None:
+            return False
+        kept = {name: value for name, value in self._parameters.items() if name != refused}
+        other = _SPARED[refused]
+        if other and other in response.text:
+            kept[other] = self._parameters[refused]
+        self._parameters = kept
+        return True
+
+    def _refusal(self, response: httpx.Response) -> ModelError:
+        said = f"HTTP {response.status_code}: {one_line(response.text)}"
+        if says_too_long(response.text):
+            return self._too_long(said)
+        if response.status_code == 404:
+            return ModelError(f"{self.missing()} ({said})")
+        if response.status_code in (401, 403):
+            return ModelError(
+                f"{self.base_url} refuses the API key ({said}); "
+                f"set {self.section}.api_key_env to the environment variable that has it"
+            )
+        return ModelError(
+            f"{self.base_url} refuses to write with {self.model!r} ({said}); correct {self.section}.* or the server"
+        )
+
+    def _too_long(self, said: str) -> ContextTooLongError:
+        return ContextTooLongError(
+            f"the prompt is too long for {self.model!r} at {self.base_url}: {said}; lower {self.section}.context_tokens"
+        )
+
+
+def _text(content: object) -> str:
+    """The text of a message, which some servers give as a list of parts."""
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content)
+    return content if isinstance(content, str) else ""

@@ -1,0 +1,1 @@
+"""Embedding models: local ONNX weights, and servers."""

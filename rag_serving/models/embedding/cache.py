@@ -1,0 +1,146 @@
+"""Vectors remembered by the content they were made from.
+
+Belongs here: the SQLite file, its keys, what happens when it is damaged.
+Does not belong here: which texts are embedded, and by what.
+
+The file may be deleted at any time and a process using it killed at any moment; the worst that happens is that vectors
+are computed again. Several processes may use it at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.artifacts.content_cache import LOOKUP_KEYS, CacheFile
+from rag_serving.models.protocols import Embedder, ModelError
+
+Progress = Callable[[int, int, float], None]
+"""Called with texts done, texts in all, and the share of their characters."""
+
+FILE = "vectors.sqlite"
+COMMIT_TEXTS = 64  # what a killed run loses at most
+VERSION = 1
+_SCHEMA = """
+CREATE TABLE models (model TEXT PRIMARY KEY, dimension INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL);
+"""
+_ROWS = "SELECT key, vector FROM vectors WHERE key IN ({marks})"
+
+
+@dataclass(frozen=True)
+class EmbeddedTexts:
+    """Vectors [n, d] of texts in their order, the texts' content addresses, and how many had to be computed."""
+
+    vectors: NDArray[np.float32]
+    keys: list[str]
+    computed: int
+
+
+def vector_key(model: str, text: str) -> str:
+    """The content address of a text's vector: SHA-256 over model and text, 32 hexadecimal digits."""
+    return hashlib.sha256(f"{model}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+class VectorCache:
+    """The vectors of one model in a folder's `vectors.sqlite`, which other models may share."""
+
+    def __init__(self, folder: Path, model: str) -> None:
+        self.path = folder / FILE
+        self.model = model
+        self._file = CacheFile(self.path, _SCHEMA, VERSION)
+
+    def embed(self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None) -> EmbeddedTexts:
+        """The texts' vectors, each different text computed at most once and remembered within 64 texts.
+
+        `progress` is also told which share of the characters is done: a text takes as long as it is.
+
+        Raises:
+            ModelError: the model fails, is another than this cache's, or the file cannot be written.
+        """
+        if embedder.name != self.model:
+            raise ModelError(f"vectors of {self.model!r} are asked of {embedder.name!r}; open the cache for that model")
+        keys = [vector_key(self.model, text) for text in texts]
+        by_key = dict(zip(keys, texts, strict=True))
+        found = self._lookup(list(by_key))
+        # The longest first: batches are of like length, and what does not fit into memory fails at once.
+        missing = sorted((key for key in by_key if key not in found), key=lambda key: len(by_key[key]), reverse=True)
+        work, worked = sum(len(by_key[key]) for key in missing), 0
+        for start in range(0, len(missing), COMMIT_TEXTS):
+            part = missing[start : start + COMMIT_TEXTS]
+            vectors = embedder.embed_documents([by_key[key] for key in part])
+            found.update(zip(part, vectors, strict=True))
+            self._remember(part, vectors)
+            worked += sum(len(by_key[key]) for key in part)
+            if progress:
+                progress(min(start + COMMIT_TEXTS, len(missing)), len(missing), worked / work if work else 1.0)
+        if not keys:
+            return EmbeddedTexts(np.empty((0, embedder.dimension), np.float32), [], 0)
+        return EmbeddedTexts(np.stack([found[key] for key in keys]), keys, len(missing))
+
+    def remembered(self, keys: Sequence[str]) -> NDArray[np.float32] | None:
+        """Return the vectors [n, d] of some keys in their order; None unless each of them is there.
+
+        Raises:
+            ModelError: the file cannot be used.
+        """
+        found = self._lookup(sorted(set(keys))) if self.path.exists() and keys else {}
+        return np.stack([found[key] for key in keys]) if keys and all(key in found for key in keys) else None
+
+    def _lookup(self, keys: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """The sound vectors among those of the keys."""
+        try:
+            with self._file.open() as database:
+                dimension = self._dimension(database)
+                found: dict[str, NDArray[np.float32]] = {}
+                for start in range(0, len(keys) if dimension else 0, LOOKUP_KEYS):
+                    part = [bytes.fromhex(key) for key in keys[start : start + LOOKUP_KEYS]]
+                    rows = [(key.hex(), blob) for key, blob in self._file.lookup(database, _ROWS, part)]
+                    found.update(_sound(rows, dimension or 0))
+                return found
+        except sqlite3.DatabaseError as error:
+            self._recover(error)
+            return {}
+
+    def _remember(self, keys: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        blobs = [vector.astype("<f4").tobytes() for vector in vectors]
+        rows = zip(map(bytes.fromhex, keys), blobs, strict=True)
+        try:
+            with self._file.open() as database, database:
+                self._claim(database, vectors.shape[1])
+                database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+        except sqlite3.DatabaseError as error:
+            self._recover(error)
+
+    def _dimension(self, database: sqlite3.Connection) -> int | None:
+        row = database.execute("SELECT dimension FROM models WHERE model = ?", [self.model]).fetchone()
+        return int(row[0]) if row else None
+
+    def _claim(self, database: sqlite3.Connection, dimension: int) -> None:
+        """Write down the model's dimension, or refuse to mix two."""
+        database.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", [self.model, dimension])
+        known = self._dimension(database)
+        if known != dimension:
+            raise ModelError(
+                f"the model {self.model!r} now gives {dimension} dimensions, {known} before: another model has taken "
+                f"its name; name it otherwise or delete {self.path}"
+            )
+
+    def _recover(self, error: sqlite3.DatabaseError) -> None:
+        """Begin a new file where this one is damaged; other troubles are told."""
+        if not self._file.put_aside(error):
+            raise ModelError(f"the vector cache {self.path} cannot be used ({error}); free space or mend its rights")
+
+
+def _sound(rows: Sequence[tuple[str, bytes]], dimension: int) -> dict[str, NDArray[np.float32]]:
+    """Rows of the model's dimension and of length one; others are as good as absent."""
+    kept = [row for row in rows if len(row[1]) == 4 * dimension]
+    vectors = np.frombuffer(b"".join(vector for _, vector in kept), "<f4").reshape(-1, dimension)
+    lengths = np.linalg.norm(vectors, axis=1)
+    return {kept[row][0]: vectors[row] for row in np.flatnonzero(np.abs(lengths - 1) < 1e-3)}

@@ -1,0 +1,67 @@
+"""The embedding model that the configuration asks for.
+
+Belongs here: which class answers for which provider.
+Does not belong here: the classes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rag_serving.models.protocols import Embedder, ModelError, Tokenizer
+
+if TYPE_CHECKING:
+    from rag_serving.config.sections import Embedding
+    from rag_serving.models.embedding.graph_cache import GraphCache
+
+
+def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedder:
+    """Open the configured embedding model: about 0.3 s for the local one; a remote one is not yet asked for anything.
+
+    `graphs`: where the local model's graph is kept between starts.
+
+    Raises:
+        ModelError: the local model's files are missing or wrong, or a named API key is not set.
+    """
+    if config.provider == "ollama":
+        from rag_serving.models.embedding.ollama import OllamaEmbedder
+
+        return OllamaEmbedder(config)
+    if config.provider == "openai":
+        from rag_serving.models.embedding.openai import OpenAIEmbedder
+
+        return OpenAIEmbedder(config)
+    from rag_serving.models.embedding.local import LocalEmbedder
+    from rag_serving.models.embedding.weights import find_weights
+
+    weights = find_weights(config.model, config.weights_dir)
+    prompts = config.query_prompt, config.document_prompt
+    return LocalEmbedder(weights, *prompts, config.batch_size, config.query_precision, graphs)
+
+
+def open_tokenizer(config: Embedding) -> Tokenizer:
+    """Open the tokenizer that chunks are measured with: the local model's.
+
+    Servers do not share theirs, so with a remote model chunks are measured by the default local model's tokenizer; a
+    chunk of 250 of its tokens is about as long for every common model.
+
+    Raises:
+        ModelError: the local model's files are missing or wrong.
+    """
+    from rag_serving.models.embedding.tokenizer import FileTokenizer
+    from rag_serving.models.embedding.weights import MODEL, find_weights
+
+    weights = find_weights(config.model if config.provider == "local" else MODEL, config.weights_dir)
+    return FileTokenizer(weights.tokenizer, weights.name)
+
+
+def installed_tokenizer(config: Embedding) -> Tokenizer | None:
+    """Return the same tokenizer, or None where it would have to be downloaded, for which no question waits."""
+    from rag_serving.models.embedding.weights import packaged_folder
+
+    if config.provider != "local" and not (config.weights_dir or packaged_folder()):
+        return None
+    try:
+        return open_tokenizer(config)
+    except ModelError:
+        return None

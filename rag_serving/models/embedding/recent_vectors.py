@@ -1,0 +1,116 @@
+"""Vectors of recent questions, kept in memory for whoever asked them.
+
+Belongs here: what is kept, for whom, and how much. Does not belong here: vectors of passages (`vector_cache`), a model
+that fails (`models.lazy_embedder`).
+
+A question that comes back within the last `limit` is answered without the model, even while the model is down. How
+fast an answer comes would tell whether somebody else asked the same before, so a vector serves only the user who asked;
+callers without a user name are not told apart, and nothing is kept for them unless `anonymous` says that they are one
+person.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import unicodedata
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.models.protocols import Embedder, ModelError, Progress
+
+Vector = NDArray[np.float32]
+
+
+class RecentVectors:
+    """The most recent question vectors of one tenant. Safe to use from several threads."""
+
+    def __init__(self, embedder: Embedder, limit: int, anonymous: bool = False) -> None:
+        """Keep at most `limit` vectors, none where it is 0."""
+        self._embedder, self._limit, self._anonymous = embedder, limit, anonymous
+        self._vectors: OrderedDict[bytes, Vector] = OrderedDict()
+        self._lock = threading.Lock()
+        self._name: str | None = None
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def of(self, user: str | None) -> Embedder:
+        """Return the model as one user asks it; None is a caller without a user name."""
+        kept = self._limit > 0 and (user is not None or self._anonymous)
+        asker = "" if user is None else f"user:{user}"
+        return _Remembering(self, self._embedder, asker if kept else None)
+
+    def name(self) -> str:
+        """Return the model's name; while the model is down, the last one that it had.
+
+        Raises:
+            ModelError: it is down and was never asked.
+        """
+        try:
+            self._name = self._embedder.name
+        except ModelError:
+            if self._name is None:
+                raise
+        return self._name
+
+    def embed(self, asker: str, text: str) -> Vector:
+        """Return the vector [dimension] of a question, read-only, from memory where this asker had it computed before.
+
+        Raises:
+            ModelError: it is not in memory, and the model does not answer.
+        """
+        key = _key(asker, self.name(), text)
+        with self._lock:
+            if (known := self._vectors.get(key)) is not None:
+                self._vectors.move_to_end(key)
+                return known
+        vector = self._embedder.embed_query(text).copy()
+        vector.setflags(write=False)
+        with self._lock:
+            self._vectors[key] = vector
+            while len(self._vectors) > self._limit:
+                self._vectors.popitem(last=False)
+        return vector
+
+
+class _Remembering:
+    """An `Embedder` that asks for questions in the name of one asker; of none (None) it keeps nothing."""
+
+    def __init__(self, recent: RecentVectors, embedder: Embedder, asker: str | None) -> None:
+        self._recent, self._embedder, self._asker = recent, embedder, asker
+
+    @property
+    def name(self) -> str:
+        return self._recent.name()
+
+    @property
+    def dimension(self) -> int:
+        return self._embedder.dimension
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
+        return self._embedder.embed_documents(texts, progress)
+
+    def embed_query(self, text: str) -> Vector:
+        text = normalized(text)
+        return self._embedder.embed_query(text) if self._asker is None else self._recent.embed(self._asker, text)
+
+    def check(self) -> str:
+        return self._embedder.check()
+
+
+def normalized(text: str) -> str:
+    """Return a question as it is embedded: composed characters, single blanks; the same whether it is known or not."""
+    return unicodedata.normalize("NFC", " ".join(text.split()))
+
+
+def _key(*parts: str) -> bytes:
+    """Return the digest of some texts, so that no question stands in memory for longer than it is answered."""
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
+    return digest.digest()

@@ -1,0 +1,30 @@
+"""Which words are words, for whoever would call them misspelt: those that a model's vocabulary has whole.
+
+Belongs here: asking the tokenizer. Does not belong here: corrections (`spelling`).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from rag_serving.models.embedding.factory import installed_tokenizer
+from rag_serving.models.protocols import Tokenizer
+
+if TYPE_CHECKING:
+    from rag_serving.config.sections import Embedding
+
+
+class Words:
+    """The words of the local model's vocabulary, opened when first asked. Safe to use from several threads."""
+
+    def __init__(self, config: Embedding) -> None:
+        self._config = config
+
+    def __call__(self, word: str) -> bool:
+        """Whether a word in lower case is one token; where no tokenizer can be opened, no word is known."""
+        return self._tokenizer is not None and len(self._tokenizer.offsets([word])[0]) == 1
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer | None:
+        return installed_tokenizer(self._config)

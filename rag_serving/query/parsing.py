@@ -1,0 +1,108 @@
+"""What a question asks for, before anything is searched: terms with weights, phrases, identifiers, filters, scope.
+
+Belongs here: reading a query, and a note for each decision, which a person can check.
+Does not belong here: searching (`retrieval.hybrid`), who may read what (`access.principals`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from rag_serving.query.operators import read_signs
+from rag_serving.query.scope import Scope, may_name, read_scope
+from rag_serving.query.vocabulary import Names
+from rag_serving.records import Filters, Query
+from rag_serving.text.analyzer import analyze, identifiers, versions
+
+_IDENTIFIER_WEIGHT, _PART_WEIGHT, _CORRECTED_WEIGHT = 2.0, 0.5, 0.8
+
+# Words of prose: neither parts of names, paths or numbers, nor acronyms.
+_WORD = re.compile(r"(?<![\w.\-/@:\\$&'’#])[A-Za-z]?[a-z]{3,}(?![\w\-/@\\$&'’#+]|[.:]\w)")
+
+
+class Corpus(Protocol):
+    """What whoever asks may know of the passages."""
+
+    @property
+    def names(self) -> Names: ...
+
+    def frequency(self, term: str) -> int:
+        """How many passages hold an analyzed term."""
+        ...
+
+    def correction(self, word: str) -> str | None:
+        """The word of the passages that an unknown word in lower case was meant to be."""
+        ...
+
+
+def read_query(text: str, corpus: Corpus | None = None, spelling: bool = True) -> Query:
+    """What a question in natural language, or bare keywords, asks for. Any text is a query.
+
+    Without a corpus nothing is known to exist: no spelling is corrected, no scope believed, no identifier weighted.
+    """
+    signs = read_signs(text)
+    filters, scope, names, corrections = signs.filters, Scope(signs.text), list[str](), dict[str, str]()
+    if corpus:
+        filters = _as_written(filters, corpus.names) if filters else filters
+        scope = read_scope(signs.text, corpus.names) if may_name(signs.text) else scope
+        corrections = _corrections(scope.text, signs.phrases, corpus) if spelling else corrections
+        names = [*identifiers(signs.text), *versions(signs.text)]
+        names = [name for name in names if (terms := analyze(name)) and corpus.frequency(terms[0])]
+    corrected = _WORD.sub(lambda word: corrections.get(word[0], word[0]), scope.text)
+    query = Query(
+        original=text,
+        text=corrected,
+        terms=_terms(corrected, names, corrections),
+        phrases=signs.phrases,
+        identifiers=tuple(names),
+        filters=filters,
+        scope=scope.filters,
+        page=scope.page,
+        corrections=corrections,
+    )
+    return query.noting(*_notes(query))
+
+
+def _as_written(filters: Filters, names: Names) -> Filters:
+    """Spaces and labels in the case that pages write them in, where there are such."""
+    return Filters(
+        space=tuple(names.spaces.get(space.casefold(), space) for space in filters.space),
+        labels=tuple(names.labels.get(label.casefold(), label) for label in filters.labels),
+        title=filters.title,
+    )
+
+
+def _corrections(text: str, phrases: Sequence[str], corpus: Corpus) -> dict[str, str]:
+    """Words of the passages by words that none of them holds; quoted words are meant as they are."""
+    quoted = " ".join(phrases)
+    words = [word for word in dict.fromkeys(_WORD.findall(text)) if word not in quoted]
+    unknown = [word for word in words if (terms := analyze(word)) and not any(map(corpus.frequency, terms))]
+    found = {word: corpus.correction(word.lower()) for word in unknown}
+    return {word: correction for word, correction in found.items() if correction}
+
+
+def _terms(text: str, names: Sequence[str], corrections: Mapping[str, str]) -> dict[str, float]:
+    """Weights by term: how often it is said; a name as a whole more, its parts and corrections less."""
+    weights = {term: float(count) for term, count in Counter(analyze(text)).items()}
+    wholes = {analyze(name)[0] for name in names}
+    parts = {part for name in names for part in analyze(name)} - wholes
+    guessed = {term for word in corrections.values() for term in analyze(word)}
+    for terms, factor in ((wholes, _IDENTIFIER_WEIGHT), (parts, _PART_WEIGHT), (guessed, _CORRECTED_WEIGHT)):
+        weights.update({term: weights[term] * factor for term in sorted(terms & weights.keys())})
+    return weights
+
+
+def _notes(query: Query) -> Iterator[str]:
+    for how, filters in (("only", query.filters), ("first", query.scope)):
+        yield from (f"{how} pages of the space {space}" for space in filters.space)
+        yield from (f"{how} pages labelled {label}" for label in filters.labels)
+        if filters.title:
+            yield f"{how} pages whose title has {', '.join(filters.title)}"
+    if query.page:
+        yield f"the page “{query.page}” before others"
+    yield from (f"passages with the words “{phrase}” before others" for phrase in query.phrases)
+    yield from (f"{name} is looked for as a whole" for name in query.identifiers)
+    yield from (f"read '{word}' as '{correction}'" for word, correction in query.corrections.items())

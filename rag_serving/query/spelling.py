@@ -1,0 +1,105 @@
+"""Misspelt words of a query, read as words of the pages.
+
+A word that no passage holds is read as one that stands there and is one edit away (Damerau-Levenshtein: insertion,
+deletion, substitution, transposition), from eight letters on two; among equals as the more frequent one. Terms are
+stems, and an edit can break the ending by which a word is stemmed (`configuraton`): so it is the edited word that is
+stemmed and looked up, not the stem that is edited.
+
+Belongs here: candidates and their order. Does not belong here: which words a caller may be told of (`readable`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from string import ascii_lowercase
+
+from rag_serving.text.analyzer import STOP_WORDS, stems
+
+SHORTEST, TWO_EDITS_FROM = 4, 8
+_LONGEST = 30  # edits grow with the length, and nobody misspells such a word by two letters
+_FEWEST_ALIKE = 5  # letters of a stem within two edits
+_TRIED = 3  # terms, the most frequent first, whose words are looked at
+_PLAIN = re.compile(r"[a-z]+")
+_ENDINGS = (
+    *("", "e", "s", "es", "ed", "er", "ers", "ing", "ings", "ion", "ions", "ation", "ations", "ment", "ments", "ly"),
+    *("al", "able", "ive", "ity"),
+)
+
+Frequency = Callable[[str], int]
+"""In how many passages that the caller may read a term stands."""
+Written = Callable[[str], Iterable[str]]
+"""How a term is written in passages that the caller may read."""
+
+
+class Speller:
+    """The plain words of one vocabulary, by first letter and length. Safe to use from several threads."""
+
+    def __init__(self, terms: Collection[str]) -> None:
+        self._terms = terms
+        self._alike: dict[tuple[str, int], list[str]] = {}
+        for term in terms:
+            if len(term) >= _FEWEST_ALIKE and _PLAIN.fullmatch(term):
+                self._alike.setdefault((term[0], len(term)), []).append(term)
+
+    def correction(self, word: str, frequency: Frequency, written: Written) -> str | None:
+        """The word of the pages that a word in lower case was meant to be; None where nothing is near enough."""
+        if not SHORTEST <= len(word) <= _LONGEST or not _PLAIN.fullmatch(word):
+            return None
+        edited = _edited(word)
+        fillers = sorted(STOP_WORDS.intersection(edited))
+        near = fillers[0] if fillers else _nearest(word, self._ranked(word, edited, frequency), written)
+        if near is None and len(word) >= TWO_EDITS_FROM:
+            near = _nearest(word, self._ranked(word, self._two_edits_away(word), frequency), written)
+        return near
+
+    def _ranked(self, word: str, near: Sequence[str], frequency: Frequency) -> list[str]:
+        """The known terms of words near a word: those with its first letter before others, then the more frequent."""
+        first: dict[str, bool] = {}
+        for one, stem in zip(near, stems(near), strict=True):
+            if stem in self._terms:
+                first[stem] = first.get(stem, False) or one[0] == word[0]
+        found = [(not first[stem], -count, stem) for stem in first if (count := frequency(stem))]
+        return [stem for _, _, stem in sorted(found)[:_TRIED]]
+
+    def _two_edits_away(self, word: str) -> list[str]:
+        """Inflections of known terms with the same first letter, up to two edits from the word."""
+        from rapidfuzz.distance import DamerauLevenshtein
+        from rapidfuzz.process import extract
+
+        found: list[str] = []
+        for length in range(_FEWEST_ALIKE, len(word) + 3):
+            terms = self._alike.get((word[0], length), [])
+            near = extract(word[:length], terms, scorer=DamerauLevenshtein.distance, score_cutoff=2, limit=None)
+            found += [term + ending for term, _, _ in near for ending in _ENDINGS]
+        return [one for one in found if DamerauLevenshtein.distance(word, one, score_cutoff=2) <= 2]
+
+
+def _nearest(word: str, terms: Iterable[str], written: Written) -> str | None:
+    """The word of the pages nearest to a word, of the first term that is written within two edits there.
+
+    Two for a short word as well: an edit away may be an inflection that no page has (`valiity`, validity, valid).
+    """
+    from rapidfuzz.distance import DamerauLevenshtein
+
+    for term in terms:
+        near = [(DamerauLevenshtein.distance(word, one), one) for one in sorted(set(written(term)))]
+        if near and min(near)[0] <= 2:
+            return min(near)[1]
+    return None
+
+
+def _edited(word: str) -> list[str]:
+    """Every word of at least three letters one edit away, each once."""
+    return [one for one in dict.fromkeys(_edits(word)) if len(one) >= SHORTEST - 1 and one != word]
+
+
+def _edits(word: str) -> Iterator[str]:
+    for at in range(len(word) + 1):
+        before, after = word[:at], word[at:]
+        if after:
+            yield before + after[1:]
+            yield from (before + letter + after[1:] for letter in ascii_lowercase)
+        if len(after) > 1:
+            yield before + after[1] + after[0] + after[2:]
+        yield from (before + letter + after for letter in ascii_lowercase)

@@ -1,0 +1,39 @@
+"""The names that pages go by: their spaces, labels and titles.
+
+Belongs here: collecting them from tables. Does not belong here: which rows a caller may be told of (`generation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_serving.text.normalization import caseless
+
+NAMED = ["space", "title", "labels"]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names as pages write them, each by its `caseless` form."""
+
+    spaces: Mapping[str, str]
+    labels: Mapping[str, str]
+    titles: Mapping[str, str]
+
+
+def names_of(tables: Iterable[pa.Table]) -> Names:
+    """The names in tables with the columns `NAMED`; of two with the same form the first in order."""
+    found: dict[str, set[str | None]] = {column: set() for column in NAMED}
+    for table in tables:
+        found["space"].update(pc.unique(table["space"]).to_pylist())
+        found["title"].update(pc.unique(table["title"]).to_pylist())
+        found["labels"].update(pc.unique(pc.list_flatten(table["labels"])).to_pylist())
+    return Names(_by_form(found["space"]), _by_form(found["labels"]), _by_form(found["title"]))
+
+
+def _by_form(names: Iterable[str | None]) -> dict[str, str]:
+    return {caseless(name): name for name in sorted(filter(None, names), reverse=True)}

@@ -1,0 +1,201 @@
+"""The sidecar's HTTP API: GET /healthz, /readyz, /metrics, POST /rerank.
+
+Belongs here: shapes, limits, the token, status codes. Does not belong here: the model (`engine`), the process
+(`rerank_service.command`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, contextmanager
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from starlette.exceptions import HTTPException
+
+from rag_serving.api.wire import BodyLimit, error_body
+from rag_serving.config.reranking import RerankService
+from rag_serving.rerank_service.batches import ScoringError
+from rag_serving.rerank_service.cross_encoder import SHORTEST_SEQ_LEN
+from rag_serving.rerank_service.engine import Engine, Model, NotReadyError
+from rag_serving.rerank_service.metrics import Meters
+
+DEFAULT_TOP_N = 8
+DEFAULT_SEQ_LEN = 512
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class Passage(BaseModel):
+    """A candidate."""
+
+    model_config = ConfigDict(extra="forbid")
+    id: str = Field(min_length=1, max_length=500)
+    text: str
+
+
+class RerankBody(BaseModel):
+    """POST /rerank."""
+
+    model_config = ConfigDict(extra="forbid")
+    query: Text
+    candidates: list[Passage] = Field(min_length=1)
+    top_n: int = Field(DEFAULT_TOP_N, ge=1)
+    max_seq_len: int | None = Field(None, ge=SHORTEST_SEQ_LEN)
+
+
+class RefusedError(Exception):
+    """A request that is not served; `status` is the HTTP status."""
+
+    def __init__(self, status: int, code: str, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.retry_after = status, code, retry_after
+
+
+class Reranking:
+    """What the routes share."""
+
+    def __init__(self, settings: RerankService, engine: Engine, meters: Meters, name: str, token: str | None) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.meters = meters
+        self.name = name
+        self._token = token.encode() if token else None
+        self._in_progress = 0  # only the event loop's thread counts
+
+    def check_token(self, authorization: str | None) -> None:
+        """Raises RefusedError unless the bearer token is ours, or none is asked for."""
+        if self._token is None:
+            return
+        scheme, _, given = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
+            raise RefusedError(401, "UNAUTHENTICATED", "a bearer token is needed: Authorization: Bearer TOKEN")
+
+    @contextmanager
+    def _slot(self) -> Any:
+        if self._in_progress >= self.settings.max_concurrent:
+            raise RefusedError(429, "BUSY", f"{self._in_progress} requests are under way; try again", retry_after=1)
+        self._in_progress += 1
+        try:
+            with self.meters.in_progress.track_inprogress():
+                yield
+        finally:
+            self._in_progress -= 1
+
+    async def rerank(self, content: bytes) -> dict[str, Any]:
+        """The answer to a body; RefusedError says what is wrong with it, or with us."""
+        with self._slot():
+            body = _parsed(content, self.settings)
+            started = time.perf_counter()
+            scores = await self._scores(body)
+            self.meters.seconds.observe(time.perf_counter() - started)
+        ranked = sorted(zip(body.candidates, scores, strict=True), key=lambda pair: -pair[1])
+        return {"results": [{"id": passage.id, "score": score} for passage, score in ranked[: body.top_n]]}
+
+    async def _scores(self, body: RerankBody) -> list[float]:
+        try:
+            most = self.engine.max_seq_len
+            length = body.max_seq_len or min(most, DEFAULT_SEQ_LEN)
+            if length > most:
+                raise RefusedError(400, "TOO_LONG", f"'max_seq_len' is {length}, the model reads at most {most} tokens")
+            passages = [passage.text for passage in body.candidates]
+            async with asyncio.timeout(self.settings.timeout_s):
+                future = await run_in_threadpool(self.engine.submit, body.query, passages, length)
+                return await asyncio.wrap_future(future)
+        except NotReadyError as error:
+            raise RefusedError(503, "NOT_READY", str(error), retry_after=5) from None
+        except ScoringError:
+            raise RefusedError(503, "MODEL_FAILED", "the model failed; the server's log says how", 5) from None
+        except TimeoutError:
+            raise RefusedError(503, "TIMEOUT", f"no scores within {self.settings.timeout_s:g} s", 5) from None
+
+
+def create_app(
+    settings: RerankService,
+    name: str,
+    token: str | None,
+    open_model: Callable[[], Model],
+    on_failure: Callable[[], None] = lambda: None,
+) -> FastAPI:
+    """The API over one model, which is opened when the server starts; `token` None asks nobody for one."""
+    meters = Meters()
+    reranking = Reranking(settings, Engine(open_model, settings, meters, on_failure), meters, name, token)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        reranking.engine.start()
+        yield
+        await run_in_threadpool(reranking.engine.close)
+
+    app = FastAPI(
+        title="Citelock reranker", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
+    )
+    app.state.reranking = reranking
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    _add_routes(app, reranking)
+    return app
+
+
+def _add_routes(app: FastAPI, reranking: Reranking) -> None:
+    @app.get("/healthz")
+    async def healthz() -> JSONResponse:
+        state = reranking.engine.state
+        return JSONResponse({"status": state, "model": reranking.name}, 503 if state == "failing" else 200)
+
+    @app.get("/readyz")
+    async def readyz() -> JSONResponse:
+        state = reranking.engine.state
+        return JSONResponse({"ready": state == "ok", "status": state}, 200 if state == "ok" else 503)
+
+    @app.get("/metrics")
+    async def metrics(request: Request) -> Response:
+        reranking.check_token(request.headers.get("authorization"))
+        return Response(reranking.meters.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.post("/rerank")
+    async def rerank(request: Request) -> JSONResponse:
+        reranking.check_token(request.headers.get("authorization"))
+        answer = await reranking.rerank(await request.body())
+        reranking.meters.requests.labels("200").inc()
+        return JSONResponse(answer)
+
+    @app.exception_handler(RefusedError)
+    async def refused(request: Request, error: RefusedError) -> JSONResponse:
+        if request.url.path == "/rerank":
+            reranking.meters.requests.labels(str(error.status)).inc()
+        headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
+        headers |= {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+        return JSONResponse(error_body(error.code, str(error)), error.status, headers)
+
+    @app.exception_handler(HTTPException)
+    async def http_error(_: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse(error_body(f"HTTP_{error.status_code}", str(error.detail)), error.status_code)
+
+
+def _parsed(content: bytes, settings: RerankService) -> RerankBody:
+    """The body, within all limits; RefusedError names the field."""
+    try:
+        body = RerankBody.model_validate_json(content.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise RefusedError(400, "BAD_REQUEST", "the body is not UTF-8") from None
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        raise RefusedError(400, "BAD_REQUEST", f"{where}: {fault['msg']}" if where else fault["msg"]) from None
+    longest = max(len(passage.text) for passage in body.candidates)
+    for what, value, most in (
+        ("candidates", len(body.candidates), settings.max_candidates),
+        ("characters in the query", len(body.query), settings.max_query_chars),
+        ("characters in a candidate", longest, settings.max_text_chars),
+    ):
+        if value > most:
+            raise RefusedError(400, "TOO_LONG", f"{value} {what}, at most {most} are read")
+    if len({passage.id for passage in body.candidates}) < len(body.candidates):
+        raise RefusedError(400, "BAD_REQUEST", "candidates: an id stands twice")
+    return body

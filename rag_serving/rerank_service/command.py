@@ -1,0 +1,141 @@
+"""`citelock rerank-service`: the process of the reranker sidecar.
+
+Belongs here: arguments, configuration, who may listen where, start and end of the server.
+Does not belong here: what is served (`rerank_service.api`), who asks (`models.reranker_client`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rag_serving.cli.group import FAILED
+
+if TYPE_CHECKING:
+    from rag_serving.config.loading import Config
+    from rag_serving.config.reranking import RerankService
+
+
+def command(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="Configuration file; without one, defaults and CITELOCK_* variables hold."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="A cross-encoder's name on the hub, or its folder; default reranker.model."),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="Address to listen on; default rerank_service.host.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on; default rerank_service.port.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:1; default rerank_service.device.")
+    ] = None,
+) -> None:
+    """Serve a cross-encoder that reranks passages (on the machine with the GPU).
+
+    \b
+    pip install 'citelock[rerank]'
+    citelock rerank-service
+    citelock rerank-service --model BAAI/bge-reranker-v2-m3 --device cuda:1
+    RERANK_TOKEN=... CITELOCK_RERANKER__TOKEN_ENV=RERANK_TOKEN citelock rerank-service --host 0.0.0.0
+
+    Then, where questions are answered, set reranker.url to http://HOST:8000/rerank, and try it:
+
+    \b
+    curl -s localhost:8000/rerank -H 'content-type: application/json' -d
+      '{"query": "roll back", "candidates": [{"id": "a", "text": "Press Undo."}], "top_n": 8, "max_seq_len": 512}'
+    """
+    settings = service_config(config)
+    given = {"host": host, "port": port, "device": device}
+    service = settings.rerank_service.model_copy(
+        update={key: value for key, value in given.items() if value is not None}
+    )
+    token = service_token(service, settings.reranker.token_env)
+    named = settings.reranker
+    run(service, model or named.model, token, named.revision if model in (None, named.model) else None)
+
+
+def service_config(path: Path | None) -> Config:
+    """The configuration; where no file is named and none is there, defaults and the environment.
+
+    Raises:
+        ConfigError: as `load_config`.
+    """
+    from rag_serving.config.loading import DEFAULT_CONFIG, load_config, parse_config
+
+    if path is None and "CITELOCK_CONFIG" not in os.environ and not DEFAULT_CONFIG.exists():
+        return parse_config({}, origin="environment")
+    return load_config(path)
+
+
+def service_token(service: RerankService, variable: str | None) -> str | None:
+    """The bearer token that requests must carry; None asks nobody, which only this machine's own address allows.
+
+    Raises:
+        ConfigError: the variable is not set, or other machines could ask without a token.
+    """
+    from rag_serving.api.wire import is_loopback
+    from rag_serving.config.loading import ConfigError
+
+    if variable is None:
+        if not is_loopback(service.host):
+            raise ConfigError(
+                f"rerank_service.host {service.host} is open to other machines; set reranker.token_env to the name of "
+                "an environment variable with a token"
+            )
+        return None
+    token = os.environ.get(variable, "").strip()
+    if not token:
+        raise ConfigError(f"the environment variable {variable} (reranker.token_env) is not set; put the token there")
+    return token
+
+
+def run(service: RerankService, model: str, token: str | None, revision: str | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; requests under way are answered first.
+
+    Raises:
+        typer.Exit: the port cannot be used, or the model cannot be loaded; the reason was printed.
+    """
+    import uvicorn
+
+    from rag_serving.rerank_service.api import create_app
+    from rag_serving.rerank_service.cross_encoder import CrossEncoder
+
+    def give_up() -> None:
+        server.should_exit = True
+
+    app = create_app(
+        service,
+        model,
+        token,
+        lambda: CrossEncoder.open(model, service.device, service.fp16, service.max_seq_len, revision),
+        give_up,
+    )
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            service.host,
+            service.port,
+            log_level="warning",
+            access_log=False,
+            log_config=None,
+            timeout_graceful_shutdown=max(1, round(service.timeout_s)),
+        )
+    )
+    note = "bearer token" if token else "no authentication, this machine only"
+    print(f"citelock: http://{service.host}:{service.port}/rerank, {model} ({note})", file=sys.stderr)
+    try:
+        server.run()
+    except SystemExit:  # the reason, such as a port in use, was logged
+        raise typer.Exit(FAILED) from None
+    if problem := app.state.reranking.engine.problem:
+        print(f"citelock: {problem}", file=sys.stderr)
+        raise typer.Exit(FAILED)

@@ -1,0 +1,140 @@
+"""A cross-encoder of FlagEmbedding: (query, passage) pairs as tokens, tokens as scores.
+
+Belongs here: opening the model, truncation, one forward pass. The only module of the sidecar that needs torch.
+Does not belong here: batches (`batches`), threads (`micro_batches`), HTTP (`api`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rag_serving.models.protocols import ModelError
+from rag_serving.rerank_service.hub import model_folder
+
+Pair = Mapping[str, list[int]]
+"""What the model reads of one query and passage: input_ids, attention_mask and, for BERT, token_type_ids."""
+
+SHORTEST_SEQ_LEN = 16
+_QUERY_SHARE = 4  # one quarter of the tokens is reserved for the query, three for the passage
+# These count positions from the padding token's id + 1.
+_OFFSET_POSITIONS = frozenset({"camembert", "roberta", "xlm-roberta", "xlm-roberta-xl"})
+
+
+class CrossEncoder:
+    """A sequence classifier with one label, such as BAAI/bge-reranker-base or -v2-m3. Scores are its logits."""
+
+    def __init__(self, name: str, model: Any, tokenizer: Any, device: str, max_seq_len: int) -> None:
+        """A loaded model; `open` is the usual way in."""
+        self.name = name
+        self.device = device
+        self.max_seq_len = min(max_seq_len, _positions(model.config), int(tokenizer.model_max_length))
+        self._model = model.to(device).eval()
+        self._tokenizer = tokenizer
+        self._tokenizing = threading.Lock()  # truncation is state of the tokenizer
+
+    @classmethod
+    def open(
+        cls,
+        model: str,
+        device: str = "auto",
+        fp16: bool = True,
+        max_seq_len: int = 512,
+        revision: str | None = None,
+    ) -> CrossEncoder:
+        """Load a model by its folder, or by its name on the hub at a commit; half precision only on CUDA.
+
+        Raises:
+            ModelError: the packages are not installed, the model cannot be loaded, or is not a reranker.
+        """
+        try:
+            import torch
+            from FlagEmbedding import FlagReranker
+        except ImportError as error:
+            raise ModelError(f"{error.name} is not installed; pip install 'citelock[rerank]'") from error
+        device = chosen_device(device)
+        folder = model_folder(model, revision)
+        _check_architecture(folder)
+        try:
+            loaded = FlagReranker(folder, use_fp16=False, devices=[device])
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ModelError(f"the reranker {model!r} cannot be loaded: {_line(error)}") from error
+        if loaded.model.config.num_labels != 1:
+            raise ModelError(f"{model!r} has {loaded.model.config.num_labels} labels; a reranker has one score")
+        half = fp16 and device.startswith("cuda")
+        return cls(
+            model, loaded.model.to(torch.float16 if half else torch.float32), loaded.tokenizer, device, max_seq_len
+        )
+
+    def encode(self, query: str, passages: Sequence[str], max_seq_len: int) -> list[Pair]:
+        """Tokens of each pair, at most `max_seq_len`: the query keeps a quarter, the passage what is left.
+
+        A query shorter than its quarter leaves the rest to the passages.
+        """
+        with self._tokenizing:
+            query = self._cut(query, max_seq_len // _QUERY_SHARE)
+            encoded = self._tokenizer(
+                [query] * len(passages), list(passages), truncation="only_second", max_length=max_seq_len
+            )
+        names = list(encoded)
+        return [
+            dict(zip(names, columns, strict=True)) for columns in zip(*(encoded[name] for name in names), strict=True)
+        ]
+
+    def score(self, pairs: Sequence[Pair]) -> list[float]:
+        """The logits of one batch; RuntimeError where the device cannot compute it."""
+        import torch
+
+        columns = {name: [pair[name] for pair in pairs] for name in pairs[0]}
+        multiple = 8 if self.device.startswith("cuda") else None  # what tensor cores read at once
+        inputs = self._tokenizer.pad(columns, padding=True, pad_to_multiple_of=multiple, return_tensors="pt")
+        try:
+            with torch.inference_mode():
+                logits = self._model(**inputs.to(self.device)).logits
+            scores: list[float] = logits.view(-1).float().cpu().tolist()
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            raise
+        return scores
+
+    def _cut(self, query: str, tokens: int) -> str:
+        """The query up to its last token that may stay."""
+        offsets = self._tokenizer(query, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        return query if len(offsets) <= tokens else query[: offsets[tokens - 1][1]]
+
+
+def chosen_device(device: str) -> str:
+    """`auto` as CUDA where there is one; raises ModelError where a device is asked for that is not there."""
+    import torch
+
+    available = torch.cuda.is_available()
+    if device == "auto":
+        return "cuda:0" if available else "cpu"
+    if device.startswith("cuda") and not available:
+        raise ModelError("this machine has no CUDA device that torch can use; set rerank_service.device: cpu")
+    return device
+
+
+def _check_architecture(model: str) -> None:
+    """Refuse what would be loaded with a head of random numbers: an embedding model, a language model."""
+    from transformers import AutoConfig
+
+    try:
+        architectures = AutoConfig.from_pretrained(model).architectures or []
+    except (OSError, ValueError) as error:
+        where = "the folder has no usable model" if Path(model).is_dir() else "no such folder, and the hub gave none"
+        raise ModelError(f"the reranker {model!r} cannot be loaded ({where}): {_line(error)}") from error
+    if not any("SequenceClassification" in name for name in architectures):
+        raise ModelError(f"{model!r} is no cross-encoder ({', '.join(architectures) or 'no architecture named'})")
+
+
+def _positions(config: Any) -> int:
+    """Tokens that the model has positions for."""
+    positions = int(getattr(config, "max_position_embeddings", 0) or 1_000_000)
+    return positions - config.pad_token_id - 1 if config.model_type in _OFFSET_POSITIONS else positions
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

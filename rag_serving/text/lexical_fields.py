@@ -1,0 +1,44 @@
+"""What a passage's place says, as text for the lexical index: title, headings, enclosing definitions.
+
+Belongs here: which parts of the place count, and how much. Does not belong here: the prefix that is embedded
+(`text.context_prefix`), what a term is.
+
+A part that counts twice stands there twice: BM25 over fields is BM25 over their weighted term counts (Robertson,
+Zaragoza and Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004). The embedding model reads no more
+than some 250 tokens, and nothing is won by telling it the same thing thrice: it gets title and headings once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from rag_serving.text.code_scopes import Enclosing
+
+VERSION = 1
+"""Raised when the same chunk would get another text."""
+
+TITLE, HEADINGS, DEFINITIONS = 3, 2, 2
+
+
+def lexical_prefixes(chunks: pa.Table) -> list[str]:
+    """What stands above the text of each chunk for the lexical index.
+
+    `chunks` needs section_id, readers, title, heading_path and text; the chunks of a section in their order. What
+    encloses a chunk is told only by chunks before it that have the same readers.
+    """
+    columns = (chunks[name].to_pylist() for name in ("section_id", "readers", "title", "heading_path", "text"))
+    read: defaultdict[tuple[str, str], Enclosing] = defaultdict(Enclosing)
+    return [
+        lexical_prefix(title, path or (), read[section, readers].definitions(text))
+        for section, readers, title, path, text in zip(*columns, strict=True)
+    ]
+
+
+def lexical_prefix(title: str, heading_path: Sequence[str], definitions: Iterable[str] = ()) -> str:
+    """Title, headings and definitions, a line each, as often as they count."""
+    headings = [heading for heading in heading_path if heading != title]
+    lines = [*[title] * TITLE, *headings * HEADINGS, *tuple(definitions) * DEFINITIONS]
+    return "\n".join(line for line in lines if line.strip())

@@ -1,0 +1,164 @@
+"""Orders to the assistant itself: to ignore its rules, to reveal them, to be somebody else.
+
+An order is one by where it stands: at the beginning of a sentence or clause, or behind words such as `please` and `can
+you`. What is quoted, or stands in a question about such words, is mentioned and not ordered.
+
+Belongs here: whether a text orders the assistant about. Does not belong here: the words (`order_words`,
+`order_languages`), what becomes of it (`answering.gates`, `answering.extraction.extractor`, `injections`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from rapidfuzz.distance import OSA
+
+from rag_serving.text.disguises import plain, readings
+from rag_serving.text.order_languages import OPENERS_ABROAD, ORDERS_ABROAD, REQUESTS_ABROAD, UNSPACED
+from rag_serving.text.order_words import OPENERS, ORDERS, REQUESTS, YOU
+
+_CLAUSE = (
+    r"(?:\A|[.!?;:,\n…|>*#(){}\[\]~=/\\\"'«»–—-]"
+    r"|(?<!\w)(?:and|then|but|so|or|also|please|now|plus|und|et|и)(?=\W))\W{0,4}"
+)
+_QUOTED = re.compile(
+    r"\"[^\"\n]{0,400}\"|“[^”\n]{0,400}”|„[^“”\n]{0,400}[“”]|«[^»\n]{0,400}»|»[^«\n]{0,400}«|`[^`\n]{0,400}`"
+    r"|「[^」\n]{0,400}」|『[^』\n]{0,400}』|(?<!\w)['‘](?=\w)[^‘’'\n]{0,400}(?<=[\w.!?])['’](?!\w)"
+)
+
+# Of which one is in every order to an assistant, wherever that stands.
+_STEMS_OF_ORDERS = """
+ignor|disregard|forget|forgot|overrid|overrul|bypass|overlook|neglect|dismiss|disobey|circumvent|violat|abandon|unlearn
+discard|mind|aside|throw|get rid|let go|attention|notice of|follow|obey|listen|heed|apply|adhere|comply|respect|stick
+abide|care about|prompt|instruct|programming|directives|you are|from now on|cite|citing|use|quote|mention|reveal|repeat
+disclose|dear|note|message
+vergiss|vergess|missacht|überschreib|umgeh|verwirf|beachte|befolge|halte dich|oubli|contourn|ne tiens|ne tenez|ne suis
+olvid|omit|caso omiso|no sigas|desobed|elude|esque|desconsid|não siga|contorn|dimentic|trascur|non seguire|scavalca
+aggira|non tenere|negeer|vergeet|omzeil|overschrijf|volg niet|zapomnij|pomiń|omiń|nie przestrz|игнор|забуд|отброс
+наруш|не следуй|обойди|glöm|glem|bortse|strunta|se bort
+"""
+# What may stand beside a quoted order that is meant to be followed: nothing that asks anything.
+_FOLLOW = re.compile(
+    r"(?:\W|\b(?:please|now|do|this|that|what|it|says?|follow|obey|execute|run|apply|perform|just|the|following|order|as"
+    r"|instructions?|command|here|is|and|then|to|me|for|text|answer|read)\b){0,40}"
+)
+_ASKS = re.compile(
+    r"\W{0,8}(?:(?:hi|hello|hey|please|so|and|but|also|ok)\W{1,4}){0,3}"
+    r"(?:what|which|who|whom|whose|when|where|why|how|is|are|was|were|does|did|do|has|have|had|should|may|must|am|shall"
+    r"|(?:can|could|will|would|do) (?!you\b|u\b)|explain|define|describe|tell me (?:about|what|how|why|whether)"
+    r"|was|wer|wie|warum|wo|wann|welche\w?|darf|que|quel\w{0,3}|comment|pourquoi|qué|cómo|por qué|che|cosa|come)\b"
+)
+_MENTIONS = re.compile(
+    r"\b(?:prompts?|phrases?|messages?|sentences?|words?|wordings?|requests?|commands?|attacks?|injections?|questions?"
+    r"|inputs?|like|such as|says?|said|saying|tells?|telling|asks?|asking|reads?|writes?|types?|means?|called|e\.g"
+    r"|for example|attempts?|when|if|whether|somebody|someone|users?|wenn|ob|wie|quand|si|cuando)\b"
+)
+# What makes an order of an imperative behind a question: `How do I restart, and ignore old messages` is none.
+_RULES = re.compile(r"\b(?:you|your|ur|instruct\w{0,6}|prompts?|rules|guidelines|act|pretend|roleplay)\b|[^\W_a-z]")
+_UNQUOTED = {ord(mark): " " for mark in "\"'“”„«»`「」『』‘’"}
+_STEMS = tuple(_STEMS_OF_ORDERS.strip().replace("\n", "|").split("|"))
+# Beside an order: what an assistant is told to say or to do.
+_CONTINUED = re.compile(
+    rf"{_CLAUSE}{OPENERS}(?:reply|answer|respond|say|state|tell|print|output|reveal|show|display|add|include|insert|append"
+    r"|cite|mention|recommend|send|e?mail|post|visit|click|open|follow|call|use|give|write|repeat|list|end|begin|start"
+    r"|never|always|only|do not|don't|you (?:must|should|shall|will|are|have))\b"
+    r"|\b(?:system|assistant|developer) ?:"
+)
+# Words that are read where a word is a slip away from them.
+_WORDS_OF_ORDERS = """
+your ignore ignoring disregard forget override bypass instruction instructions previous prompt system reveal guidelines
+restrictions pretend above
+"""
+_LONG_WORD = re.compile(r"[a-z]{4,16}")
+_SLIPPING = frozenset(_WORDS_OF_ORDERS.split())
+_SENTENCE_END = re.compile(r"[.!?\n]")
+
+
+@cache
+def _question_orders() -> re.Pattern[str]:
+    english = rf"{_CLAUSE}{OPENERS}{YOU}{OPENERS}(?P<order>{'|'.join((*ORDERS, *REQUESTS))})"
+    abroad = rf"{_CLAUSE}{OPENERS_ABROAD}(?P<abroad>{'|'.join((*ORDERS_ABROAD, *REQUESTS_ABROAD))})"
+    return re.compile(rf"{english}|{abroad}|(?P<unspaced>{'|'.join(UNSPACED)})")
+
+
+@cache
+def _page_orders() -> re.Pattern[str]:
+    """Orders to an assistant in a page, where other imperatives are meant for people."""
+    return re.compile(rf"{_CLAUSE}{OPENERS}(?:{YOU}{OPENERS})?(?P<order>{'|'.join((*ORDERS, *ORDERS_ABROAD))})")
+
+
+@cache
+def _mentioned_orders() -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join((*ORDERS, *ORDERS_ABROAD))})")
+
+
+def is_order(question: str) -> bool:
+    """Whether a question orders the assistant about instead of asking what the pages tell."""
+    found = readings(question)
+    return any(_is_ordered(reading) for reading in dict.fromkeys((*found, _respelled(found[min(1, len(found) - 1)]))))
+
+
+def orders_assistant(sentence: str) -> bool:
+    """Whether a sentence of a page is meant for an assistant that reads it, and not for people."""
+    return any(_page_orders().search(_without_mentions(reading, _page_orders())) for reading in readings(sentence))
+
+
+def directed(sentences: Sequence[str]) -> frozenset[int]:
+    """The places of the sentences of one paragraph that are meant for an assistant.
+
+    Beside an order whatever tells somebody to say or do something is taken for its continuation.
+    """
+    orders = {place for place, sentence in enumerate(sentences) if orders_assistant(sentence)}
+    if orders:
+        orders |= {place for place, sentence in enumerate(sentences) if _CONTINUED.search(plain(sentence))}
+    return frozenset(orders)
+
+
+def may_order(text: str) -> bool:
+    """Whether a text has a word that an order needs; most pages have none, and are not searched further."""
+    return any(stem in reading for reading in readings(text) for stem in _STEMS)
+
+
+def mentions_of_orders(text: str) -> Iterator[tuple[int, int]]:
+    """The ranges of a text that hold words of orders to an assistant, wherever these stand."""
+    shown = text.lower()
+    if len(shown) == len(text):
+        yield from (match.span() for match in _mentioned_orders().finditer(shown))
+
+
+def _is_ordered(text: str) -> bool:
+    rest = _without_mentions(text, _question_orders())
+    if _FOLLOW.fullmatch(rest):
+        rest = text.translate(_UNQUOTED)
+    return any(not _is_mentioned(rest, match) for match in _question_orders().finditer(rest))
+
+
+def _without_mentions(text: str, orders: re.Pattern[str]) -> str:
+    """The text without quoted orders; what else is quoted stays, without its marks."""
+
+    def kept(quoted: re.Match[str]) -> str:
+        return " " if orders.search(quoted[0][1:-1]) else f" {quoted[0][1:-1]} "
+
+    return _QUOTED.sub(kept, text)
+
+
+def _respelled(text: str) -> str:
+    """The text with words that are a slip away from one of an order read as that word."""
+    return _LONG_WORD.sub(lambda word: _meant(word[0]), text)
+
+
+def _meant(word: str) -> str:
+    if word in _SLIPPING:
+        return word
+    near = (known for known in _SLIPPING if abs(len(known) - len(word)) <= 1 and OSA.distance(known, word) == 1)
+    return next((known for known in near if len(known) > 5 or sorted(known) == sorted(word)), word)
+
+
+def _is_mentioned(text: str, match: re.Match[str]) -> bool:
+    """Whether an order stands in a question about such words: `What do we do about prompts like ignore your rules?`."""
+    start = max(match.start("order"), match.start("abroad"), match.start("unspaced"))
+    ends = [end.end() for end in _SENTENCE_END.finditer(text, 0, start)]
+    before = text[ends[-1] if ends else 0 : start]
+    return bool(_ASKS.match(before) and (_MENTIONS.search(before) or not _RULES.search(text, start, match.end())))
