@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets import metadata
+from rag_assets.evaluation.quality_gates import GateVerdict
 from rag_assets.partitions import SOURCES, TENANTS
 from rag_assets.publishing import CheckResult
 from rag_assets.sources.base import SyncResult
-from rag_assets.steps.account import Account
-from rag_assets.steps.incremental import SectionsUpdate
-from rag_assets.steps.quality_gates import GateVerdict
+from rag_assets.steps.incremental.completeness import Account
+from rag_assets.steps.incremental.incremental import SectionsUpdate
 
 
 def _spec(

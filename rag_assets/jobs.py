@@ -6,7 +6,7 @@ Does not belong here: what starts them (`schedules`, `sensors`), what they make 
 
 import dagster as dg
 
-from rag_assets.freshness_check import synced_on_time
+from rag_assets.assets.freshness_check import synced_on_time
 
 ingest = dg.define_asset_job(
     "ingest",

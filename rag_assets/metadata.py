@@ -13,8 +13,8 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from rag_assets import plots
-from rag_assets.steps.report import Report, markdown
+from rag_assets.reports import plots
+from rag_assets.reports.report import Report, markdown
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.escaping.markdown import for_markdown
 

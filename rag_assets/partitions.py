@@ -1,7 +1,7 @@
 """The partition definitions, and bringing sources and tenants in line with the configuration.
 
 Belongs here: names, and registration on an instance.
-Does not belong here: the decision which to add or delete (`rag_assets.plan`).
+Does not belong here: the decision which to add or delete (`rag_assets.state.planning`).
 
 `python -m rag_assets.partitions` registers what the configuration has, so that the UI's buttons work at once.
 """
@@ -13,7 +13,7 @@ from datetime import date
 
 import dagster as dg
 
-from rag_assets.plan import PartitionChanges, partition_changes
+from rag_assets.state.planning import PartitionChanges, partition_changes
 from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.config.logging import complain
 

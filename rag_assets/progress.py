@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rag_assets.throughput import Throughput
+from rag_assets.state.throughput import Throughput
 from rag_serving.escaping.targets import for_log
 
 EVERY_SECONDS = 3.0

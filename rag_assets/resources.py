@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from rag_assets.evaluation.evaluate import EvaluationError
 from rag_assets.evaluation.gold import GoldError
-from rag_assets.locks import LockedError, exclusive
 from rag_assets.publishing import BuildError, PublishError
 from rag_assets.sources.attachments import hangs_on_a_page
 from rag_assets.sources.base import SourceError
-from rag_assets.steps.select import CollisionError
+from rag_assets.state.locks import LockedError, exclusive
+from rag_assets.steps.chunks.select import CollisionError
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
 from rag_serving.config.loading import Config, ConfigError, load_config

@@ -1,7 +1,7 @@
 """What events start: partitions that the configuration has, tenants whose sources changed, reports of what is new.
 
 Belongs here: sensors, all RUNNING by default, because a publish with nothing new is never started.
-Does not belong here: the decisions (`rag_assets.plan`), what the clock starts (`schedules`).
+Does not belong here: the decisions (`rag_assets.state.planning`), what the clock starts (`schedules`).
 """
 
 import json
@@ -12,15 +12,22 @@ from itertools import takewhile
 
 import dagster as dg
 
-from rag_assets.alerts import Event, send
-from rag_assets.facts import published_damage, published_inputs, wanted_inputs
-from rag_assets.failures import UNKNOWN, step_failure
+from rag_assets.build.failures import UNKNOWN, step_failure
+from rag_assets.build.run_queue import PARTITION, WRITES
 from rag_assets.jobs import freshness, publish, report
+from rag_assets.monitoring.alerts import Event, send
+from rag_assets.monitoring.watching import (
+    failure_event,
+    freshness_events,
+    is_nth_alert,
+    look,
+    read_memory,
+    write_memory,
+)
 from rag_assets.partitions import SOURCES, TENANTS, changes, partitions_in_flight
-from rag_assets.plan import Attempt, publish_requests
 from rag_assets.resources import Installation
-from rag_assets.run_queue import PARTITION, WRITES
-from rag_assets.watching import failure_event, freshness_events, is_nth_alert, look, read_memory, write_memory
+from rag_assets.state.observed import published_damage, published_inputs, wanted_inputs
+from rag_assets.state.planning import Attempt, publish_requests
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, ConfigError
 

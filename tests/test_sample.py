@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from rag_assets.sources.registry import open_source
-from rag_assets.steps.chunking import build_chunks
-from rag_assets.steps.sections import build_sections
+from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import EVERYONE, Principal, satisfies
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.loading import load_config

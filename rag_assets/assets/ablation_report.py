@@ -5,17 +5,18 @@ from typing import Any
 
 import dagster as dg
 
-from rag_assets import metadata, plots
-from rag_assets.addresses import report_url
+from rag_assets import metadata
+from rag_assets.assets.report_assets import report_asset
 from rag_assets.evaluation.evaluate import EvaluationError
 from rag_assets.evaluation.gold import GoldError, tenant_gold
 from rag_assets.progress import Reporter
-from rag_assets.report_assets import report_asset
-from rag_assets.report_files import reports_folder, write_report
+from rag_assets.reports import plots
+from rag_assets.reports.ablation import VERSION, differences, measures_of
+from rag_assets.reports.ablation import ablation_report as report_of
+from rag_assets.reports.addresses import report_url
+from rag_assets.reports.files import reports_folder, write_report
+from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
-from rag_assets.steps.ablation_report import VERSION, differences, measures_of
-from rag_assets.steps.ablation_report import ablation_report as report_of
-from rag_assets.steps.report import Plot
 from rag_serving.artifacts.store import StoreError, write_json, write_text
 
 

@@ -5,14 +5,14 @@ from collections import Counter
 import dagster as dg
 
 from rag_assets import asset_checks, metadata
-from rag_assets.inputs import chunks_settings, ingest_settings, table_digest
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, of_source, previous_table, writing
-from rag_assets.state import ChunksState, SourceAccount, read_state, update_state, write_account
-from rag_assets.steps.account import take_account
-from rag_assets.steps.chunking import VERSION
-from rag_assets.steps.incremental import update_chunks
+from rag_assets.state.fingerprints import chunks_settings, ingest_settings, table_digest
+from rag_assets.state.records import ChunksState, SourceAccount, read_state, update_state, write_account
+from rag_assets.steps.chunks.chunking import VERSION
+from rag_assets.steps.incremental.completeness import take_account
+from rag_assets.steps.incremental.incremental import update_chunks
 from rag_serving.artifacts.schema import CHUNKS, PAGES, SECTIONS
 from rag_serving.artifacts.store import read_json, read_table, write_table
 from rag_serving.models import open_tokenizer

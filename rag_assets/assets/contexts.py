@@ -7,14 +7,14 @@ from typing import Any
 import dagster as dg
 
 from rag_assets import metadata
-from rag_assets.alerts import Event, send
-from rag_assets.contexts.alert import contexts_event
-from rag_assets.contexts.last_run import note_run, read_last_run
-from rag_assets.contexts.tenant import Telling, plan_contexts, write_contexts
+from rag_assets.llm_contexts.alert import contexts_event
+from rag_assets.llm_contexts.last_run import note_run, read_last_run
+from rag_assets.llm_contexts.tenant import Telling, plan_contexts, write_contexts
+from rag_assets.monitoring.alerts import Event, send
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
-from rag_assets.steps.contextualize import VERSION, Template, build_contexts, contextualized, token_counter
+from rag_assets.steps.contexts.contextualize import VERSION, Template, build_contexts, contextualized, token_counter
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS, SELECTED_CHUNKS
 from rag_serving.artifacts.store import read_table, write_table
 from rag_serving.config.loading import Config

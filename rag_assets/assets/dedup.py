@@ -9,18 +9,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets import metadata
-from rag_assets.contexts.last_run import read_last_run
-from rag_assets.contexts.tenant import plan_contexts
-from rag_assets.facts import chunk_digests, shared_pages
-from rag_assets.inputs import pages_digest, tenant_inputs
+from rag_assets.llm_contexts.last_run import read_last_run
+from rag_assets.llm_contexts.tenant import plan_contexts
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, listed_pages, of_tenant, writing
-from rag_assets.signature_cache import SignatureCache
-from rag_assets.state import CandidateState, SourceAccount, read_state, settled_chunks, write_candidate
-from rag_assets.steps.across import Asking, with_other_sources
-from rag_assets.steps.duplicates import SCOPES, VERSION, effectiveness, find_duplicates, without_duplicates
-from rag_assets.steps.select import join_sources, select_chunks
+from rag_assets.state.fingerprints import pages_digest, tenant_inputs
+from rag_assets.state.observed import chunk_digests, shared_pages
+from rag_assets.state.records import CandidateState, SourceAccount, read_state, settled_chunks, write_candidate
+from rag_assets.state.signature_cache import SignatureCache
+from rag_assets.steps.chunks.select import join_sources, select_chunks
+from rag_assets.steps.dedup.duplicates import SCOPES, VERSION, effectiveness, find_duplicates, without_duplicates
+from rag_assets.steps.sections.cross_source_includes import Asking, with_other_sources
 from rag_serving.artifacts.schema import DEDUP_MAP, PAGES, SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_table, write_table
 from rag_serving.config.loading import Config

@@ -6,18 +6,19 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_assets import metadata, plots
-from rag_assets.addresses import report_url
-from rag_assets.facts import chunk_digests
+from rag_assets import metadata
+from rag_assets.assets.report_assets import report_asset
 from rag_assets.progress import Reporter
-from rag_assets.report_assets import report_asset
-from rag_assets.report_files import write_report
+from rag_assets.reports import plots
+from rag_assets.reports.addresses import report_url
+from rag_assets.reports.dedup import COLUMNS, VERSION
+from rag_assets.reports.dedup import dedup_report as report_of
+from rag_assets.reports.files import write_report
+from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
-from rag_assets.steps.dedup_report import COLUMNS, VERSION
-from rag_assets.steps.dedup_report import dedup_report as report_of
-from rag_assets.steps.duplicates import SCOPES, Effect, effectiveness
-from rag_assets.steps.report import Plot
-from rag_assets.steps.select import select_chunks
+from rag_assets.state.observed import chunk_digests
+from rag_assets.steps.chunks.select import select_chunks
+from rag_assets.steps.dedup.duplicates import SCOPES, Effect, effectiveness
 from rag_serving.artifacts.schema import CHUNKS, DEDUP_MAP
 from rag_serving.artifacts.store import StoreError, read_table
 

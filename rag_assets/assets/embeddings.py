@@ -8,7 +8,7 @@ from rag_assets import metadata
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
-from rag_assets.steps.contextualize import with_vector_keys
+from rag_assets.steps.contexts.contextualize import with_vector_keys
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
 from rag_serving.indexes.exact import save_vectors

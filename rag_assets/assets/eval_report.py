@@ -5,16 +5,17 @@ from typing import Any
 
 import dagster as dg
 
-from rag_assets import asset_checks, metadata, plots, publishing
-from rag_assets.addresses import report_url
+from rag_assets import asset_checks, metadata, publishing
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.publishing.evaluation import VERSION
+from rag_assets.reports import plots
+from rag_assets.reports.addresses import report_url
+from rag_assets.reports.evaluation import evaluation_report, measured
+from rag_assets.reports.html import html
+from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant, override_of, writing
-from rag_assets.state import read_checked, write_checked
-from rag_assets.steps.evaluation_report import evaluation_report, measured
-from rag_assets.steps.report import Plot
-from rag_assets.steps.report_html import html
+from rag_assets.state.records import read_checked, write_checked
 from rag_serving.artifacts.store import Store, read_json, write_text
 from rag_serving.config.serving import Serving
 from rag_serving.indexes.catalog import EVAL_REPORT

@@ -6,11 +6,11 @@ from datetime import timedelta
 import dagster as dg
 
 from rag_assets import asset_checks, metadata, publishing
-from rag_assets.addresses import page_url
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
+from rag_assets.reports.addresses import page_url
 from rag_assets.resources import Installation, of_tenant, writing
-from rag_assets.state import PublishState, read_candidate, read_checked, write_checked, write_publish_state
+from rag_assets.state.records import PublishState, read_candidate, read_checked, write_checked, write_publish_state
 from rag_serving.artifacts.manifest import FORMAT
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.artifacts.store import read_table

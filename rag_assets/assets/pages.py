@@ -10,8 +10,8 @@ from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, of_source, previous_sync, previous_table, writing
 from rag_assets.sources.base import READING_VERSION
 from rag_assets.sources.registry import open_source
-from rag_assets.state import PagesState, update_state
-from rag_assets.sync_files import write_sync
+from rag_assets.state.records import PagesState, update_state
+from rag_assets.state.sync_files import write_sync
 from rag_serving.artifacts.schema import PAGES
 
 

@@ -7,17 +7,18 @@ from typing import Any
 
 import dagster as dg
 
-from rag_assets import metadata, plots, telemetry_days
-from rag_assets.addresses import report_url
+from rag_assets import metadata
+from rag_assets.assets.report_assets import report_asset
 from rag_assets.evaluation.compare import is_run
 from rag_assets.evaluation.runs import saved_runs
 from rag_assets.progress import Reporter
-from rag_assets.report_assets import report_asset
-from rag_assets.report_files import reports_folder, write_report
+from rag_assets.reports import plots, telemetry_days
+from rag_assets.reports.addresses import report_url
+from rag_assets.reports.files import reports_folder, write_report
+from rag_assets.reports.quality import VERSION, history_of, trend
+from rag_assets.reports.quality import quality_report as report_of
+from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
-from rag_assets.steps.quality_report import VERSION, history_of, trend
-from rag_assets.steps.quality_report import quality_report as report_of
-from rag_assets.steps.report import Plot
 from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import published_at

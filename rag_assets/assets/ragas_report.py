@@ -4,17 +4,18 @@ from pathlib import Path
 
 import dagster as dg
 
-from rag_assets import metadata, plots
-from rag_assets.addresses import report_url
+from rag_assets import metadata
+from rag_assets.assets.report_assets import report_asset
 from rag_assets.evaluation.gold_check import live_pages
 from rag_assets.evaluation.ragas_scores import RagasScores, ragas_samples, ragas_scores
 from rag_assets.progress import Reporter
-from rag_assets.report_assets import report_asset
-from rag_assets.report_files import reports_folder, write_report
+from rag_assets.reports import plots
+from rag_assets.reports.addresses import report_url
+from rag_assets.reports.files import reports_folder, write_report
+from rag_assets.reports.ragas import VERSION, means
+from rag_assets.reports.ragas import ragas_report as report_of
+from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
-from rag_assets.steps.ragas_report import VERSION, means
-from rag_assets.steps.ragas_report import ragas_report as report_of
-from rag_assets.steps.report import Plot
 from rag_serving.artifacts.store import StoreError, read_json, write_json
 from rag_serving.indexes.catalog import EVAL_REPORT, current_generation
 

@@ -5,16 +5,16 @@ from typing import get_args
 import dagster as dg
 
 from rag_assets import asset_checks, metadata
-from rag_assets.inputs import pages_digest, source_sections_settings
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, listed_pages, of_source, previous_table, writing
-from rag_assets.state import SectionsState, read_state, update_state
-from rag_assets.steps.anchor_links import landings
-from rag_assets.steps.anchor_validity import anchor_figures
-from rag_assets.steps.incremental import update_sections
-from rag_assets.steps.macros import Outcome
-from rag_assets.steps.sections import VERSION
+from rag_assets.state.fingerprints import pages_digest, source_sections_settings
+from rag_assets.state.records import SectionsState, read_state, update_state
+from rag_assets.steps.formats.macros import Outcome
+from rag_assets.steps.incremental.incremental import update_sections
+from rag_assets.steps.sections.anchor_links import landings
+from rag_assets.steps.sections.anchor_validity import anchor_figures
+from rag_assets.steps.sections.splitting import VERSION
 from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import read_table, write_table
 

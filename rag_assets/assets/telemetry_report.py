@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from rag_assets import telemetry_days
-from rag_assets.addresses import report_url
+from rag_assets.assets.report_assets import report_asset
 from rag_assets.partitions import DAYS
 from rag_assets.progress import Reporter
-from rag_assets.report_assets import report_asset
-from rag_assets.report_files import forget_days, write_report
+from rag_assets.reports import telemetry_days
+from rag_assets.reports.addresses import report_url
+from rag_assets.reports.files import forget_days, write_report
+from rag_assets.reports.report import markdown, markdown_table
+from rag_assets.reports.telemetry import VERSION, dedup_table, overview
+from rag_assets.reports.telemetry import telemetry_report as report_of
+from rag_assets.reports.unanswered import unanswered_table
 from rag_assets.resources import Installation, opened
-from rag_assets.state import read_publish_state
-from rag_assets.steps.report import markdown, markdown_table
-from rag_assets.steps.telemetry_report import VERSION, dedup_table, overview
-from rag_assets.steps.telemetry_report import telemetry_report as report_of
-from rag_assets.steps.unanswered import unanswered_table
+from rag_assets.state.records import read_publish_state
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.escaping.markdown import for_markdown

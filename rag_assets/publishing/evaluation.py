@@ -1,7 +1,7 @@
 """A candidate generation asked the tenant's gold set, before anybody may read it.
 
 Belongs here: asking through the product's own pipeline, the gates' verdicts, the report beside the generation.
-Does not belong here: judging answers (`evaluation.evaluate`), the gates' rules (`steps.quality_gates`), Dagster.
+Does not belong here: judging answers (`evaluation.evaluate`), the gates' rules (`evaluation.quality_gates`), Dagster.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from rag_assets.evaluation.evaluate import Evaluation, Judged, evaluate, rank_pa
 from rag_assets.evaluation.gold import GoldSet, tenant_gold
 from rag_assets.evaluation.gold_check import Stale, check_gold, live, live_pages
 from rag_assets.evaluation.measures import answer_similarity, by_entailment, of_answers, of_rankings, summary
+from rag_assets.evaluation.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
 from rag_assets.publishing.checks import CheckResult
 from rag_assets.publishing.publish import PublishError
-from rag_assets.steps.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
 from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.indexes.catalog import EVAL_REPORT

@@ -1,7 +1,8 @@
 """Files that hang on pages, as rows of PAGES: their text is found, cited and guarded like a page's.
 
 Belongs here: which files are read, what becomes of the others, and what a row of a file takes from its page.
-Does not belong here: where a source keeps its files, or the text of a file (`rag_assets.steps.attachment_text`).
+Does not belong here: where a source keeps its files, or the text of a file
+(`rag_assets.steps.formats.attachment_text`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from types import MappingProxyType
 
 from rag_assets.sources.base import Row, SourceError
 from rag_assets.sources.envelope import EnvelopeError, content_hash
-from rag_assets.steps.attachment_text import AttachmentError, attachment_kind, attachment_text
+from rag_assets.steps.formats.attachment_text import AttachmentError, attachment_kind, attachment_text
 from rag_serving.config.sources import AttachmentSource
 
 NOTHING: Mapping[str, Textless] = MappingProxyType({})

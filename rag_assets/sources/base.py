@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from rag_assets.steps.readers import ReaderOrigins
+from rag_assets.steps.readers.readers import ReaderOrigins
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.sources import SourceBase
 

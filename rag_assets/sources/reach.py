@@ -1,7 +1,7 @@
 """Whether a source can be read now: what `citelock doctor` asks it, for a few requests and within a few seconds.
 
 Belongs here: one look for each kind of source, and how to mend what it meets. Nothing is changed and no body is read.
-Does not belong here: syncing, what the last sync saw (`rag_assets.source_checks`).
+Does not belong here: syncing, what the last sync saw (`rag_assets.sources.health`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from rag_assets.sources.base import SourceError
-from rag_assets.sources.confluence import open_client
-from rag_assets.sources.confluence_client import ConfluenceClient, in_path
-from rag_assets.sources.confluence_nested import DETAILS
-from rag_assets.sources.confluence_replies import Faulty, Unreadable
+from rag_assets.sources.confluence.client import ConfluenceClient, in_path
+from rag_assets.sources.confluence.details import DETAILS
+from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.source import open_client
+from rag_assets.sources.confluence_mcp.answers import listed_of, named_spaces, results_of
+from rag_assets.sources.confluence_mcp.tools import McpTools, ToolError, open_tools
 from rag_assets.sources.dump_files import dump_files, opened
-from rag_assets.sources.mcp_answers import listed_of, named_spaces, results_of
-from rag_assets.sources.mcp_tools import McpTools, ToolError, open_tools
 from rag_assets.sources.registry import open_source
-from rag_assets.steps.readers import space_readers
+from rag_assets.steps.readers.readers import space_readers
 from rag_serving.access.principals import NOBODY
 from rag_serving.config import sources as source_kinds
 

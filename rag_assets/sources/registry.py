@@ -21,17 +21,17 @@ def open_source(key: str, settings: source_kinds.Source, folder: Path) -> Source
         folder: where the source may keep files of a sync under way (`Store.source(key)`).
     """
     if isinstance(settings, source_kinds.ConfluenceDump):
-        from rag_assets.sources.confluence_dump import ConfluenceDump
+        from rag_assets.sources.confluence_dump.source import ConfluenceDump
 
         return ConfluenceDump(key, settings)
     if isinstance(settings, source_kinds.ConfluenceExport):
-        from rag_assets.sources.confluence_export import ConfluenceExport
+        from rag_assets.sources.confluence_export.source import ConfluenceExport
 
         return ConfluenceExport(key, settings)
     if isinstance(settings, source_kinds.ConfluenceMcp):
-        from rag_assets.sources.confluence_mcp import ConfluenceMcp
+        from rag_assets.sources.confluence_mcp.source import ConfluenceMcp
 
         return ConfluenceMcp(key, settings)
-    from rag_assets.sources.confluence_extras import ConfluenceExtras
+    from rag_assets.sources.confluence.extras import ConfluenceExtras
 
     return ConfluenceExtras(key, settings, folder)

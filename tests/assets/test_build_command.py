@@ -18,13 +18,13 @@ import typer
 from envelopes import DEPLOY, Wiki, envelope
 from typer.testing import CliRunner, Result
 
-from rag_assets.build import command
+from rag_assets.build.command import command
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import load_config
 from rag_serving.indexes.catalog import rollback
 from rag_serving.indexes.generation import Generation
 
-COMMAND = [sys.executable, "-c", "import typer; from rag_assets.build import command; typer.run(command)"]
+COMMAND = [sys.executable, "-c", "import typer; from rag_assets.build.command import command; typer.run(command)"]
 KILLS = int(os.environ.get("CITELOCK_KILLS", "5"))
 
 
@@ -103,7 +103,7 @@ def test_building_again_with_nothing_changed_starts_no_run_and_publishes_nothing
 def test_finding_nothing_to_do_loads_no_dagster(wiki: Wiki) -> None:
     build(wiki)
     script = (
-        "import sys, typer; from rag_assets.build import command\n"
+        "import sys, typer; from rag_assets.build.command import command\n"
         "try:\n    typer.run(command)\nfinally:\n    assert 'dagster' not in sys.modules"
     )
     arguments = [sys.executable, "-c", script, "--config", str(wiki.config_path)]

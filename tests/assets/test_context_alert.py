@@ -11,8 +11,8 @@ from envelopes import Wiki
 from stand_in_chat import MODEL
 from test_build_command import build_json
 
-from rag_assets.contexts.alert import contexts_event
-from rag_assets.contexts.last_run import LastRun, note_run
+from rag_assets.llm_contexts.alert import contexts_event
+from rag_assets.llm_contexts.last_run import LastRun, note_run
 from rag_serving.artifacts.store import Store
 
 NOW = datetime(2026, 3, 1, 8, tzinfo=UTC)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from model_of_contexts import tables_of
 
-from rag_assets.contexts.cache import FILE, ContextCache, _address
-from rag_assets.contexts.known import known_contexts
-from rag_assets.steps.context_prompt import Document, build_documents
-from rag_assets.steps.contextualize import WrittenContext
+from rag_assets.llm_contexts.cache import FILE, ContextCache, _address
+from rag_assets.llm_contexts.known import known_contexts
+from rag_assets.steps.contexts.contextualize import WrittenContext
+from rag_assets.steps.contexts.prompt import Document, build_documents
 
 MODEL = "ollama/llama3.2"
 FIRST_VERSION = """

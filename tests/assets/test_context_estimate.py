@@ -13,11 +13,11 @@ from model_of_contexts import good_context, tables_of
 from stand_in_chat import MODEL, StandInChat, served
 from test_build_command import build, build_json
 
-from rag_assets.contexts.estimate import CHARS_PER_TOKEN, TOKENS_OUT, Estimate, estimate
-from rag_assets.contexts.last_run import LastRun, note_run, read_last_run
-from rag_assets.contexts.tally import Tally
-from rag_assets.contexts.tenant import plan_contexts
-from rag_assets.steps.context_prompt import build_documents, prompt
+from rag_assets.llm_contexts.estimate import CHARS_PER_TOKEN, TOKENS_OUT, Estimate, estimate
+from rag_assets.llm_contexts.last_run import LastRun, note_run, read_last_run
+from rag_assets.llm_contexts.tally import Tally
+from rag_assets.llm_contexts.tenant import plan_contexts
+from rag_assets.steps.contexts.prompt import build_documents, prompt
 from rag_serving.artifacts.store import Store
 from rag_serving.config.sections import Context
 

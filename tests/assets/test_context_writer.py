@@ -21,13 +21,13 @@ import pytest
 from model_of_contexts import good_context, tables_of
 from stand_in_chat import MODEL, Fault, StandInChat, served
 
-from rag_assets.contexts import known
-from rag_assets.contexts import writer as module
-from rag_assets.contexts.cache import ContextCache
-from rag_assets.contexts.servers import open_patient_chat, open_servers
-from rag_assets.contexts.tally import Tally
-from rag_assets.contexts.writer import ContextWriter
-from rag_assets.steps.context_prompt import VERSION, Document, build_documents
+from rag_assets.llm_contexts import known
+from rag_assets.llm_contexts import writer as module
+from rag_assets.llm_contexts.cache import ContextCache
+from rag_assets.llm_contexts.servers import open_patient_chat, open_servers
+from rag_assets.llm_contexts.tally import Tally
+from rag_assets.llm_contexts.writer import ContextWriter
+from rag_assets.steps.contexts.prompt import VERSION, Document, build_documents
 from rag_serving.config.sections import Context
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.factory import open_chat

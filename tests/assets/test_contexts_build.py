@@ -16,7 +16,7 @@ from model_of_contexts import good_context
 from stand_in_chat import MODEL, StandInChat, served
 from test_build_command import build_json
 
-from rag_assets.contexts import servers
+from rag_assets.llm_contexts import servers
 from rag_serving.artifacts.schema import CONTEXTS
 from rag_serving.artifacts.store import Store, read_table
 from rag_serving.config.loading import load_config

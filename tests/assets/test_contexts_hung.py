@@ -5,8 +5,8 @@ from __future__ import annotations
 from envelopes import Wiki
 from stand_in_chat import MODEL, Fault, StandInChat, served
 
+from rag_assets.build.runner import Runner
 from rag_assets.progress import SilentReporter
-from rag_assets.runner import Runner
 from rag_serving.config.loading import load_config
 
 

@@ -17,8 +17,8 @@ from damaged import INDEXED, MADE, TENANT, PublishedSample, Sample
 from typer.testing import CliRunner
 
 from rag_assets.evaluation.cli.gold import app as gold_commands
-from rag_assets.steps import incremental
-from rag_assets.steps.chunking import build_chunks
+from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.incremental import incremental
 from rag_serving.indexes import lexical
 from rag_serving.indexes.catalog import list_generations
 from rag_serving.text.analyzer import STOP_WORDS

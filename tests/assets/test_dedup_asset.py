@@ -6,7 +6,7 @@ from envelopes import SECTION, Wiki, envelope
 from test_build_command import build_json
 from test_jobs import Project, project  # noqa: F401
 
-from rag_assets.signature_cache import FILE
+from rag_assets.state.signature_cache import FILE
 from rag_serving.artifacts.schema import DEDUP_MAP
 from rag_serving.artifacts.store import read_table
 from rag_serving.config.loading import load_config

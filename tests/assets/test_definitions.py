@@ -171,6 +171,6 @@ def test_every_asset_has_a_code_version_and_every_check_the_partitions_of_its_as
 
 
 def test_the_runner_of_builds_reads_no_configuration_but_the_one_it_is_given(tmp_path: Path) -> None:
-    code = "import rag_assets.runner"
+    code = "import rag_assets.build.runner"
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 import pytest
 from envelopes import DEPLOY, SECTION, Wiki, envelope
 
-from rag_assets.addresses import page_url, report_url
+from rag_assets.build.runner import failure_of
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
+from rag_assets.reports.addresses import page_url, report_url
 from rag_assets.resources import Installation
-from rag_assets.runner import failure_of
 from rag_assets.sensors import publish_when_sources_changed, register_partitions
-from rag_assets.steps.incremental import update_chunks, update_sections
+from rag_assets.steps.incremental.incremental import update_chunks, update_sections
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import Store, read_table
 from rag_serving.config.loading import load_config

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rag_assets.locks import LockedError, exclusive
+from rag_assets.state.locks import LockedError, exclusive
 
 HOLD = """
 import sys, pathlib
-from rag_assets.locks import exclusive
+from rag_assets.state.locks import exclusive
 with exclusive(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rag_assets.plan import (
+from rag_assets.state.planning import (
     QUIET_SECONDS,
     RETRY_SECONDS,
     Attempt,

@@ -16,7 +16,7 @@ from synthetic import MODEL, chunk_row
 from typer.testing import CliRunner
 
 from rag_assets.sources import open_source
-from rag_assets.sync_files import write_sync
+from rag_assets.state.sync_files import write_sync
 from rag_serving.artifacts.schema import CHUNKS, GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, write_table
 from rag_serving.cli.main import app

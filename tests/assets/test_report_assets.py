@@ -19,7 +19,7 @@ from test_jobs import QUIET, Project, project  # noqa: F401
 
 from rag_assets.definitions import build_defs
 from rag_assets.evaluation.runs import save_run
-from rag_assets.report_files import forget_days, reports_folder
+from rag_assets.reports.files import forget_days, reports_folder
 from rag_assets.resources import Installation
 from rag_assets.schedules import report_yesterday
 from rag_assets.sensors import report_when_published

@@ -13,11 +13,11 @@ from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 from dagster._daemon.run_coordinator import QueuedRunCoordinatorDaemon
 from envelopes import Wiki
 
+from rag_assets.build.run_queue import queue_tags
+from rag_assets.build.runner import Runner, listed_under
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.progress import SilentReporter
-from rag_assets.run_queue import queue_tags
-from rag_assets.runner import Runner, listed_under
 from rag_serving.config.loading import load_config
 
 ROOT = Path(__file__).parents[2]

@@ -11,10 +11,10 @@ from envelopes import DEPLOY, Wiki, envelope
 from stand_in_chat import MODEL
 from test_build_command import build, build_json
 
-from rag_assets.contexts.last_run import note_run, read_last_run
-from rag_assets.runner import Outcome
-from rag_assets.state import ChunksState, PagesState, update_state
-from rag_assets.summary import Summary, estimate_line, source_counts, source_line, tenant_facts, tenant_line
+from rag_assets.build.runner import Outcome
+from rag_assets.build.summary import Summary, estimate_line, source_counts, source_line, tenant_facts, tenant_line
+from rag_assets.llm_contexts.last_run import note_run, read_last_run
+from rag_assets.state.records import ChunksState, PagesState, update_state
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, write_table
 from rag_serving.indexes.catalog import list_generations

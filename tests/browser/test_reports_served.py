@@ -18,8 +18,8 @@ sys.path += [str(Path(__file__).parents[1] / name) for name in ("serving", "step
 from test_quality_report import FIRST, PUBLISHED, SECOND, asked
 from wiki import configuration
 
-from rag_assets.report_files import write_report
-from rag_assets.steps.quality_report import history_of, quality_report
+from rag_assets.reports.files import write_report
+from rag_assets.reports.quality import history_of, quality_report
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.store import Store, write_json
 

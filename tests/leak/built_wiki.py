@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from restricted_wiki import TENANT, Wiki
 
 from rag_assets.sources.registry import open_source
-from rag_assets.steps.chunking import build_chunks
-from rag_assets.steps.contextualize import build_contexts, contextualized
-from rag_assets.steps.duplicates import find_duplicates, without_duplicates
-from rag_assets.steps.minhash import fingerprints
-from rag_assets.steps.sections import build_sections
-from rag_assets.steps.select import join_sources, select_chunks
+from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.chunks.select import join_sources, select_chunks
+from rag_assets.steps.contexts.contextualize import build_contexts, contextualized
+from rag_assets.steps.dedup.duplicates import find_duplicates, without_duplicates
+from rag_assets.steps.dedup.minhash import fingerprints
+from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.build import build_generation

@@ -13,8 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 from wiki import configuration
 
-from rag_assets.report_files import write_report
-from rag_assets.steps.report import Case, Report, Table
+from rag_assets.reports.files import write_report
+from rag_assets.reports.report import Case, Report, Table
 from rag_serving.api.app import create_app
 from rag_serving.api.reports import policy_of
 from rag_serving.artifacts.store import Store, write_json, write_text

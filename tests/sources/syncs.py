@@ -10,9 +10,9 @@ from sources.stand_in_confluence import StandIn
 from sources.stand_in_faults import Request
 
 from rag_assets.sources import SyncResult
-from rag_assets.sources.confluence_client import ConfluenceClient
-from rag_assets.sources.confluence_extras import ConfluenceExtras
-from rag_assets.sources.confluence_transport import AtlassianTransport
+from rag_assets.sources.confluence.client import ConfluenceClient
+from rag_assets.sources.confluence.extras import ConfluenceExtras
+from rag_assets.sources.confluence.transport import AtlassianTransport
 from rag_serving.config import sources as source_kinds
 
 

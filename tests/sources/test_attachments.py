@@ -14,7 +14,7 @@ from sources.pdf_writer import pdf
 from sources.stand_in_site import page
 
 from rag_assets.sources import SourceError, SyncResult, open_source
-from rag_assets.steps.sections import build_sections
+from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.sources import ConfluenceDump, ConfluenceExport
 
 SITE = "https://wiki.example"

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from rag_assets.sources.bounded_http import Limits, RefusedError, hosts_of
-from rag_assets.sources.confluence_client import ConfluenceClient
-from rag_assets.sources.confluence_replies import Faulty, Unreadable
-from rag_assets.sources.confluence_transport import AtlassianTransport
+from rag_assets.sources.confluence.client import ConfluenceClient
+from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.transport import AtlassianTransport
 from rag_serving.config.sources import NoAuth
 
 Answer = Callable[[BaseHTTPRequestHandler], None]

@@ -13,7 +13,7 @@ from sources.stand_in_faults import broken
 from sources.stand_in_site import page
 
 from rag_assets.sources import SyncResult, open_source
-from rag_assets.steps.sections import build_sections
+from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.sources import Confluence, ConfluenceExport
 
 

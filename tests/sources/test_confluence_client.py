@@ -13,9 +13,9 @@ from sources.stand_in_faults import Answer, Fault, broken, cut, emptied, poisone
 from sources.stand_in_site import page
 
 from rag_assets.sources.base import SourceError
-from rag_assets.sources.confluence_client import ConfluenceClient
-from rag_assets.sources.confluence_replies import Faulty, Unreadable
-from rag_assets.sources.confluence_transport import AtlassianTransport
+from rag_assets.sources.confluence.client import ConfluenceClient
+from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.transport import AtlassianTransport
 from rag_serving.config.sources import Auth, BasicAuth, BearerAuth, NoAuth
 
 ALL = {"spaceKey": "ENG", "type": "page", "status": "current", "limit": 200, "expand": "version"}

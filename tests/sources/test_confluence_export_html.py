@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rag_assets.sources import SourceError, SyncResult, open_source
-from rag_assets.steps.sections import build_sections
+from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import EVERYONE, NOBODY
 from rag_serving.config.sources import ConfluenceExport
 

@@ -19,12 +19,12 @@ from sources.stand_in_mcp import SITE, make_server, over_http
 from sources.stand_in_site import page
 from sources.syncs import settings_of
 
-from rag_assets import source_checks
-from rag_assets.source_checks import answers_within, examine, without_secrets
+from rag_assets.sources import health as source_checks
 from rag_assets.sources import open_source
 from rag_assets.sources import reach as module
+from rag_assets.sources.health import answers_within, examine, without_secrets
 from rag_assets.sources.reach import Reach, reach
-from rag_assets.sync_files import write_sync
+from rag_assets.state.sync_files import write_sync
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, read_json, write_json, write_table
 from rag_serving.config.loading import parse_config

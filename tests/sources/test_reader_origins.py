@@ -13,9 +13,9 @@ from sources.stand_in_site import Envelope, page
 from sources.syncs import settings_of
 
 from rag_assets.sources import SyncResult, open_source
-from rag_assets.steps.readers import ReaderOrigins
-from rag_assets.steps.readers_explained import explain
-from rag_assets.sync_files import read_last_sync, write_sync
+from rag_assets.state.sync_files import read_last_sync, write_sync
+from rag_assets.steps.readers.explanation import explain
+from rag_assets.steps.readers.readers import ReaderOrigins
 from rag_serving.access.principals import EVERYONE, NOBODY, Principal, satisfies
 from rag_serving.config.sources import Confluence, ConfluenceDump, ConfluenceExport, ConfluenceMcp
 

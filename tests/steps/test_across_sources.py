@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_transclusion import READERS, STAFF, Words, include, page
 
-from rag_assets.steps.across import Across, Asking, with_other_sources
-from rag_assets.steps.chunking import build_chunks
-from rag_assets.steps.sections import build_sections
+from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.sections.cross_source_includes import Across, Asking, with_other_sources
+from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import Principal, satisfies
 from rag_serving.artifacts.schema import PAGES
 

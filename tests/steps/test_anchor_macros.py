@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_sections import page, sections
 
-from rag_assets.steps.anchor_links import landings
-from rag_assets.steps.anchor_validity import anchor_figures
-from rag_assets.steps.chunking import build_chunks
-from rag_assets.steps.sections import build_sections
+from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.sections.anchor_links import landings
+from rag_assets.steps.sections.anchor_validity import anchor_figures
+from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.loading import Config
 from rag_serving.models.embedding.factory import open_tokenizer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_assets.steps.anchors import Anchor, Anchors
+from rag_assets.steps.sections.anchors import Anchor, Anchors
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sources.pdf_writer import pdf
 
-from rag_assets.steps.attachment_text import AttachmentError, attachment_kind, attachment_text
-from rag_assets.steps.markdown_format import markdown_content
-from rag_assets.steps.plain_format import plain_content
-from rag_assets.steps.storage_elements import Content, storage_content
+from rag_assets.steps.formats.attachment_text import AttachmentError, attachment_kind, attachment_text
+from rag_assets.steps.formats.markdown import markdown_content
+from rag_assets.steps.formats.plain import plain_content
+from rag_assets.steps.formats.storage_elements import Content, storage_content
 
 READERS = {"text": plain_content, "markdown": markdown_content, "storage": storage_content}
 

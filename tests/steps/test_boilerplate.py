@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_assets.steps.sections import sections_of_page
+from rag_assets.steps.sections.splitting import sections_of_page
 
 
 def flags(body: str) -> dict[str, bool]:

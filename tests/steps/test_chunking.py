@@ -11,8 +11,8 @@ from growth import steepness
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.chunking import build_chunks, segment
-from rag_assets.steps.windows import MAX_BLOCK_CHARS, OVERLAP_CHARS, OVERLAP_LINES, WINDOW_CHARS
+from rag_assets.steps.chunks.chunking import build_chunks, segment
+from rag_assets.steps.chunks.windows import MAX_BLOCK_CHARS, OVERLAP_CHARS, OVERLAP_LINES, WINDOW_CHARS
 from rag_serving.artifacts.schema import PAGES, SECTIONS
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.context_prompt import Document, build_documents, prompt, read_answer
+from rag_assets.steps.contexts.prompt import Document, build_documents, prompt, read_answer
 
 
 def row(

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from rag_assets.steps.contextualize import COMPONENTS, WrittenContext, build_contexts, contextualized, with_vector_keys
+from rag_assets.steps.contexts.contextualize import (
+    COMPONENTS,
+    WrittenContext,
+    build_contexts,
+    contextualized,
+    with_vector_keys,
+)
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, SELECTED_CHUNKS
 from rag_serving.text.context_prefix import MAX_PREFIX_CHARS, embedded_texts, metadata_prefix
 from rag_serving.text.lexical_fields import lexical_prefix

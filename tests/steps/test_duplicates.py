@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_assets.steps.duplicates import effectiveness, find_duplicates, scope_of, without_duplicates
-from rag_assets.steps.minhash import fingerprints
-from rag_assets.steps.shingles import jaccard, literals_of, shingles_of, words_of
+from rag_assets.steps.dedup.duplicates import effectiveness, find_duplicates, scope_of, without_duplicates
+from rag_assets.steps.dedup.minhash import fingerprints
+from rag_assets.steps.dedup.shingles import jaccard, literals_of, shingles_of, words_of
 from rag_serving.access.principals import NOBODY, Principal, may_all_read, reader_class, satisfies
 from rag_serving.artifacts.schema import CHUNKS
 

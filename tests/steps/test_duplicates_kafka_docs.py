@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from kafka_docs import FOLDER, RELEASED, kafka_pages
 
-from rag_assets.steps.chunking import build_chunks
-from rag_assets.steps.duplicates import effectiveness, find_duplicates
-from rag_assets.steps.minhash import PERMUTATIONS, bands_of, buckets, fingerprints, signatures
-from rag_assets.steps.sections import build_sections
-from rag_assets.steps.shingles import shingles_of, words_of
+from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.dedup.duplicates import effectiveness, find_duplicates
+from rag_assets.steps.dedup.minhash import PERMUTATIONS, bands_of, buckets, fingerprints, signatures
+from rag_assets.steps.dedup.shingles import shingles_of, words_of
+from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.loading import Config
 from rag_serving.models import open_tokenizer
 

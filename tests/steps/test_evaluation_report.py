@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rag_assets.steps.evaluation_report import evaluation_report, measured
-from rag_assets.steps.report import markdown
-from rag_assets.steps.report_html import html
+from rag_assets.reports.evaluation import evaluation_report, measured
+from rag_assets.reports.html import html
+from rag_assets.reports.report import markdown
 
 
 def case(name: str, fault: str | None = None, answer: str = "It is so.") -> dict[str, Any]:

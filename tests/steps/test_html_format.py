@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_assets.steps.html_format import html_content
-from rag_assets.steps.sections import sections_of_page
+from rag_assets.steps.formats.html import html_content
+from rag_assets.steps.sections.splitting import sections_of_page
 
 
 def sections(body: str) -> list[dict[str, Any]]:

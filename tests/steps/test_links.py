@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_sections import sections
 
-from rag_assets.steps.storage_format import AC, RI, parse_storage
+from rag_assets.steps.formats.storage import AC, RI, parse_storage
 from rag_serving.artifacts.schema import SECTIONS
 
 REAL = sorted((Path(__file__).parents[3] / "shared" / "data" / "cwiki").glob("*/*.json"))

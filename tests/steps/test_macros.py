@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rag_assets.steps.sections import PageSections, sections_of_page
+from rag_assets.steps.sections.splitting import PageSections, sections_of_page
 
 
 def read(body: str) -> PageSections:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from datasketch import MinHash, MinHashLSH
 
-from rag_assets.steps.minhash import CAUGHT, PERMUTATIONS, bands_of, buckets, estimate, fingerprints, signatures
-from rag_assets.steps.shingles import Shingles, shingles_of, words_of
+from rag_assets.steps.dedup.minhash import CAUGHT, PERMUTATIONS, bands_of, buckets, estimate, fingerprints, signatures
+from rag_assets.steps.dedup.shingles import Shingles, shingles_of, words_of
 
 WORDS = [f"word{number}" for number in range(60)]
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from test_macros import macro
 from test_transclusion import STAFF, Words, excerpt, outcomes, page, said
 
-from rag_assets.steps.incremental import update_chunks, update_sections
-from rag_assets.steps.sections import SectionsResult, build_sections
+from rag_assets.steps.incremental.incremental import update_chunks, update_sections
+from rag_assets.steps.sections.splitting import SectionsResult, build_sections
 from rag_serving.access.principals import EVERYONE, Principal, satisfies
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_assets.steps.blocks import joined
-from rag_assets.steps.markdown_format import markdown_content
-from rag_assets.steps.plain_format import plain_content
-from rag_assets.steps.storage_elements import storage_content
+from rag_assets.steps.formats.blocks import joined
+from rag_assets.steps.formats.markdown import markdown_content
+from rag_assets.steps.formats.plain import plain_content
+from rag_assets.steps.formats.storage_elements import storage_content
 
 MARKDOWN = """# Rolling back
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rag_assets.steps.quality_report import COMPARED, history_of, pairs_of, quality_report, trend
-from rag_assets.steps.report import markdown
-from rag_assets.steps.report_html import html
+from rag_assets.reports.html import html
+from rag_assets.reports.quality import COMPARED, history_of, pairs_of, quality_report, trend
+from rag_assets.reports.report import markdown
 
 KEYS = [f"q{number}" for number in range(30)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rag_assets.evaluation.ragas_scores import RagasScores
-from rag_assets.steps.ragas_report import means, ragas_report
-from rag_assets.steps.report import markdown
+from rag_assets.reports.ragas import means, ragas_report
+from rag_assets.reports.report import markdown
 
 FOUND = RagasScores(
     {"faithfulness": {"a": 1.0, "b": 0.25}, "context_recall": {"a": 0.5}}, {"context_recall": "1 of 2 questions: late"}

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_assets.steps.report import Case, Figure, Plot, Report, Table, markdown, text_of
-from rag_assets.steps.report_html import html
+from rag_assets.reports.html import html
+from rag_assets.reports.report import Case, Figure, Plot, Report, Table, markdown, text_of
 
 REPORT = Report(
     "Evaluation of acme",

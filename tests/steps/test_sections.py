@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rag_assets.steps.sections import PageError, build_sections, sections_of_page
+from rag_assets.steps.sections.splitting import PageError, build_sections, sections_of_page
 from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
 
 

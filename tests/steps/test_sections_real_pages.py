@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from rag_assets.steps.sections import PageSections, sections_of_page
+from rag_assets.steps.sections.splitting import PageSections, sections_of_page
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 FILES = sorted((DATA / "cwiki").glob("*/*.json"))

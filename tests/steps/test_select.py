@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rag_assets.steps.select import CollisionError, join_sources, select_chunks
+from rag_assets.steps.chunks.select import CollisionError, join_sources, select_chunks
 from rag_serving.artifacts.schema import CHUNKS
 
 

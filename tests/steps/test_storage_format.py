@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rag_assets.steps.sections import PageError, sections_of_page
-from rag_assets.steps.storage_format import AC, parse_storage
+from rag_assets.steps.formats.storage import AC, parse_storage
+from rag_assets.steps.sections.splitting import PageError, sections_of_page
 
 CODE = '<ac:structured-macro ac:name="code"><ac:plain-text-body>{}</ac:plain-text-body></ac:structured-macro>'
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from rag_assets.steps.sections import PageError, sections_of_page
+from rag_assets.steps.sections.splitting import PageError, sections_of_page
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 COUNT = int(os.environ.get("CITELOCK_MUTATIONS", "300"))

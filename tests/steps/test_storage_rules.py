@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from test_macros import macro, outcomes, table, text
 
-from rag_assets.steps.sections import sections_of_page
+from rag_assets.steps.sections.splitting import sections_of_page
 
 ACCOUNT = "5b10ac8d82e05b22cc7d4ef5"
 NAVIGATION = (

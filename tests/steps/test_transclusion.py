@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_assets.steps.chunking import build_chunks
-from rag_assets.steps.incremental import update_chunks, update_sections
-from rag_assets.steps.sections import SectionsResult, build_sections
-from rag_assets.steps.transclusion import DEPTH_MAX
+from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.incremental.incremental import update_chunks, update_sections
+from rag_assets.steps.sections.splitting import SectionsResult, build_sections
+from rag_assets.steps.sections.transclusion import DEPTH_MAX
 from rag_serving.access.principals import EVERYONE, Principal, satisfies
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 

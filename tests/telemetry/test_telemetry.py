@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Engine, MetaData, Table, func, insert, select, text
 
-from rag_assets.steps.telemetry_report import telemetry_report
+from rag_assets.reports.telemetry import telemetry_report
 from rag_serving.access.principals import Principal
 from rag_serving.config.sections import Telemetry as Settings
 from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 sys.path.append(str(Path(__file__).parents[1] / "serving"))
 from wiki import configuration, embedder, publish
 
-from rag_assets import telemetry_days
-from rag_assets.steps.report import markdown
-from rag_assets.steps.report_html import html
-from rag_assets.steps.telemetry_report import telemetry_report
+from rag_assets.reports import telemetry_days
+from rag_assets.reports.html import html
+from rag_assets.reports.report import markdown
+from rag_assets.reports.telemetry import telemetry_report
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.cli.main import app

@@ -1,0 +1,42 @@
+"""The asset check `synced_on_time`: whether a source is overdue, for each partition of `pages`.
+
+Belongs here: the check, which runs after each sync, and alone when the sensor `watch_sources` finds a new verdict.
+Does not belong here: the verdict (`monitoring.freshness`), checks whose results come with a materialization
+(`asset_checks`).
+"""
+
+import warnings
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from rag_assets.monitoring.freshness import judge
+from rag_assets.partitions import SOURCES
+from rag_assets.resources import Installation, of_source
+from rag_assets.state.records import last_sync
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", dg.PreviewWarning)  # see `asset_checks`
+
+    @dg.asset_check(
+        asset="pages",
+        partitions_def=SOURCES,
+        description="The last complete sync is not older than the source's schedule promises, or than "
+        "`monitoring.stale_after_hours` where it has none.",
+    )
+    def synced_on_time(context: dg.AssetCheckExecutionContext, installation: Installation) -> dg.AssetCheckResult:
+        key, config, store = of_source(context.partition_key, installation)
+        last, now = last_sync(store, key), datetime.now(UTC)
+        found = judge(config.sources[key], config.monitoring, now, last_sync=last, known_since=LONG_AGO)
+        numbers = {} if found.age_hours is None else {"age_hours": found.age_hours}
+        return dg.AssetCheckResult(
+            passed=not found.overdue,
+            description=found.detail,
+            metadata={
+                "last_sync": last.isoformat(timespec="seconds") if last else "never",
+                "too_old_before": found.oldest.isoformat(timespec="seconds"),
+                **numbers,
+            },
+        )

@@ -1,0 +1,1 @@
+"""`citelock build` and the runs it starts."""

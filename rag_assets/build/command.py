@@ -1,0 +1,263 @@
+"""`citelock build`: sync what changed, publish what follows from it, say what was done.
+
+Belongs here: the command, and the order: look, decide, and only then start Dagster.
+Does not belong here: decisions (`state.planning`), runs (`build.runner`), the shape of the summary (`build.summary`).
+
+A source that fails keeps its last good tables, the others go on, and the tenant is published with what is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rag_assets.build.summary import Summary, source_counts, tenant_facts
+from rag_assets.llm_contexts.estimate import Estimate
+from rag_assets.llm_contexts.last_run import has_failures, read_last_run
+from rag_assets.llm_contexts.tenant import plan_contexts
+from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentReporter
+from rag_assets.sources.base import SourceError
+from rag_assets.sources.registry import open_source
+from rag_assets.state.locks import LockedError, exclusive
+from rag_assets.state.observed import chunk_digests, published_damage, published_inputs, source_facts, wanted_inputs
+from rag_assets.state.planning import sources_to_ingest, tenants_to_publish
+from rag_assets.state.records import note_unchanged
+from rag_serving.artifacts.schema import SELECTED_CHUNKS
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
+from rag_serving.config.loading import Config, ConfigError, load_config
+from rag_serving.config.logging import complain
+from rag_serving.escaping.targets import for_log, for_terminal
+from rag_serving.models import ModelError, open_embedder
+
+if TYPE_CHECKING:
+    from rag_assets.build.runner import Outcome, Runner
+
+
+def command(
+    sources: Annotated[list[str] | None, typer.Argument(help="Sources to build; all by default.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="Configuration file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Make everything again, changed or not.")] = False,
+    retry_contexts: Annotated[
+        bool, typer.Option("--retry-contexts", help="Ask the model again for contexts that it failed to write.")
+    ] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Sync, tell what the contexts would cost, and stop: no model is asked.")
+    ] = False,
+    override_gates: Annotated[
+        str | None,
+        typer.Option("--override-gates", metavar="REASON", help="Publish whatever the gates of quality say; recorded."),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show Dagster's log.")] = False,
+) -> None:
+    """Sync the sources that changed and publish the tenants they belong to."""
+    try:
+        settings = load_config(config)
+        refuse_unknown(settings, sources or [])
+        refuse_no_reason(override_gates)
+    except ConfigError as error:
+        complain(str(error))
+        raise typer.Exit(2) from None
+    with reporting(as_json, verbose) as reporter:
+        try:
+            build = Build(settings, config, reporter, verbose, override_gates)
+            summary = build.run(sources or [], full, retry_contexts, estimate)
+        except (LockedError, StoreError) as error:
+            complain(str(error))
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            print("citelock: interrupted; what was finished is kept, and what is published stays", file=sys.stderr)
+            raise typer.Exit(130) from None
+    for key, reason in summary.errors.items():
+        print(for_log(f"{key}: {reason}"), file=sys.stderr)
+    print(json.dumps(summary.payload(), indent=1) if as_json else for_terminal("\n".join(summary.lines())))
+    if summary.errors:
+        raise typer.Exit(1)
+
+
+class Build:
+    """One build: what it looks at, and what it does."""
+
+    def __init__(
+        self,
+        config: Config,
+        config_path: Path | None,
+        reporter: Reporter,
+        verbose: bool = False,
+        override_gates: str | None = None,
+    ) -> None:
+        self._config = config
+        self._override_gates = override_gates
+        self._store = Store(config.home)
+        self._config_path = config_path
+        self._reporter = reporter
+        self._verbose = verbose
+        self._runner: Runner | None = None
+
+    def run(
+        self, only: Collection[str], full: bool = False, retry_contexts: bool = False, estimate: bool = False
+    ) -> Summary:
+        """Ingest, then publish; with `retry_contexts` also tenants whose chunks lack contexts of the model.
+
+        With `estimate` nothing is published: the summary tells what the models of contexts would be asked.
+
+        Raises:
+            LockedError: another build is at it.
+            KeyboardInterrupt: a person stopped it.
+        """
+        started = time.monotonic()
+        summary = Summary()
+        keys = [key for key in sorted(self._config.sources) if not only or key in only]
+        try:
+            summary.sources = self._ingest(keys, full, summary)
+            tenants = sorted({self._config.sources[key].tenant for key in keys})
+            if estimate:
+                summary.estimates = self._estimate(tenants, summary)
+            else:
+                summary.tenants = self._publish(tenants, full, retry_contexts, summary)
+        finally:
+            if self._runner is not None:
+                self._runner.close()
+        summary.seconds = time.monotonic() - started
+        return summary
+
+    def _ingest(self, keys: Collection[str], full: bool, summary: Summary) -> dict[str, dict[str, Any]]:
+        due = self._due_sources(keys, full, summary)
+        self._note_unchanged(key for key in keys if key not in due and key not in summary.errors)
+        with ExitStack() as locks:
+            for key in due:
+                locks.enter_context(exclusive(self._store.source(key)))
+            outcomes = {key: self._start("ingest", key, full, summary) for key in due}
+        return {key: source_counts(self._store, key, outcomes.get(key), summary.errors.get(key)) for key in keys}
+
+    def _note_unchanged(self, keys: Iterable[str]) -> None:
+        """A source that was looked at and had nothing new counts as synced, unless another build is at it."""
+        for key in keys:
+            with suppress(LockedError), exclusive(self._store.source(key)):
+                note_unchanged(self._store, key, datetime.now(UTC))
+
+    def _due_sources(self, keys: Collection[str], full: bool, summary: Summary) -> Mapping[str, str]:
+        """The sources to ingest, each with the reason; one that is not there is an error of its own."""
+        facts = []
+        for key in keys:
+            try:
+                fingerprint = open_source(key, self._config.sources[key], self._store.source(key)).fingerprint()
+            except SourceError as error:
+                summary.errors[key] = str(error)
+            else:
+                facts.append(source_facts(self._config, self._store, key, fingerprint))
+        return sources_to_ingest(facts, full=full)
+
+    def _publish(
+        self, tenants: Collection[str], full: bool, retry_contexts: bool, summary: Summary
+    ) -> dict[str, dict[str, object]]:
+        try:
+            wanted = wanted_inputs(self._config, self._store, open_embedder(self._config.embedding), tenants)
+        except ModelError as error:
+            summary.errors["embedding"] = str(error)
+            wanted = {}
+        again = {tenant for tenant in wanted if full or (retry_contexts and has_failures(self._store, tenant))}
+        again |= self._damaged(wanted)
+        published = {tenant: None if tenant in again else published_inputs(self._store, tenant) for tenant in wanted}
+        outcomes: dict[str, Outcome] = {}
+        for tenant in tenants_to_publish(wanted, published):
+            with exclusive(self._store.tenant(tenant)):
+                outcomes[tenant] = self._start("publish", tenant, full, summary)
+        return {tenant: tenant_facts(self._store, tenant, outcomes.get(tenant)) for tenant in tenants}
+
+    def _damaged(self, tenants: Iterable[str]) -> set[str]:
+        """The tenants whose published generation is damaged; it is made again whether or not anything changed."""
+        found = {tenant: published_damage(self._config, self._store, tenant, "opens") for tenant in tenants}
+        for tenant, damage in found.items():
+            if damage:
+                print(
+                    for_log(f"{tenant}: the published generation is damaged ({damage[0]}); it is made again"),
+                    file=sys.stderr,
+                )
+        return {tenant for tenant, damage in found.items() if damage}
+
+    def _estimate(self, tenants: Collection[str], summary: Summary) -> dict[str, Estimate | None]:
+        """Return what the contexts of each tenant that has chunks would take; None where no model writes them."""
+        found: dict[str, Estimate | None] = {}
+        for tenant in tenants:
+            if not chunk_digests(self._config, self._store, tenant):
+                continue
+            with exclusive(self._store.tenant(tenant)):
+                if self._start("publish", tenant, False, summary, ["dedup_map"]).error is None:
+                    found[tenant] = self._estimate_selected(tenant, summary)
+        return found
+
+    def _estimate_selected(self, tenant: str, summary: Summary) -> Estimate | None:
+        try:
+            selected = read_table(self._store.candidate(tenant) / "selected.parquet", SELECTED_CHUNKS)
+            plan = plan_contexts(selected, self._config.context, self._store.cache(tenant))
+        except ModelError as error:
+            summary.errors[tenant] = str(error)
+            return None
+        return plan.estimate(read_last_run(self._store, tenant)) if plan else None
+
+    def _start(self, job: str, partition: str, full: bool, summary: Summary, only: Sequence[str] = ()) -> Outcome:
+        if self._runner is None:
+            self._runner = self._open_runner()
+        tags = {"citelock/full": "true"} if full else {}
+        if self._override_gates:
+            tags["citelock/override_gates"] = self._override_gates
+        outcome = self._runner.run(job, partition, tags, only)
+        summary.step_seconds[partition] = dict(outcome.seconds)
+        if outcome.error is not None:
+            summary.errors[partition] = outcome.error
+        elif job == "ingest":
+            self._tell_notes(partition)
+        return outcome
+
+    def _open_runner(self) -> Runner:
+        from rag_assets.build.runner import Runner  # here: importing Dagster takes longer than finding nothing to do
+
+        return Runner(self._config, self._config_path, self._reporter, os.environ.get("DAGSTER_HOME"), self._verbose)
+
+    def _tell_notes(self, source: str) -> None:
+        for note in read_json(self._store.source(source) / "sync_state.json")["notes"]:
+            print(for_log(f"{source}: {note}"), file=sys.stderr)
+
+
+def refuse_unknown(config: Config, sources: Collection[str]) -> None:
+    """Check the sources that were named.
+
+    Raises:
+        ConfigError: one is not in the configuration; the message names the nearest.
+    """
+    for key in sources:
+        if key not in config.sources:
+            near = get_close_matches(key, sorted(config.sources), n=1)
+            known = ", ".join(sorted(config.sources)) or "none"
+            mend = f"did you mean {near[0]!r}?" if near else f"there are: {known}"
+            raise ConfigError(f"source {key!r} is not in the configuration; {mend}")
+
+
+def refuse_no_reason(override_gates: str | None) -> None:
+    """An override says why; a ConfigError where it does not."""
+    if override_gates is not None and not override_gates.strip():
+        raise ConfigError("--override-gates needs a reason, which is recorded with the generation")
+
+
+@contextmanager
+def reporting(as_json: bool, verbose: bool) -> Iterator[Reporter]:
+    """A bar on a terminal, plain lines elsewhere, nothing when a program reads the output."""
+    if as_json and not sys.stderr.isatty():
+        yield SilentReporter()
+    elif verbose or not sys.stderr.isatty():
+        yield LineReporter()
+    else:
+        bar = BarReporter()
+        with bar.shown():
+            yield bar

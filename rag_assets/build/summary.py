@@ -1,0 +1,199 @@
+"""What a build did, as JSON for programs and as lines for people.
+
+Belongs here: the documented shape of `citelock build --json`.
+Does not belong here: doing it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rag_assets.llm_contexts.estimate import Estimate
+from rag_assets.llm_contexts.last_run import read_last_run
+from rag_assets.readers.passage_readers import PassageReaders, passage_readers
+from rag_assets.state.records import PublishState, read_checked, read_publish_state, read_state
+from rag_serving.artifacts.manifest import Manifest
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.indexes.catalog import show_generation
+
+if TYPE_CHECKING:
+    from rag_assets.build.runner import Outcome
+
+
+@dataclass
+class Summary:
+    """Filled while a build goes on."""
+
+    sources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tenants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    estimates: dict[str, Estimate | None] = field(default_factory=dict)  # by tenant; None: no model writes contexts
+    errors: dict[str, str] = field(default_factory=dict)
+    step_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def payload(self) -> dict[str, Any]:
+        """The JSON shape; `errors` is there only when something failed, `step_seconds` when something was done.
+
+        `estimates` is there when that was asked for, null for a tenant whose contexts need no model; `notes` where
+        whoever asks without a name can read nothing of a source.
+        """
+        shape: dict[str, Any] = {"sources": self.sources, "tenants": self.tenants, "seconds": round(self.seconds, 3)}
+        estimates = {tenant: expected and expected.facts() for tenant, expected in self.estimates.items()}
+        extra = {
+            "notes": self.notes(),
+            "estimates": estimates,
+            "step_seconds": self.step_seconds,
+            "errors": self.errors,
+        }
+        return shape | {name: value for name, value in extra.items() if value}
+
+    def notes(self) -> dict[str, str]:
+        """What would surprise whoever asks, by source."""
+        found = {key: readers_of(counts).note(key) for key, counts in self.sources.items()}
+        return {key: note for key, note in found.items() if note}
+
+    def lines(self) -> list[str]:
+        """For people, one line for each source and tenant."""
+        keys = [*self.sources, *self.tenants, *self.estimates]
+        width = max(map(len, keys), default=0)
+        lines = [f"{key:<{width}}  {source_line(counts)}" for key, counts in self.sources.items()]
+        lines += [f"{key:<{width}}  {note}" for key, note in self.notes().items()]
+        lines += [f"{key:<{width}}  {tenant_line(facts)}" for key, facts in self.tenants.items()]
+        lines += [f"{tenant:<{width}}  {estimate_line(expected)}" for tenant, expected in self.estimates.items()]
+        return [*lines, f"{self.seconds:.1f} s"]
+
+
+def source_counts(store: Store, key: str, outcome: Outcome | None, error: str | None = None) -> dict[str, Any]:
+    """Return the counts of a source: of its run, or of its tables where nothing had to be done.
+
+    A source that failed also has its `error`, and `kept_from`: when the tables that stay were made, null for none.
+    """
+    state = read_state(store, key)
+    pages, sections, chunks = state.pages, state.sections, state.chunks
+    readers = passage_readers(store, key)
+    ran = outcome is not None and "pages" in outcome.metadata
+    counts: dict[str, Any] = {
+        "pages_seen": pages.pages_seen if pages else 0,
+        "pages_changed": pages.pages_changed if pages and ran else 0,
+        "pages_deleted": pages.pages_deleted if pages and ran else 0,
+        "pages_failed": (pages.pages_failed if pages else 0) + (len(sections.failed) if sections else 0),
+        "chunks": chunks.chunks if chunks else 0,
+        "chunks_new": outcome.count("chunks", "chunks_new") if outcome is not None else 0,
+        "macros_lost": sections.macros_lost if sections else 0,
+    }
+    if readers.passages:
+        counts |= {"chunks_for_everyone": readers.for_everyone, "chunks_for_nobody": readers.for_nobody}
+    return counts if error is None else {**counts, "error": error, "kept_from": _made_at(store, key)}
+
+
+def readers_of(counts: dict[str, Any]) -> PassageReaders:
+    """The passages of a source's counts by who may read them."""
+    if "chunks_for_everyone" not in counts:
+        return PassageReaders()
+    return PassageReaders(counts["chunks"], counts["chunks_for_everyone"], counts["chunks_for_nobody"])
+
+
+def _made_at(store: Store, key: str) -> str | None:
+    try:
+        made_at = (store.source(key) / "chunks.parquet").stat().st_mtime
+    except OSError:
+        return None
+    return datetime.fromtimestamp(made_at, UTC).isoformat(timespec="seconds")
+
+
+def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str, Any]:
+    """Return what is published for a tenant, and what this build did for it: nothing, where there was no run.
+
+    `contexts_generated` counts what a model wrote; the metadata template costs nothing and does not count.
+    `contexts_failed` counts the chunks that a model had to write about and did not, in this build or the last that
+    asked. Where a candidate was made and not published, `candidate` names it and `gates` are its own.
+    """
+    state, manifest = read_publish_state(store, tenant), _manifest(store, tenant)
+    chunks, shards = (manifest.chunks, len(manifest.shards)) if manifest else (0, 0)
+    current = state if state and manifest and state.generation == manifest.id else None
+    stopped = _stopped_candidate(store, tenant, outcome)
+    judged, contexts = stopped or current, read_last_run(store, tenant)
+    facts = {
+        "chunks": chunks,
+        "duplicates_dropped": current.duplicates_dropped if current else 0,
+        "contexts_generated": outcome.count("contexts", "contexts_generated") if outcome is not None else 0,
+        "contexts_failed": contexts.failures,
+        "texts_embedded": outcome.count("embeddings", "texts_embedded") if outcome is not None else 0,
+        "shards_built": outcome.count("dense_index", "shards_built") if outcome is not None else 0,
+        "shards_reused": outcome.count("dense_index", "shards_reused") if outcome is not None else shards,
+        "generation": manifest.id if manifest else None,
+        "published": outcome is not None and outcome.error is None,
+        "gates": judged.gates if judged else {},
+    }
+    extra = {"contexts_failure": contexts.reason} if contexts.reason else {}
+    return {**facts, **extra, "candidate": stopped.generation} if stopped else {**facts, **extra}
+
+
+def _stopped_candidate(store: Store, tenant: str, outcome: Outcome | None) -> PublishState | None:
+    """Return the candidate that a run made and did not publish; None where there is none."""
+    made = outcome.metadata.get("generation", {}).get("generation") if outcome and outcome.error else None
+    try:
+        checked = read_checked(store, tenant) if made else None
+    except StoreError:
+        return None
+    return checked if checked and checked.generation == made else None
+
+
+def _manifest(store: Store, tenant: str) -> Manifest | None:
+    try:
+        return show_generation(store, tenant)
+    except StoreError:
+        return None
+
+
+def source_line(counts: dict[str, Any]) -> str:
+    pages, chunks = of(counts["pages_seen"], "page"), of(counts["chunks"], "chunk")
+    if "error" in counts:
+        if counts["kept_from"] is None:
+            return "failed; it has no earlier sync, so nothing of it is indexed"
+        return f"failed; kept from {counts['kept_from']}: {pages}, {chunks}"
+    changes = [
+        f"{counts[name]} {word}"
+        for name, word in {"pages_changed": "changed", "pages_deleted": "deleted", "pages_failed": "failed"}.items()
+        if counts[name]
+    ]
+    line = f"{pages} ({', '.join(changes) or 'nothing changed'}), {chunks}"
+    line += f" ({counts['chunks_new']} new)" if counts["chunks_new"] else ""
+    return line + (f", {of(counts['macros_lost'], 'macro')} lost" if counts["macros_lost"] else "")
+
+
+def estimate_line(expected: Estimate | None) -> str:
+    line = expected.line() if expected else "contexts need no model (`context.provider`)"
+    return f"{line}; nothing was asked or published"
+
+
+def tenant_line(facts: dict[str, Any]) -> str:
+    parts = [_publication(facts)]
+    if "candidate" in facts:
+        failed = ", ".join(name for name, passed in facts["gates"].items() if not passed) or "see the error"
+        parts.append(f"candidate {facts['candidate']} is not published ({failed})")
+    if facts["contexts_failed"]:
+        parts.append(
+            f"{of(facts['contexts_failed'], 'chunk')} without a context of the model, title and headings instead: "
+            f"{facts.get('contexts_failure', 'it failed')} (`citelock build --retry-contexts` asks again)"
+        )
+    return "; ".join(parts)
+
+
+def _publication(facts: dict[str, Any]) -> str:
+    if facts["generation"] is None:
+        return "nothing published"
+    what = f"generation {facts['generation']}"
+    if not facts["published"]:
+        return f"{what} stays published, {of(facts['chunks'], 'chunk')}"
+    return (
+        f"{what} published, {of(facts['chunks'], 'chunk')} ({of(facts['texts_embedded'], 'text')} embedded, "
+        f"{of(facts['shards_built'], 'shard')} built, {facts['shards_reused']} reused)"
+    )
+
+
+def of(count: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,131 @@
+"""Contexts remembered by content, so that only new passages are asked about.
+
+Belongs here: the SQLite file. Does not belong here: how a context is made (`writer`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rag_assets.llm_contexts.servers import ModelName
+from rag_assets.steps.contexts.contextualize import WrittenContext
+from rag_serving.artifacts.content_cache import CacheFile
+from rag_serving.models.protocols import ModelError
+
+FILE = "contexts.sqlite"
+_VERSION = 2
+_ADDED = ("length REAL", "relevance REAL", "coherence REAL", "specificity REAL", "place TEXT")
+_SCHEMA = """
+CREATE TABLE contexts (key TEXT PRIMARY KEY, prompt_version INTEGER NOT NULL, model TEXT NOT NULL,
+    context TEXT NOT NULL, quality REAL NOT NULL, issues TEXT NOT NULL, tokens_in INTEGER NOT NULL,
+    tokens_out INTEGER NOT NULL, tokens_cached INTEGER NOT NULL, made_at REAL NOT NULL) WITHOUT ROWID
+"""
+_UPGRADE = ";".join(
+    [*(f"ALTER TABLE contexts ADD COLUMN {column}" for column in _ADDED), "CREATE INDEX places ON contexts (place)"]
+)
+_COLUMNS = "prompt_version, model, context, quality, issues, tokens_in, tokens_out, tokens_cached, made_at"
+_SCORES = "length, relevance, coherence, specificity"
+_ROWS = f"SELECT {{column}}, {_COLUMNS}, {_SCORES} FROM contexts WHERE {{column}} IN ({{{{marks}}}})"
+_INSERT = f"INSERT OR REPLACE INTO contexts (key, place, {_COLUMNS}, {_SCORES}) VALUES ({', '.join('?' * 15)})"
+
+
+class ContextCache:
+    """The contexts of some models in a folder's `contexts.sqlite`, which other models may share.
+
+    A context has two addresses: its `key` covers all that the model was asked, its `place` leaves out the page's title.
+    Of several models' contexts the one of the model named first is taken, and of one model's the newest.
+    """
+
+    def __init__(self, folder: Path, *models: str) -> None:
+        self.path = folder / FILE
+        self.models = models
+        self._file = CacheFile(self.path, f"{_SCHEMA};{_UPGRADE}", _VERSION, {1: _UPGRADE})
+
+    def lookup(self, keys: Sequence[str], oldest_prompt: int = 0) -> dict[str, WrittenContext]:
+        """Return the contexts of these passages that were asked for by a prompt of at least this version.
+
+        Raises:
+            ModelError: the file cannot be used.
+        """
+        return self._lookup("key", keys, oldest_prompt)
+
+    def lookup_places(self, places: Sequence[str], oldest_prompt: int = 0) -> dict[str, WrittenContext]:
+        """Return contexts of the same text at the same place of the same page, under whatever title; see `lookup`."""
+        return self._lookup("place", places, oldest_prompt)
+
+    def remember(self, written: Mapping[str, WrittenContext], places: Mapping[str, str]) -> None:
+        """Keep contexts by the keys of their passages, whose places are given by key, in one transaction.
+
+        Raises:
+            ModelError: the file cannot be used.
+        """
+        try:
+            with self._file.open() as database, database:
+                database.executemany(_INSERT, _rows(written, places))
+        except sqlite3.DatabaseError as error:
+            self._recover(error)
+
+    def _lookup(self, column: str, keys: Sequence[str], oldest_prompt: int) -> dict[str, WrittenContext]:
+        addresses = {_address(model, key): (rank, key) for rank, model in enumerate(self.models) for key in keys}
+        found: dict[str, tuple[tuple[int, float], WrittenContext]] = {}
+        try:
+            with self._file.open() as database:
+                for address, *row in self._file.lookup(database, _ROWS.format(column=column), list(addresses)):
+                    (rank, key), context = addresses[address], _context(row)
+                    order = rank, -context.made_at
+                    if context.prompt_version >= oldest_prompt and (key not in found or order < found[key][0]):
+                        found[key] = order, context
+        except sqlite3.DatabaseError as error:
+            self._recover(error)
+            return {}
+        return {key: context for key, (_, context) in found.items()}
+
+    def _recover(self, error: sqlite3.DatabaseError) -> None:
+        if not self._file.put_aside(error):
+            raise ModelError(f"the context cache {self.path} cannot be used ({error}); free space or mend its rights")
+
+
+def _address(model: str, key: str) -> str:
+    return hashlib.sha256(f"{model}\0{key}".encode()).hexdigest()[:32]
+
+
+def _rows(written: Mapping[str, WrittenContext], places: Mapping[str, str]) -> Iterable[tuple[object, ...]]:
+    for key, context in written.items():
+        model = ModelName(context.provider, context.model).key
+        yield (
+            _address(model, key),
+            _address(model, places[key]),
+            context.prompt_version,
+            model,
+            context.text,
+            context.quality,
+            json.dumps(context.issues),
+            context.tokens_in,
+            context.tokens_out,
+            context.tokens_cached,
+            context.made_at,
+            *(context.scores or (None,) * 4),
+        )
+
+
+def _context(row: Sequence[Any]) -> WrittenContext:
+    version, model, text, quality, issues, tokens_in, tokens_out, tokens_cached, made_at, *scores = row
+    name = ModelName.of(model)
+    return WrittenContext(
+        text,
+        quality,
+        tuple(json.loads(issues)),
+        version,
+        tokens_in,
+        tokens_out,
+        tokens_cached,
+        name.provider,
+        name.model,
+        made_at,
+        None if None in scores else tuple(scores),
+    )

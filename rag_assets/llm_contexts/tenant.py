@@ -1,0 +1,104 @@
+"""The contexts of one tenant: what its build will ask for, and asking.
+
+Belongs here: putting cache, model and writer together as configured. Does not belong here: Dagster
+(`assets.contexts`), what a run leaves for the next (`last_run`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rag_assets.llm_contexts.cache import ContextCache
+from rag_assets.llm_contexts.estimate import Estimate, estimate
+from rag_assets.llm_contexts.known import known_contexts, oldest_prompt
+from rag_assets.llm_contexts.last_run import LastRun
+from rag_assets.llm_contexts.servers import model_name, models_of, open_servers
+from rag_assets.llm_contexts.tally import Tally
+from rag_assets.llm_contexts.writer import ContextWriter, Watch, document_budget
+from rag_assets.steps.contexts.contextualize import WrittenContext
+from rag_assets.steps.contexts.prompt import Document, build_documents
+from rag_serving.config.sections import Context
+
+TOLD_S = 5.0
+
+
+@dataclass(frozen=True)
+class TenantContexts:
+    """By chunk id what a model wrote and why it did not, and what that took."""
+
+    written: dict[str, WrittenContext] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    tally: Tally = field(default_factory=lambda: Tally(0))
+
+
+@dataclass(frozen=True)
+class ContextPlan:
+    """What a run is about to do: all passages, and the contexts that they have already."""
+
+    settings: Context
+    cache: ContextCache
+    documents: Sequence[Document]
+    known: Mapping[str, WrittenContext]
+
+    def estimate(self, last: LastRun) -> Estimate:
+        """Return what the run will take."""
+        rate = last.contexts_per_second.get(self.cache.models[0])
+        return estimate(self.documents, self.known, self.settings, rate)
+
+
+def plan_contexts(chunks: pa.Table, settings: Context, folder: Path) -> ContextPlan | None:
+    """Return what has to be written about rows of SELECTED_CHUNKS; None where no model is configured.
+
+    No model is asked or needed. `folder`: of the tenant's caches.
+
+    Raises:
+        ModelError: the cache cannot be used.
+    """
+    models = models_of(settings)
+    if not models:
+        return None
+    documents = build_documents(chunks, document_budget(settings))
+    cache = ContextCache(folder, *(model_name(model).key for model in models.values()))
+    return ContextPlan(settings, cache, documents, known_contexts(cache, documents, oldest_prompt(settings)))
+
+
+def write_contexts(plan: ContextPlan | None, watch: Watch) -> TenantContexts:
+    """Return the contexts of a plan, those that it lacks by the configured models.
+
+    Raises:
+        ModelError: no model is named, its key is missing, or the cache cannot be used.
+    """
+    if plan is None:
+        return TenantContexts()
+    writer = ContextWriter(plan.settings, plan.cache, open_servers(plan.settings), watch)
+    found = writer.write(plan.documents, plan.known)
+    passages = [passage for document in plan.documents for passage in document.passages]
+    return TenantContexts(
+        {each.chunk_id: found.written[each.key] for each in passages if each.key in found.written},
+        {each.chunk_id: found.failures[each.key] for each in passages if each.key in found.failures},
+        found.tally,
+    )
+
+
+@dataclass
+class Telling:
+    """Tells of a tally: every step to a bar, every few seconds a line to a log and facts to the asset's page."""
+
+    advance: Callable[[int, int], None]
+    say: Callable[[str], object]
+    observe: Callable[[dict[str, Any]], object]
+    told_at: float = field(default_factory=time.monotonic)
+
+    def __call__(self, tally: Tally) -> None:
+        self.advance(tally.handled, tally.total)
+        now = time.monotonic()
+        if now - self.told_at >= TOLD_S:
+            self.told_at = now
+            self.say(tally.line())
+            self.observe(dict(tally.facts()))

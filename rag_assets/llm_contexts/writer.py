@@ -1,0 +1,249 @@
+"""Asks a language model for contexts, many passages at once, and keeps what was good.
+
+A passage is asked about until its context is good enough, `attempts` times at most; the best stays. A context that
+invents a number or a name is none. What failed is told by passage, and costs nobody else anything: when the model does
+not answer several passages in a row, the rest is not asked about at all.
+
+Belongs here: calls in flight, second tries, what is kept and when. Does not belong here: prompts (`context_prompt`),
+scores (`context_quality`), which model a call goes to (`servers`), what the cache has of it (`known`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rag_assets.llm_contexts.cache import ContextCache
+from rag_assets.llm_contexts.calls import Call, calls_about
+from rag_assets.llm_contexts.known import known_contexts, oldest_prompt
+from rag_assets.llm_contexts.servers import NOBODY, Answer, ContextServers, ModelName
+from rag_assets.llm_contexts.tally import Tally
+from rag_assets.steps.contexts.contextualize import NOT_ASKED, WrittenContext
+from rag_assets.steps.contexts.prompt import VERSION, Document, Passage, prompt, read_answer
+from rag_assets.steps.contexts.quality import QualityScore, score_contexts
+from rag_serving.config.sections import Context
+from rag_serving.models.chat.client import TooLateError
+from rag_serving.models.chat.messages import Message
+from rag_serving.models.protocols import ModelError
+
+COMMIT_CONTEXTS = 50  # what a killed run loses at most, beside what is in flight
+COMMIT_S = 2.0
+FAILURES_IN_A_ROW = 10
+_PREAMBLE_TOKENS = 700  # the task, the passage itself and its question
+
+_log = logging.getLogger(__name__)
+
+Watch = Callable[[Tally], None]
+
+
+def _unwatched(tally: Tally) -> None:
+    """Nobody looks at the tally."""
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """Contexts by the key of their passage, and why there is none for the others."""
+
+    written: Mapping[str, WrittenContext]
+    failures: Mapping[str, str]
+    tally: Tally
+
+
+@dataclass
+class _Best:
+    """The best answer about one passage so far."""
+
+    text: str = ""
+    score: QualityScore | None = None
+    by: ModelName = NOBODY
+    why: str = "the model wrote nothing about it"
+
+    def offer(self, text: str, score: QualityScore, by: ModelName) -> None:
+        """Take an answer if it is better; one that invents is none."""
+        if score.invented:
+            self.why = f"it invents {', '.join(score.invented[:3])}"
+        elif not score.relevance:
+            self.why = "it has none of the passage's key terms"
+        elif self.score is None or score.overall > self.score.overall:
+            self.text, self.score, self.by = text, score, by
+
+    @property
+    def accepted(self) -> bool:
+        return self.score is not None and self.score.accepted
+
+
+@dataclass
+class _Spent:
+    """Tokens of all calls about the same passages."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached: int = 0
+    cost: float = 0.0
+
+    def add(self, answer: Answer) -> None:
+        tokens_in, tokens_out = answer.reply.prompt_tokens, answer.reply.completion_tokens
+        self.tokens_in += tokens_in
+        self.tokens_out += tokens_out
+        self.tokens_cached += answer.reply.cached_tokens
+        self.cost += answer.price.of(tokens_in, tokens_out) if answer.price else 0.0
+
+
+@dataclass
+class ContextWriter:
+    """Writes the contexts of one build."""
+
+    settings: Context
+    cache: ContextCache
+    servers: ContextServers
+    watch: Watch = field(default=_unwatched)
+
+    def write(self, documents: Sequence[Document], known: Mapping[str, WrittenContext] | None = None) -> Contexts:
+        """The contexts of all passages, from the cache where it has them; `known` are those, if they were looked up.
+
+        Raises:
+            ModelError: the cache cannot be used; a model that fails is no error.
+        """
+        if known is None:
+            known = known_contexts(self.cache, documents, oldest_prompt(self.settings))
+        calls = calls_about(documents, known, self.settings.chunks_per_call)
+        run = _Run(self, Tally(sum(len(call.indexes) for call in calls)))
+        if calls:
+            asyncio.run(run.all(calls))
+        return Contexts({**known, **run.written}, run.failures, run.tally)
+
+
+class _Run:
+    """The calls of one `write`, in an event loop."""
+
+    def __init__(self, writer: ContextWriter, tally: Tally) -> None:
+        self.tally = tally
+        self.written: dict[str, WrittenContext] = {}
+        self.failures: dict[str, str] = {}
+        self._settings = writer.settings
+        self._cache = writer.cache
+        self._watch = writer.watch
+        self._servers = writer.servers
+        self._unsaved: dict[str, WrittenContext] = {}
+        self._places: dict[str, str] = {}
+        self._failed_in_a_row = 0
+        self._down = ""
+
+    async def all(self, calls: Sequence[Call]) -> None:
+        """Run every call, `max_workers` at once; what was written is kept even if this is interrupted."""
+        waiting = iter(calls)
+        workers = min(self._settings.max_workers, len(calls))
+        saver = asyncio.create_task(self._save_regularly())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._work(waiting))
+        finally:
+            saver.cancel()
+            self._save()
+            self._watch(self.tally)
+
+    async def _work(self, waiting: Iterator[Call]) -> None:
+        for call in waiting:  # one iterator for all workers
+            if self._down:
+                self._fail(call.passages, self._down)
+                continue
+            try:
+                await self._ask(call)
+            except Exception as error:  # one passage must not end the others, whatever is wrong with it
+                _log.warning("contexts: %s: %s", type(error).__name__, error)
+                self._fail(call.passages, f"{NOT_ASKED}{type(error).__name__}: {error}")
+
+    async def _ask(self, call: Call) -> None:
+        """Ask until all passages of a call have good contexts, or there are no attempts left."""
+        best = {index: _Best() for index in call.indexes}
+        brief, spent = False, _Spent()
+        advice: tuple[str, ...] = ()
+        for attempt in range(self._settings.attempts):
+            open_ = [index for index in call.indexes if not best[index].accepted]
+            if not open_ or self._down:
+                break
+            self.tally.retries += attempt > 0
+            try:
+                answer = await self._servers.ask([Message("user", prompt(call.document, open_, advice))], brief)
+            except TooLateError as error:
+                brief = True
+                self._count_failure(error, best, open_)
+                continue
+            except ModelError as error:
+                self._count_failure(error, best, open_)
+                break
+            self._failed_in_a_row = 0
+            spent.add(answer)
+            advice = self._take(call, open_, best, answer)
+        self._settle(call, best, spent)
+
+    def _take(self, call: Call, open_: Sequence[int], best: dict[int, _Best], said: Answer) -> tuple[str, ...]:
+        """Score an answer; what to do better, if it has to be asked for again."""
+        answers = read_answer(said.reply.text, len(open_))
+        found = [(index, answer) for index, answer in zip(open_, answers, strict=True) if answer]
+        chunks = [call.document.passages[index].text for index, _ in found]
+        scores = score_contexts([answer for _, answer in found], chunks, [call.document.text] * len(found))
+        for (index, answer), score in zip(found, scores, strict=True):
+            best[index].offer(answer, score, said.by)
+        return tuple(dict.fromkeys(hint for score in scores if not score.accepted for hint in score.recommendations))
+
+    def _settle(self, call: Call, best: Mapping[int, _Best], spent: _Spent) -> None:
+        """Keep the best context of each passage, with its share of the tokens."""
+        self.tally.tokens_in += spent.tokens_in
+        self.tally.tokens_out += spent.tokens_out
+        self.tally.tokens_cached += spent.tokens_cached
+        self.tally.cost += spent.cost
+        share = len(call.indexes)
+        tokens = (spent.tokens_in // share, spent.tokens_out // share, spent.tokens_cached // share)
+        for index in call.indexes:
+            passage, found = call.document.passages[index], best[index]
+            if found.score is None:
+                self._fail([passage], found.why)
+                continue
+            score, by = found.score, (found.by.provider, found.by.model)
+            context = WrittenContext(
+                found.text, score.overall, score.issues, VERSION, *tokens, *by, time.time(), score.components
+            )
+            self.written[passage.key] = self._unsaved[passage.key] = context
+            self._places[passage.key] = passage.place
+            self.tally.written_by[found.by.key] += 1
+            self.tally.count(done=1)
+        if len(self._unsaved) >= COMMIT_CONTEXTS:
+            self._save()
+        self._watch(self.tally)
+
+    def _count_failure(self, error: ModelError, best: Mapping[int, _Best], open_: Sequence[int]) -> None:
+        for index in open_:
+            best[index].why = str(error)
+        self._failed_in_a_row += 1
+        if self._failed_in_a_row >= max(FAILURES_IN_A_ROW, self._settings.max_workers) and not self._down:
+            self._down = f"not asked: the model failed {self._failed_in_a_row} times in a row ({error})"
+            _log.warning("contexts: %s", self._down)
+
+    def _fail(self, passages: Sequence[Passage], why: str) -> None:
+        self.failures.update((passage.key, why) for passage in passages)
+        self.tally.count(failed=len(passages))
+        self._watch(self.tally)
+
+    async def _save_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(COMMIT_S)
+            self._save()
+
+    def _save(self) -> None:
+        unsaved, self._unsaved = self._unsaved, {}
+        if unsaved:
+            self._cache.remember(unsaved, self._places)
+
+
+def document_budget(settings: Context) -> int:
+    """Return the tokens that a document may have in a prompt, whichever model reads it."""
+    size = settings.chunks_per_call
+    spare = min(
+        model.context_tokens - model.max_output_tokens * size for model in (settings, settings.fallback) if model
+    )
+    return max(500, spare - _PREAMBLE_TOKENS * (1 + size))

@@ -1,0 +1,1 @@
+"""`citelock readers`: who may read which page."""

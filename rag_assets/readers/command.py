@@ -1,0 +1,137 @@
+"""`citelock readers explain`: who may read a page, by which restriction, and whether somebody may.
+
+Belongs here: arguments, and how the explanation is printed.
+Does not belong here: finding the page (`readers.page_lookup`), explaining its readers (`steps.readers.explanation`).
+
+It shows titles and restrictions of pages whoever may read them: it is for who can read the home folder anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rag_assets.readers.page_lookup import FoundPage, Passages, find_pages, passages_of, published_readers
+from rag_assets.steps.readers.explanation import Explained, clauses, explain, in_words
+from rag_serving.access.group_members import Memberships
+from rag_serving.access.principals import Principal
+from rag_serving.artifacts.store import Store
+from rag_serving.cli.options import chosen_tenant
+from rag_serving.config.loading import Config, load_config
+from rag_serving.escaping.targets import for_json, for_terminal
+
+app = typer.Typer(help="Say who may read a page, and by which restriction.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Say who may read a page, and by which restriction."""
+
+
+@app.command("explain")
+def explain_command(
+    page: Annotated[str, typer.Argument(help="The page: its id, its title in quotes, or its address.")],
+    user: Annotated[str | None, typer.Option("--user", help="Who asks: account id or name.")] = None,
+    groups: Annotated[list[str] | None, typer.Option("--group", help="A group of who asks; repeatable.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say who may read a page and by which restriction: of the space, an ancestor, the page, or the configuration.
+
+    \b
+    citelock readers explain "Rolling Back a Release"
+    citelock readers explain 1311223 --user ann --group ops
+    citelock readers explain https://acme.example/wiki/spaces/ENG/pages/1311223 --json
+
+    Told from what the last sync wrote down; no source is asked. With --user or --group it also says whether they may,
+    and which restriction keeps them out.
+    """
+    settings = load_config(config)
+    name, store = chosen_tenant(settings, tenant), Store(settings.home)
+    principal = _principal(settings, name, user, groups or [])
+    found = find_pages(settings, store, settings.sources_of(name), page)
+    told = [_payload(settings, store, name, one, principal) for one in found]
+    if as_json:
+        typer.echo(for_json({"pages": told}))
+        return
+    for number, one in enumerate(told):
+        typer.echo(for_terminal("\n".join(["", *_lines(one)] if number else _lines(one))))
+
+
+def _principal(config: Config, tenant: str, user: str | None, groups: list[str]) -> Principal | None:
+    """Who is asked about, with the groups that the last sync told of the user; None: nobody was named."""
+    if user is None and not groups:
+        return None
+    return Memberships(config).with_groups(Principal(tenant, user, frozenset(groups)))
+
+
+def _payload(config: Config, store: Store, tenant: str, page: FoundPage, principal: Principal | None) -> dict[str, Any]:
+    setting = config.sources[page.source].readers
+    origins, hidden = (page.sync.origins, page.sync.hidden.get(page.row["page_id"])) if page.sync else (None, None)
+    explained = explain(page.row, page.pages, origins, page.source, setting, hidden, principal)
+    passages = passages_of(store, page)
+    return {
+        **{name: page.row[name] for name in ("page_id", "title", "url", "space", "version")},
+        "source": page.source,
+        "tenant": tenant,
+        "readers": clauses(explained.readers),
+        "levels": [level.payload() for level in explained.levels],
+        "principal": sorted(principal.names) if principal else None,
+        "may_read": explained.may_read,
+        "passages": {"count": passages.count, "narrower": passages.narrower, "shown_from": list(passages.shown_from)},
+        "notes": [*explained.notes, *_notes(store, tenant, page, explained, passages)],
+    }
+
+
+def _notes(store: Store, tenant: str, page: FoundPage, explained: Explained, passages: Passages) -> Iterator[str]:
+    """What the page's readers do not tell: its passages, and what is published."""
+    if passages.narrower:
+        other = f" of page {', '.join(passages.shown_from)}" if passages.shown_from else ""
+        yield f"{passages.narrower} of {passages.count} passages show text{other} and need its readers, too"
+    if not passages.count:
+        yield "it has no passage: nothing in it can be found"
+    published = published_readers(store, tenant, explained.page_id)
+    if store.current(tenant) is None:
+        yield "nothing is published yet; `citelock build` publishes it"
+    elif published is None:
+        yield "whether it is published so is not known; `citelock doctor` looks at what is published"
+    elif not published and passages.count:
+        yield "the published generation does not have it; `citelock build` publishes what was synced"
+    elif not published <= passages.readers:
+        told = "; ".join(in_words(clauses(readers)) for readers in sorted(published))
+        yield f"the published generation still shows it to: {told}; `citelock build {page.source}` publishes it anew"
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    place = f"source {told['source']}, space {told['space']}, version {told['version']}"
+    yield f"{told['title']}  (page {told['page_id']}, {place})"
+    yield f"  {told['url']}"
+    yield f"  who may read it: {in_words(told['readers'])}"
+    yield from (f"    {_mark(level['lets_in'])}{_level(level)}" for level in told["levels"])
+    if told["principal"] is not None:
+        yield f"  {_verdict(told)}"
+    yield from (f"  note: {note}" for note in told["notes"])
+
+
+def _level(level: dict[str, Any]) -> str:
+    return f"{level['where']:<13} {in_words(level['readers']):<32} {level['reason']}"
+
+
+def _mark(lets_in: bool | None) -> str:
+    return "" if lets_in is None else "yes  " if lets_in else "NO   "
+
+
+def _verdict(told: dict[str, Any]) -> str:
+    who = ", ".join(told["principal"]) or "who asks without a name"
+    if told["may_read"]:
+        return f"{who} may read it"
+    against = [f"{level['where']} ({level['reason']})" for level in told["levels"] if level["lets_in"] is False]
+    return f"{who} may not read it: {'; '.join(against)}"

@@ -1,0 +1,1 @@
+"""Reports for analysts: content, HTML, files."""

@@ -1,0 +1,79 @@
+"""Questions that were not answered, as a list: what pages are missing, or not found.
+
+Belongs here: rows of the telemetry tables as a table of a report. Does not belong here: reading the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rag_assets.reports.report import Cell, Table
+
+Row = Mapping[str, Any]
+
+_COLUMNS = ("question", "times", "people", "status", "why", "last asked (UTC)")
+_ANSWERED = "answered"
+_WHY = {
+    "passages": "no passage was found",
+    "similarity": "no passage is near enough",
+    "coverage": "no passage has enough of its words",
+    "confidence": "no sentence is certain enough",
+    "declined": "the model found no answer",
+    "no_sentence": "no sentence can answer",
+    "verification": "nothing that was written stands in the pages",
+    "order": "gives orders instead of asking",
+    "empty": "has no words",
+    "pointer": "does not say what it is about",
+}
+
+
+def unanswered(questions: Sequence[Row]) -> list[list[Row]]:
+    """Return rows of QUESTIONS without an answer, those of the same question together, the most asked first.
+
+    A question that was answered when it was asked the last time is left out.
+    """
+    asked: dict[str, list[Row]] = {}
+    for row in sorted(questions, key=lambda row: float(row["at"])):
+        if row["kind"] == "ask":
+            asked.setdefault(str(row["question_hash"]), []).append(row)
+    groups = [[row for row in rows if row["status"] != _ANSWERED] for rows in asked.values() if _is_open(rows)]
+    return sorted(groups, key=lambda rows: (-len(rows), -float(rows[-1]["at"])))
+
+
+def _is_open(rows: Sequence[Row]) -> bool:
+    return bool(rows[-1]["status"] != _ANSWERED)
+
+
+def unanswered_table(questions: Sequence[Row], title: str = "Questions without an answer") -> Table:
+    """Return a line for each question that was not answered when it was last asked, the most asked first."""
+    rows = [_line(group) for group in unanswered(questions)]
+    silent = rows and not any(row["question"] for row in questions)
+    note = "Their text is not kept: `telemetry.store_questions: true` keeps it from then on." if silent else ""
+    return Table(title, _COLUMNS, rows, note)
+
+
+def _line(group: Sequence[Row]) -> Mapping[str, Cell]:
+    last = group[-1]
+    return {
+        "question": str(last["question"] or f"… {last['question_hash'][:8]}"),
+        "times": len(group),
+        "people": len({row["user_hash"] for row in group if row["user_hash"]}) or None,
+        "status": str(last["status"]).replace("_", " "),
+        "why": _why(last),
+        "last asked (UTC)": f"{datetime.fromtimestamp(float(last['at']), UTC):%Y-%m-%d %H:%M}",
+    }
+
+
+def _why(row: Row) -> str:
+    """The gate that decided, with what it decided by."""
+    refusal = row.get("refusal")
+    if not isinstance(refusal, Mapping):
+        return ""
+    gate = str(refusal.get("gate", ""))
+    told = _WHY.get(gate, gate.replace("_", " "))
+    value, threshold = refusal.get("value"), refusal.get("threshold")
+    if isinstance(value, int | float) and isinstance(threshold, int | float):
+        return f"{told} ({value:.2f} of {threshold:.2f})"
+    return told

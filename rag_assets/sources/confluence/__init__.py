@@ -1,0 +1,1 @@
+"""A live Confluence space over REST."""

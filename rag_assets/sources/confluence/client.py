@@ -1,0 +1,304 @@
+"""A small Confluence REST v1 client for Cloud and Data Center: patient, and sure of where a collection ends.
+
+Belongs here: retries, pagination, batches, and telling apart what a failure says: about the site, a request, or a page.
+Does not belong here: how a request is sent (`confluence_transport`), or what a sync does with the answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from typing import Any, Self, TypeVar
+from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlsplit
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+
+from rag_assets.sources.base import SourceError
+from rag_assets.sources.bounded_http import RefusedError
+from rag_assets.sources.confluence import v2
+from rag_assets.sources.confluence.rate_limit import pace_of
+from rag_assets.sources.confluence.responses import (
+    MAX_WAIT_S,
+    Again,
+    Faulty,
+    Unreadable,
+    content_of,
+    moment_of,
+    object_of,
+)
+from rag_assets.sources.confluence.transport import Reply, Transport, Unreachable
+
+REFUSED = 0
+"""The status of what was refused here, not by the site."""
+FAILING_PAGES_IN_A_ROW = 10
+"""So many single pages failing one after the other is a failing site."""
+
+Envelope = dict[str, Any]
+Given = TypeVar("Given")
+
+
+@dataclass
+class Batch:
+    """What became of the pages that were asked for: each id is in one of the three."""
+
+    found: dict[str, Envelope] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    faulty: dict[str, str] = field(default_factory=dict)
+
+
+class ConfluenceClient:
+    """Reads one site; every failure is a SourceError of one line."""
+
+    def __init__(
+        self,
+        base_url: str,
+        transport: Transport,
+        *,
+        max_retries: int = 5,
+        per_second: float | None = None,
+        archived: bool = False,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._transport = transport
+        self._max_retries = max_retries
+        self._sleep = sleep
+        self._backoff = wait_random_exponential(multiplier=0.5, max=30)
+        self._per_second = per_second or 0.0
+        self._pace = pace_of(base_url) if per_second else None
+        self._status = {"status": "any"} if archived else {}  # by its id an archived page is shown to who says so
+        self._searches = True
+        self._failing = 0
+        self.space_keys: dict[str, object] = {}  # by the number that v2 gives a space
+        self.cut_short: set[str] = (
+            set()
+        )  # collections that ended with an empty page though a link said that more remain
+        self.server_time: datetime | None = None  # by the site's clock, at its first answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._transport.close()
+
+    def get(self, path: str, params: Mapping[str, Any], retries: int | None = None) -> dict[str, Any]:
+        """A JSON object; throttling, server errors, time-outs and cut answers are tried again.
+
+        Args:
+            path: below the site's address, such as `rest/api/content`.
+            params: the query.
+            retries: tries after the first for what may fail for good (a page that breaks the server); throttling and
+                a site that is not there always get the configured number.
+
+        Raises:
+            Unreadable: the site refuses it (400, 403, 404, 410 and the like).
+            Faulty: server errors, time-outs or broken answers until the last try.
+            SourceError: sign-in failed, the site is not there, or it throttles for too long.
+        """
+        told = {name: str(value) for name, value in params.items()}
+        return self._patiently(lambda: object_of(self._at(path), self._once(path, told)), retries)
+
+    def download(self, link: str) -> bytes:
+        """The bytes behind `_links.download`; of the link only path and query are used, never its host.
+
+        Raises:
+            SourceError: as `get`.
+        """
+        parts = urlsplit(link)
+        path, told = unquote(parts.path).lstrip("/"), dict(parse_qsl(parts.query))
+        return self._patiently(lambda: content_of(self._at(path), self._once(quote(path), told)))
+
+    def collect(self, path: str, params: Mapping[str, Any], lean: str | None = None) -> Iterator[Envelope]:
+        """Every entry of a paged collection, once; raises where its end is not certain.
+
+        A cursor in `_links.next` is followed; without one, `start` is counted from what came (a server may send fewer
+        than `limit`), and only an empty page is the end. One whose link says that more remain is asked for once again;
+        if it stays empty, it is the end whatever `next` says. Of a link nothing but its cursor is used: a link cannot
+        lead the credentials to another host.
+
+        Args:
+            lean: an `expand` to fall back on for a page of results that fails with the one asked for.
+        """
+        seen: set[str] = set()
+        position: dict[str, Any] = {}
+        start, more, doubted = 0, True, False
+        while True:
+            answer = self._slice(path, {**params, **position}, lean)
+            results = _results(answer, path)
+            fresh = {_identity(entry): entry for entry in results if _identity(entry) not in seen}
+            if results and not fresh and more:
+                raise Faulty(f"{self._at(path)} gives the same entries again and again; nothing was changed")
+            seen.update(fresh)
+            yield from (self._based(entry, answer) for entry in fresh.values())
+            start += len(results)
+            following = _next(answer)
+            if not results and following is not None:
+                if doubted:
+                    self.cut_short.add(path)
+                    return
+                doubted = True
+                continue
+            doubted = False
+            cursor = _cursor(following)
+            # Entries that repeat though no more were announced: the site knows cursors only and ignores `start`.
+            if not fresh or ("cursor" in position and cursor is None):
+                return
+            more = following is not None
+            position = {"cursor": cursor} if cursor is not None else {"start": start}
+
+    def by_ids(self, ids: Sequence[str], expand: str) -> Batch:
+        """Pages by id, in one request if that works, else in halves, down to one page that fails alone."""
+        batch = Batch()
+        if len(ids) > 1 and self._searches:
+            try:
+                found = self._search(ids, expand)
+            except (Unreadable, Faulty) as error:
+                self._searches = not (isinstance(error, Unreadable) and error.status in (405, 410, 501))
+                for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]) if self._searches else ():
+                    _merge(batch, self.by_ids(half, expand))
+            else:
+                batch.found.update(found)
+                self._failing = 0
+        # The search index may lag behind what was enumerated, so what it did not give is asked for by its id.
+        for page_id in ids:
+            if page_id not in batch.found and page_id not in batch.refused and page_id not in batch.faulty:
+                self._one(page_id, expand, batch)
+        return batch
+
+    def _search(self, ids: Sequence[str], expand: str) -> dict[str, Envelope]:
+        path = "rest/api/content/search"
+        params = {"cql": f"id in ({','.join(ids)})", "expand": expand, "limit": len(ids)}
+        entries = {str(entry.get("id")): entry for entry in islice(self.collect(path, params), len(ids))}
+        return {page_id: entries[page_id] for page_id in ids if page_id in entries}
+
+    def _one(self, page_id: str, expand: str, batch: Batch) -> None:
+        try:
+            answer = self._content(page_id, expand)
+            batch.found[page_id] = self._based(answer, answer)
+        except Unreadable as error:
+            if (found := self._found(page_id, expand)) is not None:
+                batch.found[page_id] = found
+            else:
+                batch.refused[page_id] = str(error)
+            self._failing = 0
+        except Faulty as error:
+            batch.faulty[page_id] = str(error)
+            self._failing += 1
+            if self._failing >= FAILING_PAGES_IN_A_ROW:
+                raise SourceError(f"{self._failing} pages in a row failed, so the site does; last: {error}") from None
+        else:
+            self._failing = 0
+
+    def _found(self, page_id: str, expand: str) -> Envelope | None:
+        """A page that is refused by its id may still be found: whether it arrives must not depend on its batch."""
+        try:
+            return self._search([page_id], expand).get(page_id) if self._searches else None
+        except (Unreadable, Faulty):
+            return None
+
+    def _content(self, page_id: str, expand: str) -> Envelope:
+        """By v1; where that is gone, by v2."""
+        try:
+            return self.get(f"rest/api/content/{in_path(page_id)}", {"expand": expand, **self._status})
+        except Unreadable as error:
+            if error.status != 410:
+                raise
+            return v2.read(self, page_id)
+
+    def _slice(self, path: str, params: Mapping[str, Any], lean: str | None) -> dict[str, Any]:
+        """One page of results. A batch that fails is halved, which is a second try already: it gets few of its own."""
+        try:
+            return self.get(path, params, retries=1 if "cql" in params else None)
+        except (Unreadable, Faulty):
+            if lean is None:
+                raise
+            return self.get(path, {**params, "expand": lean})
+
+    def _based(self, entry: Envelope, answer: Mapping[str, Any]) -> Envelope:
+        """An entry with the site's own address, which a collection tells once for all of them."""
+        links = entry.get("_links")
+        shared = answer.get("_links")
+        base = shared.get("base") if isinstance(shared, dict) else None
+        return {**entry, "_links": {"base": base or self.base_url, **(links if isinstance(links, dict) else {})}}
+
+    def _patiently(self, ask: Callable[[], Given], retries: int | None = None) -> Given:
+        retrying = Retrying(
+            stop=partial(self._stop, self._max_retries if retries is None else min(retries, self._max_retries)),
+            wait=self._wait,
+            retry=retry_if_exception_type(Again),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(ask)
+        except Again as error:
+            raise error.final from None
+
+    def _once(self, path: str, params: Mapping[str, str]) -> Reply:
+        pause = self._pace.wait(self._per_second) if self._pace else 0.0
+        if pause > 0:
+            self._sleep(pause)
+        try:
+            reply = self._transport(path, params)
+        except RefusedError as error:
+            raise Unreadable(f"{self._at(path)}: {error}", REFUSED) from None
+        except Unreachable as error:
+            where = f"{self._at(path)} gave no answer ({error})"
+            raise Again(Faulty(where) if error.slow else SourceError(f"{where}; check base_url and network")) from None
+        self.server_time = self.server_time or moment_of(reply.headers.get("Date"))
+        return reply
+
+    def _stop(self, retries: int, state: RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome else None
+        faulty = isinstance(error, Again) and isinstance(error.final, Faulty)
+        return state.attempt_number > (retries if faulty else self._max_retries)
+
+    def _wait(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        backoff = self._backoff(state)
+        if not isinstance(error, Again) or error.after is None:
+            return backoff
+        # A pause that many clients were told to make ends for all of them at once: jitter here, too.
+        return min(error.after, MAX_WAIT_S) + min(backoff, 1.0)
+
+    def _at(self, path: str) -> str:
+        return f"{self.base_url}/{path}"
+
+
+def in_path(part: str) -> str:
+    """An id or key as one segment of a path; personal spaces are named `~user`."""
+    return quote(part, safe="~")
+
+
+def _results(answer: Mapping[str, Any], path: str) -> list[Envelope]:
+    results = answer.get("results")
+    if not isinstance(results, list) or not all(isinstance(entry, dict) for entry in results):
+        raise Faulty(f"{path} answered without a list of results; check that base_url is a Confluence site")
+    return results
+
+
+def _identity(entry: Envelope) -> str:
+    """What tells entries apart: an id, and names where labels and users have none."""
+    names = (entry.get(name) for name in ("id", "prefix", "name", "accountId", "userKey", "username"))
+    return ":".join(map(str, names))
+
+
+def _next(answer: Mapping[str, Any]) -> str | None:
+    links = answer.get("_links")
+    following = links.get("next") if isinstance(links, dict) else None
+    return following if isinstance(following, str) else None
+
+
+def _cursor(following: str | None) -> str | None:
+    cursors = parse_qs(urlsplit(following or "").query).get("cursor")
+    return cursors[0] if cursors else None
+
+
+def _merge(batch: Batch, other: Batch) -> None:
+    batch.found.update(other.found)
+    batch.refused.update(other.refused)
+    batch.faulty.update(other.faulty)

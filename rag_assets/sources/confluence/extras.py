@@ -1,0 +1,303 @@
+"""A live space with what hangs on its pages, files and comments, and the members of the groups that may read them.
+
+Belongs here: listing them for each page, fetching the files that changed, and putting the rows beside the pages.
+Does not belong here: the pages (`confluence`), which files are read (`attachments`), what a row of comments is
+(`comments`).
+
+Search lists the files and the comments of the whole space, two hundred a request. A page is asked itself only where its
+comments changed, or where search no longer knows one of its files: what search does not know is not yet gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from rag_assets.sources.attachments import (
+    COMMENTS_MARK,
+    MARK,
+    Attached,
+    AttachmentRows,
+    attachment_rows,
+    hangs_on_a_page,
+    kept_row,
+)
+from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, finish, rows_by_id
+from rag_assets.sources.comments import Comment, comments_id, comments_row, moment_of, unchanged_comments
+from rag_assets.sources.confluence.client import FAILING_PAGES_IN_A_ROW, ConfluenceClient, Envelope, in_path
+from rag_assets.sources.confluence.consistent_readers import UNSETTLED, decided_as_before
+from rag_assets.sources.confluence.groups import group_members, groups_named
+from rag_assets.sources.confluence.page_children import NOTHING_HANGS, Hanging, Kind, list_hanging, state_of
+from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.source import Confluence, cut_short, open_client
+from rag_assets.sources.envelope import EnvelopeError
+from rag_assets.steps.readers.readers import Grants
+from rag_serving.access.principals import NOBODY, both
+from rag_serving.artifacts.schema import PAGES
+from rag_serving.config.sources import Confluence as Settings
+
+
+class _Asking:
+    """What hangs on pages: of the whole space by search, of single pages where search cannot tell.
+
+    What the last sync knew of a page whose files or comments cannot be listed stays.
+    """
+
+    def __init__(self, client: ConfluenceClient, id_prefix: str, kind: Kind) -> None:
+        self._client = client
+        self._prefix = id_prefix
+        self._kind = kind
+        self._found: Hanging | None = None
+        self._in_a_row = 0
+        self.failures: list[tuple[str, str]] = []
+
+    def list_space(self, space: str) -> None:
+        """Ask search once for the whole space."""
+        self._found = list_hanging(self._client, space, self._kind)
+
+    def state_of(self, page: Row) -> str | None:
+        """The state of what search knows to hang on a page; None where only the page can tell."""
+        return state_of(self._listed(page)) if self._searched(page) else None
+
+    def of(self, pages: Iterable[Row], hanging: Mapping[str, Row]) -> Iterator[tuple[str, Envelope]]:
+        """(page id, entry) of all files. A page of which search does not know a file any more is asked itself."""
+        known: dict[str, set[str]] = {}
+        for row_id, row in hanging.items():
+            if row_id.startswith(self._prefix + MARK):
+                known.setdefault(row["ancestors"][-1], set()).add(row_id.removeprefix(self._prefix + MARK))
+        for page in pages:
+            page_id = page["page_id"]
+            entries: list[Envelope] | None = self._listed(page)
+            ids = {str(entry.get("id")).removeprefix(MARK) for entry in entries or ()}
+            if known.get(page_id, set()) - ids or not self._searched(page):
+                entries = self.page(page, "version,extensions")
+            yield from ((page_id, entry) for entry in entries or ())
+
+    def page(self, page: Row, expand: str) -> list[Envelope] | None:
+        """Everything on one page; None where it cannot be listed.
+
+        Raises:
+            SourceError: so many pages fail one after the other that the site does.
+        """
+        path = f"rest/api/content/{in_path(page['page_id'].removeprefix(self._prefix))}/child/{self._kind}"
+        try:
+            entries = list(self._client.collect(path, {"expand": expand, "depth": "all", "limit": 100}))
+        except (Unreadable, Faulty) as error:
+            self._fail(page["page_id"], error)
+            return None
+        self._in_a_row = 0
+        return list(_current(entries))
+
+    def kept(self, hanging: Mapping[str, Row], pages: Mapping[str, Row], mark: str) -> dict[str, Row]:
+        """The rows of the last sync for pages that failed, for whoever might read them and may read the pages now.
+
+        Nobody else: what stood there was perhaps removed before he was let in.
+        """
+        failed = {page_id for page_id, _ in self.failures}
+        kept = {
+            row_id: kept_row(row, pages[row["ancestors"][-1]])
+            for row_id, row in hanging.items()
+            if row_id.startswith(mark) and row["ancestors"][-1] in failed
+        }
+        return {one: {**row, "readers": both(hanging[one]["readers"], row["readers"])} for one, row in kept.items()}
+
+    def _searched(self, page: Row) -> bool:
+        """Search knows nothing of archived pages."""
+        return self._found is not None and page["status"] == "current"
+
+    def _listed(self, page: Row) -> list[Envelope]:
+        found = self._found or {}
+        return list(_current(found.get(page["page_id"].removeprefix(self._prefix), ())))
+
+    def _fail(self, page_id: str, error: SourceError) -> None:
+        what = f"{self._kind}s"
+        self.failures.append((page_id, f"its {what} cannot be listed ({error}); those of the last sync stay"))
+        self._in_a_row += isinstance(error, Faulty)
+        if self._in_a_row >= FAILING_PAGES_IN_A_ROW:
+            raise SourceError(f"the {what} of {self._in_a_row} pages in a row failed, so the site does; last: {error}")
+
+
+def _current(entries: Iterable[Envelope]) -> Iterator[Envelope]:
+    return (entry for entry in entries if entry.get("status", "current") == "current")
+
+
+class ConfluenceExtras:
+    """One space of a site; without `attachments` and `comments` it is the pages alone."""
+
+    def __init__(self, key: str, settings: Settings, folder: Path, client: ConfluenceClient | None = None) -> None:
+        self.key = key
+        self._settings = settings
+        self._folder = folder
+        self._client = client
+
+    def fingerprint(self) -> None:
+        """Only a sync can tell whether the space changed."""
+        return
+
+    def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
+        """Sync the pages, then what hangs on them; see `Confluence.sync`."""
+        before = PAGES.empty() if previous is None else previous
+        of_pages = [not hangs_on_a_page(one, self._settings.id_prefix) for one in before["page_id"].to_pylist()]
+        with nullcontext(self._client) if self._client else open_client(self._settings) as client:
+            inner = Confluence(self.key, self._settings, self._folder, client)
+            result = inner.sync(before.filter(pa.array(of_pages, pa.bool_())), state, progress)
+            asked = self._settings.attachments != "none" or self._settings.comments
+            if asked or not all(of_pages):
+                result = self._with_extras(client, rows_by_id(before), state, result, inner.grants)
+            return _with_groups(client, result) if self._settings.groups else result
+
+    def _with_extras(
+        self,
+        client: ConfluenceClient,
+        known: Mapping[str, Row],
+        state: Mapping[str, Any],
+        result: SyncResult,
+        grants: Mapping[str, Grants],
+    ) -> SyncResult:
+        pages, prefix = rows_by_id(result.pages), self._settings.id_prefix
+        hanging = {one: row for one, row in known.items() if hangs_on_a_page(one, prefix)}
+        reusable = hanging if state.get("identity") == result.state["identity"] else {}
+        files, comments = _Asking(client, prefix, "attachment"), _Asking(client, prefix, "comment")
+        attached, said, states = AttachmentRows(), dict[str, Row](), dict[str, str]()
+        if self._settings.attachments != "none":
+            files.list_space(self._settings.space)
+            found = (one for entry in files.of(pages.values(), hanging) if (one := _attached(client, *entry)))
+            textless = _remembered(state, "textless") if reusable else {}
+            attached = attachment_rows(found, pages, self._settings, reusable, textless)
+        if self._settings.comments:
+            comments.list_space(self._settings.space)
+            said, states = self._comments(pages.values(), reusable, hanging, _remembered(state, "comments"), comments)
+        kept = files.kept(hanging, pages, prefix + MARK) | comments.kept(hanging, pages, prefix + COMMENTS_MARK)
+        kept = {row_id: row for row_id, row in kept.items() if row_id not in attached.rows}
+        rows = {**kept, **attached.rows, **said}
+        unsettled = self._unsettled(client, grants, pages, hanging, rows)
+        return finish(
+            known,
+            {**pages, **rows, **{one: {**rows[one], "readers": NOBODY} for one in unsettled}},
+            seen=result.seen + attached.seen + len(kept) + len(said),
+            excluded=[*result.excluded, *attached.excluded.items()],
+            failures=[*result.failures, *attached.failures.items(), *files.failures, *comments.failures],
+            hidden=[*result.hidden, *((one, UNSETTLED) for one in unsettled)],
+            notes=dict.fromkeys([*result.notes, *cut_short(client)]),
+            origins=result.origins,
+            state={**result.state, "comments": states, "textless": attached.textless},
+        )
+
+    def _unsettled(
+        self,
+        client: ConfluenceClient,
+        grants: Mapping[str, Grants],
+        pages: Mapping[str, Row],
+        hanging: Mapping[str, Row],
+        rows: Mapping[str, Row],
+    ) -> list[str]:
+        """New texts on pages whose readers became others before they were read; `grants` are the pages' by raw id."""
+        prefix = self._settings.id_prefix
+        anew = {
+            one: row["ancestors"][-1].removeprefix(prefix)
+            for one, row in rows.items()
+            if row["readers"] != NOBODY and not _is_shown(hanging.get(one), row)
+        }
+        of_space = {one.removeprefix(prefix) for one in pages}
+        settled = decided_as_before(client, grants, of_space, set(anew.values()))
+        return sorted(one for one, page_id in anew.items() if page_id not in settled)
+
+    def _comments(
+        self,
+        pages: Iterable[Row],
+        reusable: Mapping[str, Row],
+        hanging: Mapping[str, Row],
+        before: Mapping[str, Any],
+        asking: _Asking,
+    ) -> tuple[dict[str, Row], dict[str, str]]:
+        """The rows of comments, and the state that search told of each page's, for the next sync."""
+        rows: dict[str, Row] = {}
+        states: dict[str, str] = {}
+        for page in pages:
+            row_id = comments_id(page, self._settings.id_prefix)
+            state = asking.state_of(page)
+            if state is not None and state == before.get(page["page_id"]) and row_id in reusable:
+                rows[row_id] = unchanged_comments(page, reusable[row_id])
+            elif state is None or state != NOTHING_HANGS or row_id in hanging:
+                entries = asking.page(page, "body.storage,version")
+                if entries is None:
+                    continue
+                # Where search and the page disagree, only the page tells of the next change.
+                state = state if state == state_of(entries) else None
+                if row := comments_row(page, list(_comments_in(entries)), self._settings.id_prefix):
+                    rows[row_id] = row
+            if state is not None:
+                states[page["page_id"]] = state
+        return rows, states
+
+
+def _with_groups(client: ConfluenceClient, result: SyncResult) -> SyncResult:
+    members, notes = group_members(client, groups_named(result.pages))
+    return replace(result, groups=tuple(members), notes=(*result.notes, *notes))
+
+
+def _comments_in(entries: Iterable[Envelope]) -> Iterator[Comment]:
+    """Replies, and comments on words of the page, are comments like the others."""
+    for entry in entries:
+        body, version = _object(_object(entry, "body"), "storage").get("value"), _object(entry, "version")
+        if isinstance(body, str):
+            number = version.get("number")
+            number = number if isinstance(number, int) else 1
+            yield Comment(str(entry.get("id")), body, number, moment_of(version.get("when")))
+
+
+def _remembered(state: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = state.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _attached(client: ConfluenceClient, page_id: str, entry: Envelope) -> Attached | None:
+    links, told, version = (_object(entry, name) for name in ("_links", "extensions", "version"))
+    link, name = links.get("download"), entry.get("title")
+    if not isinstance(link, str) or not isinstance(name, str):
+        return None
+    size, number = told.get("fileSize"), version.get("number")
+    return Attached(
+        id=str(entry.get("id")).removeprefix(MARK),
+        page_id=page_id,
+        name=name,
+        read=partial(_download, client, link),
+        version=number if isinstance(number, int) else None,
+        updated_at=moment_of(version.get("when")),
+        size=size if isinstance(size, int) else None,
+        url=f"{_site(links, client)}{urlsplit(link).path}",
+    )
+
+
+def _is_shown(before: Row | None, now: Row) -> bool:
+    """Whether the last sync showed this text to all of these readers."""
+    if before is None or both(before["readers"], now["readers"]) != now["readers"]:
+        return False
+    return all(before[name] == now[name] for name in ("title", "body", "version"))
+
+
+def _site(links: Mapping[str, Any], client: ConfluenceClient) -> str:
+    """Where people find the site: scoped tokens ask by another address (api.atlassian.com/ex/confluence/…)."""
+    base = links.get("base")
+    told = isinstance(base, str) and base.startswith(("https://", "http://"))
+    return str(base).rstrip("/") if told else client.base_url
+
+
+def _object(entry: Envelope, name: str) -> dict[str, Any]:
+    found = entry.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _download(client: ConfluenceClient, link: str) -> bytes:
+    """A file's bytes; a fault of this one file is no fault of the site."""
+    try:
+        return client.download(link)
+    except (Unreadable, Faulty) as error:
+        raise EnvelopeError(f"it cannot be fetched: {error}") from None

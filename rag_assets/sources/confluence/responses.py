@@ -1,0 +1,108 @@
+"""What one reply of Confluence says: an object, bytes, a pause to make, or a fault and whose fault it is.
+
+Belongs here: judging a single reply, and the errors that come of it.
+Does not belong here: sending (`confluence_transport`), trying again and collecting (`confluence_client`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from rag_assets.sources.base import SourceError
+from rag_assets.sources.confluence.transport import Reply
+
+MAX_WAIT_S = 300.0
+"""A server that asks for a longer pause is left alone; what was fetched until then is kept."""
+
+
+class Unreadable(SourceError):  # noqa: N818
+    """The site refuses this one thing: it is forbidden, gone, or not understood. That is never a deletion."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Faulty(SourceError):  # noqa: N818
+    """The site fails at this one thing, again and again."""
+
+
+class Again(Exception):  # noqa: N818
+    """Worth another try, after so many seconds where the server said so; `final` is the error if all tries fail."""
+
+    def __init__(self, final: SourceError, after: float | None = None) -> None:
+        super().__init__(str(final))
+        self.final = final
+        self.after = after
+
+
+def object_of(where: str, reply: Reply) -> dict[str, Any]:
+    """The JSON object of a reply.
+
+    Raises:
+        Again: it was cut.
+        Unreadable, SourceError: see `content_of`; or it is a web page, or other JSON.
+    """
+    content = content_of(where, reply)
+    if "html" in reply.headers.get("Content-Type", ""):
+        raise SourceError(f"{where} answered with a web page, not JSON; check base_url and auth")
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        raise Again(Faulty(f"{where} answered with broken JSON ({len(content)} bytes)")) from None
+    if not isinstance(answer, dict):
+        raise SourceError(f"{where} answered with a JSON {type(answer).__name__}; check base_url")
+    return answer
+
+
+def content_of(where: str, reply: Reply) -> bytes:
+    """The bytes of a good reply. Data Center may throttle with 403 or 503 as well as with 429.
+
+    Raises:
+        Again: throttled, or the server failed.
+        Unreadable: it refuses this one thing.
+        SourceError: not signed in, sent elsewhere, or throttled for longer than is waited.
+    """
+    if reply.status == 200:
+        return reply.content
+    where = f"{where} answered {reply.status}"
+    after = _retry_after(reply.headers)
+    if reply.status == 401:
+        raise SourceError(f"{where}: not signed in; check auth and its environment variables")
+    spent = reply.headers.get("X-RateLimit-Remaining") == "0"
+    if reply.status == 429 or (reply.status in (403, 503) and (after is not None or spent)):
+        throttled = SourceError(f"{where}: throttled; run the sync again later, it goes on where it stopped")
+        raise throttled if after is not None and after > MAX_WAIT_S else Again(throttled, after)
+    if reply.status >= 500 or reply.status == 408:
+        raise Again(Faulty(where), after)
+    if 300 <= reply.status < 400:
+        raise SourceError(f"{where}: it leads elsewhere; check base_url")
+    raise Unreadable(where, reply.status)
+
+
+def moment_of(header: str | None) -> datetime | None:
+    """An HTTP date in UTC (RFC 9110, 5.6.7), or None."""
+    try:
+        moment = parsedate_to_datetime(header) if header else None
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC) if moment else None
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait by `Retry-After`, which is a number or an HTTP date (RFC 9110, 10.2.3).
+
+    A date counts from the server's own `Date`, where it tells it: the clocks may differ.
+    """
+    value = headers.get("Retry-After")
+    try:
+        return None if value is None else max(0.0, float(value))
+    except ValueError:
+        pass
+    moment = moment_of(value)
+    now = moment_of(headers.get("Date")) or datetime.now(UTC)
+    return max(0.0, (moment - now).total_seconds()) if moment else None

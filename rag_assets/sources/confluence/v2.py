@@ -1,0 +1,73 @@
+"""Cloud's REST v2, for sites that answer 410 where v1 had content: its entries in the shape of v1.
+
+Belongs here: listing a space and reading one page by v2.
+Does not belong here: CQL and restrictions, which v2 does not have and v1 keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rag_assets.sources.confluence.responses import Unreadable
+
+if TYPE_CHECKING:
+    from rag_assets.sources.confluence.client import ConfluenceClient
+
+_LIMIT = 250
+_PATHS = {"page": "pages", "blogpost": "blogposts"}
+
+
+def listed(client: ConfluenceClient, space: str, kind: str, status: str) -> Iterator[dict[str, Any]]:
+    """Entries of a space without ancestors and restrictions.
+
+    Raises:
+        Unreadable: there is no such space for this user.
+    """
+    found = client.get("api/v2/spaces", {"keys": space, "limit": 1}).get("results")
+    if not isinstance(found, list) or not found or not isinstance(found[0], dict):
+        raise Unreadable(f"api/v2/spaces knows no space {space}", 404)
+    number = str(found[0].get("id"))
+    client.space_keys.setdefault(number, space)
+    path = f"api/v2/spaces/{number}/{_PATHS[kind]}"
+    for entry in client.collect(path, {"status": status, "limit": _LIMIT}):
+        yield _as_v1(entry, kind, _space_key(client, str(entry.get("spaceId", number))))
+
+
+def read(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
+    """One page with body, labels and ancestors. Its restrictions are v1's and are added by who needs them.
+
+    Raises:
+        Unreadable, Faulty: it cannot be had.
+    """
+    try:
+        kind, entry = "page", client.get(f"api/v2/pages/{page_id}", {"body-format": "storage"})
+    except Unreadable as error:
+        if error.status != 404:
+            raise
+        kind, entry = "blogpost", client.get(f"api/v2/blogposts/{page_id}", {"body-format": "storage"})
+    path = f"api/v2/{_PATHS[kind]}/{page_id}"
+    space = _space_key(client, str(entry.get("spaceId")))
+    above = list(client.collect(f"{path}/ancestors", {"limit": _LIMIT})) if kind == "page" else []
+    labels = list(client.collect(f"{path}/labels", {"limit": _LIMIT}))
+    shaped = _as_v1(entry, kind, space)
+    return {**shaped, "body": entry.get("body"), "ancestors": above, "metadata": {"labels": {"results": labels}}}
+
+
+def _space_key(client: ConfluenceClient, number: str) -> object:
+    """All pages of a source are of one space, so it is asked for once."""
+    if number not in client.space_keys:
+        client.space_keys[number] = client.get(f"api/v2/spaces/{number}", {}).get("key")
+    return client.space_keys[number]
+
+
+def _as_v1(entry: dict[str, Any], kind: str, space: object) -> dict[str, Any]:
+    version = entry.get("version")
+    told = version if isinstance(version, dict) else {}
+    return {
+        **{name: entry.get(name) for name in ("id", "status", "title", "_links")},
+        "type": kind,
+        "space": {"key": space},
+        "version": {"number": told.get("number"), "when": told.get("createdAt")},
+        "extensions": {"position": entry.get("position")},
+    }

@@ -1,0 +1,1 @@
+"""A dump: REST v1 page envelopes as files."""

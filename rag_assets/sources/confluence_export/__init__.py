@@ -1,0 +1,1 @@
+"""A space export: the zip that an administrator downloads."""

@@ -1,0 +1,224 @@
+"""What the objects of a space export mean: envelopes as REST would give them, and who may read what.
+
+Belongs here: current against historical versions, the page tree, labels, users behind keys, restrictions, permissions.
+Does not belong here: the file (`entities_xml`), the zip and the sync (`confluence_export`), envelopes (`envelope`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from typing import Any
+
+from rag_assets.sources.base import SourceError
+from rag_assets.sources.confluence_export.entities_xml import Entity
+from rag_assets.steps.readers.readers import Grants, restriction_readers
+from rag_serving.access.principals import EVERYONE, NOBODY, both
+
+Envelope = dict[str, Any]
+
+BODIES = frozenset({"BodyContent"})
+_PERMISSIONS = ("SpacePermission", "ContentPermissionSet", "ContentPermission", "ConfluenceUserImpl")
+DETAILS = frozenset({"Space", "Page", "BlogPost", "Attachment", "Comment", "Label", "Labelling", *_PERMISSIONS})
+
+_TYPES = {"Page": "page", "BlogPost": "blogpost"}
+_STORAGE = "2"  # bodyType; 0 is the wiki markup of Confluence 3, 1 what apps store
+_NARROWS, _INDIFFERENT = "view", ("edit", "share")
+
+
+@dataclass
+class ExportedSpace:
+    """Everything of an export but its bodies; all by raw id. Historical versions are left out."""
+
+    site: str  # address that links begin with
+    zone: tzinfo = UTC  # that the export's dates are in
+    spaces: dict[str, str] = field(default_factory=dict)  # id -> key
+    contents: dict[str, Entity] = field(default_factory=dict)  # pages and blog posts, whatever their status
+    attachments: list[Entity] = field(default_factory=list)
+    comments: list[Entity] = field(default_factory=list)
+    _users: dict[str, Entity] = field(default_factory=dict)
+    _labels: dict[str, Entity] = field(default_factory=dict)
+    _labellings: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # content id -> label ids
+    _sets: dict[str, Entity] = field(default_factory=dict)
+    _sets_of: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # content id -> set ids
+    _members: dict[str, list[Entity]] = field(default_factory=lambda: defaultdict(list))  # set id -> permissions
+    _viewers: list[Entity] = field(default_factory=list)
+
+    def read(self, objects: Iterable[Entity]) -> ExportedSpace:
+        """Take in the objects of a file."""
+        historical: set[str] = set()
+        for one in objects:
+            if one.kind in ("Page", "BlogPost", "Attachment", "Comment"):
+                historical.update(one.lists.get("historicalVersions", ()))
+                if one.ref("originalVersion") or one.text("originalVersion", "originalVersionId"):
+                    continue
+            self._take(one)
+        for page_id in historical:
+            self.contents.pop(page_id, None)
+        self.attachments = [one for one in self.attachments if one.id not in historical]
+        self.comments = [one for one in self.comments if one.id not in historical]
+        return self
+
+    def _take(self, one: Entity) -> None:
+        match one.kind:
+            case "Page" | "BlogPost":
+                self.contents[one.id] = one
+                self._sets_of[one.id].update(one.lists.get("contentPermissionSets", ()))
+            case "Attachment":
+                self.attachments.append(one)
+            case "Comment":
+                self.comments.append(one)
+            case "Space":
+                self.spaces[one.id] = one.text("key")
+            case "ConfluenceUserImpl":
+                self._users[one.id] = one
+            case "Label":
+                self._labels[one.id] = one
+            case "Labelling":
+                self._labellings[one.ref("content") or one.text("labelableId")].add(one.ref("label"))
+            case "ContentPermissionSet":
+                self._sets[one.id] = one
+                self._sets_of[one.ref("owningContent")].add(one.id)
+            case "ContentPermission":
+                self._members[one.ref("owningSet")].append(one)
+            case "SpacePermission" if one.text("type") == "VIEWSPACE":
+                self._viewers.append(one)
+
+    def keep_only(self, space: str | None) -> str:
+        """Leave out what stands in other spaces; the key of the space that stays.
+
+        Raises:
+            SourceError: the export lacks that space, or has several and none was named.
+        """
+        found = sorted({self.space_of(one) for one in self.contents.values()} - {""})
+        if space is None and len(found) > 1:
+            raise SourceError(f"it holds the spaces {', '.join(found)}; name one of them as the source's space")
+        if not found or (space is not None and space not in found):
+            holds = ", ".join(found) or "no pages"
+            raise SourceError(f"it does not hold the space {space!r} but {holds}" if space else "it holds no pages")
+        key = space or found[0]
+        self.contents = {one.id: one for one in self.contents.values() if self.space_of(one) == key}
+        return key
+
+    def space_of(self, content: Entity) -> str:
+        """The key of a page's space; empty where it is not said."""
+        return self.spaces.get(content.ref("space"), "")
+
+    def envelope(self, content: Entity, body: str | None = None) -> Envelope:
+        """A page as REST v1 would give it."""
+        return {
+            "id": content.id,
+            "type": _TYPES[content.kind],
+            "status": content.text("contentStatus") or "current",
+            "title": content.text("title"),
+            "space": {"key": self.space_of(content)},
+            "version": {"number": number_of(content), "when": self.moment(content)},
+            "extensions": {"position": int(position) if (position := content.text("position")).isdecimal() else None},
+            "ancestors": [{"id": one, "title": self._title(one)} for one in self._ancestors(content)],
+            "metadata": {"labels": {"results": list(self._labels_of(content))}},
+            "body": {"storage": {"value": body}},
+            "_links": {"base": self.site},
+        }
+
+    def moment(self, content: Entity) -> str | None:
+        """When it was last changed, as ISO 8601 with its zone; exports write local time without one."""
+        written = content.text("lastModificationDate", "creationDate")
+        try:
+            return datetime.fromisoformat(written).replace(tzinfo=self.zone).isoformat()
+        except ValueError:
+            return written or None
+
+    def grants(self, content: Entity) -> Grants:
+        """What the export says of a page's readers; a restriction that cannot be resolved lets nobody in."""
+        own, fault = EVERYONE, None
+        for set_id in sorted(self._sets_of.get(content.id, ())):
+            level, why = self._set_readers(set_id)
+            own, fault = both(own, level), fault or why
+        return Grants(tuple(self._ancestors(content)), own, fault)
+
+    def permissions(self) -> list[Envelope]:
+        """Who may view the space, as `expand=permissions` of REST tells it."""
+        return [self._permission(one) for one in self._viewers if self._in_space(one)]
+
+    def _in_space(self, permission: Entity) -> bool:
+        spaces = {content.ref("space") for content in self.contents.values()}
+        return permission.ref("space") in spaces
+
+    def _permission(self, one: Entity) -> Envelope:
+        """Anonymous access only where it is said: a permission that names nobody may be one whose user is gone."""
+        return {
+            "operation": {"operation": "read", "targetType": "space"},
+            "anonymousAccess": one.text("allUsersSubject") == "anonymous-users",
+            "subjects": self._subjects([one]),
+        }
+
+    def _set_readers(self, set_id: str) -> tuple[str, str | None]:
+        found = self._sets.get(set_id)
+        kind = found.text("type").lower() if found else ""
+        if kind in _INDIFFERENT:
+            return EVERYONE, None
+        if kind != _NARROWS:
+            return NOBODY, f"restrictions of type {kind!r} are not understood" if found else "restrictions are missing"
+        subjects = self._subjects(self._members.get(set_id, []))
+        if not any(each["results"] for each in subjects.values()):
+            return NOBODY, "its restrictions name nobody"
+        return restriction_readers({"read": {"restrictions": subjects}}) or NOBODY, None
+
+    def _subjects(self, permissions: Iterable[Entity]) -> Envelope:
+        """Users and groups of permissions as REST lists them."""
+        users, groups = [], []
+        for one in permissions:
+            if group := one.text("groupName", "group"):
+                groups.append({"type": "group", "name": group})
+            if user := self._user(one):
+                users.append(user)
+        return {"user": {"results": users}, "group": {"results": groups}}
+
+    def _user(self, permission: Entity) -> Envelope | None:
+        """The user behind a permission: a reference since Confluence 5.3, before that a name."""
+        key = permission.ref("userSubject")
+        known = self._users.get(key)
+        names = {
+            "username": known.text("name") if known else permission.text("userName"),
+            "accountId": known.text("atlassianAccountId") if known else "",
+            "userKey": key,
+        }
+        said = {name: value for name, value in names.items() if value}
+        return {"type": "known", **said} if said else None
+
+    def _labels_of(self, content: Entity) -> Iterator[Envelope]:
+        for label_id in self._labellings.get(content.id, ()):
+            if label := self._labels.get(label_id):
+                yield {"prefix": label.text("namespace") or "global", "name": label.text("name")}
+
+    def _title(self, content_id: str) -> str:
+        found = self.contents.get(content_id)
+        return found.text("title") if found else ""
+
+    def _ancestors(self, content: Entity) -> list[str]:
+        """Ids of the pages above, root first; they end where the chain leaves the export or runs in a ring."""
+        chain: list[str] = []
+        parent = content.ref("parent")
+        while parent and parent not in chain and parent != content.id:
+            chain.append(parent)
+            above = self.contents.get(parent)
+            parent = above.ref("parent") if above else ""
+        return chain[::-1]
+
+
+def number_of(content: Entity) -> int | None:
+    """The version number, where there is one."""
+    written = content.text("version", "attachmentVersion")
+    return int(written) if written.isascii() and written.isdigit() else None
+
+
+def page_bodies(objects: Iterable[Entity], wanted: ExportedSpace) -> Iterator[tuple[str, str | None]]:
+    """(id, body in storage format) of the export's contents and comments; None for what is not storage format."""
+    owners = {body: one.id for one in wanted.contents.values() for body in one.lists.get("bodyContents", ())}
+    comments = {one.id for one in wanted.comments}
+    for one in objects:
+        owner = one.ref("content") or owners.get(one.id, "")
+        if owner in wanted.contents or owner in comments:
+            yield owner, one.texts.get("body", "") if one.text("bodyType") in (_STORAGE, "") else None

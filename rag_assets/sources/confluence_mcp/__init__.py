@@ -1,0 +1,1 @@
+"""A Confluence space by way of an MCP server."""

@@ -1,0 +1,288 @@
+"""A Confluence space by way of an MCP server.
+
+Belongs here: listing the space completely, asking for each page, and who may read what the server gives.
+Does not belong here: calling tools (`mcp_tools`), the shapes of their answers (`mcp_answers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id, settings_digest
+from rag_assets.sources.confluence_mcp.answers import (
+    Envelope,
+    Listed,
+    NotOfSpaceError,
+    check_space,
+    listed_of,
+    named_spaces,
+    page_of,
+    restrictions_of,
+    results_of,
+)
+from rag_assets.sources.confluence_mcp.tools import McpTools, ToolError, open_tools
+from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, exclusion_of, row_of
+from rag_assets.steps.readers.readers import UNNAMED, Grants, effective_readers, grants_of, space_readers
+from rag_serving.access.principals import EVERYONE, NOBODY
+from rag_serving.config.sources import ConfluenceMcp as Settings
+
+_TREE_LIMIT = 1000  # of sooperset/mcp-atlassian; it says `has_more` where a space is larger
+_SEARCH_LIMIT = 50
+_FEW = 5
+_CHECKS = "the space of every page"  # what rows that may be reused were checked for
+
+
+@dataclass
+class _Reading:
+    """What the server told; pages by raw id."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    grants: dict[str, Grants] = field(default_factory=dict)
+    excluded: dict[str, str] = field(default_factory=dict)
+    not_of_space: set[str] = field(default_factory=set)  # excluded because they are of another space, or of none told
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+class ConfluenceMcp:
+    """One space, as a server tells of it.
+
+    Where the list of pages tells their versions, only pages of another version are asked for. Who may read a page is
+    asked each time; labels, which make no version, come with the page's next one. No filter of the server is relied on:
+    a page is taken only where the list or the page itself names this space, and neither names another.
+    """
+
+    def __init__(self, key: str, settings: Settings) -> None:
+        self.key = key
+        self._settings = settings
+        self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix, settings.base_url)
+
+    def fingerprint(self) -> None:
+        """Only a sync can tell whether the space changed."""
+        return
+
+    def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
+        """List the space, then ask for each page; one that the server does not give keeps its last version.
+
+        Raises:
+            SourceError: the server is not there, cannot list the space completely, or a larger share of the pages is
+                gone than `max_deleted_share` allows.
+        """
+        known = rows_by_id(previous)
+        prefix = self._settings.id_prefix
+        before = {page_id.removeprefix(prefix): row for page_id, row in known.items()}
+        identity = digest(settings_digest(self.key, self._settings), _CHECKS)
+        own = {one: row for one, row in before.items() if self._is_of_space(row)}
+        reusable = own if state.get("identity") == identity else {}
+        reading = _Reading()
+        with open_tools(self._settings) as tools:
+            listed = self._list(tools)
+            self._check_gone(own, listed)
+            for done, page in enumerate(listed.values(), start=1):
+                if not self._reuse(tools, page, listed, reusable.get(page.id), reading):
+                    self._read(tools, page, listed, reading)
+                if progress is not None:
+                    progress(done, len(listed))
+            notes = [*self._notes(tools), *self._space_notes(reading)]
+        self._keep(own, reading)
+        self._check_left_out(own, reading)
+        unknown = EVERYONE if self._settings.unrestricted else NOBODY
+        space = space_readers(self._settings.readers)
+        effective = effective_readers(reading.grants, space, unsaid=unknown, missing=unknown)
+        return finish(
+            known,
+            {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()},
+            seen=len(listed),
+            excluded=[(f"{prefix}{one}", why) for one, why in reading.excluded.items()],
+            failures=[(f"{prefix}{one}", why) for one, why in reading.failures.items()],
+            hidden=[(f"{prefix}{one}", why) for one, why in effective.hidden.items() if one in reading.rows],
+            notes=notes,
+            origins=effective.origins.prefixed(prefix),
+            state={"fingerprint": None, "identity": identity},
+        )
+
+    def _list(self, tools: McpTools) -> dict[str, Listed]:
+        """Every page of the space.
+
+        Raises:
+            SourceError: it is not certain that these are all.
+        """
+        settings = self._settings
+        if settings.page_tool not in tools.names:
+            raise SourceError(_missing_tool("page_tool", settings.page_tool, tools))
+        if settings.tree_tool in tools.names:
+            found = self._tree(tools)
+        elif settings.search_tool in tools.names:
+            found = {page.id: page for page in self._search(tools)}
+        else:
+            raise SourceError(_missing_tool("search_tool", settings.search_tool, tools))
+        if not found:
+            raise SourceError(f"the MCP server lists no page of space {settings.space!r}; nothing was changed")
+        return found
+
+    def _tree(self, tools: McpTools) -> dict[str, Listed]:
+        answer = self._ask(tools, self._settings.tree_tool, space_key=self._settings.space, limit=_TREE_LIMIT)
+        if isinstance(answer, dict) and answer.get("has_more"):
+            raise SourceError(
+                f"the MCP server lists only the first {_TREE_LIMIT} pages of space {self._settings.space!r}; nothing "
+                "was changed. Use kind: confluence for a space of this size"
+            )
+        return {page.id: page for page in listed_of(answer)}
+
+    def _search(self, tools: McpTools) -> Iterator[Listed]:
+        """Pages by CQL; what has come is excluded from the next search, because not every server can page."""
+        seen: set[str] = set()
+        while True:
+            cql = f'type = page AND space = "{self._settings.space}"'
+            cql += f" AND id not in ({','.join(sorted(seen))})" if seen else ""
+            answer = self._ask(tools, self._settings.search_tool, query=cql, cql=cql, limit=_SEARCH_LIMIT)
+            found = [page for page in listed_of(answer) if page.id not in seen]
+            if results_of(answer) and not found:
+                raise SourceError("the MCP server gives the same pages again and again, so its list has no end")
+            if not found:
+                return
+            yield from found
+            seen.update(page.id for page in found)
+
+    def _ask(self, tools: McpTools, name: str, **arguments: Any) -> Any:
+        try:
+            answer = tools.call(name, **arguments)
+        except ToolError as error:
+            raise SourceError(f"the MCP server cannot list space {self._settings.space!r}: {error}") from None
+        if results_of(answer) is None:
+            raise SourceError(f"{name} of the MCP server answered with something that is not a list of pages")
+        return answer
+
+    def _read(self, tools: McpTools, page: Listed, listed: Mapping[str, Listed], reading: _Reading) -> None:
+        try:
+            if named_spaces(page.told):
+                check_space(self._settings.space, page.told)
+            answer = tools.call(
+                self._settings.page_tool, page_id=page.id, id=page.id, include_metadata=True, convert_to_markdown=False
+            )
+            envelope, body_format = page_of(answer, page, self._settings.space, self._settings.base_url)
+            if self._settings.tree_tool in tools.names and "ancestors" not in envelope:
+                envelope["ancestors"] = _ancestors(page, listed)
+            self._restrict(tools, page.id, envelope)
+            reading.grants[page.id] = grants_of(envelope)
+            if excluded := exclusion_of(envelope):
+                reading.excluded[page.id] = excluded
+                return
+            row = row_of(envelope, self._origin)
+        except NotOfSpaceError as error:
+            reading.excluded[page.id] = str(error)
+            reading.not_of_space.add(page.id)
+            return
+        except (EnvelopeError, ToolError) as error:
+            reading.failures[page.id] = str(error)
+            return
+        hashed = content_hash(row["title"], row["body"], body_format, row["anchor_flavor"])
+        reading.rows[page.id] = {**row, "body_format": body_format, "content_hash": hashed}
+
+    def _reuse(
+        self, tools: McpTools, page: Listed, listed: Mapping[str, Listed], row: Row | None, reading: _Reading
+    ) -> bool:
+        """Take a page as it was, where the list says that it is the same and its readers can be known besides.
+
+        A move to another space makes no version, so the list must name the space, too.
+        """
+        if row is None or page.version != row["version"] or page.told.get("title", row["title"]) != row["title"]:
+            return False
+        if self._settings.space.casefold() not in named_spaces(page.told):
+            return False
+        if page.told.get("status", "current") != "current":
+            return False
+        envelope = {name: page.told[name] for name in ("ancestors", "restrictions") if name in page.told}
+        if self._settings.tree_tool in tools.names:
+            envelope.setdefault("ancestors", _ancestors(page, listed))
+        try:
+            self._restrict(tools, page.id, envelope)
+        except ToolError:
+            return False
+        grants = grants_of(envelope, self._settings.id_prefix)
+        if grants.ancestors is None or UNNAMED in grants.ancestors or "restrictions" not in envelope:
+            return False
+        reading.grants[page.id] = grants_of(envelope)
+        titles = [str(one.get("title") or "") for one in envelope["ancestors"]]
+        reading.rows[page.id] = {**row, "ancestors": list(grants.ancestors), "ancestor_titles": titles}
+        return True
+
+    def _restrict(self, tools: McpTools, page_id: str, envelope: Envelope) -> None:
+        """Who may read the page, where the server has a tool that says so."""
+        if "restrictions" not in envelope and self._settings.restrictions_tool in tools.names:
+            answer = tools.call(self._settings.restrictions_tool, page_id=page_id, id=page_id)
+            envelope["restrictions"] = restrictions_of(answer)
+
+    def _keep(self, before: Mapping[str, Row], reading: _Reading) -> None:
+        """Pages that could not be read stay as they were, with the readers they had or fewer."""
+        for page_id in reading.failures:
+            if row := before.get(page_id):
+                reading.rows[page_id] = {**row, "source": self.key, "tenant": self._settings.tenant}
+                above = (one.removeprefix(self._settings.id_prefix) for one in row["ancestors"])
+                reading.grants[page_id] = Grants(tuple(above), row["readers"])
+                reading.failures[page_id] += "; its last version stays"
+
+    def _check_gone(self, before: Mapping[str, Row], listed: Mapping[str, Listed]) -> None:
+        gone = len(before.keys() - listed.keys())
+        self._refuse_too_many(gone, before, "are gone at once", "they were deleted on purpose")
+
+    def _check_left_out(self, before: Mapping[str, Row], reading: _Reading) -> None:
+        """A server that stops naming spaces must not empty a source that was read while it did."""
+        gone = before.keys() & reading.not_of_space
+        if gone:
+            what = f"would be left out at once (page {min(gone)}: {reading.excluded[min(gone)]})"
+            self._refuse_too_many(len(gone), before, what, "that is right")
+
+    def _refuse_too_many(self, gone: int, before: Mapping[str, Row], what: str, meant: str) -> None:
+        """Refuse the sync where too large a share of its pages would go for a program to believe it."""
+        allowed = self._settings.max_deleted_share
+        if gone > _FEW and gone > allowed * len(before):
+            raise SourceError(
+                f"{gone} of {len(before)} pages of source {self.key!r} {what}, a larger share than "
+                f"max_deleted_share {allowed:g}; nothing was deleted. If {meant}, set "
+                f"sources.{self.key}.max_deleted_share to 1 for one build"
+            )
+
+    def _is_of_space(self, row: Row) -> bool:
+        return bool(row["space"].casefold() == self._settings.space.casefold())
+
+    def _space_notes(self, reading: _Reading) -> list[str]:
+        if not reading.not_of_space:
+            return []
+        some = sorted(reading.not_of_space)
+        return [
+            f"pages that the server gives for space {self._settings.space!r} and that were left out: {len(some)} "
+            f"(page {some[0]}: {reading.excluded[some[0]]}); update the server, or look at its filter of spaces"
+        ]
+
+    def _notes(self, tools: McpTools) -> list[str]:
+        settings, notes = self._settings, []
+        if settings.readers == "from_source":
+            notes.append(
+                f"an MCP server does not say who may read the space, so nobody can read source {self.key!r}; "
+                f"set sources.{self.key}.readers to everyone or to a list of group:NAME and user:NAME"
+            )
+        if settings.restrictions_tool not in tools.names and not settings.unrestricted:
+            notes.append(
+                f"the server has no tool {settings.restrictions_tool!r}, so pages that come without restrictions are "
+                f"hidden; if none of them is restricted, set sources.{self.key}.unrestricted to true"
+            )
+        return notes
+
+
+def _ancestors(page: Listed, listed: Mapping[str, Listed]) -> list[Envelope]:
+    """The pages above, root first, from the parents that the tree tells."""
+    chain: list[str] = []
+    parent = page.parent
+    while parent and parent not in chain and parent != page.id:
+        chain.append(parent)
+        parent = listed[parent].parent if parent in listed else None
+    return [{"id": one, "title": listed[one].told.get("title") if one in listed else ""} for one in chain[::-1]]
+
+
+def _missing_tool(setting: str, name: str, tools: McpTools) -> str:
+    offered = ", ".join(sorted(tools.names)) or "none"
+    return f"the MCP server has no tool {name!r}; set {setting} to one of its own: {offered}"

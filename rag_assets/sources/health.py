@@ -1,0 +1,144 @@
+"""What `citelock doctor` says of sources: whether each can be read now, and how its last sync ended.
+
+Belongs here: asking all of them at once within a bound, judging the last sync, keeping secrets out of what is printed.
+Does not belong here: asking one (`sources.reach`), the doctor itself, which calls this by the entry points
+`citelock.checks`. Dagster is not imported: a machine that only serves looks at the last syncs alone.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+
+from rag_assets.readers.passage_readers import passage_readers
+from rag_assets.sources.reach import Reach, reach
+from rag_assets.state.sync_files import LastSync, read_last_sync
+from rag_serving.artifacts.store import Store
+from rag_serving.cli.finding import Finding, age
+from rag_serving.config.cron import last_ticks
+from rag_serving.config.loading import Config
+from rag_serving.config.sources import ConfluenceMcp, Source
+
+BOUND_S = 20.0
+"""For all sources together; what has not answered by then is said not to."""
+_OLD = timedelta(days=7)
+_TICKS = 3  # of a schedule, that may go by without a sync
+_LONGEST = 400
+_SHORTEST = 4  # what is shorter stands in other words, and is no secret
+_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """Two findings for each source: the source now, and its last sync."""
+    store = Store(config.home)
+    if not config.sources:
+        yield Finding("sources", "warn", "none is configured", "add one under `sources:`; see docs/configuration.md")
+    builds = find_spec("dagster") is not None
+    calls = {key: _look(key, source) for key, source in config.sources.items()} if builds else {}
+    reached = answers_within(calls, BOUND_S)
+    for key, source in sorted(config.sources.items()):
+        if not builds:
+            yield Finding(f"source {key}", "ok", "not asked: this machine serves, it does not build")
+        else:
+            yield _finding(f"source {key}", source, reached.get(key))
+        yield _sync_finding(store, key, source)
+
+
+def answers_within(calls: Mapping[str, Callable[[], Reach]], seconds: float) -> dict[str, Reach]:
+    """Call all at once, and return what came back in time; threads that hang do not keep the process from ending."""
+    found: queue.SimpleQueue[tuple[str, Reach]] = queue.SimpleQueue()
+    for key, call in calls.items():
+        threading.Thread(target=lambda key=key, call=call: found.put((key, call())), daemon=True).start()
+    answers: dict[str, Reach] = {}
+    until = time.monotonic() + seconds
+    while len(answers) < len(calls) and (left := until - time.monotonic()) > 0:
+        try:
+            key, answer = found.get(timeout=left)
+        except queue.Empty:
+            break
+        answers[key] = answer
+    return answers
+
+
+def _look(key: str, source: Source) -> Callable[[], Reach]:
+    def look() -> Reach:
+        try:
+            return reach(key, source)
+        except Exception as error:  # one source that breaks must not hide the others
+            return Reach("fail", f"unexpected {type(error).__name__}: {error}", f"look at sources.{key}")
+
+    return look
+
+
+def _finding(name: str, source: Source, answer: Reach | None) -> Finding:
+    if answer is None:
+        return Finding(name, "fail", f"did not answer within {BOUND_S:.0f} s", "look at the site and the network")
+    return Finding(name, answer.state, without_secrets(answer.detail, source), without_secrets(answer.mend, source))
+
+
+def _sync_finding(store: Store, key: str, source: Source) -> Finding:
+    name, last = f"sync {key}", read_last_sync(store.source(key))
+    if last is None:
+        return Finding(name, "warn", "never synced", f"run `citelock build {key}`")
+    detail = _told(last)
+    readers = passage_readers(store, key)
+    if readers.passages and readers.for_nobody == readers.passages:
+        why = _first_reason(last) or "see the notes of the sync"
+        detail = f"{detail}; nobody may read any of its {readers.passages:,} passages: {why}"
+        return Finding(name, "fail", without_secrets(detail, source), f"set sources.{key}.readers, then build")
+    detail += f"; {readers.for_everyone:,} of {readers.passages:,} passages are readable for everyone"
+    if late := _is_late(last, source):
+        return Finding(name, "warn", detail, late.format(key=key))
+    if last.failed or last.notes:
+        reason = next(iter(last.failed.items()), None)
+        more = f"page {reason[0]}: {reason[1]}" if reason else last.notes[0]
+        mend = f"mend it and run `citelock build {key}`"
+        return Finding(name, "warn", without_secrets(f"{detail}; {more}", source), mend)
+    return Finding(name, "ok", detail)
+
+
+def _told(last: LastSync) -> str:
+    when = f"{age((datetime.now(UTC) - last.finished_at).total_seconds())} ago" if last.finished_at else "at some time"
+    counts = {"excluded": last.excluded, "failed": last.failed, "hidden": last.hidden}
+    more = [f"{len(pages):,} {word}" for word, pages in counts.items() if pages]
+    return f"complete {when}, {', '.join([f'{last.enumerated:,} pages', *more])}"
+
+
+def _first_reason(last: LastSync) -> str | None:
+    return next(iter(last.notes), None) or next(iter(last.hidden.values()), None)
+
+
+def _is_late(last: LastSync, source: Source) -> str | None:
+    """How to mend a sync that is too long ago, None where it is not."""
+    if last.finished_at is None or last.fingerprint is not None:  # what a build can tell apart is not synced in vain
+        return None
+    now = datetime.now(UTC)
+    if source.schedule:
+        is_late = last.finished_at < last_ticks(source.schedule, now, _TICKS)[-1]
+        mend = f"its schedule ticked {_TICKS} times since: start Dagster (`make up`), or run `citelock build {{key}}`"
+        return mend if is_late else None
+    return "run `citelock build {key}`, or give it a schedule" if now - last.finished_at > _OLD else None
+
+
+def without_secrets(text: str, source: Source) -> str:
+    """The text in one line without what may sign in: values of environment variables, arguments, parts of addresses."""
+    for name in _secret_names(source):
+        value = os.environ.get(name, "").strip()
+        text = text.replace(value, "***") if len(value) >= _SHORTEST else text
+    if isinstance(source, ConfluenceMcp):
+        text = text.replace(" ".join(source.command), source.command[0]) if source.command else text
+        text = text.replace(source.url, source.url.partition("?")[0]) if source.url else text
+    text = " ".join(_USER_IN_URL.sub("", text).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _secret_names(source: Source) -> list[str]:
+    auth = getattr(source, "auth", None)
+    named = [getattr(holder, field, None) for holder in (auth, source) for field in ("user_env", "token_env")]
+    return [name for name in [*named, *getattr(source, "env", [])] if name]

@@ -1,0 +1,1 @@
+"""What runs leave beside their tables, and what is decided by it."""

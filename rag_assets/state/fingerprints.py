@@ -1,0 +1,91 @@
+"""Digests of everything that shapes a table: equal digests mean there is nothing to do.
+
+Belongs here: which settings and versions each table depends on.
+Does not belong here: the decision itself (`rag_assets.state.planning`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from rag_assets.sources.base import settings_digest
+from rag_assets.steps.chunks import chunking, select
+from rag_assets.steps.contexts import contextualize
+from rag_assets.steps.contexts import prompt as context_prompt
+from rag_assets.steps.dedup import duplicates, minhash
+from rag_assets.steps.sections import splitting as sections
+from rag_serving.artifacts.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
+from rag_serving.config.loading import Config
+from rag_serving.indexes import lexical, shard_collections
+from rag_serving.text import analyzer as terms
+
+
+def digest(*parts: object) -> str:
+    """A short SHA-256 of values that JSON can hold."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def sections_settings(config: Config) -> str:
+    return digest(SECTIONS.version, sections.VERSION, config.ingestion.max_page_bytes)
+
+
+def source_sections_settings(config: Config, source: str) -> str:
+    return digest(sections_settings(config), config.sources[source].resolve_lists)
+
+
+def chunks_settings(config: Config) -> str:
+    embedding = config.embedding
+    return digest(
+        sections_settings(config),
+        CHUNKS.version,
+        chunking.VERSION,
+        config.ingestion.chunk_size_tokens,
+        config.ingestion.chunk_stride_tokens,
+        (embedding.provider, embedding.model, embedding.weights_dir),  # whose tokenizer counts
+    )
+
+
+def ingest_settings(config: Config, source: str) -> str:
+    """All that shapes a source's tables, beside its content."""
+    return digest(settings_digest(source, config.sources[source]), chunks_settings(config))
+
+
+def table_digest(table: pa.Table) -> str:
+    """A digest of the table's content, column by column: names and values, whatever their layout in memory."""
+    whole = hashlib.sha256()
+    for name in table.column_names:
+        whole.update(json.dumps([name, table[name].to_pylist()], default=str).encode())
+    return whole.hexdigest()[:32]
+
+
+def pages_digest(pages: pa.Table) -> str:
+    """A digest of what pages of other sources may take from these."""
+    return table_digest(pages.select(["page_id", "space", "title", "url", "readers", "content_hash"]))
+
+
+def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, pages: Mapping[str, str]) -> str:
+    """All that shapes a tenant's generation.
+
+    Args:
+        config: its settings of selection, context and indexes count.
+        chunks: digest of each source's chunk table.
+        embedder: name of the embedding model.
+        pages: digest of each source's pages, where sources show pages of each other; else empty.
+    """
+    ingestion = config.ingestion
+    return digest(
+        dict(chunks),
+        dict(pages),
+        embedder,
+        (CONTEXTS.version, GENERATION_CHUNKS.version, contextualize.VERSION, select.VERSION),
+        (config.context.provider, config.context.model, config.context.refresh and context_prompt.VERSION),
+        (sorted(ingestion.drop_labels), ingestion.drop_boilerplate),
+        (DEDUP_MAP.version, minhash.VERSION, duplicates.VERSION),
+        (ingestion.dedup_enabled, ingestion.dedup_method, ingestion.dedup_threshold),
+        config.indexing.max_shard_chunks,
+        (lexical.FORMAT, shard_collections.FORMAT, terms.ANALYZER_VERSION),
+    )

@@ -1,0 +1,86 @@
+"""Looking at the world before deciding: what the sources say now, and what the tables and manifests were made from.
+
+Belongs here: gathering, from small files only: no table is read and no model is asked for a vector.
+Does not belong here: decisions (`rag_assets.state.planning`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rag_assets.state.fingerprints import ingest_settings, tenant_inputs
+from rag_assets.state.planning import SourceFacts
+from rag_assets.state.records import read_publish_state, read_state
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.indexes.integrity import Damage, Depth, find_damage
+
+if TYPE_CHECKING:
+    from rag_serving.models.protocols import Embedder
+
+
+def source_facts(config: Config, store: Store, key: str, fingerprint: str | None) -> SourceFacts:
+    """A source now and as it was built; tables that are gone were never built."""
+    folder = store.source(key)
+    built = read_state(store, key).chunks
+    if not all((folder / f"{table}.parquet").is_file() for table in ("pages", "sections", "chunks")):
+        built = None
+    return SourceFacts(
+        key=key,
+        tenant=config.sources[key].tenant,
+        settings=ingest_settings(config, key),
+        fingerprint=fingerprint,
+        built_settings=built.settings if built else None,
+        built_fingerprint=built.fingerprint if built else None,
+    )
+
+
+def chunk_digests(config: Config, store: Store, tenant: str) -> dict[str, str]:
+    """The digest of each chunk table that the tenant's sources have."""
+    states = {key: read_state(store, key).chunks for key in config.sources_of(tenant)}
+    return {
+        key: state.digest
+        for key, state in states.items()
+        if state is not None and (store.source(key) / "chunks.parquet").is_file()
+    }
+
+
+def wanted_inputs(config: Config, store: Store, embedder: Embedder, tenants: Iterable[str]) -> dict[str, str]:
+    """Per tenant the digest of its present inputs; a tenant without a single chunk table is absent.
+
+    Raises:
+        ModelError: the embedding model's revision is known to a server only, and that does not answer.
+    """
+    found = {tenant: chunk_digests(config, store, tenant) for tenant in tenants}
+    return {
+        tenant: tenant_inputs(config, chunks, embedder.name, shared_pages(store, chunks))
+        for tenant, chunks in found.items()
+        if chunks
+    }
+
+
+def shared_pages(store: Store, sources: Iterable[str]) -> dict[str, str]:
+    """The digest of each source's pages where one of them shows pages that are not its own; else nothing."""
+    states = {key: read_state(store, key).sections for key in sources}
+    if len(states) < 2 or not any(state.missed for state in states.values() if state is not None):
+        return {}
+    return {key: state.pages for key, state in states.items() if state is not None}
+
+
+def published_damage(config: Config, store: Store, tenant: str, depth: Depth) -> list[Damage]:
+    """Return what is damaged of the published generation; nothing where none is published."""
+    current = store.current(tenant)
+    return find_damage(store, tenant, current, config, depth) if current else []
+
+
+def published_inputs(store: Store, tenant: str) -> str | None:
+    """What the last published generation was made from, or None where nothing usable is published.
+
+    A tenant that was rolled back counts as published: a person chose the older generation, and only new inputs
+    undo that.
+    """
+    current, state = store.current(tenant), read_publish_state(store, tenant)
+    if current is None or state is None or not (store.generation(tenant, current) / "manifest.json").is_file():
+        return None
+    return state.inputs

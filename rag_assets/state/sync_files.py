@@ -1,0 +1,85 @@
+"""What a sync leaves in its source's folder: the pages, the members of groups, and what became of every page.
+
+Belongs here: writing `pages.parquet`, `group_members.parquet` and `sync_state.json`, reading the last with forgiveness.
+Does not belong here: syncing (`sources`), what later steps leave (`state.records`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rag_assets.sources.base import SyncResult
+from rag_assets.steps.readers.readers import ReaderOrigins
+from rag_serving.access import group_members as membership
+from rag_serving.artifacts.schema import GROUP_MEMBERS, PAGES
+from rag_serving.artifacts.store import StoreError, read_json, write_json, write_table
+
+_FILE = "sync_state.json"
+
+
+@dataclass(frozen=True)
+class LastSync:
+    """What the last complete sync saw; page id -> reason."""
+
+    finished_at: datetime | None
+    enumerated: int
+    excluded: dict[str, str]
+    failed: dict[str, str]
+    hidden: dict[str, str]
+    notes: tuple[str, ...]
+    origins: ReaderOrigins | None  # None: it was of an older program
+    fingerprint: str | None = None  # of the source; None: only a sync can tell whether it changed
+
+
+def write_sync(folder: Path, fingerprint: str | None, result: SyncResult) -> None:
+    """Write the result of a sync; its state is written last, so that it speaks for the tables."""
+    write_table(folder / "pages.parquet", result.pages, PAGES)
+    if result.groups is not None:
+        members = [{"group": group, "user": user} for group, user in result.groups]
+        write_table(folder / membership.FILE, GROUP_MEMBERS.table([*members]), GROUP_MEMBERS)
+    write_json(
+        folder / _FILE,
+        {
+            "state": result.state,
+            "complete": True,
+            "fingerprint": fingerprint,
+            "enumerated": result.seen,
+            "excluded": dict(result.excluded),
+            "failed": dict(result.failures),
+            "hidden": dict(result.hidden),
+            "notes": list(result.notes),
+            "readers": result.origins.payload() if result.origins else None,
+        },
+    )
+
+
+def read_last_sync(folder: Path) -> LastSync | None:
+    """Return what the last sync of a source saw; None where there was none, or it cannot be read."""
+    try:
+        told = read_json(folder / _FILE)
+        return LastSync(
+            finished_at=_moment(told["state"].get("finished_at")),
+            enumerated=int(told["enumerated"]),
+            excluded=_reasons(told["excluded"]),
+            failed=_reasons(told["failed"]),
+            hidden=_reasons(told["hidden"]),
+            notes=tuple(map(str, told["notes"])),
+            origins=ReaderOrigins.of(told.get("readers")),
+            fingerprint=told["fingerprint"],
+        )
+    except (StoreError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _reasons(told: Any) -> dict[str, str]:
+    return {str(page_id): str(reason) for page_id, reason in told.items()}
+
+
+def _moment(written: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(written) if isinstance(written, str) else None
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""From sections to chunks."""

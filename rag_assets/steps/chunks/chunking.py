@@ -1,0 +1,309 @@
+"""Sections to chunks: the passages that are embedded, found and cited.
+
+Belongs here: where a section's text is cut, and what a chunk remembers of its page.
+Does not belong here: what a token is (the embedding model's tokenizer says), which chunks are indexed.
+
+A section is cut where the cuts are best over the whole section: every cut and every chunk size has a cost, and
+dynamic programming finds the cheapest segmentation (Bellman 1957; Knuth and Plass 1981 do the same for lines of a
+paragraph). Greedy filling would leave a crumb at the end of every section.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rag_assets.steps.chunks.windows import WINDOW_CHARS, overlapping, window_cuts
+from rag_serving.access.principals import EVERYONE, both
+from rag_serving.artifacts.schema import CHUNKS
+from rag_serving.models.protocols import Tokenizer
+
+VERSION = 3
+"""Raised when the same section would be cut otherwise: unchanged pages are then chunked again."""
+
+_BLOCK, _BLOCKS = 1_000_000, 2_000
+"""More places than a page has chunks, and so many times that many; the last of all are whole numbers of 32 bits."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])[\"')\]]*\s+(?=\S)|\n")
+_FREE, _ROW, _ITEM, _SENTENCE, _LEAD_IN, _WORD = 0.0, 0.10, 0.05, 0.30, 0.50, 2.0
+_OUT_OF_BOUNDS = 4.0
+_CHARS_PER_TOKEN = 16
+_CONTEXT_CHARS = 40  # per token of the context beside a chunk, at most
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of a section that is never cut, and the price of a cut after it."""
+
+    start: int
+    end: int
+    kind: str
+    cut_after: float
+    begins: int  # of a window over a long block: where it begins in a chunk of its own; else `start`
+
+    def size(self, starts: Sequence[int]) -> int:
+        """Return its tokens; of what has hardly any for its length, such as base64, a share of its characters."""
+        return max(tokens_between(starts, self.start, self.end), (self.end - self.start) // _CHARS_PER_TOKEN, 1)
+
+
+def build_chunks(
+    sections: pa.Table, pages: pa.Table, tokenizer: Tokenizer, size: int = 250, stride: int = 75
+) -> pa.Table:
+    """Chunks of all sections, in page order.
+
+    Args:
+        sections: rows of SECTIONS.
+        pages: rows of PAGES, at least those the sections belong to.
+        tokenizer: counts tokens as the embedding model does.
+        size: tokens a chunk aims at; it has between 0.48 and 1.28 of that where its section allows.
+        stride: tokens of neighbouring text kept on either side as context, never citable.
+    """
+    page_of = {page["page_id"]: page for page in pages.drop_columns(["body"]).to_pylist()}
+    rows = sections.to_pylist()
+    offsets = tokenizer.offsets([row["text"] for row in rows])
+    columns: dict[str, list[Any]] = {name: [] for name in CHUNKS.columns.names}
+    places: dict[str, _Places] = {}
+    for section, tokens in zip(rows, offsets, strict=True):
+        page = page_of[section["page_id"]]
+        for row in _section_chunks(section, page, tokens, size, stride):
+            row["chunk_idx"] = places.setdefault(page["page_id"], _Places()).next(section["also_readers"])
+            row["chunk_id"] = f"{page['page_id']}:{section['version']}:{row['chunk_idx']}"
+            for name, values in columns.items():
+                values.append(row[name])
+    return pa.table(columns, schema=CHUNKS.arrow)
+
+
+class _Places:
+    """The places of a page's chunks: text that not every reader of the page may read is numbered apart.
+
+    So the number of a chunk tells nobody how much stands before it that he may not read. The numbers of each such
+    class of readers begin where a digest of it says.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {EVERYONE: 0}
+        self._taken = {0}
+
+    def next(self, also_readers: str) -> int:
+        """Return the next free place among the chunks of the same readers."""
+        if also_readers not in self._next:
+            self._next[also_readers] = self._start(also_readers)
+        place = self._next[also_readers]
+        self._next[also_readers] += 1
+        return place
+
+    def _start(self, also_readers: str) -> int:
+        block = int.from_bytes(hashlib.sha256(also_readers.encode()).digest()[:4]) % _BLOCKS + 1
+        while block in self._taken:
+            block += 1
+        self._taken.add(block)
+        return block * _BLOCK
+
+
+def _section_chunks(
+    section: Mapping[str, Any], page: Mapping[str, Any], tokens: NDArray[np.int32], size: int, stride: int
+) -> Iterator[dict[str, Any]]:
+    """The rows of one section's chunks, without their place in the page."""
+    text: str = section["text"]
+    starts = tokens[:, 0].tolist()
+    pieces = pieces_of(text, section["blocks"], starts, size)
+    if not pieces:
+        return
+    url = f"{page['url']}#{quote(section['anchor'], safe=_FRAGMENT)}"
+    for chunk in _segmented(pieces, starts, size):
+        start, end = chunk[0].begins, chunk[-1].end
+        yield {
+            "page_id": page["page_id"],
+            "version": section["version"],
+            "section_id": section["section_id"],
+            "space": page["space"],
+            "title": page["title"],
+            "heading_path": section["heading_path"],
+            "anchor": section["anchor"],
+            "url": url,
+            "text": text[start:end],
+            "start": start,
+            "end": end,
+            "context_before": text[_window_start(text, starts, start, stride) : start].strip(),
+            "context_after": text[end : _window_end(text, starts, end, stride)].strip(),
+            "token_count": tokens_between(starts, start, end),
+            "content_type": _content_type(chunk),
+            "labels": page["labels"],
+            "readers": both(page["readers"], section["also_readers"]),
+            "page_readers": page["readers"],
+            "included_from": section["included_from"],
+            "is_boilerplate": section["is_boilerplate"],
+            "updated_at": page["updated_at"],
+            "text_hash": hashlib.sha256(text[start:end].encode()).hexdigest()[:32],
+            "content_hash": section["content_hash"],
+            "parent_id": (page["ancestors"] or [""])[-1],
+        }
+
+
+_FRAGMENT = "!$&'()*+,;=:@/?-._~"
+"""What RFC 3986, section 3.5, allows unescaped in a fragment."""
+
+
+def pieces_of(text: str, blocks: Sequence[Mapping[str, Any]], starts: Sequence[int], size: int) -> list[Piece]:
+    """The section's atoms as pieces; prose is divided further at sentence ends, an atom that is too long at words."""
+    pieces: list[Piece] = []
+    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+        start, end, kind = block["start"], block["end"], block["kind"]
+        after = _cut_price(text[start:end], kind, following["kind"] if following else None)
+        longest = _longest(size)
+        windows = window_cuts(text, start, end)
+        if kind == "code" or windows:
+            inner = [(cut, _WORD) for cut in windows]
+        elif kind == "paragraph" or tokens_between(starts, start, end) > longest:
+            inner = _sentence_cuts(text, start, end, starts, longest)
+        else:
+            inner = []
+        borders = [start, *(cut for cut, _ in inner), end]
+        prices = [*(price for _, price in inner), after]
+        for left, right, price in zip(borders, borders[1:], prices, strict=False):
+            first, last = _stripped(text, left, right)
+            begins = overlapping(text, left, start) if windows and left > start else first
+            pieces.append(Piece(first, last, kind, price, min(first, begins)))
+    return [piece for piece in pieces if piece.end > piece.start]
+
+
+def _segmented(pieces: Sequence[Piece], starts: Sequence[int], size: int) -> Iterator[Sequence[Piece]]:
+    """Yield the pieces of each chunk; none goes over white space that is longer than a window."""
+    gaps = [at for at in range(1, len(pieces)) if pieces[at].start - pieces[at - 1].end > WINDOW_CHARS]
+    for left, right in pairwise([0, *gaps, len(pieces)]):
+        part = pieces[left:right]
+        for first, last in segment([p.size(starts) for p in part], [p.cut_after for p in part], size):
+            yield part[first : last + 1]
+
+
+def segment(sizes: Sequence[int], prices: Sequence[float], size: int) -> list[tuple[int, int]]:
+    """The cheapest segmentation of pieces into chunks, as (first, last) piece of each.
+
+    Args:
+        sizes: tokens of each piece.
+        prices: price of a cut after each piece.
+        size: tokens a chunk aims at.
+    """
+    longest, total = _longest(size), sum(sizes)
+    if total <= longest:
+        return [(0, len(sizes) - 1)]
+    best = [0.0] + [float("inf")] * len(sizes)
+    came_from = [0] * (len(sizes) + 1)
+    for end in range(1, len(sizes) + 1):
+        tokens = largest = 0
+        cut = prices[end - 1] if end < len(sizes) else 0.0
+        for start in range(end - 1, -1, -1):
+            tokens += sizes[start]
+            largest = max(largest, sizes[start])
+            if tokens - largest > longest and tokens > longest:
+                break
+            cost = best[start] + cut + _size_cost(tokens, size)
+            if cost < best[end]:
+                best[end], came_from[end] = cost, start
+    chunks = []
+    end = len(sizes)
+    while end:
+        chunks.append((came_from[end], end - 1))
+        end = came_from[end]
+    return chunks[::-1]
+
+
+def tokens_between(starts: Sequence[int], start: int, end: int) -> int:
+    """Tokens that begin in [start, end)."""
+    return bisect_left(starts, end) - bisect_left(starts, start)
+
+
+def _longest(size: int) -> int:
+    return size * 32 // 25
+
+
+def _shortest(size: int) -> int:
+    return size * 12 // 25
+
+
+def _size_cost(tokens: int, size: int) -> float:
+    """Squared distance from the aim, and a step where a chunk leaves [0.48, 1.28] of it.
+
+    Beyond the step the cost hardly grows: one chunk far too long is better than two a little too long.
+    """
+    if tokens > _longest(size):
+        return _OUT_OF_BOUNDS + 0.001 * tokens / size
+    if tokens < _shortest(size):
+        return _OUT_OF_BOUNDS * (1.5 - tokens / size)
+    return ((tokens - size) / size) ** 2
+
+
+def _cut_price(text: str, kind: str, following: str | None) -> float:
+    """What a cut after an atom costs: more between rows of a table or after a line that introduces what follows."""
+    if kind == "heading" or (kind == "paragraph" and text.rstrip().endswith(":")):
+        return _LEAD_IN
+    if kind == following == "table":
+        return _LEAD_IN if "\n" in text else _ROW
+    return _ITEM if kind == following == "list" else _FREE
+
+
+def _sentence_cuts(text: str, start: int, end: int, starts: Sequence[int], longest: int) -> list[tuple[int, float]]:
+    """Places and prices of cuts inside prose: after sentences, and between words where a sentence is too long."""
+    cuts: list[tuple[int, float]] = []
+    left = start
+    sentence_ends = [match.end() for match in _SENTENCE_END.finditer(text, start, end)]
+    for right in [*sentence_ends, end]:
+        if tokens_between(starts, left, right) > longest:
+            cuts.extend((cut, _WORD) for cut in _word_cuts(text, left, right, starts, longest // 2))
+        if right < end:
+            cuts.append((right, _SENTENCE))
+        left = right
+    return cuts
+
+
+def _word_cuts(text: str, start: int, end: int, starts: Sequence[int], step: int) -> list[int]:
+    """Cuts about every `step` tokens, at a word border where there is one near."""
+    first, last = bisect_left(starts, start), bisect_left(starts, end)
+    cuts = []
+    for token in range(first + step, last, step):
+        near = (t for t in range(token, max(token - step // 2, first), -1) if text[starts[t] - 1].isspace())
+        cuts.append(starts[next(near, token)])
+    return cuts
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    """The same stretch without white space at its borders."""
+    piece = text[start:end]
+    return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
+
+
+def _window_start(text: str, starts: Sequence[int], start: int, stride: int) -> int:
+    """Where the context before a chunk begins: at most `stride` tokens earlier, at a word border."""
+    place = starts[max(bisect_left(starts, start) - stride, 0)] if stride and start else start
+    place = max(place, start - stride * _CONTEXT_CHARS)
+    while 0 < place < start and not text[place - 1].isspace():
+        place += 1
+    return place
+
+
+def _window_end(text: str, starts: Sequence[int], end: int, stride: int) -> int:
+    """Where the context after a chunk ends: at most `stride` tokens later, at a word border."""
+    token = bisect_left(starts, end) + stride
+    place = min(starts[token] if token < len(starts) else len(text), end + stride * _CONTEXT_CHARS)
+    while end < place < len(text) and not text[place - 1].isspace():
+        place -= 1
+    return max(place, end)
+
+
+def _content_type(pieces: Sequence[Piece]) -> str:
+    """The kind that most of the chunk's characters belong to."""
+    weight: dict[str, int] = {}
+    for piece in pieces:
+        kind = "paragraph" if piece.kind == "heading" else piece.kind
+        weight[kind] = weight.get(kind, 0) + piece.end - piece.start
+    return max(weight, key=lambda kind: (weight[kind], kind))

@@ -1,0 +1,1 @@
+"""Contexts of chunks: templates, prompts, quality."""

@@ -1,0 +1,1 @@
+"""Formats of bodies, read into blocks."""

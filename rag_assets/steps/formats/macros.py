@@ -1,0 +1,250 @@
+"""Macros of Confluence: what each leaves in the text, and the ledger that says so.
+
+Belongs here: the registry (name → handler), what a macro's parameters mean. Parameters are never text, except where a
+reader of the page sees them: titles of panels, expands and code, a status, an issue key.
+Does not belong here: elements that are not macros (`storage_walk`), tables, code fences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Protocol
+
+from rag_assets.steps.formats.blocks import Listing, Reference
+from rag_assets.steps.formats.storage import AC, RI, Element
+
+Outcome = Literal["rendered", "resolved", "unresolved", "navigation", "hidden", "lost"]
+
+
+class Macro(NamedTuple):
+    """One macro of a page: lower-case name, parameters, and the body it has, rich or plain."""
+
+    name: str
+    parameters: Mapping[str, str]
+    rich: Element | None
+    plain: str | None
+    file: str = ""  # the attachment that a parameter names
+    target: tuple[str, str] | None = None  # space and title of the page that a parameter names
+
+
+class Page(Protocol):
+    """What a macro may do to the page that it stands on."""
+
+    lists: bool  # whether lists that the server fills in are asked for
+
+    def write(self, text: str) -> None: ...
+    def anchor(self, name: str) -> None: ...
+    def paragraph(self, text: str) -> None: ...
+    def code(self, body: str, language: str = "", title: str = "") -> None: ...
+    def container(self, element: Element) -> None: ...
+    def inline(self, element: Element) -> None: ...
+    def quote(self, label: str, title: str, element: Element) -> None: ...
+    def refer(self, reference: Reference) -> None: ...
+    def list_pages(self, listing: Listing) -> None: ...
+
+
+Handler = Callable[[Page, Macro], Outcome | None]
+"""Writes what the macro leaves in the text; no outcome where only the other pages can tell (`transclusion`,
+`page_lists`)."""
+
+
+def _code(page: Page, macro: Macro) -> Outcome:
+    if macro.plain is None:
+        return _unknown(page, macro)
+    page.code(macro.plain, macro.parameters.get("language", ""), macro.parameters.get("title", ""))
+    return "rendered"
+
+
+def _panel(page: Page, macro: Macro) -> Outcome:
+    if macro.rich is None:
+        return _unknown(page, macro)
+    page.quote(_LABELS[macro.name], macro.parameters.get("title", ""), macro.rich)
+    return "rendered"
+
+
+def _expand(page: Page, macro: Macro) -> Outcome:
+    page.paragraph(macro.parameters.get("title", ""))
+    return _unknown(page, macro)
+
+
+def _status(page: Page, macro: Macro) -> Outcome:
+    page.write(macro.parameters.get("title", ""))
+    return "rendered"
+
+
+def _jira(page: Page, macro: Macro) -> Outcome:
+    """The issue key or, of a list of issues, its title or query. The issues themselves are not on the page."""
+    for name in ("key", "", "title", "jqlquery", "jql"):
+        if macro.parameters.get(name):
+            page.write(macro.parameters[name])
+            return "rendered"
+    return "navigation"
+
+
+def _anchor(page: Page, macro: Macro) -> Outcome:
+    page.anchor(macro.parameters.get("", "") or macro.parameters.get("name", ""))
+    return "rendered"
+
+
+def _file(page: Page, macro: Macro) -> Outcome:
+    name = macro.file or macro.parameters.get("name", "")
+    page.write(f"[{name}]" if name else "")
+    return "rendered" if name else "lost"
+
+
+def _formula(page: Page, macro: Macro) -> Outcome:
+    if not macro.parameters.get("body"):
+        return _unknown(page, macro)
+    (page.write if "inline" in macro.name else page.paragraph)(macro.parameters["body"])
+    return "rendered"
+
+
+def _button(page: Page, macro: Macro) -> Outcome:
+    """The words on it."""
+    words = macro.parameters.get("label") or macro.parameters.get("title", "")
+    page.write(words)
+    return "rendered" if words else _unknown(page, macro)
+
+
+def _diagram(page: Page, macro: Macro) -> Outcome:
+    """Its name, as of a file: what is drawn is an attachment."""
+    named = (macro.parameters.get(name) for name in _DIAGRAM_NAMES)
+    name = next(filter(None, named), macro.file)
+    if not name:
+        return _unknown(page, macro)
+    page.write(f"[{name}]")
+    return "rendered"
+
+
+_DIAGRAM_NAMES = ("diagramdisplayname", "diagramname", "displayname", "name", "filename", "title")
+
+
+def _hideable(page: Page, macro: Macro) -> Outcome:
+    """Its content, unless it is only there for other pages: to show it, or for a report of page properties."""
+    return "hidden" if is_hidden(macro) else _unknown(page, macro)
+
+
+def _include(page: Page, macro: Macro) -> None:
+    page.refer(_reference(macro, None))
+
+
+def _excerpt_include(page: Page, macro: Macro) -> None:
+    page.refer(_reference(macro, excerpt_name(macro)))
+
+
+def _reference(macro: Macro, excerpt: str | None) -> Reference:
+    """The page that the macro names, by an element or, as older editors did, by its bare title."""
+    named = next((macro.parameters[name] for name in _TITLES if macro.parameters.get(name)), "")
+    space, title = macro.target or ("", named)
+    return Reference(macro.name, title, space, excerpt)
+
+
+def excerpt_name(macro: Macro) -> str:
+    """The name that an excerpt has, or that is asked for; empty where there is none."""
+    return macro.parameters.get("multiexcerptname") or macro.parameters.get("name", "")
+
+
+def is_excerpt(macro: Macro, name: str) -> bool:
+    """Whether a macro is the excerpt of this name; without a name any excerpt is."""
+    return macro.name in _EXCERPTS and macro.rich is not None and name in ("", excerpt_name(macro))
+
+
+def is_hidden(macro: Macro) -> bool:
+    """Whether a macro's content does not stand on its own page: an excerpt or page properties so marked."""
+    return macro.name in _HIDEABLE and macro.parameters.get("hidden", "").lower() == "true"
+
+
+_EXCERPTS = frozenset({"excerpt", "multiexcerpt", "multiexcerpt-macro"})
+_HIDEABLE = _EXCERPTS | {"details"}
+_TITLES = ("", "pagewithexcerpt", "page", "pagetitle", "title")
+
+
+def _listing(page: Page, macro: Macro) -> Outcome | None:
+    """A list of pages, where lists are asked for."""
+    if not page.lists:
+        return "navigation"
+    space, title = macro.target or ("", macro.parameters.get("page", ""))
+    page.list_pages(Listing(macro.name, macro.parameters, title, space))
+    return None
+
+
+def _navigation(_page: Page, _macro: Macro) -> Outcome:
+    return "navigation"
+
+
+def _unknown(page: Page, macro: Macro) -> Outcome:
+    """Keep the body, whatever the macro does with it; without a body the text that it would show is lost."""
+    if macro.rich is not None:
+        inline = macro.parameters.get("atlassian-macro-output-type", "").upper() == "INLINE"
+        (page.inline if inline else page.container)(macro.rich)
+        return "rendered"
+    if macro.plain is not None:
+        page.code(macro.plain)
+        return "rendered"
+    return "lost"
+
+
+_LABELS = MappingProxyType({"info": "Info", "note": "Note", "tip": "Tip", "warning": "Warning", "panel": "Panel"})
+
+
+def _named(handler: Handler, names: str) -> dict[str, Handler]:
+    return dict.fromkeys(names.split(), handler)
+
+
+HANDLERS: Mapping[str, Handler] = MappingProxyType(
+    {
+        **_named(_code, "code code-pro noformat code-block html markdown mermaid plantuml"),
+        **_named(_panel, " ".join(_LABELS)),
+        **_named(_expand, "expand ui-expand"),
+        **_named(_unknown, "section column toc-zone div span table-plus"),
+        **_named(_hideable, " ".join(sorted(_HIDEABLE))),
+        **_named(_include, "include"),
+        **_named(_excerpt_include, "excerpt-include multiexcerpt-include multiexcerpt-include-macro"),
+        **_named(_status, "status"),
+        **_named(_jira, "jira jiraissues jiraissue"),
+        **_named(_anchor, "anchor"),
+        **_named(_formula, "eazy-math-inline easy-math-inline eazy-math-block easy-math-block mathinline mathblock"),
+        **_named(_button, "ui-button aui-button button-hyperlink artifact-resource-macro"),
+        **_named(_diagram, "drawio drawio-sketch inc-drawio gliffy lucidchart mermaid-cloud plantumlcloud balsamiq"),
+        **_named(_file, "view-file viewpdf viewdoc viewxls viewppt"),
+        **_named(_listing, "children detailssummary"),
+        # Lists, reports and controls that the server fills in; their text stands on the pages they point to.
+        **_named(
+            _navigation,
+            "toc pagetree pagetreesearch recently-updated recently-updated-dashboard navmap livesearch search"
+            " contributors contributors-summary content-by-label contentbylabel blog-posts gallery"
+            " attachments profile profile-picture created modified-date page-info change-history index listlabels"
+            " labels-list popular-labels related-labels recently-used-labels content-report-table cql-search"
+            " create-from-template create-space-button task-report tasks-report-macro decisionreport favpages"
+            " space-attachments space-details space-index spaces spaces-list userlister user-list network"
+            " global-reports rss calendar roadmap widget iframe multimedia list-children style",
+        ),
+    }
+)
+
+
+def render(page: Page, macro: Macro) -> Outcome | None:
+    """Write what the macro leaves in the text; the outcome, where it is known already, is for the ledger."""
+    return HANDLERS.get(macro.name, _unknown)(page, macro)
+
+
+def read_macro(element: Element) -> Macro:
+    """The macro that an `ac:structured-macro` or `ac:macro` element is."""
+    parameters: dict[str, str] = {}
+    rich: Any = None
+    plain: str | None = None
+    file = ""
+    target: tuple[str, str] | None = None
+    for child in element:
+        if child.tag in (f"{AC}parameter", f"{AC}default-parameter"):
+            parameters[child.get(f"{AC}name", "").lower()] = " ".join("".join(child.itertext()).split())
+            for attachment in child.iter(f"{RI}attachment"):
+                file = attachment.get(f"{RI}filename", "")
+            for page in child.iter(f"{RI}page", f"{RI}blog-post"):
+                target = page.get(f"{RI}space-key", ""), page.get(f"{RI}content-title", "")
+        elif child.tag == f"{AC}rich-text-body":
+            rich = child
+        elif child.tag == f"{AC}plain-text-body":
+            plain = "".join(child.itertext())
+    return Macro(element.get(f"{AC}name", "").lower(), parameters, rich, plain, file, target)

@@ -1,0 +1,290 @@
+"""The elements of storage format: what each leaves in the text.
+
+Belongs here: one rule for each element that is more than its text, and the table of them.
+Does not belong here: parsing (`storage_format`), gathering text (`storage_walk`), links and images (`storage_links`),
+what a macro means (`macros`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from rag_assets.steps.formats import macros
+from rag_assets.steps.formats.blocks import BREAK, Block, clean
+from rag_assets.steps.formats.storage import AC, AT, RI, Element, parse_storage
+from rag_assets.steps.formats.storage_links import emoticon, image, link
+from rag_assets.steps.formats.storage_walk import Rule, Walk
+from rag_assets.steps.formats.tables import Cell, row_blocks
+
+_LANGUAGE_CLASS = re.compile(r"\blanguage-([\w+#.-]+)")
+
+
+class Content(NamedTuple):
+    """A body as blocks in order, and its macros counted by (name, outcome)."""
+
+    blocks: list[Block]
+    ledger: Counter[tuple[str, str]]
+
+
+def storage_content(body: str, lists: bool = False) -> Content:
+    """Blocks and macros of a storage-format body; with `lists` the places of lists of pages, too.
+
+    Raises PageError where it cannot be read.
+    """
+    walk = Walk(_RULES, _BLOCK_TAGS, lists)
+    tree = parse_storage(body)
+    walk.container(tree)
+    walk.mark_links()
+    return Content(walk.blocks, walk.ledger + _not_met(tree, walk.met))
+
+
+def storage_excerpt(body: str, name: str) -> Content | None:
+    """Blocks and macros of the excerpt of this name, or without a name of the first; None where there is none.
+
+    Raises PageError where the body cannot be read.
+    """
+    walk = Walk(_RULES, _BLOCK_TAGS)
+    for node in parse_storage(body).iter(*MACROS):
+        macro = macros.read_macro(node)
+        if macros.is_excerpt(macro, name):
+            walk.container(macro.rich)
+            return Content(walk.blocks, walk.ledger)
+    return None
+
+
+def one_line(element: Element) -> str:
+    """What stands inside an element as one line, without code that a line cannot carry and without other pages' text.
+
+    Raises PageError where it is nested too deep.
+    """
+    return Walk(_RULES, _BLOCK_TAGS).cell(element, [])
+
+
+def _not_met(tree: Element, met: set[Element]) -> Counter[tuple[str, str]]:
+    """Macros that the walk never came to: hidden where nothing is text or an excerpt is hidden, else lost."""
+    left: Counter[tuple[str, str]] = Counter()
+    for node in tree.iter(*MACROS):
+        if node not in met:
+            above = node.iterancestors()
+            hidden = any(_RULES.get(each.tag) is _drop or (each in met and _is_hidden(each)) for each in above)
+            left[macros.read_macro(node).name, "hidden" if hidden else "lost"] += 1
+    return left
+
+
+def _is_hidden(node: Element) -> bool:
+    return macros.is_hidden(macros.read_macro(node))
+
+
+def _heading(walk: Walk, node: Element) -> None:
+    walk.flush()
+    if not walk.place.line:
+        walk.mark_links()
+    outer, walk.anchors, walk.in_heading = walk.anchors, [], True
+    text, lifted = walk.line(node)
+    names, walk.anchors, walk.in_heading = tuple(walk.anchors), outer, False
+    if text:
+        walk.heading(text, int(node.tag[1]), names)
+    for name in () if text else names:
+        walk.anchor(name)
+    walk.blocks += lifted
+
+
+def _list(walk: Walk, node: Element) -> None:
+    group, indent = walk.list_place()
+    walk.paragraph(node.text or "")
+    number = _count(node.get("start"))
+    for child in node:
+        if child.tag == "li":
+            walk.item(child, f"{number}. " if node.tag == "ol" else "- ", group, indent)
+            number += 1
+        elif (rule := _RULES.get(child.tag)) is not None:  # stands in the list without an item around it
+            rule(walk, child)
+        else:
+            walk.container(child)
+        walk.paragraph(child.tail or "")
+
+
+def _tasks(walk: Walk, node: Element) -> None:
+    group, indent = walk.list_place()
+    for task in node.iterchildren(f"{AC}task"):
+        done = (task.findtext(f"{AC}task-status") or "").strip() == "complete"
+        for body in task.iterchildren(f"{AC}task-body"):
+            walk.item(body, "- [x] " if done else "- [ ] ", group, indent)
+
+
+def _table(walk: Walk, node: Element) -> None:
+    walk.announce()
+    for part in node.iterchildren("caption"):
+        walk.container(part)
+    lifted: list[Block] = []
+    rows = [_cells(walk, row, lifted) for row in table_rows(node)]
+    if walk.place.line:  # a table inside a cell: its rows are items there
+        lines = (", ".join(cell.text for cell in row if cell.text) for row in rows)
+        walk.blocks += [Block("list", line) for line in lines if line]
+    else:
+        walk.blocks += row_blocks(rows, walk.group())
+    walk.blocks += lifted
+
+
+def table_rows(table: Element) -> Iterator[Element]:
+    """The rows of a table, not those of tables inside it; what else stands between them is a row of its own."""
+    for part in table:
+        if part.tag in ("tbody", "thead", "tfoot"):
+            yield from part
+        elif part.tag not in ("colgroup", "col", "caption"):
+            yield part
+
+
+def _cells(walk: Walk, row: Element, lifted: list[Block]) -> list[Cell]:
+    """The cells of a row; in a malformed table any other element stands as a cell too."""
+    cells = []
+    for each in row if row.tag == "tr" else [row]:
+        rule = _RULES.get(each.tag)
+        text = walk.ruled_line(each, rule, lifted) if rule else walk.cell(each, lifted)
+        cells.append(Cell(text, each.tag == "th", _count(each.get("colspan")), _count(each.get("rowspan"))))
+    return cells
+
+
+def _preformatted(walk: Walk, node: Element) -> None:
+    """A fenced block; `<pre>` after `<pre>` is one block, as the editors mean that write one for each line."""
+    walk.flush()
+    if _joins(node.getprevious(), node):  # stands in the block of the one before
+        return
+    lifted: list[Block] = []
+    bodies = [_verbatim(walk, node, lifted)]
+    above, below = node, node.getnext()
+    while _joins(above, below):
+        bodies.append(_verbatim(walk, below, lifted))
+        above, below = below, below.getnext()
+    walk.code("\n".join(bodies), _language(node))
+    walk.blocks += (block for block in lifted if block.kind == "reference")
+
+
+def _joins(above: Element, below: Element) -> bool:
+    """Whether two neighbours, of which either may be missing, are `<pre>` with nothing between them."""
+    both = above is not None and below is not None and above.tag == below.tag == "pre"
+    return both and not (above.tail or "").strip()
+
+
+def _verbatim(walk: Walk, element: Element, lifted: list[Block]) -> str:
+    """The text of an element to the letter, a break as a new line; elements with rules as one line.
+
+    What a line cannot carry is appended to `lifted`.
+    """
+    from lxml import etree
+
+    parts: list[str] = []
+    nodes = etree.iterwalk(element, events=("start", "end"))
+    for event, node in nodes:
+        if event == "end":
+            parts.append("" if node is element else node.tail or "")
+            continue
+        rule = None if node is element else _RULES.get(node.tag)
+        if rule is None:
+            parts.append(node.text or "")
+        else:
+            nodes.skip_subtree()
+            parts.append("\n" if node.tag == "br" else walk.ruled_line(node, rule, lifted))
+    return "".join(parts)
+
+
+def _quote(walk: Walk, node: Element) -> None:
+    walk.quote("", "", node)
+
+
+def _macro(walk: Walk, node: Element) -> None:
+    walk.met.add(node)
+    macro = macros.read_macro(node)
+    outcome = macros.render(walk, macro)
+    if outcome is not None:
+        walk.ledger[macro.name, outcome] += 1
+
+
+def _time(walk: Walk, node: Element) -> None:
+    walk.write("".join(node.itertext()).strip() or node.get("datetime", ""))
+
+
+def _break(walk: Walk, _node: Element) -> None:
+    walk.write(BREAK)
+
+
+def _user(walk: Walk, _node: Element) -> None:
+    walk.write("@user")
+
+
+def _extension(walk: Walk, node: Element) -> None:
+    """A node of the new editor: its content or, where it has none, its fallback; never both."""
+    has_content = any(clean("".join(content.itertext())) for content in node.iter(f"{AC}adf-content"))
+    nodes = list(node.iterchildren(f"{AC}adf-node"))
+    for child in nodes if has_content else node.iterchildren(f"{AC}adf-fallback"):
+        (_editor_node if has_content else Walk.container)(walk, child)
+    walk.ledger["adf-" + next((each.get("type", "") for each in nodes), "extension"), "rendered"] += 1
+
+
+def _editor_node(walk: Walk, node: Element) -> None:
+    if node.get("type") == "panel":
+        attributes = {each.get("key"): each.text or "" for each in node.iterchildren(f"{AC}adf-attribute")}
+        walk.quote(attributes.get("panel-type", "").strip().capitalize() or "Panel", "", node)
+    else:
+        walk.container(node)
+
+
+def _drop(_walk: Walk, _node: Element) -> None:
+    """Nothing of this element is text."""
+
+
+def _count(value: str | None) -> int:
+    """A small whole number in an attribute, else 1."""
+    return int(value) if value and len(value) < 7 and value.isascii() and value.isdigit() else 1
+
+
+def _language(node: Element) -> str:
+    """`language-x` of a class on `<pre>` or on the `<code>` in it."""
+    match = _LANGUAGE_CLASS.search(" ".join(each.get("class", "") for each in (node, *node.iterchildren("code"))))
+    return match[1] if match else ""
+
+
+def _names(prefix: str, names: str) -> list[str]:
+    return [prefix + name for name in names.split()]
+
+
+MACROS = (f"{AC}structured-macro", f"{AC}macro")
+
+_BLOCK_TAGS = frozenset(
+    [
+        *_names("", "p div section article header footer aside main nav dl dt dd address figure figcaption center"),
+        *_names("", "form fieldset summary details hr li tr td th caption body"),
+        *_names(AC, "layout layout-section layout-cell rich-text-body adf-content caption"),
+    ]
+)
+
+_RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        **dict.fromkeys(_names("h", "1 2 3 4 5 6"), _heading),
+        "ul": _list,
+        "ol": _list,
+        "table": _table,
+        "pre": _preformatted,
+        "blockquote": _quote,
+        "br": _break,
+        "img": image,
+        "time": _time,
+        **dict.fromkeys(MACROS, _macro),
+        f"{AC}link": link,
+        f"{AC}image": image,
+        f"{AC}emoticon": emoticon,
+        f"{AC}task-list": _tasks,
+        f"{AC}adf-extension": _extension,
+        f"{AC}adf-node": _editor_node,
+        f"{RI}user": _user,
+        **dict.fromkeys(_names("", "script style template colgroup"), _drop),
+        **dict.fromkeys(_names(AC, "parameter default-parameter placeholder task-id task-uuid task-status"), _drop),
+        **dict.fromkeys(_names(AC, "adf-attribute adf-fallback adf-parameter adf-parameter-value adf-mark"), _drop),
+        **dict.fromkeys(_names(RI, "page attachment url space blog-post shortcut content-entity"), _drop),
+        **dict.fromkeys(_names(AT, "declarations var"), _drop),
+    }
+)

@@ -1,0 +1,251 @@
+"""The walk over a storage-format tree: inline text gathers, blocks are written where the walk is.
+
+Belongs here: the buffer of inline text, the places (list item, quote, line), text kept apart from the page.
+Does not belong here: what an element means (`storage_elements`), what a macro means (`macros`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from rag_assets.steps.formats.blocks import Block, Link, Listing, Reference, clean, code_block, flat, paragraphs
+from rag_assets.steps.formats.storage import Element, PageError
+
+DEPTH_MAX = 60  # lists in cells in panels …; a page nests a handful
+
+Rule: TypeAlias = "Callable[[Walk, Element], None]"
+
+
+def _link(text: str, target: str) -> Link:
+    return Link(text, "anchor", anchor=target[1:]) if target.startswith("#") else Link(text, "url", target)
+
+
+@dataclass
+class Place:
+    """Where text is written: a list item, a quote, a line (a cell or a heading), or the page itself."""
+
+    marker: str = ""  # of a list item, until its first text took it
+    group: int = 0  # of the list that the item belongs to; 0: not in a list
+    indent: int = 0
+    label: str | None = None  # what a quote has yet to say before its first text; None outside quotes
+    line: bool = False
+
+
+@dataclass
+class Walk:
+    """One walk over one body. It is what macros see of the page (`macros.Page`)."""
+
+    rules: Mapping[str, Rule]  # elements that are more than their text
+    block_tags: frozenset[str]  # elements that stand on lines of their own
+    lists: bool = False  # whether lists that the server fills in are asked for
+    blocks: list[Block] = field(default_factory=list)
+    ledger: Counter[tuple[str, str]] = field(default_factory=Counter)
+    met: set[Element] = field(default_factory=set)  # macros that the walk came to
+    anchors: list[str] = field(default_factory=list)  # of the heading that the walk is in
+    in_heading: bool = False
+    place: Place = field(default_factory=Place)
+    linked: int = 0  # characters of the gathered text that are links
+    links: list[Link] = field(default_factory=list)  # of the section
+    _buffer: list[str] = field(default_factory=list)
+    _page: list[Block] = field(default_factory=list)
+    _groups: int = 0
+    _depth: int = 0
+
+    def __post_init__(self) -> None:
+        self._page = self.blocks
+
+    def write(self, text: str) -> None:
+        """Gather inline text."""
+        self._buffer.append(text)
+
+    def paragraph(self, text: str) -> None:
+        self.flush()
+        self.write(text)
+        self.flush()
+
+    def code(self, body: str, language: str = "", title: str = "") -> None:
+        """A fenced block, its title in a line before it."""
+        self.paragraph(title)
+        if body.strip():
+            self.announce()
+            self.blocks.append(code_block(body, language))
+
+    def refer(self, reference: Reference) -> None:
+        """Mark the place of another page's text; it ends the sentence around it."""
+        self.flush()
+        self.blocks.append(Block("reference", "", reference=reference))
+
+    def list_pages(self, listing: Listing) -> None:
+        """Mark the place of a list of pages."""
+        self.flush()
+        self.blocks.append(Block("reference", "", listing=listing))
+
+    def anchor(self, name: str) -> None:
+        """Mark a place that links reach by a name: of the heading, or else of the text that follows."""
+        if name and self.in_heading:
+            self.anchors.append(name)
+        elif name:
+            self._page.append(Block("reference", "", anchors=(name,)))
+
+    def mark_links(self) -> None:
+        """Leave the links of a section at its end."""
+        if self.links:
+            self._page.append(Block("reference", "", links=tuple(self.links)))
+            self.links.clear()
+
+    def container(self, element: Element) -> None:
+        """What stands inside an element, in blocks of its own."""
+        self.flush()
+        self.content(element)
+        self.flush()
+
+    def inline(self, element: Element) -> None:
+        """What stands inside an element, within the sentence around it though it is made of blocks."""
+        text, lifted = self.line(element)
+        self.write(text)
+        self.lift(lifted)
+
+    def lift(self, lifted: list[Block]) -> None:
+        """Write what a line could not carry after the line."""
+        if lifted:
+            self.flush()
+            self.blocks += lifted
+
+    def quote(self, label: str, title: str, element: Element) -> None:
+        self.flush()
+        with self.at(Place(label=label, line=self.place.line)):
+            self.paragraph(title)
+            self.container(element)
+
+    def content(self, element: Element) -> None:
+        """Walk what stands inside an element. What has a rule is left to it; all else leaves its text.
+
+        Raises PageError where elements with rules are nested deeper than DEPTH_MAX.
+        """
+        from lxml import etree
+
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise PageError(f"lists, tables and macros are nested more than {DEPTH_MAX} deep")
+        walk = etree.iterwalk(element, events=("start", "end"))
+        links: list[int] = []
+        for event, node in walk:
+            if node is element:
+                self._buffer.append(node.text or "" if event == "start" else "")
+            elif event == "end":
+                self._leave(node, links)
+            elif (rule := self.rules.get(node.tag)) is not None:
+                walk.skip_subtree()
+                rule(self, node)
+            else:
+                self._enter(node, links)
+        self._depth -= 1
+
+    def _enter(self, node: Element, links: list[int]) -> None:
+        if node.tag in self.block_tags:
+            self.flush()
+        elif node.tag == "a":
+            links.append(len(self._buffer))
+        if node.text:
+            self._buffer.append(node.text)
+
+    def _leave(self, node: Element, links: list[int]) -> None:
+        if node.tag in self.block_tags:
+            self.flush()
+        elif node.tag == "a" and links:
+            text = "".join(self._buffer[links.pop() :])
+            self.linked += len(text)
+            if target := node.get("href", "").strip():
+                self.links.append(_link(clean(text), target))
+        if node.tail:
+            self._buffer.append(node.tail)
+
+    def flush(self) -> None:
+        """Write the gathered text as a block of the place where the walk is."""
+        if not self._buffer:
+            return
+        found, linked = paragraphs("".join(self._buffer)), self.linked
+        self._buffer.clear()
+        self.linked = 0
+        for text in found:
+            self.blocks.append(self._block(text, linked))
+            linked = 0
+
+    def announce(self) -> None:
+        """Flush, and say what a quote is before something in it that is no paragraph and cannot say it."""
+        self.flush()
+        if self.place.label:
+            self.blocks.append(Block("paragraph", f"{'' if self.place.line else '> '}{self.place.label}:"))
+            self.place.label = ""
+
+    def _block(self, text: str, linked: int) -> Block:
+        place = self.place
+        if place.group:
+            marker, place.marker = place.marker, ""
+            indent = place.indent if marker else place.indent + 2
+            return Block("list", marker + text, place.group, indent, linked=linked)
+        if place.label is None:
+            return Block("paragraph", text, linked=linked)
+        label, place.label = f"{place.label}: " if place.label else "", ""
+        return Block("paragraph", f"{'' if place.line else '> '}{label}{text}", linked=linked)
+
+    def item(self, node: Element, marker: str, group: int, indent: int) -> None:
+        """A list item; inside a line it has no marker, only a task's box."""
+        if self.place.line:
+            marker = marker[2:] if marker.startswith("- [") else ""
+        with self.at(Place(marker, group, indent, line=self.place.line)):
+            self.container(node)
+
+    def list_place(self) -> tuple[int, int]:
+        """Group and indent of a list that begins here: its own, or the enclosing list's, one level deeper."""
+        self.announce()
+        return (self.place.group, self.place.indent + 2) if self.place.group else (self.group(), 0)
+
+    def heading(self, text: str, level: int, anchors: tuple[str, ...]) -> None:
+        """A heading; within a line it is text that splits nothing and only takes its id."""
+        if self.place.line:
+            self.blocks.append(Block("paragraph", text))
+            level = 0
+        (self._page if self.place.line else self.blocks).append(Block("heading", text, level=level, anchors=anchors))
+
+    def group(self) -> int:
+        self._groups += 1
+        return self._groups
+
+    def line(self, element: Element) -> tuple[str, list[Block]]:
+        """What stands inside an element as one line, and the code that a line cannot carry."""
+        lifted: list[Block] = []
+        return self.cell(element, lifted), lifted
+
+    def cell(self, element: Element, lifted: list[Block]) -> str:
+        """What stands inside an element as one line; code that it cannot carry is appended to `lifted`."""
+        with self.apart() as blocks:
+            self.content(element)
+        return flat(blocks, lifted)
+
+    def ruled_line(self, node: Element, rule: Rule, lifted: list[Block]) -> str:
+        """An element with a rule as one line; code that it cannot carry is appended to `lifted`."""
+        with self.apart() as blocks:
+            rule(self, node)
+        return flat(blocks, lifted)
+
+    @contextmanager
+    def apart(self) -> Iterator[list[Block]]:
+        """Collect what is written meanwhile apart from the page, for a line."""
+        outer = self.blocks, self._buffer, self.linked
+        found: list[Block] = []
+        self.blocks, self._buffer, self.linked = found, [], 0
+        with self.at(Place(line=True)):
+            yield found
+            self.flush()
+        self.blocks, self._buffer, self.linked = outer
+
+    @contextmanager
+    def at(self, place: Place) -> Iterator[None]:
+        outer, self.place = self.place, place
+        yield
+        self.place = outer

@@ -1,0 +1,1 @@
+"""What of a table still holds, and what is made again."""

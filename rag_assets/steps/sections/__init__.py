@@ -1,0 +1,1 @@
+"""From blocks to sections with headings, anchors and included text."""

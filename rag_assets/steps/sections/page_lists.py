@@ -1,0 +1,246 @@
+"""Lists of pages that the server fills in: `children`, and page properties reports, made from the source's own pages.
+
+Belongs here: which pages a list shows, in which order, with what of them; who may read it.
+Does not belong here: text that a page includes (`transclusion`), CQL (`cql`), the values themselves
+(`page_properties`).
+
+Who may read the same pages of a list finds them in one passage: nobody sees a page in a list that he may not read, and
+nobody misses one that he may. What stands in it is theirs alone: no column, count or indent tells of other pages.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+
+from rag_assets.steps.formats.blocks import Block, Listing, clean, flat
+from rag_assets.steps.formats.storage import PageError
+from rag_assets.steps.formats.tables import Cell, row_blocks
+from rag_assets.steps.sections.cql import CqlError, Predicate, is_blog_post, page_filter
+from rag_assets.steps.sections.outline import Section
+from rag_assets.steps.sections.page_properties import Properties, page_properties
+from rag_assets.steps.sections.transclusion import Library, Passage
+from rag_serving.access.principals import both
+
+LISTED_MAX = 2_000
+"""Pages of one passage of a list; a longer one says less than a search."""
+
+_ALL_LEVELS = 1_000
+
+Row = Mapping[str, Any]
+
+_FACTS = ["page_id", "space", "title", "url", "status", "labels", "ancestors", "position", "updated_at", "readers"]
+_DIGITS = re.compile(r"(\d+)")
+
+
+class PageLists:
+    """The lists on a source's pages.
+
+    Args:
+        pages: rows of PAGES that a list may show: neither attached files nor comments.
+        library: the pages that a list may be about.
+    """
+
+    def __init__(self, pages: pa.Table, library: Library) -> None:
+        self._pages, self._library = pages, library
+        facts = pages.select(_FACTS).to_pylist()
+        self._current = {row["page_id"]: (n, row) for n, row in enumerate(facts) if row["status"] == "current"}
+        self._below: dict[str, list[Row]] = {}
+        for _, row in self._current.values():
+            if is_blog_post(row):
+                continue
+            above = row["ancestors"][-1] if row["ancestors"] else _top_of(row["space"])
+            self._below.setdefault(above, []).append(row)
+        self._properties: dict[str, list[Properties]] = {}
+
+    def passages(self, listing: Listing, page: Row, section: Section) -> list[Passage] | None:
+        """What a list on a page shows, a passage for each reader class; None where it asks for more than is read."""
+        try:
+            groups = list((self._children if listing.macro == "children" else self._report)(listing, page))
+        except (CqlError, ValueError):
+            return None
+        place = section.level, section.heading, section.path, section.anchor
+        return [Passage(Section(*place, blocks), readers, None) for readers, blocks in groups if blocks]
+
+    def _children(self, listing: Listing, page: Row) -> Iterator[tuple[str, list[Block]]]:
+        """Children as nested lists of titles."""
+        asked = listing.parameters
+        levels = _ALL_LEVELS if _is_true(asked.get("all")) else int(asked.get("depth") or 1) or _ALL_LEVELS
+        excerpts = asked.get("excerpttype", asked.get("excerpt", "")).lower() in ("simple", "rich content", "true")
+        root = self._root(listing, page)
+        most = max(int(asked.get("first") or 0), 0)
+        found = list(_first(list(self._descendants(root, levels, asked)), root, most, page))
+        for readers, rows in _by_readers(page, found):
+            yield readers, [self._item(row, {each["page_id"] for each in rows}, excerpts) for row in rows]
+
+    def _root(self, listing: Listing, page: Row) -> str:
+        """Id of the page whose children are meant, or what stands for the top of the space."""
+        if not listing.title:
+            return str(page["page_id"])
+        top = _top_of(page["space"])
+        if listing.title in ("/", f"{page['space']}:"):
+            return top
+        if listing.title == "@home" and len(homes := self._below.get(top, [])) == 1:
+            return str(homes[0]["page_id"])
+        target = self._library.find(listing.space or page["space"], listing.title, page)
+        if target is None:
+            raise ValueError(f"there is no page {listing.title!r}")
+        return str(target["page_id"])
+
+    def _descendants(self, root: str, levels: int, asked: Mapping[str, str]) -> Iterator[Row]:
+        """Pages below, each before its own children."""
+        waiting, seen = [(root, levels)], {root}
+        found: list[Row] = []
+        while waiting:
+            above, left = waiting.pop()
+            if above != root:
+                found.append(self._current[above][1])
+            below = _in_order(self._below.get(above, ()), asked) if left else []
+            fresh = [row["page_id"] for row in below if row["page_id"] not in seen]
+            seen.update(fresh)
+            waiting += [(page_id, left - 1) for page_id in reversed(fresh)]
+        return iter(found)
+
+    def _item(self, row: Row, together: set[str], excerpts: bool) -> Block:
+        """A list item, set in below those pages above it that stand in the same list."""
+        indent = 2 * sum(above in together for above in row["ancestors"] or ())
+        said = clean(row["title"] or "")
+        if excerpts and (content := self._library.content(self._whole(row), "")) is not None:
+            said += f": {flat(content.blocks, [])}"
+        return Block("list", f"- {said}", 1, indent)
+
+    def _report(self, listing: Listing, page: Row) -> Iterator[tuple[str, list[Block]]]:
+        """A table with a row for each page that has page properties."""
+        asked = listing.parameters
+        wanted = self._wanted(asked, page)
+        found = [row for _, row in self._current.values() if wanted(row) and self._values(row, asked) is not None]
+        for readers, rows in _by_readers(page, found):
+            values = [self._values(row, asked) or {} for row in rows]
+            yield readers, list(_table(rows, values, asked))
+
+    def _wanted(self, asked: Mapping[str, str], page: Row) -> Predicate:
+        if asked.get("cql"):
+            return page_filter(asked["cql"], page, self._current)
+        labels = {label.strip().casefold() for label in (asked.get("label") or asked.get("labels", "")).split(",")} - {
+            ""
+        }
+        if not labels:
+            raise CqlError("it names neither labels nor a query")
+        spaces = {key.strip().casefold() for key in asked.get("spaces", "").split(",")} - {""}
+        spaces = {str(page["space"]).casefold() if key == "currentspace()" else key for key in spaces}
+        if any(key.startswith("@") for key in spaces):
+            raise CqlError("groups of spaces are not read")
+        return lambda row: (
+            not labels.isdisjoint(label.casefold() for label in row["labels"] or ())
+            and (not spaces or str(row["space"]).casefold() in spaces)
+        )
+
+    def _values(self, row: Row, asked: Mapping[str, str]) -> dict[str, str] | None:
+        """The page's properties of the id that is asked for; None where it has none."""
+        page_id = row["page_id"]
+        if page_id not in self._properties:
+            self._properties[page_id] = self._read(self._whole(row))
+        found = [each for each in self._properties[page_id] if asked.get("id", "") in ("", each.id)]
+        merged: dict[str, str] = {}
+        for each in found:
+            merged = each.values | merged
+        return merged if found else None
+
+    def _read(self, page: Row) -> list[Properties]:
+        body = self._library.body(page)
+        try:
+            return page_properties(body) if body and "details" in body else []
+        except PageError:
+            return []
+
+    def _whole(self, row: Row) -> Row:
+        """The row with its body."""
+        whole: Row = self._pages.slice(self._current[row["page_id"]][0], 1).to_pylist()[0]
+        return whole
+
+
+def _first(rows: Sequence[Row], root: str, most: int, page: Row) -> Iterator[Row]:
+    """The rows without children beyond the first so many, and what stands below those; 0: all.
+
+    Which children come first depends on who looks. Counted are those that the same people may read, so nobody misses
+    one that the site would show him, and nothing tells of one that he may not read; who may read more may find more.
+    """
+    children = [row for row in rows if (row["ancestors"] or [root])[-1] == root]
+    beyond = {row["page_id"] for some in _grouped(page, children).values() for row in some[most:] if most}
+    return (row for row in rows if beyond.isdisjoint((row["page_id"], *(row["ancestors"] or ()))))
+
+
+def _by_readers(page: Row, rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """The rows that the same people may read, of those who may read the page."""
+    return ((readers, some[:LISTED_MAX]) for readers, some in sorted(_grouped(page, rows).items()))
+
+
+def _grouped(page: Row, rows: Iterable[Row]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(both(page["readers"], row["readers"]), []).append(row)
+    return groups
+
+
+def _top_of(space: str) -> str:
+    return f"space {space}"  # no page id has white space
+
+
+def _in_order(rows: Iterable[Row], asked: Mapping[str, str]) -> list[Row]:
+    """Siblings as asked for; else as someone arranged them, else by title."""
+    by = _ORDERS.get(asked.get("sort", "").lower(), _arranged)
+    return sorted(rows, key=by, reverse=_is_true(asked.get("reverse")))
+
+
+def _arranged(row: Row) -> Any:
+    return row["position"] is None, row["position"] or 0, _natural(row["title"])
+
+
+def _modified(row: Row) -> Any:
+    return row["updated_at"].timestamp() if row["updated_at"] else 0.0, row["page_id"]
+
+
+_ORDERS = MappingProxyType(
+    {
+        "title": lambda row: _natural(row["title"]),
+        "modified": _modified,
+        "creation": lambda row: _natural(row["page_id"]),  # ids are given in order
+    }
+)
+
+
+def _table(rows: Sequence[Row], values: Sequence[Mapping[str, str]], asked: Mapping[str, str]) -> Iterator[Block]:
+    names = _headings(asked.get("headings", "")) or list(dict.fromkeys(key for each in values for key in each))
+    titles = [clean(row["title"] or "") for row in rows]
+    folded = [{key.casefold(): value for key, value in each.items()} for each in values]
+    lines = [
+        [title, *(each.get(name.casefold(), "") for name in names)] for title, each in zip(titles, folded, strict=True)
+    ]
+    by = asked.get("sortby", "").casefold()
+    column = next((n for n, name in enumerate(names, start=1) if name.casefold() == by), 0)
+    order: list[Any] = [_modified(row) for row in rows] if by in ("modified", "last modified") else []
+    order = order or [(_natural(line[column]), _natural(line[0])) for line in lines]
+    sorted_lines = sorted(
+        zip(order, lines, strict=True), key=lambda each: each[0], reverse=_is_true(asked.get("reversesort"))
+    )
+    header = [Cell(text, header=True) for text in (asked.get("firstcolumn") or "Title", *names)]
+    return row_blocks([header, *([Cell(text) for text in line] for _, line in sorted_lines)], 1)
+
+
+def _headings(asked: str) -> list[str]:
+    """Names of columns: parted by commas, in quotes where they hold one."""
+    return [clean(name) for name in next(csv.reader([asked], skipinitialspace=True), []) if clean(name)]
+
+
+def _natural(text: str | None) -> Any:
+    """Numbers by their size, words whatever their case."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split((text or "").casefold())]
+
+
+def _is_true(value: str | None) -> bool:
+    return (value or "").lower() == "true"

@@ -1,0 +1,245 @@
+"""Sections: a page's text, split at its headings, each with its path and its anchor.
+
+Belongs here: which sections become rows of SECTIONS, rows of MACRO_LEDGER.
+Does not belong here: reading a body format, splitting at headings (`outline`), other pages' text (`transclusion`),
+cutting sections to chunks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from rag_assets.steps.formats.blocks import Block, clean, joined
+from rag_assets.steps.formats.html import html_content
+from rag_assets.steps.formats.markdown import markdown_content
+from rag_assets.steps.formats.plain import plain_content
+from rag_assets.steps.formats.storage import PageError
+from rag_assets.steps.formats.storage_elements import Content, storage_content
+from rag_assets.steps.sections.anchors import BORROWED, Anchor, Anchors
+from rag_assets.steps.sections.boilerplate import is_boilerplate
+from rag_assets.steps.sections.outline import Section, split_at_headings
+from rag_assets.steps.sections.page_lists import PageLists
+from rag_assets.steps.sections.transclusion import Library, Passage, Transclusion
+from rag_serving.access.principals import EVERYONE
+from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
+
+__all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
+
+VERSION = 8
+"""Raised when the same page would give other sections: unchanged pages are then read again."""
+
+_READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
+    {"storage": storage_content, "html": html_content, "markdown": markdown_content, "text": plain_content}
+)
+
+
+class PageSections(NamedTuple):
+    """One page's rows of SECTIONS and of MACRO_LEDGER."""
+
+    sections: list[dict[str, Any]]
+    ledger: list[dict[str, Any]]
+    missed: bool = False  # whether it shows a page that was not found
+
+
+class _Text(NamedTuple):
+    """What becomes one row: a section's own blocks, or a passage of another page."""
+
+    section: Section
+    blocks: list[Block]
+    passage: Passage | None = None
+    anchors: Sequence[Anchor] = ()  # further ones that lead to it
+
+
+class SectionsResult(NamedTuple):
+    """All pages' SECTIONS and MACRO_LEDGER, and (page id, reason) of each page that could not be read."""
+
+    sections: pa.Table
+    ledger: pa.Table
+    failures: list[tuple[str, str]]
+    missed: list[str]  # pages that show one that was not found
+
+
+def build_sections(
+    pages: pa.Table,
+    max_page_bytes: int = 5_000_000,
+    others: Sequence[pa.Table] = (),
+    listed: pa.Table | None = None,
+) -> SectionsResult:
+    """Sections and macros of all pages, in their order.
+
+    A page that cannot be read is recorded and stops nothing.
+
+    Args:
+        pages: rows of PAGES.
+        max_page_bytes: a page with a larger body of UTF-8 is recorded as failed.
+        others: rows of PAGES in which text of other pages is found, the source's own first; empty: the pages alone.
+        listed: the pages that lists of pages may show; None: lists stay away.
+    """
+    sections: list[Mapping[str, object]] = []
+    ledger: list[Mapping[str, object]] = []
+    failures: list[tuple[str, str]] = []
+    missed: list[str] = []
+    own, *further = others or (pages,)
+    library = Library(own, max_page_bytes, further)
+    lists = None if listed is None else PageLists(listed, library)
+    for page in pages.to_pylist():
+        try:
+            _check_size(page["body"], max_page_bytes)
+            found = sections_of_page(page, library, lists)
+        except PageError as error:
+            failures.append((page["page_id"], str(error)))
+        except Exception as error:  # a fault in one page is reported; the others still arrive
+            failures.append((page["page_id"], f"unexpected {type(error).__name__}: {error}"))
+        else:
+            sections += found.sections
+            ledger += found.ledger
+            missed += [page["page_id"]] if found.missed else []
+    return SectionsResult(SECTIONS.table(sections), MACRO_LEDGER.table(ledger), failures, missed)
+
+
+def _check_size(body: str | None, limit: int) -> None:
+    if body is None:
+        raise PageError("the page has no body")
+    if len(body) > limit or (len(body) * 4 > limit and len(body.encode(errors="replace")) > limit):
+        raise PageError(f"the body is larger than {limit} bytes; raise the limit or split the page")
+
+
+def sections_of_page(
+    page: Mapping[str, Any], library: Library | None = None, lists: PageLists | None = None
+) -> PageSections:
+    """The sections of one row of PAGES. Text of other pages is found in the library; without one it stays away.
+
+    Text above the first heading is a section of level 0 under the page's title. A heading without text of its own makes
+    no row when deeper headings follow: it stands in their paths. Without those its row's text is the heading itself, so
+    that it can be found; beside sections that do have text it counts as boilerplate.
+
+    Text of another page stands in rows of its own after the page's, under the heading and the anchor that show it, and
+    names who else must be able to read it.
+
+    Raises:
+        PageError: the body cannot be read, or its format or anchor flavor is not known.
+    """
+    read = _READERS.get(page["body_format"])
+    if read is None:
+        raise PageError(f"body format {page['body_format']!r} is not known; known are {', '.join(sorted(_READERS))}")
+    title = clean(page["title"] or "")
+    try:
+        anchors = Anchors(title, page["anchor_flavor"])
+    except ValueError as error:
+        raise PageError(str(error)) from error
+    content = read(page["body"] or "") if lists is None else _with_lists(page)
+    sections = list(split_at_headings(content.blocks, title, (title,), anchors))
+    transclusion = Transclusion(page, library or Library(PAGES.empty()))
+    included = [passage for section in sections for passage in transclusion.passages(section)]
+    listings = Counter[tuple[str, str]]()
+    if lists is not None:
+        included += _listed(page, sections, lists, listings)
+    rows = _section_rows(page, list(_kept(sections)), included)
+    refers = any(section.references or section.listings for section in sections)
+    ledger = content.ledger + transclusion.ledger + listings
+    return PageSections(_stamped(rows) if refers else rows, _ledger_rows(page, ledger), transclusion.missed)
+
+
+def _with_lists(page: Mapping[str, Any]) -> Content:
+    """The page's content with the places of lists of pages, which storage format alone has."""
+    if page["body_format"] == "storage":
+        return storage_content(page["body"] or "", lists=True)
+    return _READERS[page["body_format"]](page["body"] or "")
+
+
+def _listed(
+    page: Mapping[str, Any], sections: Sequence[Section], lists: PageLists, ledger: Counter[tuple[str, str]]
+) -> Iterator[Passage]:
+    """What the lists on a page show; what became of each is counted in the ledger."""
+    for section in sections:
+        for listing in section.listings:
+            passages = lists.passages(listing, page, section)
+            ledger[listing.macro, "navigation" if passages is None else "resolved"] += 1
+            yield from passages or ()
+
+
+def _kept(sections: Sequence[Section]) -> Iterator[_Text]:
+    """What becomes rows of the page's own text: sections with text, and bare headings without deeper ones below.
+
+    Whoever follows a link to another heading reads what stands below it.
+    """
+    above: list[Anchor] = []
+    for section, following in zip(sections, [*sections[1:], None], strict=True):
+        deeper = following is not None and following.level > section.level
+        if section.blocks or (section.level and not deeper):
+            blocks = section.blocks or [Block("heading", section.heading)]
+            yield _Text(section, blocks, anchors=[*above, *section.anchors])
+            above.clear()
+        else:
+            above += [*([section.anchor] if section.level else []), *section.anchors]
+
+
+def _section_rows(page: Mapping[str, Any], own: Sequence[_Text], included: Sequence[Passage]) -> list[dict[str, Any]]:
+    """Rows of the page's own text, then those of others: nothing of the former tells whether the latter are there."""
+    has_text = any(text.blocks[0].kind != "heading" for text in own)
+    texts = [*own, *(_Text(passage.section, passage.section.blocks, passage) for passage in included)]
+    return [_section_row(page, order, text, has_text) for order, text in enumerate(texts)]
+
+
+def _section_row(page: Mapping[str, Any], order: int, found: _Text, has_text: bool) -> dict[str, Any]:
+    section, passage = found.section, found.passage
+    text, atoms = joined(found.blocks)
+    bare = found.blocks[0].kind == "heading"
+    return {
+        "section_id": f"{page['page_id']}:{page['version']}:s{order}",
+        "page_id": page["page_id"],
+        "version": page["version"],
+        "order": order,
+        "level": section.level,
+        "heading": section.heading,
+        "heading_path": list(section.path),
+        "anchor": section.anchor.name,
+        "anchor_rule": section.anchor.rule,
+        "text": text,
+        "blocks": [atom._asdict() for atom in atoms],
+        "content_types": list(dict.fromkeys("paragraph" if a.kind == "heading" else a.kind for a in atoms)),
+        "is_boilerplate": has_text if bare else is_boilerplate(section.heading, found.blocks),
+        "content_hash": page["content_hash"],
+        "also_readers": passage.readers if passage else EVERYONE,
+        "included_from": passage.page_id if passage else None,
+        "links": [] if passage else [link._asdict() for link in section.links],
+        "anchors": _further(section.anchor, found.anchors),
+    }
+
+
+def _further(main: Anchor, anchors: Sequence[Anchor]) -> list[dict[str, Any]]:
+    """The anchors that are others than the main one, each once."""
+    by_name = {anchor.name: anchor for anchor in anchors if anchor.rule != BORROWED and anchor.name != main.name}
+    return [anchor._asdict() for anchor in by_name.values()]
+
+
+def _stamped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of a page that refers to others: their hash covers what they say, as the page's own hash cannot.
+
+    It never equals the page's, so that such a page is never taken for unchanged.
+    """
+    said = ("content_hash", "text", "heading_path", "also_readers", "included_from")
+    content = [[row[name] for name in said] for row in rows]
+    digest = hashlib.sha256(json.dumps(content).encode(errors="surrogatepass")).hexdigest()[:32]
+    return [row | {"content_hash": digest} for row in rows]
+
+
+def _ledger_rows(page: Mapping[str, Any], ledger: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "page_id": page["page_id"],
+            "version": page["version"],
+            "macro": macro,
+            "outcome": outcome,
+            "count": count,
+            "content_hash": page["content_hash"],
+        }
+        for (macro, outcome), count in sorted(ledger.items())
+    ]

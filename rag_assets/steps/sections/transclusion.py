@@ -1,0 +1,166 @@
+"""Transclusion: text of other pages that `include` and `excerpt-include` show on a page.
+
+Belongs here: finding the other page by space and title, following references through it, and who may read the result:
+whoever may read every page on the way, so that nothing is found or cited through a page that shows it.
+Does not belong here: reading a body (`storage_elements`), rows (`sections`), duplicates.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from rag_assets.steps.formats.blocks import Reference, clean
+from rag_assets.steps.formats.storage import PageError
+from rag_assets.steps.formats.storage_elements import Content, storage_content, storage_excerpt
+from rag_assets.steps.sections.anchors import OneAnchor
+from rag_assets.steps.sections.outline import Section, split_at_headings
+from rag_serving.access.principals import EVERYONE, both
+
+DEPTH_MAX = 5  # pages that include pages that include …
+INCLUDED_MAX = 1_000_000  # characters that one page may pull in; one that asks for more is broken or hostile
+
+_Key = tuple[str, str | None]  # page id and excerpt
+_COLUMNS = ["source", "page_id", "space", "title", "url", "readers", "body", "body_format"]
+
+
+class Passage(NamedTuple):
+    """Text of another page, under a heading and an anchor of the page that shows it."""
+
+    section: Section
+    readers: str  # reader class of the pages it came through, the one that shows it not among them
+    page_id: str | None  # whose text it is; None: of a list, which no page has
+
+
+class Library:
+    """The pages that references may name, found by space and title; titles are unique in a space, whatever their case.
+
+    Pages of the source that asks come first. Of another source's a page is taken only where it is on the same site and
+    no second one has its name: two sites may have spaces of the same key.
+
+    Args:
+        pages: rows of PAGES.
+        max_page_bytes: a larger page is not read.
+        others: rows of PAGES of the tenant's other sources.
+    """
+
+    def __init__(self, pages: pa.Table, max_page_bytes: int = 5_000_000, others: Sequence[pa.Table] = ()) -> None:
+        self._pages = pa.concat_tables([table.select(_COLUMNS) for table in (pages, *others)])
+        self._limit = max_page_bytes
+        self._rows: dict[tuple[str, str], list[int]] = {}
+        self._contents: dict[_Key, Content | None] = {}
+
+    def find(self, space: str, title: str, asking: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The row of the page, None where there is none. A title may carry its space: `ENG:Release steps`.
+
+        Args:
+            space: key of the space.
+            title: of the page.
+            asking: row of the page that names it.
+        """
+        if not self._rows:
+            for row, name in enumerate(
+                zip(*(self._pages[each].to_pylist() for each in ("space", "title")), strict=True)
+            ):
+                self._rows.setdefault(_name(*name), []).append(row)
+        found = self._of_name(_name(space, title), asking)
+        return self._of_name(_name(*title.split(":", 1)), asking) if found is None and ":" in title else found
+
+    def _of_name(self, name: tuple[str, str], asking: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        rows: list[Mapping[str, Any]] = [self._row(row) for row in self._rows.get(name, ())]
+        own = [row for row in rows if row["source"] == asking.get("source", row["source"])]
+        if own:
+            return own[-1]
+        near = [row for row in rows if _site(row) == _site(asking)]
+        return near[0] if len(near) == 1 else None
+
+    def _row(self, row: int) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._pages.slice(row, 1).to_pylist()[0]
+        return found
+
+    def content(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
+        """What a page, or an excerpt of it, holds; None where there is no such excerpt or the page cannot be read."""
+        key = page["page_id"], excerpt
+        if key not in self._contents:
+            self._contents[key] = self._read(page, excerpt)
+        return self._contents[key]
+
+    def body(self, page: Mapping[str, Any]) -> str | None:
+        """The page's body; None where it is not in storage format, or too large."""
+        body = page["body"] or ""
+        small = len(body) * 4 <= self._limit or len(body.encode(errors="replace")) <= self._limit
+        return body if page["body_format"] == "storage" and small else None
+
+    def _read(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
+        body = self.body(page)
+        if body is None:
+            return None
+        try:
+            return storage_content(body) if excerpt is None else storage_excerpt(body, excerpt)
+        except PageError:
+            return None
+
+
+class Transclusion:
+    """What one page shows of others. The same text is taken once; `ledger` tells what became of the page's macros."""
+
+    def __init__(self, page: Mapping[str, Any], library: Library) -> None:
+        self.ledger: Counter[tuple[str, str]] = Counter()
+        self.missed = False  # whether some page was not found, be it named by a page that is shown
+        self._page = page
+        self._library = library
+        self._taken: set[tuple[_Key, str]] = set()
+        self._room = INCLUDED_MAX
+
+    def passages(self, section: Section) -> list[Passage]:
+        """The text that the references of a section stand for, in their order; that of nested ones after its page's."""
+        found: list[Passage] = []
+        start: _Key = (self._page["page_id"], None)
+        for reference in section.references:
+            resolved = self._follow(reference, self._page, section, EVERYONE, (start,), found)
+            self.ledger[reference.macro, "resolved" if resolved else "unresolved"] += 1
+        return found
+
+    def _follow(
+        self,
+        reference: Reference,
+        asking: Mapping[str, Any],
+        under: Section,
+        readers: str,
+        chain: tuple[_Key, ...],
+        found: list[Passage],
+    ) -> bool:
+        """Append what a reference stands for; whether it could be followed. `chain` is the way that led to it."""
+        page = self._library.find(reference.space or asking.get("space", ""), reference.title, asking)
+        if page is None:
+            self.missed = True
+            return False
+        key = page["page_id"], reference.excerpt
+        content = self._library.content(page, reference.excerpt) if key not in chain else None
+        if content is None or len(chain) > DEPTH_MAX:
+            return False
+        narrower = both(readers, page["readers"])
+        if (key, narrower) in self._taken:
+            return True
+        self._room -= sum(len(block.text) for block in content.blocks)
+        if self._room < 0:
+            return False
+        self._taken.add((key, narrower))
+        for section in split_at_headings(content.blocks, under.heading, under.path, OneAnchor(under.anchor)):
+            if section.blocks:
+                found.append(Passage(section, narrower, page["page_id"]))
+            for nested in section.references:
+                self._follow(nested, page, section, narrower, (*chain, key), found)
+        return True
+
+
+def _site(page: Mapping[str, Any]) -> str:
+    return urlsplit(page.get("url") or "").netloc.casefold()
+
+
+def _name(space: str | None, title: str | None) -> tuple[str, str]:
+    return (space or "").strip().casefold(), clean(title or "").casefold()
