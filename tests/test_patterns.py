@@ -55,7 +55,7 @@ def test_code_that_is_quadratic_is_told_from_code_that_is_not() -> None:
         return sum(ord(character) for character in text for _ in range(4))
 
     def quadratic(text: str) -> int:
-        return sum(hash(text[place:]) for place in range(0, len(text), 8))
+        return sum(hash(text[place:]) for place in range(0, len(text), 2))
 
     assert steepness(linear, "a".__mul__) is None
-    assert (steepness(quadratic, "a".__mul__, small=4 * SMALL) or 0) > 3
+    assert (steepness(quadratic, "a".__mul__, small=4 * SMALL, cheap=0) or 0) > 3
