@@ -6,9 +6,10 @@ Does not belong here: the decisions (`rag_assets.state.planning`), what the cloc
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import takewhile
+from typing import Any, TypeAlias
 
 import dagster as dg
 
@@ -31,19 +32,34 @@ from rag_assets.state.planning import Attempt, publish_requests
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, ConfigError
 
+Decision: TypeAlias = dg.SensorResult | dg.SkipReason
+Decide: TypeAlias = Callable[[dg.SensorEvaluationContext, Config], Decision]
 
-@dg.sensor(
+
+def configured_sensor(**options: Any) -> Callable[[Decide], dg.SensorDefinition]:
+    """Return a decorator: a running sensor that is given the configuration as it is at each tick.
+
+    Args:
+        options: those of `dagster.sensor`.
+    """
+
+    def defined(decide: Decide) -> dg.SensorDefinition:
+        @dg.sensor(default_status=dg.DefaultSensorStatus.RUNNING, **options)
+        def tick(context: dg.SensorEvaluationContext, installation: Installation) -> Decision:
+            config = configured(installation)
+            return config if isinstance(config, dg.SkipReason) else decide(context, config)
+
+        return tick
+
+    return defined
+
+
+@configured_sensor(
     name="register_partitions",
     minimum_interval_seconds=30,
-    default_status=dg.DefaultSensorStatus.RUNNING,
     description="Keeps the partitions `sources` and `tenants` in line with the configuration.",
 )
-def register_partitions(
-    context: dg.SensorEvaluationContext, installation: Installation
-) -> dg.SensorResult | dg.SkipReason:
-    config = configured(installation)
-    if isinstance(config, dg.SkipReason):
-        return config
+def register_partitions(context: dg.SensorEvaluationContext, config: Config) -> Decision:
     found = changes(context.instance, config)
     definitions = {"sources": SOURCES, "tenants": TENANTS}
     requests: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
@@ -55,22 +71,16 @@ def register_partitions(
     return dg.SensorResult(dynamic_partitions_requests=requests) if requests else dg.SkipReason("nothing changed")
 
 
-@dg.sensor(
+@configured_sensor(
     name="publish_when_sources_changed",
     job=publish,
     minimum_interval_seconds=30,
-    default_status=dg.DefaultSensorStatus.RUNNING,
     description="Starts `publish` for a tenant when the chunks of one of its sources, or its settings, are not what "
     "the published generation was made from, or when that is damaged. Waits for syncs in flight, starts nothing twice.",
 )
-def publish_when_sources_changed(
-    context: dg.SensorEvaluationContext, installation: Installation
-) -> dg.SensorResult | dg.SkipReason:
+def publish_when_sources_changed(context: dg.SensorEvaluationContext, config: Config) -> Decision:
     from rag_serving.models import open_embedder
 
-    config = configured(installation)
-    if isinstance(config, dg.SkipReason):
-        return config
     store = Store(config.home)
     registered = set(context.instance.get_dynamic_partitions("tenants")) & config.tenants.keys()
     syncing = {
@@ -101,19 +111,13 @@ def publish_when_sources_changed(
     )
 
 
-@dg.sensor(
+@configured_sensor(
     name="report_when_published",
     job=report,
     minimum_interval_seconds=60,
-    default_status=dg.DefaultSensorStatus.RUNNING,
     description="Starts `report` once for every generation that is published.",
 )
-def report_when_published(
-    context: dg.SensorEvaluationContext, installation: Installation
-) -> dg.SensorResult | dg.SkipReason:
-    config = configured(installation)
-    if isinstance(config, dg.SkipReason):
-        return config
+def report_when_published(context: dg.SensorEvaluationContext, config: Config) -> Decision:
     store = Store(config.home)
     current = {tenant: store.current(tenant) for tenant in sorted(context.instance.get_dynamic_partitions("tenants"))}
     requests = [
@@ -126,18 +130,14 @@ def report_when_published(
     )
 
 
-@dg.sensor(
+@configured_sensor(
     name="watch_sources",
     job=freshness,
     minimum_interval_seconds=60,
-    default_status=dg.DefaultSensorStatus.RUNNING,
     description="Finds sources whose last complete sync is too old, each by its own schedule: a dead one shows as the "
     "failed check `synced_on_time` of its partition of `pages`, and is told to whom `monitoring` names.",
 )
-def watch_sources(context: dg.SensorEvaluationContext, installation: Installation) -> dg.SensorResult | dg.SkipReason:
-    config = configured(installation)
-    if isinstance(config, dg.SkipReason):
-        return config
+def watch_sources(context: dg.SensorEvaluationContext, config: Config) -> Decision:
     now = datetime.now(UTC)
     syncing = partitions_in_flight(context.instance, "ingest")
     verdicts, memory = look(config, Store(config.home), syncing, read_memory(context.cursor), now)
@@ -169,10 +169,10 @@ def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: 
     job = run.tags.get(WRITES, run.job_name).split(".")[0]
     if job not in ASSET_OF or not partition:
         return None  # no build; the tick goes on
+    failures = failures_in_a_row(context.instance, run)
     config = configured(installation)
     if isinstance(config, dg.SkipReason):
         return config
-    failures = failures_in_a_row(context.instance, run)
     reasons = [step_failure(event) for event in context.get_step_failure_events()]
     error = next((reason for reason in reasons if reason), UNKNOWN)
     event = failure_event(job, partition, run.run_id, error, failures, datetime.now(UTC))

@@ -15,12 +15,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bench.links import JUDGEMENTS, masked
 from bench.passages.corpora import ROOT, Corpus
+from rag_assets.evaluation.bench import paragraph
 from rag_assets.evaluation.gold import GoldSet, read_gold
 from rag_assets.evaluation.gold_collections import read_gold_collection
 from rag_serving.access.principals import EVERYONE
@@ -155,29 +155,9 @@ def _article(page: str) -> str:
 
 def _paragraph(article: str, number: int, title: str, text: str, tokens: int) -> dict[str, Any]:
     return {
-        "chunk_id": f"{article}:1:{number}",
-        "page_id": article,
-        "version": 1,
-        "chunk_idx": number,
-        "section_id": f"{article}:1:s{number}",
-        "space": "SQUAD",
-        "title": title,
-        "heading_path": [title],
+        **paragraph(article, number, title, text, tokens, section=number),
         "anchor": f"p{number}",
         "url": f"https://squad.example/{article}#p{number}",
-        "text": text,
-        "start": 0,
-        "end": len(text),
-        "context_before": "",
-        "context_after": "",
-        "token_count": tokens,
-        "content_type": "paragraph",
-        "labels": [],
-        "readers": EVERYONE,
-        "is_boilerplate": False,
-        "updated_at": datetime(1970, 1, 1, tzinfo=UTC),
-        "text_hash": "",
-        "parent_id": "",
         "content_hash": "",
         "page_readers": EVERYONE,
         "included_from": None,

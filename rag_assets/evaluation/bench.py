@@ -175,22 +175,27 @@ def chunk_table(
     return (with_column(table, "lexical_prefix", lexical_prefixes(table)) if contexts else table), ids
 
 
-def _row(document: Document, index: int, section: int, tokens: int, contexts: bool) -> dict[str, object]:
-    path = [*([document.title] if document.title else []), *document.headings]
+def paragraph(page: str, number: int, title: str, text: str, tokens: int, section: int) -> dict[str, Any]:
+    """Return a paragraph of a test collection, readable for everyone, as the columns that every chunk table has.
+
+    Args:
+        page: the id of its page; `number` counts the page's paragraphs, `section` is the first one of its section.
+        tokens: the length of `text`.
+    """
     return {
-        "chunk_id": f"{document.page}:1:{index}",
-        "page_id": document.page,
+        "chunk_id": f"{page}:1:{number}",
+        "page_id": page,
         "version": 1,
-        "chunk_idx": index,
-        "section_id": f"{document.page}:1:s{section}",
+        "chunk_idx": number,
+        "section_id": f"{page}:1:s{section}",
         "space": TENANT,
-        "title": document.title,
-        "heading_path": path,
+        "title": title,
+        "heading_path": [title] if title else [],
         "anchor": "",
         "url": "",
-        "text": document.text,
+        "text": text,
         "start": 0,
-        "end": len(document.text),
+        "end": len(text),
         "context_before": "",
         "context_after": "",
         "token_count": tokens,
@@ -200,6 +205,15 @@ def _row(document: Document, index: int, section: int, tokens: int, contexts: bo
         "is_boilerplate": False,
         "updated_at": _NEVER,
         "text_hash": "",
+        "parent_id": "",
+    }
+
+
+def _row(document: Document, index: int, section: int, tokens: int, contexts: bool) -> dict[str, Any]:
+    path = [*([document.title] if document.title else []), *document.headings]
+    return {
+        **paragraph(document.page, index, document.title, document.text, tokens, section),
+        "heading_path": path,
         "parent_id": document.parent,
         "source": TENANT,
         "places": [],

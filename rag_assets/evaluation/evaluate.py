@@ -74,6 +74,18 @@ class Judged:
             return "a citation of another page"
         return None if self.says_it or not self.gold.quotes else "the sentence is another one"
 
+    def payload(self) -> dict[str, Any]:
+        """Return what was asked, what was answered, and what was wrong with it."""
+        return {
+            "id": self.gold.id,
+            "question": self.gold.question,
+            "answerable": self.gold.answerable,
+            "status": self.answer.status,
+            "fault": self.fault,
+            "answer": self.answer.answer,
+            "timings_ms": dict(self.answer.timings_ms),
+        }
+
 
 @dataclass(frozen=True)
 class Evaluation:

@@ -51,17 +51,8 @@ def to_csv(payload: Mapping[str, Any]) -> str:
 
 
 def _case(judged: Judged) -> dict[str, Any]:
-    gold, answer = judged.gold, judged.answer
-    return {
-        "id": gold.id,
-        "question": gold.question,
-        "answerable": gold.answerable,
-        "status": answer.status,
-        "fault": judged.fault,
-        "answer": answer.answer,
-        "citations": [{"url": citation.url, "quote": citation.quote} for citation in answer.citations],
-        "timings_ms": dict(answer.timings_ms),
-    }
+    cited = [{"url": citation.url, "quote": citation.quote} for citation in judged.answer.citations]
+    return {**judged.payload(), "citations": cited}
 
 
 def _cited(case: Mapping[str, Any]) -> Sequence[str]:

@@ -203,19 +203,13 @@ def _cases(evaluation: Evaluation) -> list[dict[str, Any]]:
 def _case(judged: Judged) -> dict[str, Any]:
     gold, answer = judged.gold, judged.answer
     return {
-        "id": gold.id,
-        "question": gold.question,
-        "answerable": gold.answerable,
+        **judged.payload(),
         "expected": gold.answer,
         "quotes": list(gold.quotes),
         "pages": sorted(gold.pages),
         "tags": list(gold.tags),
-        "fault": judged.fault,
-        "status": answer.status,
-        "answer": answer.answer,
         "citations": [citation.payload() for citation in answer.citations],
         "passages": [dict(passage) for passage in answer.passages or ()],
-        "timings_ms": dict(answer.timings_ms),
     }
 
 

@@ -12,16 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rag_assets.reports.report import Case, Cell, Figure, Pair, Plot, Report, Table, text_of
+from rag_serving.api.report_style import REPORT_STYLE
 from rag_serving.escaping.targets import for_html
 
-_STYLE = """\
-:root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --line: #d9dee5; --back: #ffffff; --card: #f5f7fa;
-  --good: #1a7f4b; --bad: #b3261e; --accent: #2f5d8c; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6e9ee; --soft: #9aa6b5; --line: #333c48; --back: #14181e;
-  --card: #1d232b; --good: #5cc98f; --bad: #ff8a80; --accent: #8ab8e6; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1100px; padding: 2rem 1.25rem 4rem; background: var(--back); color: var(--text);
-  font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif; }
+_STYLE = (
+    REPORT_STYLE
+    + """\
 h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
 .about, .note, .facts { color: var(--soft); } .about { margin: .3rem 0 1.4rem; } .facts { margin-top: 3rem; }
 .figures { display: flex; flex-wrap: wrap; gap: .75rem; }
@@ -58,6 +54,7 @@ dt { color: var(--soft); margin-top: .7rem; font-size: .85rem; }
 @media (max-width: 700px) { .beside { grid-auto-flow: row; } }
 dd { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
 """
+)
 
 _SCRIPT = """\
 for (const button of document.querySelectorAll('th button')) button.onclick = () => {

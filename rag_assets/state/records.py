@@ -143,11 +143,7 @@ def read_checked(store: Store, tenant: str) -> PublishState:
     Raises:
         StoreError: there is none.
     """
-    path = store.candidate(tenant) / "checked.json"
-    state = _read(path, PublishState)
-    if state is None:
-        raise StoreError(f"{path} is missing or unreadable; materialize `generation` of tenant {tenant!r} again")
-    return state
+    return _read_made(store.candidate(tenant) / "checked.json", PublishState, "generation", tenant)
 
 
 def write_checked(store: Store, tenant: str, state: PublishState) -> None:
@@ -160,11 +156,7 @@ def read_candidate(store: Store, tenant: str) -> CandidateState:
     Raises:
         StoreError: its chunks were not selected.
     """
-    path = store.candidate(tenant) / "inputs.json"
-    state = _read(path, CandidateState)
-    if state is None:
-        raise StoreError(f"{path} is missing or unreadable; materialize `dedup_map` of tenant {tenant!r} again")
-    return state
+    return _read_made(store.candidate(tenant) / "inputs.json", CandidateState, "dedup_map", tenant)
 
 
 def write_candidate(store: Store, tenant: str, state: CandidateState) -> None:
@@ -194,6 +186,13 @@ def settled_chunks(store: Store, source: str) -> tuple[pa.Table, SourceAccount]:
         if time.monotonic() >= deadline:
             raise StoreError(f"the chunks in {folder} were not finished; run `citelock build {source} --full`")
         time.sleep(0.5)
+
+
+def _read_made(path: Path, model: type[State], asset: str, tenant: str) -> State:
+    state = _read(path, model)
+    if state is None:
+        raise StoreError(f"{path} is missing or unreadable; materialize `{asset}` of tenant {tenant!r} again")
+    return state
 
 
 def _read(path: Path, model: type[State]) -> State | None:

@@ -9,17 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from rag_serving.api.report_style import REPORT_STYLE
 from rag_serving.escaping.targets import for_html
 from rag_serving.indexes.reports import Kind, ReportFile, route_of
 
-_STYLE = """\
-:root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --line: #d9dee5; --back: #ffffff; --card: #f5f7fa;
-  --good: #1a7f4b; --bad: #b3261e; --accent: #2f5d8c; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6e9ee; --soft: #9aa6b5; --line: #333c48; --back: #14181e;
-  --card: #1d232b; --good: #5cc98f; --bad: #ff8a80; --accent: #8ab8e6; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1100px; padding: 2rem 1.25rem 4rem; background: var(--back); color: var(--text);
-  font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif; }
+_STYLE = (
+    REPORT_STYLE
+    + """\
 h1 { font-size: 1.6rem; margin: 0; } h2 { font-size: 1.15rem; margin: 2rem 0 .6rem; }
 p { color: var(--soft); margin: .3rem 0 0; } a { color: var(--accent); }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
@@ -29,6 +25,7 @@ th { background: var(--card); } tr:last-child td { border-bottom: 0; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .good { color: var(--good); } .bad { color: var(--bad); }
 """
+)
 _HEADINGS: Mapping[Kind, str] = {
     "quality": "Over time",
     "evaluation": "Generations, as they were evaluated",

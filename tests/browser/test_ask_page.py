@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, expect
 
 sys.path.append(str(Path(__file__).parents[1] / "serving"))
+from running import running
 from wiki import configuration, publish
 
 from rag_serving.api.app import create_app
@@ -26,14 +25,8 @@ QUESTION = "May I restart a broker while partitions are under-replicated?"
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("page")
     publish(home)
-    server = uvicorn.Server(uvicorn.Config(create_app(configuration(home)), port=0, log_level="error", ws="none"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        thread.join(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
+    with running(create_app(configuration(home))) as address:
+        yield f"{address}/"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

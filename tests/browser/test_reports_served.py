@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, Page, expect
 
 sys.path += [str(Path(__file__).parents[1] / name) for name in ("serving", "steps")]
+from running import running
 from test_quality_report import FIRST, PUBLISHED, SECOND, asked
 from wiki import configuration
 
@@ -48,17 +47,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@contextmanager
-def served(home: Path, **more: Any) -> Iterator[str]:
-    app = create_app(configuration(home, **more))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        thread.join(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+def served(home: Path, **more: Any) -> AbstractContextManager[str]:
+    return running(create_app(configuration(home, **more)))
 
 
 @pytest.fixture(scope="module")

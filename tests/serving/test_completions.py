@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 from httpx import Response
+from running import running
 from stand_in_chat import MODEL, StandInChat, served
 from wiki import configuration
 
@@ -101,15 +100,8 @@ def test_nothing_that_was_not_verified_is_streamed(wiki_home: Path) -> None:
 @pytest.fixture(scope="module")
 def serving(wiki_home: Path) -> Iterator[str]:
     """The address of a real server."""
-    app = create_app(configuration(wiki_home))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        thread.join(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    with running(create_app(configuration(wiki_home))) as address:
+        yield address
 
 
 def test_our_own_client_understands_it(serving: str) -> None:

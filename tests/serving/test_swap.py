@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-import uvicorn
+from running import running
 from wiki import PASSAGES, Passage, configuration, publish
 
 from rag_assets.publishing.publish import prune
@@ -24,18 +23,8 @@ ROUNDS = 4
 def address(tmp_path: Path) -> Iterator[str]:
     """A server of the home in `tmp_path`, in a thread."""
     publish(tmp_path)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    config = uvicorn.Config(create_app(configuration(tmp_path)), "127.0.0.1", port, log_level="error")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join()
+    with running(create_app(configuration(tmp_path))) as address:
+        yield address
 
 
 def republished(home: Path, number: int) -> str:
