@@ -18,6 +18,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rag_serving.text.injections import neutralized
+
 AT_ONCE = 4  # samples that a model is asked about at the same time
 GIVE_UP = 5  # faults in a row after which a metric is left alone
 _TRIES = 2
@@ -35,14 +37,24 @@ def score(asked: Mapping[str, Any], tell: Tell) -> None:
     """
     from ragas import SingleTurnSample
 
-    samples = [SingleTurnSample(**sample) for sample in asked["samples"]]
-    metrics = [*_without_model(), *(_with_model(asked["model"], asked["embedding"]) if asked["model"] else ())]
-    tell({"metrics": [metric.name for metric in metrics]})
-    asyncio.run(_score_all(metrics, samples, tell))
+    plain = [SingleTurnSample(**sample) for sample in asked["samples"]]
+    read = [SingleTurnSample(**_harmless(sample)) for sample in asked["samples"]]
+    by_words = _without_model()
+    by_model = _with_model(asked["model"], asked["embedding"]) if asked["model"] else []
+    tell({"metrics": [metric.name for metric in (*by_words, *by_model)]})
+    asyncio.run(_score_all([*((metric, plain) for metric in by_words), *((metric, read) for metric in by_model)], tell))
 
 
-async def _score_all(metrics: Sequence[Any], samples: Sequence[Any], tell: Tell) -> None:
-    for metric in metrics:
+def _harmless(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a sample as a model may read it; RAGAS sends it as JSON, whose strings no text can end."""
+    return {
+        key: [neutralized(text)[0] for text in value] if isinstance(value, list) else value and neutralized(value)[0]
+        for key, value in sample.items()
+    }
+
+
+async def _score_all(metrics: Sequence[tuple[Any, Sequence[Any]]], tell: Tell) -> None:
+    for metric, samples in metrics:
         await _score(metric, samples, tell)
 
 

@@ -14,6 +14,7 @@ from rag_assets.llm_contexts.servers import model_name, models_of, price_of
 from rag_assets.state.throughput import duration
 from rag_assets.steps.contexts.prompt import Document, prompt
 from rag_serving.config.sections import Context
+from rag_serving.text.fences import Fence
 
 CHARS_PER_TOKEN = 4
 SAMPLED_CALLS = 200
@@ -94,8 +95,8 @@ def estimate(
 
 def _prompt_chars(calls: Sequence[Call]) -> int:
     """Return the characters of all prompts; of many calls some are looked at, evenly spread."""
-    step = max(1, len(calls) // SAMPLED_CALLS)
-    seen = [len(prompt(call.document, call.indexes)) for call in calls[::step]]
+    step, fence = max(1, len(calls) // SAMPLED_CALLS), Fence.new()
+    seen = [len(prompt(call.document, call.indexes, fence)) for call in calls[::step]]
     return round(sum(seen) * len(calls) / len(seen)) if seen else 0
 
 

@@ -28,6 +28,7 @@ from rag_serving.config.sections import Context
 from rag_serving.models.chat.client import TooLateError
 from rag_serving.models.chat.messages import Message
 from rag_serving.models.protocols import ModelError
+from rag_serving.text.fences import Fence
 
 COMMIT_CONTEXTS = 50  # what a killed run loses at most, beside what is in flight
 COMMIT_S = 2.0
@@ -127,6 +128,7 @@ class _Run:
         self._cache = writer.cache
         self._watch = writer.watch
         self._servers = writer.servers
+        self._fence = Fence.new()  # one for all calls: what prompts have in common is read once by servers that cache
         self._unsaved: dict[str, WrittenContext] = {}
         self._places: dict[str, str] = {}
         self._failed_in_a_row = 0
@@ -167,8 +169,9 @@ class _Run:
             if not open_ or self._down:
                 break
             self.tally.retries += attempt > 0
+            asked = prompt(call.document, open_, self._fence, advice)
             try:
-                answer = await self._servers.ask([Message("user", prompt(call.document, open_, advice))], brief)
+                answer = await self._servers.ask([Message("user", asked)], brief)
             except TooLateError as error:
                 brief = True
                 self._count_failure(error, best, open_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_PASSAGE = re.compile(r"<passage>\n(.*?)\n</passage>", re.DOTALL)
+_PASSAGE = re.compile(r"<passage-(?:\w+)(?: n=\d+)?>\nUnder [^\n]*:\n(.*?)\n</passage-\w+>", re.DOTALL)
 
 
 def good_context(messages: list[dict[str, str]]) -> Iterable[str]:

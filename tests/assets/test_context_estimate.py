@@ -20,7 +20,9 @@ from rag_assets.llm_contexts.tenant import plan_contexts
 from rag_assets.steps.contexts.prompt import build_documents, prompt
 from rag_serving.artifacts.store import Store
 from rag_serving.config.sections import Context
+from rag_serving.text.fences import Fence
 
+FENCE = Fence("7f3a9c21")
 DOCUMENTS = build_documents(pa.Table.from_pylist(tables_of(2, 5)), 4_000)
 PAID = {"input": 1.0, "output": 10.0}
 
@@ -32,7 +34,7 @@ def estimated(known: set[str] = frozenset(), rate: float | None = None, **change
 
 def test_tokens_are_those_of_the_prompts_that_will_be_sent() -> None:
     found = estimated()
-    sent = sum(len(prompt(document, [index])) for document in DOCUMENTS for index in range(5))
+    sent = sum(len(prompt(document, [index], FENCE)) for document in DOCUMENTS for index in range(5))
     assert (found.chunks, found.wanted, found.calls) == (10, 10, 10)
     assert found.tokens_in == sent // CHARS_PER_TOKEN
     assert found.tokens_out == 10 * TOKENS_OUT
@@ -41,7 +43,7 @@ def test_tokens_are_those_of_the_prompts_that_will_be_sent() -> None:
 def test_of_many_calls_some_are_looked_at() -> None:
     many = build_documents(pa.Table.from_pylist(tables_of(60, 7)), 4_000)
     settings = Context(provider="ollama", model="m")
-    sent = sum(len(prompt(document, [index])) for document in many for index in range(7))
+    sent = sum(len(prompt(document, [index], FENCE)) for document in many for index in range(7))
     assert estimate(many, (), settings).tokens_in == pytest.approx(sent / CHARS_PER_TOKEN, rel=0.02)
 
 

@@ -22,7 +22,7 @@ from rag_serving.config.sections import Context, Price
 from rag_serving.models.chat.messages import Message
 from rag_serving.models.protocols import ModelError
 
-ASK = [Message("user", "<passage>\nbroker\n</passage>")]
+ASK = [Message("user", "<passage-ab12>\nUnder T:\nbroker\n</passage-ab12>")]
 BOOM = Fault(500, b'{"error": "boom"}')
 
 

@@ -165,7 +165,7 @@ def test_the_transport_is_tried_again_after_1_2_and_4_seconds(
     server.faults.extend([Fault(500, b"boom")] * 3)
     settings = Context(provider=provider, model=MODEL, base_url=server.url + "/v1" * (provider == "openai"))
     chat = open_patient_chat(provider, settings, "context")
-    assert asyncio.run(chat.reply_async([Message("user", "<passage>\nbroker\n</passage>")])).text
+    assert asyncio.run(chat.reply_async([Message("user", "<passage-ab12>\nUnder T:\nbroker\n</passage-ab12>")])).text
     assert len(server.requests) == 4
     assert len(pauses) == 3
     assert all(least <= pause <= 1.25 * least for least, pause in zip((1, 2, 4), pauses, strict=True))
@@ -272,7 +272,8 @@ def test_a_killed_run_repeats_at_most_what_was_in_flight_and_the_last_uncommitte
     found = writer(server, tmp_path).write(documents(40, 10))
     assert len(found.written) == 400
     asked = Counter(
-        re.search(r"<passage>.*?</passage>", body["messages"][-1]["content"], re.DOTALL)[0] for body in server.bodies
+        re.search(r"<passage-\w+>\n(.*?)</passage", body["messages"][-1]["content"], re.DOTALL)[1]
+        for body in server.bodies
     )  # type: ignore[index]
     assert len(asked) == 400
     assert sum(asked.values()) - 400 <= KILLS * (10 + module.COMMIT_CONTEXTS)

@@ -15,6 +15,7 @@ POISON = "zorblax"
 HOST = "evil-host"
 SECRET = "hunter2"
 UNIT = r"\b(?:hours|GB|minutes|days|Minuten|TB)\b"
+FENCED = r"<passage-(\w+) n=\d+>\n.*?\nTEXT:\n(.*?)\nSOURCE=[^\n]*\n</passage-\1>"
 NEGATIONS = (" not ", " never ", " no ")
 
 PAGES = (
@@ -72,7 +73,7 @@ def pieces(seed: int, text: str) -> Iterator[str]:
 
 def passages_of(prompt: str) -> list[str]:
     """The passages in the prompt, by their numbers."""
-    return re.findall(r"<passage>\n(.*?)\n</passage>", prompt, re.DOTALL)
+    return [text for _, text in re.findall(FENCED, prompt, re.DOTALL)]
 
 
 def sentence_of(dice: random.Random, passages: list[str]) -> tuple[int, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adversary import passages_of
 from fastapi.testclient import TestClient
 from passages import lock_of
 from stand_in_chat import MODEL, StandInChat, served
@@ -82,10 +83,8 @@ QUOTES = {
 
 def citing_backwards(messages: list[dict[str, str]]) -> list[str]:
     """Sentences that cite the passages in the prompt from the last to the first."""
-    blocks = re.findall(
-        r"\[(\d+)\] [^\n]*\n(?:CONTEXT[^\n]*\n)?<passage>\n(.*?)\n</passage>", messages[1]["content"], re.S
-    )
-    known = [(int(number), quote) for number, text in blocks for quote in QUOTES.values() if quote in text]
+    blocks = enumerate(passages_of(messages[1]["content"]), start=1)
+    known = [(number, quote) for number, text in blocks for quote in QUOTES.values() if quote in text]
     assert len(known) == len(QUOTES)
     return [f'{quote}. "{quote}" [{number}]\n\n' for number, quote in sorted(known, reverse=True)]
 

@@ -22,6 +22,7 @@ from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import Reply
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 from rag_serving.records import Claim, Draft, Lock, Usage
+from rag_serving.text.fences import Fence
 from rag_serving.text.orders import orders_assistant
 
 if TYPE_CHECKING:
@@ -77,9 +78,10 @@ class Generator:
         settings, model = self._settings, self._opened()
         from rag_serving.answering.writing.prompt import make_prompt
 
+        fence = Fence.new()  # one for all tries: a server has read the beginning of the longer prompt
         budget = max(settings.context_tokens - settings.max_output_tokens, _SMALLEST_BUDGET)
         for last in (False, False, True):
-            prompt = make_prompt(question, lock, budget, settings.max_citations, settings.quote_max_words)
+            prompt = make_prompt(question, lock, budget, settings.max_citations, settings.quote_max_words, fence)
             try:
                 return self._draft(model, prompt, lock, model.reply(prompt.messages, listen))
             except ContextTooLongError:
