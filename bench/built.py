@@ -55,7 +55,7 @@ def build(home: Path, size: int, cache: Path, report: Report, sentences: Sequenc
     texts = [sentence.text for sentence in chosen]
     vectors = VectorCache(cache, embedder.name).embed(embedder, texts, partial(report, "sentences embedded")).vectors
     embedded = time.perf_counter()
-    table, order = _table(chosen, size, open_tokenizer(config.embedding), report)
+    table, order = sentence_table(chosen, size, open_tokenizer(config.embedding), report)
     table, vectors = arranged(table, _spread(vectors, size)[order])  # row by row those of the generation
     prepared = time.perf_counter()
     indexing = partial(report, "chunks indexed")
@@ -88,7 +88,7 @@ def _spread(vectors: NDArray[np.float32], size: int) -> NDArray[np.float32]:
     return spread
 
 
-def _table(
+def sentence_table(
     sentences: Sequence[Sentence], size: int, tokenizer: Tokenizer, report: Report
 ) -> tuple[pa.Table, NDArray[np.int64]]:
     """The chunks, and each one's number: pass by pass over the sentences, because a pass takes a gigabyte to make."""

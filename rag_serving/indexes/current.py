@@ -1,8 +1,7 @@
 """The published generation, open for questions, exchanged for a newer one without losing any.
 
-Belongs here: following the `current` pointer, counting who still reads an old generation, closing it after the last,
-when an older generation may answer in place of the published one.
-Does not belong here: building or publishing, what a question does with a generation.
+Belongs here: following the `current` pointer, when an older generation may answer in place of the published one.
+Does not belong here: counting who reads a generation (`held`), building or publishing, what a question does with it.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rag_serving.artifacts.manifest import FILE as MANIFEST
 from rag_serving.artifacts.store import Store, StoreError, read_pointer
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import list_generations
 from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.held import FileStamps, Held, Slot, file_stamps
 from rag_serving.indexes.page_readers import Comparison
 
 RETRY_S = 5.0
@@ -29,19 +28,6 @@ _log = logging.getLogger(__name__)
 
 class UnpublishedError(Exception):
     """The tenant has no generation that may answer; the message says how to mend it."""
-
-
-_Stamp = tuple[tuple[int, int], ...] | None  # inode and time of every file; None: one of them is missing
-
-
-@dataclass
-class _Held:
-    """An open generation and how many questions read it."""
-
-    generation: Generation
-    readers: int = 0
-    retired: bool = False
-    stamp: _Stamp = None
 
 
 @dataclass
@@ -70,9 +56,9 @@ class Published:
         self._pinned = pinned
         self._retry_s = retry_s
         self._comparison = Comparison(store, tenant)
-        self._lock = threading.Lock()  # of the fields below
+        self._lock = threading.Lock()  # of what is under way
         self._opening = threading.Lock()  # one generation is opened at a time
-        self._held: _Held | None = None
+        self._slot = Slot()
         self._under_way: dict[str, _Opening] = {}
         self._failed: tuple[str, float] | None = None
         self._closed = False
@@ -91,7 +77,7 @@ class Published:
                 on_stale()
             yield held.generation
         finally:
-            self._release(held)
+            self._slot.release(held)
 
     def follow(self) -> None:
         """Begin to open what the pointer names, unless it is open; returns at once.
@@ -102,7 +88,7 @@ class Published:
             wanted = self._named()
         except UnpublishedError:
             return
-        if not self._is_open(wanted):
+        if not self._slot.holds(wanted):
             self._begin(wanted)
         elif self._restored() is not None:
             threading.Thread(target=self._open_restored, name=f"reopen-{wanted}", daemon=True).start()
@@ -118,10 +104,10 @@ class Published:
         """Why a question that comes now is refused, or None. Waits for the first generation, and for no newer one."""
         try:
             wanted = self._named()
-            if self._held is None:
+            if self._slot.held is None:
                 self._open(wanted)
-            if not self._is_open(wanted) and self._has_failed(wanted):
-                self._release(self._older(wanted))
+            if not self._slot.holds(wanted) and self._has_failed(wanted):
+                self._slot.release(self._older(wanted))
         except UnpublishedError as error:
             return self.problem or str(error)
         return None
@@ -129,7 +115,7 @@ class Published:
     def close(self) -> None:
         """Let go of the generation; it is closed after its last reader."""
         self._closed = True
-        self._exchange(None)
+        self._slot.exchange(None)
 
     def _named(self) -> str:
         """The id that the pointer names.
@@ -147,63 +133,31 @@ class Published:
             raise UnpublishedError(self.problem)
         return named
 
-    def _acquire(self) -> tuple[_Held, bool]:
+    def _acquire(self) -> tuple[Held, bool]:
         """The generation to answer from, which counts one reader more, and whether the pointer names another one.
 
         What is given was named by the pointer after the call began, unless it is an older one that may answer.
         """
         while True:
             wanted = self._named()
-            if held := self._take(wanted):
+            if held := self._slot.take(wanted):
+                self.problem = None
                 return held, False
             if not self._await(wanted):
                 held = self._older(wanted)
                 return held, held.generation.id != wanted
 
-    def _take(self, wanted: str | None = None) -> _Held | None:
-        """The open generation with one reader more, if it is the wanted one, or whichever it is."""
-        with self._lock:
-            held = self._held
-            if held is None or (wanted is not None and held.generation.id != wanted):
-                return None
-            held.readers += 1
-            if wanted is not None:
-                self.problem = None
-        if held.generation.is_altered:
-            self._withdraw(held)
-            return None
-        return held
-
-    def _withdraw(self, held: _Held) -> None:
-        """Answer no more from a generation whose files were written to; it is opened anew if they are whole."""
-        self._release(held)
-        with self._lock:
-            if self._held is not held:
-                return
-            self._held, held.retired = None, True
-            idle = held.readers == 0
-        _log.error("generation %s was written to and is withdrawn", held.generation.id)
-        if idle:
-            held.generation.close()
-
-    def _release(self, held: _Held) -> None:
-        with self._lock:
-            held.readers -= 1
-            last = held.retired and held.readers == 0
-        if last:
-            held.generation.close()
-
-    def _older(self, wanted: str) -> _Held:
+    def _older(self, wanted: str) -> Held:
         """The open generation with one reader more, though another is wanted.
 
         Raises:
             UnpublishedError: there is none, or it shows pages to more readers than the wanted one.
         """
-        held = self._take()
+        held = self._slot.take()
         if held is None:
             raise UnpublishedError(self._absence())
         if held.generation.id != wanted and self._comparison.narrows(held.generation.id, wanted):
-            self._release(held)
+            self._slot.release(held)
             raise UnpublishedError(self._absence() if self._has_failed(wanted) else BEING_OPENED)
         return held
 
@@ -215,13 +169,13 @@ class Published:
 
     def _await(self, wanted: str) -> bool:
         """Wait until a generation is open, the first one for as long as it takes; False where it failed or is late."""
-        if self._held is None:
+        if self._slot.held is None:
             self._open(wanted)
-            return self._is_open(wanted)
+            return self._slot.holds(wanted)
         known_to_fail = self._has_failed(wanted)
         opening = self._begin(wanted)
         if opening is None or known_to_fail:
-            return self._is_open(wanted)
+            return self._slot.holds(wanted)
         patience_s = opening.began + self._config.serving.open_wait_s - time.monotonic()
         return opening.done.wait(max(0.0, patience_s)) and not self._has_failed(wanted)
 
@@ -230,7 +184,7 @@ class Published:
         with self._lock:
             if wanted in self._under_way:
                 return self._under_way[wanted]
-            if (self._held and self._held.generation.id == wanted) or self._failed_lately(wanted):
+            if self._slot.holds(wanted) or self._failed_lately(wanted):
                 return None
             opening = self._under_way[wanted] = _Opening()
         threading.Thread(target=self._open_beside, args=(wanted, opening), name=f"open-{wanted}", daemon=True).start()
@@ -247,7 +201,7 @@ class Published:
     def _open(self, wanted: str) -> None:
         """Open a generation and answer from it, unless it just failed or the pointer has moved on meanwhile."""
         with self._opening:
-            if self._is_open(wanted) or self._failed_lately(wanted):
+            if self._slot.holds(wanted) or self._failed_lately(wanted):
                 return
             try:
                 generation = Generation.open(self._store, self._tenant, wanted, self._config)
@@ -259,21 +213,25 @@ class Published:
                 generation.close()
                 return
             self._failed, self.problem = None, None
-            self._exchange(generation)
+            self._show(generation)
 
-    def _restored(self) -> _Stamp:
-        """The stamp of the open generation's files, where they are whole in number and others than were opened."""
-        held = self._held
-        stamp = self._stamp(held.generation) if held else None
-        return stamp if held and stamp != held.stamp else None
+    def _show(self, generation: Generation) -> None:
+        """Answer from this generation from now on."""
+        self._slot.exchange(generation, file_stamps(self._store, self._tenant, generation))
+
+    def _restored(self) -> FileStamps:
+        """Return the open generation's stamps on disk, where no file is missing and one is another than at opening."""
+        held = self._slot.held
+        stamps = file_stamps(self._store, self._tenant, held.generation) if held else None
+        return stamps if held and stamps != held.stamps else None
 
     def _open_restored(self) -> None:
         """Open the same generation anew; where that fails, what is open stays until the files are others again."""
         with self._opening:
-            held, stamp = self._held, self._restored()
-            if held is None or stamp is None:
+            held, stamps = self._slot.held, self._restored()
+            if held is None or stamps is None:
                 return
-            held.stamp = stamp
+            held.stamps = stamps
             try:
                 generation = Generation.open(self._store, self._tenant, held.generation.id, self._config)
             except Exception as error:  # a damaged file may raise anything
@@ -282,15 +240,7 @@ class Published:
             if self._closed or self._is_outdated(generation.id):
                 generation.close()
                 return
-            self._exchange(generation)
-
-    def _stamp(self, generation: Generation) -> _Stamp:
-        folder = self._store.generation(self._tenant, generation.id)
-        try:
-            found = [(folder / name).stat() for name in (MANIFEST, *sorted(generation.manifest.files))]
-        except OSError:
-            return None
-        return tuple((file.st_ino, file.st_mtime_ns) for file in found)
+            self._show(generation)
 
     def _fail(self, wanted: str, error: Exception) -> None:
         problem = f"generation {wanted} cannot be opened: {' '.join(str(error).split()) or type(error).__name__}"
@@ -300,13 +250,13 @@ class Published:
 
     def _stand_in(self, wanted: str) -> None:
         """Where no generation is open, open the last one published before a broken one, if it may answer instead."""
-        if self._held is not None or self._pinned:
+        if self._slot.held is not None or self._pinned:
             return
         for generation_id in self._before(wanted):
             if self._comparison.narrows(generation_id, wanted):
                 continue
             try:
-                self._exchange(Generation.open(self._store, self._tenant, generation_id, self._config))
+                self._show(Generation.open(self._store, self._tenant, generation_id, self._config))
             except Exception:  # a damaged file may raise anything
                 continue
             return
@@ -321,10 +271,6 @@ class Published:
         older = generations[ids.index(wanted) + 1 :] if wanted in ids else []
         return [info.id for info in older if info.published and not info.problem]
 
-    def _is_open(self, wanted: str) -> bool:
-        with self._lock:
-            return self._held is not None and self._held.generation.id == wanted
-
     def _has_failed(self, wanted: str) -> bool:
         failed = self._failed
         return failed is not None and failed[0] == wanted
@@ -338,14 +284,3 @@ class Published:
             return self._named() != wanted
         except UnpublishedError:
             return True
-
-    def _exchange(self, generation: Generation | None) -> None:
-        """Serve this generation from now on; the old one is closed after its last reader."""
-        with self._lock:
-            held = _Held(generation, stamp=self._stamp(generation)) if generation else None
-            old, self._held = self._held, held
-            if old:
-                old.retired = True
-            idle = old is not None and old.readers == 0
-        if old and idle:
-            old.generation.close()

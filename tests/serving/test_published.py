@@ -102,9 +102,9 @@ def test_a_server_opens_a_newer_generation_without_being_asked(tmp_path: Path) -
     app = create_app(configuration(tmp_path))
     published = app.state.service.pipelines["acme"].published
     with TestClient(app, "http://127.0.0.1:8088", client=("127.0.0.1", 50000)):
-        wait_until(lambda: published._held is not None)
+        wait_until(lambda: published._slot.held is not None)
         second = publish(tmp_path, MORE)
-        wait_until(lambda: published._held.generation.id == second)
+        wait_until(lambda: published._slot.held.generation.id == second)
 
 
 def test_a_server_opens_anew_what_was_restored_or_built_again_under_its_id(tmp_path: Path) -> None:
@@ -113,19 +113,19 @@ def test_a_server_opens_anew_what_was_restored_or_built_again_under_its_id(tmp_p
     app = create_app(config)
     published = app.state.service.pipelines["acme"].published
     with TestClient(app, "http://127.0.0.1:8088", client=("127.0.0.1", 50000)) as client:
-        wait_until(lambda: published._held is not None)
-        opened = published._held.generation
+        wait_until(lambda: published._slot.held is not None)
+        opened = published._slot.held.generation
         (store.generation("acme", first) / "codes.npy").unlink()
         time.sleep(1.5)  # the watcher looks, and opens nothing that is not whole
-        assert published._held.generation is opened
+        assert published._slot.held.generation is opened
         assert repair(store, "acme", first, config).left == ()
-        wait_until(lambda: published._held.generation is not opened)
-        opened = published._held.generation
+        wait_until(lambda: published._slot.held.generation is not opened)
+        opened = published._slot.held.generation
         (store.generation("acme", first) / "vectors.npy").write_bytes(b"broken")
         assert publish(tmp_path) == first
-        wait_until(lambda: published._held.generation is not opened)
+        wait_until(lambda: published._slot.held.generation is not opened)
         assert client.post("/v1/ask", json={"question": QUESTION}).json()["status"] == "answered"
-        assert published._held.generation.id == first
+        assert published._slot.held.generation.id == first
 
 
 def test_a_question_waits_for_a_generation_that_opens_slowly(
