@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from rag_assets.publishing.checks import CheckResult, sample_rows
 from rag_serving.indexes.arrange import lexical_texts
-from rag_serving.indexes.generation import LEXICAL_FOLDER, Generation
+from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.generation_files import LEXICAL_FOLDER
 from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.models.protocols import Embedder
 from rag_serving.text.analyzer import analyze, stems

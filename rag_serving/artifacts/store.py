@@ -138,17 +138,26 @@ def write_mapped(path: Path, table: pa.Table, schema: TableSchema) -> None:
         file.write_table(rows)
 
 
-def map_table(path: Path, schema: TableSchema, copied: bool = False) -> pa.Table:
-    """A table of this schema's version that `write_mapped` wrote; what is not looked at is not read, unless `copied`.
+def map_table(path: Path, schema: TableSchema) -> pa.Table:
+    """A table of this schema's version that `write_mapped` wrote; what is not looked at is not read.
 
     Raises:
         StoreError: the file is missing, truncated, or of another version.
     """
     try:
-        source = pa.py_buffer(path.read_bytes()) if copied else pa.memory_map(str(path))
-        table = pa.ipc.open_file(source).read_all()
+        source = pa.memory_map(str(path))
     except FileNotFoundError:
         raise StoreError(f"{path} does not exist; run `{schema.rebuild}`") from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error}); delete it and run `{schema.rebuild}`") from error
+    return table_of(source, path, schema)
+
+
+def table_of(source: pa.MemoryMappedFile | memoryview, path: Path, schema: TableSchema) -> pa.Table:
+    """The table of this schema's version in the bytes of the file at a path, not copied; errors as `map_table`."""
+    try:
+        data = pa.py_buffer(source) if isinstance(source, memoryview) else source
+        table = pa.ipc.open_file(data).read_all()
     except (pa.ArrowInvalid, OSError) as error:
         raise StoreError(f"{path} cannot be read ({error}); delete it and run `{schema.rebuild}`") from error
     _check_version(path, table.schema, schema)

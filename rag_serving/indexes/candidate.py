@@ -29,7 +29,7 @@ from rag_serving.artifacts.store import (
     write_table,
 )
 from rag_serving.indexes.exact import Vectors, save_vectors
-from rag_serving.indexes.generation import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
+from rag_serving.indexes.generation_files import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.page_readers import write_page_readers
 from rag_serving.indexes.quantization import save_codes

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.artifacts.contents import array_of, map_file
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.quantization import Bounds, Codes
 
@@ -33,23 +34,34 @@ def save_vectors(folder: Path, vectors: Vectors) -> None:
     temporary.replace(folder / FILE)
 
 
-def load_vectors(folder: Path, rows: int, dimension: int, copied: bool = False) -> Vectors:
-    """The vectors [rows, dimension] of a folder, memory-mapped unless `copied`.
+def load_vectors(folder: Path, rows: int, dimension: int) -> Vectors:
+    """The vectors [rows, dimension] of a folder, memory-mapped.
 
     Raises:
         VectorsError: missing, truncated, or of another shape.
     """
-    if not rows:
-        return np.zeros((0, dimension), dtype=np.float32)
     path = folder / FILE
     try:
-        # A plain view: slices of numpy's memmap class are slow.
-        vectors: Vectors = np.asarray(np.load(path, mmap_mode=None if copied else "r", allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
+        return vectors_of(map_file(path) if rows else memoryview(b""), rows, dimension)
+    except OSError as error:
         raise VectorsError(f"{path} cannot be read ({error})") from error
+
+
+def vectors_of(data: memoryview, rows: int, dimension: int) -> Vectors:
+    """The vectors [rows, dimension] in the bytes of `vectors.npy`, not copied.
+
+    Raises:
+        VectorsError: they are incomplete, or of another shape.
+    """
+    if not rows:
+        return np.zeros((0, dimension), dtype=np.float32)
+    try:
+        vectors: Vectors = array_of(data)
+    except ValueError as error:
+        raise VectorsError(f"{FILE} cannot be read ({error})") from error
     if vectors.shape != (rows, dimension) or vectors.dtype != np.float32:
         raise VectorsError(
-            f"{path} holds {vectors.shape} of {vectors.dtype}, expected ({rows}, {dimension}) of float32"
+            f"{FILE} holds {vectors.shape} of {vectors.dtype}, expected ({rows}, {dimension}) of float32"
         )
     return vectors
 

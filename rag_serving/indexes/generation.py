@@ -1,47 +1,36 @@
 """An opened generation: the immutable chunk table with both of its indexes.
 
-Belongs here: opening and checking a generation's folder, rows as chunks, access-filtered search in either index.
-Does not belong here: fusing or ranking (`retrieval.hybrid`), building (`indexes.build`).
+Belongs here: rows as chunks, access-filtered search in either index.
+Does not belong here: reading a generation's folder (`generation_files`), fusing or ranking (`retrieval.hybrid`),
+building (`indexes.build`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import Read, indices, reader, rows_in
-from rag_serving.artifacts.digests import ChangedError, Stamp, check_digests, check_unchanged, stamp_of
-from rag_serving.artifacts.manifest import Manifest, mend, read_manifest
-from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.artifacts.store import Store, StoreError, coded, map_table, read_table, whole
+from rag_serving.artifacts.digests import stamp_of
+from rag_serving.artifacts.store import Store, coded, whole
 from rag_serving.config.indexing import DenseSearch
 from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import Place
 from rag_serving.indexes.dense import DenseIndex, ShardRows
 from rag_serving.indexes.duplicates import Places
-from rag_serving.indexes.exact import FILE as VECTORS_FILE
-from rag_serving.indexes.exact import VectorsError, load_vectors
+from rag_serving.indexes.generation_files import GenerationFiles, read_files
 from rag_serving.indexes.hits import Hit
-from rag_serving.indexes.lexical import LexicalError, LexicalIndex, idf
+from rag_serving.indexes.lexical import idf
 from rag_serving.indexes.page_tree import PageTree
-from rag_serving.indexes.quantization import CODES_FILE, Codes, CodesError
 from rag_serving.query.spelling import Speller
 from rag_serving.query.vocabulary import NAMED, Names, names_of
 from rag_serving.records import Chunk
 from rag_serving.text.analyzer import analyze
-
-CHUNKS_FILE = "chunks.parquet"
-MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
-LEXICAL_FOLDER = "lexical"
-COPIED_BYTES = 16 << 20  # so large a file is copied: what becomes of it afterwards does not matter; others are mapped
-CODED_ROWS = 2048  # fewer vectors are sooner compared than their codes
 
 _FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name != "also_at")
 _TUPLES = frozenset({"heading_path", "labels"})
@@ -58,32 +47,17 @@ class _ReadableRows(NamedTuple):
 class Generation:
     """A generation, published or candidate. Safe to use from several threads."""
 
-    def __init__(
-        self,
-        manifest: Manifest,
-        table: pa.Table,
-        vectors: exact.Vectors,
-        lexical: LexicalIndex,
-        place: Place,
-        codes: Codes | None = None,
-        dense_search: DenseSearch = "auto",
-        mapped: Mapping[Path, Stamp] | None = None,
-    ) -> None:
-        """`mapped`: files that are read while questions are answered, as they were when they were compared."""
-        self.id = manifest.id
-        self.tenant = manifest.tenant
-        self.manifest = manifest
-        self.table = table
-        self._vectors = vectors
-        self._mapped = dict(mapped or {})
-        self._lexical = lexical
-        self._readers, self._reader_codes = coded(table["readers"])
+    def __init__(self, files: GenerationFiles, place: Place, dense_search: DenseSearch = "auto") -> None:
+        """`place`: where its collections are."""
+        self.manifest, self.table, self._vectors, self._lexical, self._codes, self._mapped = files
+        self.id = self.manifest.id
+        self.tenant = self.manifest.tenant
+        self._readers, self._reader_codes = coded(self.table["readers"])
         self._own_classes = frozenset(self._readers)
         self.reader_classes = tuple(sorted(self._readers))
-        self.places = Places(table["places"])
+        self.places = Places(self.table["places"])
         self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
-        self._codes = codes
-        self._dense = DenseIndex(place, self._shard_rows(), vectors, self.row_of, codes, dense_search)
+        self._dense = DenseIndex(place, self._shard_rows(), self._vectors, self.row_of, self._codes, dense_search)
         self._readable_rows = lru_cache(maxsize=64)(self._find_readable)
         self._names = lru_cache(maxsize=64)(self._compute_names)
 
@@ -95,37 +69,8 @@ class Generation:
             StoreError: it does not exist, or a file is missing, altered or of another version; the message says how
                 to mend it.
         """
-        try:
-            return cls._open(store, tenant, generation_id, config)
-        except ChangedError:  # a build that lets go of its links changes their times; what was written to is found now
-            return cls._open(store, tenant, generation_id, config)
-
-    @classmethod
-    def _open(cls, store: Store, tenant: str, generation_id: str, config: Config) -> Generation:
-        folder = store.generation(tenant, generation_id)
-        if not folder.is_dir():
-            raise StoreError(
-                f"generation {generation_id!r} of tenant {tenant!r} does not exist; "
-                f"`citelock generations list --tenant {tenant}` shows what there is"
-            )
-        manifest = read_manifest(store, tenant, generation_id)
-        if (manifest.tenant, manifest.id) != (tenant, generation_id):
-            raise StoreError(f"{folder} is a copy of generation {manifest.id} of {manifest.tenant!r}; {mend(tenant)}")
-        stamps = check_digests(store, tenant, folder, manifest.files)
-        large = {name for name, stamp in stamps.items() if stamp.size > COPIED_BYTES}
-        try:
-            table = _chunks(folder, manifest, MAPPED_FILE not in large)
-            vectors = load_vectors(folder, manifest.chunks, manifest.embedder.dimension, VECTORS_FILE not in large)
-            codes = _codes(folder, manifest)
-            lexical = LexicalIndex.open(folder / LEXICAL_FOLDER, COPIED_BYTES)
-            check_unchanged(folder, stamps)
-        except (VectorsError, CodesError, LexicalError) as error:
-            raise StoreError(f"{error}; {mend(tenant)}") from error
-        if not len(table) == len(lexical) == manifest.chunks:
-            raise StoreError(f"{folder} is not consistent: its parts are of different generations; {mend(tenant)}")
-        place = place_of(store, tenant, config)
-        mapped = {folder / name: stamps[name] for name in large if _is_mapped(name)}
-        return cls(manifest, table, vectors, lexical, place, codes, config.indexing.dense_search, mapped)
+        files = read_files(store, tenant, generation_id, config.indexing.memory_bytes)
+        return cls(files, place_of(store, tenant, config), config.indexing.dense_search)
 
     def __len__(self) -> int:
         return self.manifest.chunks
@@ -137,9 +82,9 @@ class Generation:
 
     @property
     def is_altered(self) -> bool:
-        """Whether a file that is read while questions are answered was written to since it was opened.
+        """Whether a file that is mapped was written to since it was opened.
 
-        One that was replaced or deleted is still read as it was.
+        One that was replaced or deleted is still read as it was, and what is in memory stays as it is.
         """
         for path, then in self._mapped.items():
             now = stamp_of(path)
@@ -350,22 +295,3 @@ class Generation:
 def place_of(store: Store, tenant: str, config: Config) -> Place:
     """Where the tenant's collections are."""
     return Place(store.chroma(tenant).absolute(), tenant, config.indexing.chroma_url)
-
-
-def _chunks(folder: Path, manifest: Manifest, copied: bool) -> pa.Table:
-    """The chunk table, memory-mapped or copied; of a generation built before there was a copy for that, read."""
-    if MAPPED_FILE in manifest.files:
-        return map_table(folder / MAPPED_FILE, GENERATION_CHUNKS, copied)
-    return read_table(folder / CHUNKS_FILE, GENERATION_CHUNKS)
-
-
-def _codes(folder: Path, manifest: Manifest) -> Codes | None:
-    """The vectors' codes; None where they are too few for codes to be faster, or were built before there were any."""
-    if manifest.chunks < CODED_ROWS or CODES_FILE not in manifest.files:
-        return None
-    return Codes.open(folder, manifest.chunks, manifest.embedder.dimension)
-
-
-def _is_mapped(name: str) -> bool:
-    """Whether a file stays mapped while questions are answered."""
-    return name in (MAPPED_FILE, VECTORS_FILE) or (name.startswith(f"{LEXICAL_FOLDER}/") and name.endswith(".npy"))

@@ -18,11 +18,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.artifacts.contents import Contents, array_of, map_file
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.text.analyzer import ANALYZER_VERSION, analyze
 
@@ -41,6 +42,10 @@ _ARRAYS = {
     "counts": "counts.npy",
     "lengths": "lengths.npy",
 }
+FILES = (_FACTS, _VOCABULARY, *_ARRAYS.values(), _IDS)
+"""What an index is searched by, in the order in which it is read."""
+
+Numbers = NDArray[Any]
 
 
 class LexicalError(Exception):
@@ -114,45 +119,54 @@ class LexicalIndex:
     """An opened lexical index; safe to search from several threads."""
 
     def __init__(
-        self, folder: Path, facts: Mapping[str, Any], vocabulary: Mapping[str, int], arrays: Mapping[str, NDArray[Any]]
+        self, ids: memoryview, facts: Mapping[str, Any], vocabulary: Mapping[str, int], arrays: Mapping[str, Numbers]
     ) -> None:
-        self._folder = folder
+        """`ids`: the chunk id of every row, as JSON."""
+        self._ids = ids
         self._vocabulary = vocabulary
         self._starts, self._rows, self._weights, self._counts, self._lengths = (arrays[name] for name in _ARRAYS)
         self.chunks = int(facts["chunks"])
         self.content = str(facts["content"])  # digest of what was indexed
 
     @classmethod
-    def open(cls, folder: Path, copied_bytes: int = 0) -> LexicalIndex:
-        """Open the index in a folder, its arrays memory-mapped where they are larger than `copied_bytes`.
+    def open(cls, folder: Path) -> LexicalIndex:
+        """Open the index in a folder, its files memory-mapped; errors as those of `of`."""
+        try:
+            return cls.of({name: map_file(folder / name) for name in FILES})
+        except OSError as error:
+            raise LexicalError(f"{folder} is not a complete lexical index ({error})") from error
+
+    @classmethod
+    def of(cls, contents: Contents) -> LexicalIndex:
+        """Open the index in the bytes of its `FILES`, not copied.
 
         Raises:
             LexicalError: missing, truncated, or written by another version.
         """
         try:
-            facts = _load(folder / _FACTS)
-            vocabulary = _load(folder / _VOCABULARY)
+            facts = json.loads(bytes(contents[_FACTS]))
+            vocabulary = json.loads(bytes(contents[_VOCABULARY]))
             if facts.get("format") != FORMAT:
-                raise LexicalError(f"{folder} was written by another version (format {facts.get('format')})")
-            arrays = {name: _array(folder / file, copied_bytes) for name, file in _ARRAYS.items()}
-        except (OSError, ValueError, EOFError, RecursionError, AttributeError) as error:
-            raise LexicalError(f"{folder} is not a complete lexical index ({error})") from error
+                raise LexicalError(f"the lexical index was written by another version (format {facts.get('format')})")
+            arrays = {name: array_of(contents[file]) for name, file in _ARRAYS.items()}
+        except (ValueError, KeyError, RecursionError, AttributeError) as error:
+            raise LexicalError(f"this is not a complete lexical index ({error})") from error
         found = {"format": facts.get("format"), "analyzer": facts.get("analyzer")}
         if found != {"format": FORMAT, "analyzer": ANALYZER_VERSION}:
-            raise LexicalError(f"{folder} was written by another version ({found})")
+            raise LexicalError(f"the lexical index was written by another version ({found})")
         found_sizes = {name: len(array) for name, array in arrays.items()}
         postings = int(arrays["starts"][-1])
         sizes = {"starts": len(vocabulary) + 1, "lengths": facts["chunks"]}
         if found_sizes != dict.fromkeys(("rows", "weights", "counts"), postings) | sizes:
-            raise LexicalError(f"{folder} is not consistent: its arrays do not fit its vocabulary")
-        return cls(folder, facts, vocabulary, arrays)
+            raise LexicalError("the lexical index is not consistent: its arrays do not fit its vocabulary")
+        return cls(contents[_IDS], facts, vocabulary, arrays)
 
     def __len__(self) -> int:
         return self.chunks
 
     def chunk_ids(self) -> list[str]:
         """The chunk id of every row, as indexed."""
-        ids: list[str] = _load(self._folder / _IDS)
+        ids: list[str] = json.loads(bytes(self._ids))
         return ids
 
     def search(
@@ -251,22 +265,5 @@ def idf(frequency: int, population: int) -> float:
     return math.log(1 + (population - frequency + 0.5) / (frequency + 0.5))
 
 
-def _array(path: Path, copied_bytes: int) -> NDArray[Any]:
-    """Memory-mapped, except where it is small or empty, which cannot be mapped."""
-    try:
-        mode: Literal["r"] | None = "r" if path.stat().st_size > copied_bytes else None
-        # A plain view: slices of numpy's memmap class are slow.
-        array: NDArray[Any] = np.asarray(np.load(path, mmap_mode=mode, allow_pickle=False))
-    except ValueError as error:
-        if "empty" not in str(error):
-            raise
-        array = np.load(path, allow_pickle=False)
-    return array
-
-
 def _dump(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
-
-
-def _load(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.artifacts.contents import array_of
+
 CODES_FILE, FACTS_FILE = "codes.npy", "codes-facts.npy"
 _LEVELS = 127
 _QUERY_LEVELS = 63  # two products of 7 and 8 bits still fit 16 bits, where some processors' sums saturate
@@ -67,22 +69,21 @@ class Codes:
         self._scales, self._errors, self._lengths = facts
 
     @classmethod
-    def open(cls, folder: Path, rows: int, dimension: int) -> Codes:
-        """Open the codes in a folder, copied once into the order that the processor multiplies in.
+    def open(cls, codes: memoryview, facts: memoryview, rows: int, dimension: int) -> Codes:
+        """Open the bytes of both files; the codes are copied once into the order that the processor multiplies in.
 
         Raises:
-            CodesError: missing, truncated, or of another shape.
+            CodesError: truncated, or of another shape.
         """
         try:
-            codes = np.load(folder / CODES_FILE, mmap_mode="r", allow_pickle=False)
-            facts: NDArray[np.float32] = np.load(folder / FACTS_FILE, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise CodesError(f"the codes in {folder} cannot be read ({error})") from error
-        if codes.shape != (dimension, rows) or codes.dtype != np.int8 or facts.shape != (3, rows):
+            coded, noted = array_of(codes), array_of(facts)
+        except ValueError as error:
+            raise CodesError(f"the codes in {CODES_FILE} cannot be read ({error})") from error
+        if coded.shape != (dimension, rows) or coded.dtype != np.int8 or noted.shape != (3, rows):
             raise CodesError(
-                f"the codes in {folder} are {codes.shape} of {codes.dtype}, expected ({dimension}, {rows})"
+                f"the codes in {CODES_FILE} are {coded.shape} of {coded.dtype}, expected ({dimension}, {rows})"
             )
-        return cls(_session(folder, int(codes.offset), codes.shape), facts)
+        return cls(_session(coded), noted)
 
     def bounds(self, vector: NDArray[np.float32]) -> Bounds:
         """Between what the similarity of every row to `vector` [d] lies: lower and upper bounds [n]."""
@@ -110,30 +111,30 @@ def _query_codes(vector: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArra
     return (coarse + 64).astype(np.uint8), (fine + 64).astype(np.uint8), scale
 
 
-def _session(folder: Path, offset: int, shape: tuple[int, ...]) -> Any:
-    """A session that multiplies two coded queries [2, d] with the codes [d, n] of the file."""
+def _session(codes: NDArray[np.int8]) -> Any:
+    """A session that multiplies two coded queries [2, d] with codes [d, n], which it copies."""
     import onnxruntime as ort
     from onnx import TensorProto, helper, numpy_helper
 
-    dimension, count = shape
-    codes = TensorProto(name="codes", data_type=TensorProto.INT8, dims=shape, data_location=TensorProto.EXTERNAL)
-    for key, value in {"location": CODES_FILE, "offset": offset, "length": dimension * count}.items():
-        codes.external_data.add(key=key, value=str(value))
+    dimension, count = codes.shape
+    theirs = TensorProto(name="codes", data_type=TensorProto.INT8, dims=codes.shape)
+    theirs.data_location = TensorProto.EXTERNAL
+    theirs.external_data.add(key="location", value=CODES_FILE)  # is not opened: the bytes are given below
     zero = numpy_helper.from_array(np.array(64, np.uint8), "zero")
     graph = helper.make_graph(
         [helper.make_node("MatMulInteger", ["query", "codes", "zero"], ["products"])],
         "codes",
         [helper.make_tensor_value_info("query", TensorProto.UINT8, [2, dimension])],
         [helper.make_tensor_value_info("products", TensorProto.INT32, [2, count])],
-        initializer=[codes, zero],
+        initializer=[theirs, zero],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
     options = ort.SessionOptions()
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.absolute()))
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # queries run beside each other, not inside
     options.enable_cpu_mem_arena = False
     options.log_severity_level = 3
     try:
+        options.add_external_initializers(["codes"], [ort.OrtValue.ortvalue_from_numpy(codes)])
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's own exceptions share no public base
-        raise CodesError(f"the codes in {folder} cannot be opened ({error})") from error
+        raise CodesError(f"the codes in {CODES_FILE} cannot be opened ({error})") from error

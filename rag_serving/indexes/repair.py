@@ -37,7 +37,8 @@ from rag_serving.indexes.build import shard_content
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
 from rag_serving.indexes.exact import Vectors, VectorsError, load_vectors, save_vectors
-from rag_serving.indexes.generation import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE, place_of
+from rag_serving.indexes.generation import place_of
+from rag_serving.indexes.generation_files import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
 from rag_serving.indexes.integrity import MARK, Damage, find_damage, find_dense_damage
 from rag_serving.indexes.lexical import build_lexical
 from rag_serving.indexes.page_readers import FILE as READERS_FILE

@@ -10,15 +10,20 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from synthetic import clustered_vectors
 
+from rag_serving.artifacts.contents import map_file
 from rag_serving.indexes import exact
-from rag_serving.indexes.quantization import CODES_FILE, Codes, CodesError, save_codes
+from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError, save_codes
 
 Vectors = NDArray[np.float32]
 
 
 def coded(folder: Path, vectors: Vectors) -> Codes:
     save_codes(folder, vectors)
-    return Codes.open(folder, *vectors.shape)
+    return opened(folder, *vectors.shape)
+
+
+def opened(folder: Path, rows: int, dimension: int) -> Codes:
+    return Codes.open(map_file(folder / CODES_FILE), map_file(folder / FACTS_FILE), rows, dimension)
 
 
 def awkward_vectors(count: int, dimension: int, seed: int) -> Vectors:
@@ -85,18 +90,18 @@ def test_many_threads_get_what_one_gets(tmp_path: Path) -> None:
         assert [*pool.map(lambda query: exact.search(vectors, query, 10, None, codes), queries)] == alone
 
 
-@pytest.mark.parametrize("spoil", ["missing", "truncated", "of other vectors"])
+@pytest.mark.parametrize("spoil", ["empty", "truncated", "of other vectors"])
 def test_codes_that_do_not_fit_are_named(tmp_path: Path, spoil: str) -> None:
     save_codes(tmp_path, clustered_vectors(100))
     path = tmp_path / CODES_FILE
     content = path.read_bytes()
-    path.unlink()
+    path.write_bytes(b"")
     if spoil == "truncated":
         path.write_bytes(content[:-50])
     elif spoil == "of other vectors":
         save_codes(tmp_path, clustered_vectors(99))
     with pytest.raises(CodesError, match="codes in"):
-        Codes.open(tmp_path, 100, 32)
+        opened(tmp_path, 100, 32)
 
 
 def test_the_same_vectors_give_the_same_bytes(tmp_path: Path) -> None:

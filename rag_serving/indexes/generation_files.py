@@ -1,0 +1,90 @@
+"""The files of a generation as it is searched: what each is called, reading them as they were signed.
+
+Belongs here: names, from the manifest's digests to table, vectors, codes and lexical index.
+Does not belong here: writing them (`candidate`), answering from them (`generation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from rag_serving.artifacts.contents import Comparison
+from rag_serving.artifacts.digests import ChangedError, Stamp
+from rag_serving.artifacts.manifest import Manifest, mend, read_manifest
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.store import Store, StoreError, table_of
+from rag_serving.indexes import lexical
+from rag_serving.indexes.exact import FILE as VECTORS_FILE
+from rag_serving.indexes.exact import Vectors, VectorsError, vectors_of
+from rag_serving.indexes.lexical import LexicalError, LexicalIndex
+from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError
+
+CHUNKS_FILE = "chunks.parquet"
+MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
+LEXICAL_FOLDER = "lexical"
+CODED_ROWS = 2048  # fewer vectors are sooner compared than their codes
+
+_LEXICAL_FILES = {name: f"{LEXICAL_FOLDER}/{name}" for name in lexical.FILES}
+
+
+class GenerationFiles(NamedTuple):
+    """What a generation is searched by. `mapped`: the files that are not in memory, as they were when compared."""
+
+    manifest: Manifest
+    table: pa.Table
+    vectors: Vectors
+    lexical: LexicalIndex
+    codes: Codes | None = None
+    mapped: Mapping[Path, Stamp] = {}
+
+
+def read_files(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> GenerationFiles:
+    """Read a complete generation: in memory up to so many bytes of its files, memory-mapped beyond.
+
+    Raises:
+        StoreError: it does not exist, or a file is missing, altered or of another version; the message says how
+            to mend it.
+    """
+    try:
+        return _read(store, tenant, generation_id, memory_bytes)
+    except ChangedError:  # a build that lets go of its links changes their times; what was written to is found now
+        return _read(store, tenant, generation_id, memory_bytes)
+
+
+def _read(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> GenerationFiles:
+    folder = store.generation(tenant, generation_id)
+    if not folder.is_dir():
+        raise StoreError(
+            f"generation {generation_id!r} of tenant {tenant!r} does not exist; "
+            f"`citelock generations list --tenant {tenant}` shows what there is"
+        )
+    manifest = read_manifest(store, tenant, generation_id)
+    if (manifest.tenant, manifest.id) != (tenant, generation_id):
+        raise StoreError(f"{folder} is a copy of generation {manifest.id} of {manifest.tenant!r}; {mend(tenant)}")
+    try:
+        found = _opened(store, folder, manifest, memory_bytes)
+    except (VectorsError, CodesError, LexicalError) as error:
+        raise StoreError(f"{folder}: {error}; {mend(tenant)}") from error
+    if not len(found.table) == len(found.lexical) == manifest.chunks:
+        raise StoreError(f"{folder} is not consistent: its parts are of different generations; {mend(tenant)}")
+    return found
+
+
+def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -> GenerationFiles:
+    """Read the files in the order of the work that is left to do with them, while others are still compared."""
+    codes = [CODES_FILE, FACTS_FILE] if manifest.chunks >= CODED_ROWS and CODES_FILE in manifest.files else []
+    wanted = [*codes, *_LEXICAL_FILES.values(), MAPPED_FILE, VECTORS_FILE]
+    if absent := sorted(set(wanted) - manifest.files.keys()):
+        raise StoreError(f"{folder / absent[0]} is not in the manifest; {mend(manifest.tenant)}")
+    shape = manifest.chunks, manifest.embedder.dimension
+    with Comparison(store, manifest.tenant, folder, manifest.files, wanted, memory_bytes) as compared:
+        coded = Codes.open(compared[CODES_FILE].data, compared[FACTS_FILE].data, *shape) if codes else None
+        words = LexicalIndex.of({name: compared[file].data for name, file in _LEXICAL_FILES.items()})
+        table = table_of(compared[MAPPED_FILE].data, folder / MAPPED_FILE, GENERATION_CHUNKS)
+        vectors = vectors_of(compared[VECTORS_FILE].data, *shape)
+        mapped = {folder / name: stamp for name in wanted if name not in codes and (stamp := compared[name].stamp)}
+    return GenerationFiles(manifest, table, vectors, words, coded, mapped)
