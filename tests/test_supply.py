@@ -10,10 +10,12 @@ import subprocess
 import sys
 import zipfile
 from email.message import Message
-from importlib.metadata import Distribution, version
+from importlib.metadata import Distribution, distributions, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from rag_serving.config.keys import _OF_TESTS
 from rag_serving.models.protocols import ModelError
@@ -115,6 +117,19 @@ def test_the_weights_are_installed_by_their_digest_and_nothing_of_them_is_run() 
 
 def test_the_locked_packages_are_those_that_pyproject_asks_for() -> None:
     assert list(lock.faults(lock.project())) == []
+
+
+@pytest.mark.parametrize("name", lock.extras(lock.project()))
+def test_what_a_locked_package_needs_is_locked_with_it(name: str) -> None:
+    wanted = lock.extras(lock.project())
+    files = {name, *lock.parents(name, wanted), lock.BASE, lock.TORCH}
+    pins = {pin for file in files for pin, _ in lock._pins(ROOT / "requirements" / f"{file}.txt")}
+    here = {canonicalize_name(each.metadata["Name"]): each for each in distributions()}
+    for pin in pins & set(here):
+        for line in here[pin].requires or ():
+            needed = Requirement(line)
+            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+                assert canonicalize_name(needed.name) in pins, f"{pin} needs {line}"
 
 
 @pytest.mark.parametrize(

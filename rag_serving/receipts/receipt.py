@@ -21,10 +21,10 @@ from rag_serving.escaping.redaction import redacted
 from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
 from rag_serving.tracing import coarse
 
-VERSION = 4
+VERSION = 5
 # Of version 2 a citation's `index` is its place in the lock, and no quote was shortened. Before version 4 sentences
-# were not compared with their passages word by word.
-READ_VERSIONS = (2, 3, 4)
+# were not compared with their passages word by word. Before version 5 questions were encrypted by a stream of HMAC.
+READ_VERSIONS = (2, 3, 4, 5)
 ID_CHARS = 32
 
 

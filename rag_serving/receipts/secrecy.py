@@ -1,10 +1,11 @@
 """Who asked and what, as a receipt holds it: for who has the installation's secret alone.
 
 Belongs here: the keyed digest of the asker, the question encrypted. Does not belong here: who may see a receipt
-(`proofs`), signatures (`receipt`).
+(`proofs`), signatures (`receipt`), the cipher (`sealing`).
 
-A question is needed to replay its verdicts, so it is not only hashed: it is encrypted with a stream of HMAC-SHA256
-blocks whose nonce is the question's own keyed digest (the synthetic nonce of RFC 5297). Opening it compares the digest.
+A question is needed to replay its verdicts, so it is not only hashed but encrypted. It opens only in its own receipt:
+it is bound to the tenant, the time, the generation, the asker and the question's digest. (The id is a digest of the whole
+receipt, the encrypted question included: nothing inside can be bound to that.)
 """
 
 from __future__ import annotations
@@ -12,17 +13,21 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SecretError, derived_key
-from rag_serving.receipts.receipt import ReceiptError, text_hash
+from rag_serving.receipts.receipt import ReceiptError, canonical, text_hash
+from rag_serving.receipts.sealing import SealError, seal, unseal, unseal_stream
 
 KEY_PURPOSE = "receipt secrecy"
+_SEALING_PURPOSE = "receipt questions"
 _HASH_CHARS = 32
+_SEALED_BY_STREAM = 4
+"""The last version of receipts whose questions are no `sealing.seal`."""
+_BESIDE = ("tenant", "created_at", "generation", "asker", "question_hash")
 
 
 class Secrecy:
@@ -32,15 +37,18 @@ class Secrecy:
         """`keep_questions`: their text stands in receipts as it was asked."""
         self._home, self._keep_questions = home, keep_questions
 
-    def fields(self, principal: Principal, question: str) -> dict[str, Any]:
-        """What a receipt says of who asked what.
+    def kept(self, principal: Principal, receipt: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a new receipt as it is stored: with who asked, and its question encrypted unless it is kept.
 
         Raises:
             ReceiptError: the installation's secret cannot be used.
         """
-        digest = self._digest("question", question)
-        stated = {"question": question} if self._keep_questions else {"question": None, "sealed": self._seal(question)}
-        return {**stated, "question_hash": digest, "asker": self.asker(principal)}
+        question = str(receipt["question"])
+        kept = {**receipt, "question_hash": self._digest("question", question), "asker": self.asker(principal)}
+        if self._keep_questions:
+            return kept
+        sealed = seal(self._key(_SEALING_PURPOSE), question, _beside(kept))
+        return {**kept, "question": None, "sealed": sealed}
 
     def asker(self, principal: Principal) -> str:
         """The keyed digest of a user, or of the groups of callers without a name.
@@ -52,49 +60,59 @@ class Secrecy:
         return self._digest("asker", json.dumps([principal.tenant, principal.user, groups]))
 
     def opened(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        """A receipt with its question in words; None where it was not asked with this installation's secret.
+        """Return a receipt with its question in words; None where it cannot be read (`question_fault` says why).
 
         Raises:
             ReceiptError: the installation's secret cannot be used.
         """
         if receipt.get("question") is not None or not isinstance(receipt.get("sealed"), str):
             return dict(receipt)
-        return {**receipt, "question": self._unseal(receipt["sealed"], str(receipt.get("question_hash")))}
+        try:
+            return {**receipt, "question": self._unsealed(receipt)}
+        except SealError:
+            return dict(receipt)
 
     def question_fault(self, receipt: Mapping[str, Any]) -> str | None:
         """Why the question of an opened receipt is not the one that was hashed, or None."""
         question = receipt["question"]
         if question is None:
-            return "question: it cannot be read, because the installation's secret is another one"
+            return f"question: {self._why_unread(receipt)}"
         expected = self._digest("question", question) if "asker" in receipt else text_hash(question)
         return None if receipt["question_hash"] == expected else "question: it is not the one that was hashed"
 
-    def _seal(self, question: str) -> str:
-        content = question.encode("utf-8", "surrogatepass")
-        return b64encode(self._mixed(content, self._digest("question", question))).decode()
-
-    def _unseal(self, sealed: str, digest: str) -> str | None:
+    def _why_unread(self, receipt: Mapping[str, Any]) -> str:
         try:
-            question = self._mixed(b64decode(sealed), digest).decode("utf-8", "surrogatepass")
-        except ValueError:
-            return None
-        return question if self._digest("question", question) == digest else None
+            self._unsealed(receipt)
+        except SealError as error:
+            return str(error)
+        return "it is not in the receipt"
 
-    def _mixed(self, content: bytes, nonce: str) -> bytes:
-        return bytes(one ^ other for one, other in zip(content, self._stream(nonce), strict=False))
+    def _unsealed(self, receipt: Mapping[str, Any]) -> str:
+        """Return the question of a receipt of any version.
 
-    def _stream(self, nonce: str) -> Iterator[int]:
-        key, number = self._key(), 0
-        while True:
-            yield from hmac.new(key, f"stream\0{nonce}\0{number}".encode(), hashlib.sha256).digest()
-            number += 1
+        Raises:
+            SealError: it cannot be read.
+            ReceiptError: the installation's secret cannot be used.
+        """
+        sealed, digest = str(receipt.get("sealed")), str(receipt.get("question_hash"))
+        if receipt.get("version") not in range(_SEALED_BY_STREAM + 1):
+            return unseal(self._key(_SEALING_PURPOSE), sealed, _beside(receipt))
+        question = unseal_stream(self._key(), sealed, digest)
+        if question is None or self._digest("question", question) != digest:
+            raise SealError("it cannot be read, because the installation's secret is another one, or it was altered")
+        return question
 
     def _digest(self, what: str, text: str) -> str:
         content = f"{what}\0{text}".encode("utf-8", "surrogatepass")
         return hmac.new(self._key(), content, hashlib.sha256).hexdigest()[:_HASH_CHARS]
 
-    def _key(self) -> bytes:
+    def _key(self, purpose: str = KEY_PURPOSE) -> bytes:
         try:
-            return derived_key(self._home, KEY_PURPOSE)
+            return derived_key(self._home, purpose)
         except SecretError as error:
             raise ReceiptError(str(error)) from error
+
+
+def _beside(receipt: Mapping[str, Any]) -> bytes:
+    """Return what a question is bound to."""
+    return canonical({"question of": {name: receipt.get(name) for name in _BESIDE}}).encode("utf-8", "surrogatepass")

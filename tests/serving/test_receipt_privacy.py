@@ -23,7 +23,7 @@ from rag_serving.cli.main import app
 from rag_serving.config.logging import LineFormatter
 from rag_serving.escaping.redaction import redacted
 from rag_serving.pipeline import Pipeline
-from rag_serving.receipts.receipt import ReceiptError
+from rag_serving.receipts.receipt import VERSION, ReceiptError
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.telemetry.telemetry import open_telemetry
@@ -74,7 +74,8 @@ def test_who_opts_in_keeps_the_text(home: Path) -> None:
 
 @pytest.mark.parametrize("question", ["", "?", "Größe\0 \ud800 \u2028" * 50])
 def test_any_question_comes_back_and_only_by_the_secret(tmp_path: Path, question: str) -> None:
-    receipt = Secrecy(tmp_path / "one").fields(ANN, question)
+    made = {"version": VERSION, "tenant": "acme", "question": question}
+    receipt = Secrecy(tmp_path / "one").kept(ANN, made)
     opened = Secrecy(tmp_path / "one").opened(receipt)
     assert (opened["question"], Secrecy(tmp_path / "one").question_fault(opened)) == (question, None)
     other = Secrecy(tmp_path / "two")
