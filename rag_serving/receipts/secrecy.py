@@ -4,8 +4,8 @@ Belongs here: the keyed digest of the asker, the question encrypted. Does not be
 (`proofs`), signatures (`receipt`), the cipher (`sealing`).
 
 A question is needed to replay its verdicts, so it is not only hashed but encrypted. It opens only in its own receipt:
-it is bound to the tenant, the time, the generation, the asker and the question's digest. (The id is a digest of the whole
-receipt, the encrypted question included: nothing inside can be bound to that.)
+it is bound to the tenant, the time, the generation, the asker and the question's digest. (The id is a digest of the
+whole receipt, the encrypted question included: nothing inside can be bound to that.)
 """
 
 from __future__ import annotations
