@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rag_serving.access.principals import Principal, satisfied_classes
+from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import NO_VECTORS, Answering, Asked, Written
 from rag_serving.answering.citations import pinpointed
 from rag_serving.answering.lock import completed, freeze, lock_selection
@@ -22,7 +22,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
 from rag_serving.indexes.current import Published, UnpublishedError
-from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.protocols import ReaderView
 from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.lazy_embedder import open_guarded
@@ -31,9 +31,9 @@ from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.receipt import make_receipt
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
-from rag_serving.records import Answer, Candidate, Chunk, Filters, Query, SearchResults
+from rag_serving.records import Answer, Candidate, Filters, Query, SearchResults
 from rag_serving.retrieval.boosts import prefer
-from rag_serving.retrieval.hybrid import Mode, RetrievalError, Retrieved
+from rag_serving.retrieval.hybrid import Mode, RetrievalError, Retrieved, SearchOptions
 from rag_serving.retrieval.hygiene import is_clean, keyword_gate
 from rag_serving.retrieval.lexical_reranker import POOL, rerank_by_words
 from rag_serving.retrieval.rerank import Reranked, rerank
@@ -56,6 +56,16 @@ TermWeights = Callable[[], Mapping[str, float]]
 
 # Fused candidates that hygiene may choose from.
 _POOL = 100
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a caller asks, and who the caller is."""
+
+    principal: Principal
+    text: str
+    filters: Filters | None = None
+    explain: bool = False
 
 
 class Pipeline:
@@ -145,13 +155,13 @@ class Pipeline:
         attempt = Attempt()
         stale = partial(attempt.raise_flag, STALE)
         with attempt.part("total"), self.published.lease(stale) as generation, self._turns:
-            classes = _classes(principal, generation)
+            view = generation.for_reader(principal)
             depth = max(2 * k, self.config.reranker.candidates if self.reranker else POOL)
-            found = self._find(attempt, generation, principal, query, filters, depth)
-            weights = partial(generation.term_weights, found.query.terms, classes)
+            found = self._find(attempt, view, _Request(principal, query, filters), depth)
+            weights = partial(view.term_weights, found.query.terms)
             ranked = self._reranked(attempt, found.query, self._clean(found.retrieved.candidates), weights, k)
             results = tuple(islice(ranked.candidates, k))
-            rankings = _rankings(generation, found.retrieved)
+            rankings = _rankings(view, found.retrieved)
         notes = found.query.notes if explain or not results else None
         shown = SearchResults(results, generation.id, tuple(attempt.flags), attempt.timings_ms, notes, ranked.by)
         if explain:
@@ -172,10 +182,11 @@ class Pipeline:
     ) -> Answer:
         """An answer whose citations were verified, or the reason why there is none; `listen` hears how far it is."""
         attempt, trace = Attempt(listen), Trace()
+        request = _Request(principal, question, filters, explain)
         try:
             with attempt.part("total"), self.published.lease(partial(attempt.raise_flag, STALE)) as generation:
-                written = self._answer(attempt, generation, principal, question, filters, explain)
-            answer, trace = self._with_receipt(attempt, written, principal, question, filters), written.trace
+                written = self._answer(attempt, generation.for_reader(principal), request)
+            answer, trace = self._with_receipt(attempt, written, request), written.trace
         except UnpublishedError as error:
             answer = Answer("unavailable", str(error), timings_ms=attempt.timings_ms)
         except RetrievalError:
@@ -235,62 +246,44 @@ class Pipeline:
         """
         return self._proofs.prove(identifier)
 
-    def _answer(
-        self,
-        attempt: Attempt,
-        generation: Generation,
-        principal: Principal,
-        question: str,
-        filters: Filters | None,
-        explain: bool,
-    ) -> Written:
-        classes = _classes(principal, generation)
+    def _answer(self, attempt: Attempt, view: ReaderView, request: _Request) -> Written:
         with self._turns:
-            found = self._find(attempt, generation, principal, question, filters, _POOL)
+            found = self._find(attempt, view, request, _POOL)
             query, retrieved = found.query, found.retrieved
             with attempt.part("hygiene"):
                 clean = self._clean(retrieved.candidates)
                 gated = keyword_gate(clean, query.text, analyze, self.config.retrieval.min_keyword_overlap)
-                weights = generation.term_weights(query.terms, classes)
+                weights = view.term_weights(query.terms)
             count = self.config.retrieval.final_passages
             ranked = self._reranked(attempt, query, gated, lambda: weights, count)
             lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
         if kind_of(query.text) == "steps":
-            lock = completed(lock, partial(_beside, generation, classes))
-        asked = Asked(query.text, question, weights, retrieved.vector)
-        written = self._answering.answer(attempt, asked, lock, generation.id, explain)
-        notes = query.notes if explain or not written.answer.citations else None
-        answer = pinpointed(written.answer, lock, lambda page_id: generation.page_text(page_id, classes))
+            lock = completed(lock, view.beside)
+        asked = Asked(query.text, request.text, weights, retrieved.vector)
+        written = self._answering.answer(attempt, asked, lock, view.id, request.explain)
+        notes = query.notes if request.explain or not written.answer.citations else None
+        answer = pinpointed(written.answer, lock, view.page_text)
         answer = replace(answer, notes=notes, reranker=ranked.by)
         if answer.refusal and answer.refusal.gate == "passages":
             kept = nothing_kept(len(retrieved.candidates), self.config.retrieval.min_keyword_overlap)
             answer = replace(answer, refusal=kept)
-        candidates, rankings = _told(retrieved.candidates, lock.passages), _rankings(generation, retrieved)
+        candidates, rankings = _told(retrieved.candidates, lock.passages), _rankings(view, retrieved)
         return replace(written, answer=answer, candidates=candidates, rankings=rankings)
 
     @property
     def _features(self) -> tuple[str, ...]:
         return self.config.features.enabled
 
-    def _find(
-        self,
-        attempt: Attempt,
-        generation: Generation,
-        principal: Principal,
-        query: str,
-        filters: Filters | None,
-        k: int,
-    ) -> Found:
-        """Candidates, with what is wrong noted in the attempt."""
-        settings, classes = self.config.retrieval, _classes(principal, generation)
-        embedder = self._recent.of(principal.user)
-        attempt.tell("search")
+    def _find(self, attempt: Attempt, view: ReaderView, request: _Request, k: int) -> Found:
+        """Return candidates, with what is wrong noted in the attempt."""
         rm3 = self.config.features.FEATURE_RM3
-        found = find(generation, embedder, query, classes, settings, self.mode, k, filters, self._is_word, rm3)
+        options = SearchOptions(self.config.retrieval, self.mode, k, rm3, request.filters, self._is_word)
+        attempt.tell("search")
+        found = find(view, self._recent.of(request.principal.user), request.text, options)
         attempt.timings_ms.update(found.retrieved.timings_ms)
         for flag in found.retrieved.degraded:
             attempt.raise_flag(flag)
-        if generation.degraded:
+        if view.degraded:
             attempt.raise_flag(EXACT_SEARCH)
         return found
 
@@ -316,27 +309,15 @@ class Pipeline:
         labels = self.config.ingestion.drop_labels
         return (candidate for candidate in candidates if is_clean(candidate.chunk, labels))
 
-    def _with_receipt(
-        self, attempt: Attempt, written: Written, principal: Principal, question: str, filters: Filters | None
-    ) -> Answer:
+    def _with_receipt(self, attempt: Attempt, written: Written, request: _Request) -> Answer:
         """The answer with flags, timings and the id of its receipt; that no receipt can be stored is only a flag."""
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=dict(attempt.timings_ms))
         with attempt.part("receipt", NO_RECEIPT):
             made = written.lock, written.verdicts, written.draft
-            receipt = make_receipt(self.tenant, question, answer, *made, self._answering.rules, filters)
-            answer = replace(answer, receipt_id=self.receipts.put(self.secrecy.kept(principal, receipt)))
+            receipt = make_receipt(self.tenant, request.text, answer, *made, self._answering.rules, request.filters)
+            kept = self.secrecy.kept(request.principal, receipt)
+            answer = replace(answer, receipt_id=self.receipts.put(kept))
         return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
-
-
-def _classes(principal: Principal, generation: Generation) -> frozenset[str]:
-    """What the principal may read of a generation, decided before anything is looked at."""
-    return satisfied_classes(principal, generation.tenant, generation.known_classes)
-
-
-def _beside(generation: Generation, classes: frozenset[str], chunk: Chunk, direction: int) -> Chunk | None:
-    """The chunk right before (-1) or after (1) another in its page, if these reader classes open it."""
-    row = generation.row_of(f"{chunk.page_id}:{chunk.version}:{chunk.chunk_idx + direction}")
-    return generation.chunk(row, classes) if row is not None and generation.readers_of(row) in classes else None
 
 
 def _told(found: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[Candidate]:
@@ -345,9 +326,9 @@ def _told(found: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[Candi
     return [scored.get(candidate.chunk.chunk_id, candidate) for candidate in found]
 
 
-def _rankings(generation: Generation, retrieved: Retrieved) -> dict[str, list[tuple[str, float]]]:
+def _rankings(view: ReaderView, retrieved: Retrieved) -> dict[str, list[tuple[str, float]]]:
     """The rankings by chunk id, as far as telemetry keeps them."""
     kept = {name: hits[:MAX_RANKED] for name, hits in retrieved.rankings.items()}
     rows = list({hit.row for hits in kept.values() for hit in hits})
-    ids = dict(zip(rows, generation.ids_of(rows), strict=True))
+    ids = dict(zip(rows, view.chunk_ids(rows), strict=True))
     return {name: [(ids[hit.row], hit.score) for hit in hits] for name, hits in kept.items()}

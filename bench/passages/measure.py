@@ -32,11 +32,13 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
 from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.view import GenerationView
 from rag_serving.models.embedding.cache import VectorCache
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Candidate
+from rag_serving.retrieval.hybrid import SearchOptions
 from rag_serving.retrieval.rerank import Reranked
 from rag_serving.retrieval.search import find
 from rag_serving.text.context_prefix import embedded_texts
@@ -108,11 +110,11 @@ class PassageBench:
 
     def _rankings(self, questions: Questions, merged: Merged, generation: Generation) -> Iterator[tuple[str, Ranking]]:
         """For each question the passages found, without the one that it was taken from."""
-        classes = frozenset(generation.table["readers"].to_pylist())
+        view = GenerationView(generation, generation.known_classes)
         tokens = dict(zip(*(merged.table[name].to_pylist() for name in ("chunk_id", "token_count")), strict=True))
-        is_word, settings = Words(self.config.embedding), self.config.retrieval
+        options = SearchOptions(self.config.retrieval, k=_DEPTH, is_word=Words(self.config.embedding))
         for done, (name, text) in enumerate(questions.texts.items(), start=1):
-            found = find(generation, self._embedder, text, classes, settings, k=_DEPTH, is_word=is_word)
+            found = find(view, self._embedder, text, options)
             groups = [merged.members[candidate.chunk.chunk_id] for candidate in found.retrieved.candidates]
             left = [group for group in groups if questions.taken_from.get(name) not in _ids(group, "section_id")]
             units = [_ids(group, "page_id" if questions.of_pages else "section_id") for group in left]

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from rag_assets.evaluation.beir import Collection, Document, Ranking
 from rag_assets.evaluation.metrics import mrr_at_k, ndcg_at_k, recall_at_k
-from rag_serving.access.principals import EVERYONE
+from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
@@ -32,7 +32,7 @@ from rag_serving.models import Embedder, Tokenizer, open_embedder, open_tokenize
 from rag_serving.models.embedding.cache import VectorCache
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.records import Candidate
-from rag_serving.retrieval.hybrid import Mode
+from rag_serving.retrieval.hybrid import Mode, SearchOptions
 from rag_serving.retrieval.search import Found, find
 from rag_serving.text.context_prefix import embedded_texts, metadata_prefix
 from rag_serving.text.lexical_fields import lexical_prefixes
@@ -41,7 +41,6 @@ TENANT = "bench"
 RECALL_AT = (5, 10, 20, 100)
 CUTOFF = 10  # of nDCG and MRR
 DEPTH = 100
-_CLASSES = frozenset({EVERYONE})
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 Keep = Callable[[Generation, Found], Iterable[Candidate]]
@@ -245,21 +244,13 @@ def run_queries(
     Raises:
         BenchError: an index did not answer a query.
     """
-    settings, is_word = config.retrieval, Words(config.embedding)
+    settings = config.retrieval
     if mode != "hybrid":  # a single index must itself give what recall is measured at
         deep = {"dense_k": max(DEPTH, settings.dense_k), "lexical_k": max(DEPTH, settings.lexical_k)}
         settings = settings.model_copy(update=deep)
-    ask = partial(
-        find,
-        index.generation,
-        index.embedder,
-        classes=_CLASSES,
-        settings=settings,
-        mode=mode,
-        k=DEPTH,
-        is_word=is_word,
-        rm3=config.features.FEATURE_RM3,
-    )
+    rm3, is_word = config.features.FEATURE_RM3, Words(config.embedding)
+    options = SearchOptions(settings, mode, DEPTH, rm3, is_word=is_word)
+    ask = partial(find, index.generation.for_reader(Principal(TENANT)), index.embedder, options=options)
     ask(next(iter(collection.queries.values())))
     progress = _part(report, "queries run")
     rankings: dict[str, Ranking] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from rag_serving.access.principals import Principal, satisfied_classes
+from rag_serving.access.principals import Principal
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.retrieval.search import NOTHING_READABLE
 
@@ -24,8 +24,7 @@ def with_access_note(pipeline: Pipeline, principal: Principal, noted: Noted) -> 
     """Return an answer or results with a note that counts what the principal may read, unless that is everything."""
     try:
         with pipeline.published.lease() as generation:
-            classes = satisfied_classes(principal, generation.tenant, generation.known_classes)
-            readable, total = generation.readable(classes), len(generation)
+            readable, total = len(generation.for_reader(principal)), len(generation)
     except UnpublishedError:
         return noted
     if readable == total:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.access.principals import Principal, satisfied_classes
 from rag_serving.artifacts.columns import Read, indices, reader, rows_in
 from rag_serving.artifacts.digests import stamp_of
 from rag_serving.artifacts.store import Store, coded, whole
@@ -27,6 +28,7 @@ from rag_serving.indexes.generation_files import GenerationFiles, read_files
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import idf
 from rag_serving.indexes.page_tree import PageTree
+from rag_serving.indexes.view import GenerationView
 from rag_serving.query.spelling import Speller
 from rag_serving.query.vocabulary import NAMED, Names, names_of
 from rag_serving.records import Chunk
@@ -71,6 +73,10 @@ class Generation:
         """
         files = read_files(store, tenant, generation_id, config.indexing.memory_bytes)
         return cls(files, place_of(store, tenant, config), config.indexing.dense_search)
+
+    def for_reader(self, principal: Principal) -> GenerationView:
+        """Return what a principal may see: decided here, before anything is looked at."""
+        return GenerationView(self, satisfied_classes(principal, self.tenant, self.known_classes))
 
     def __len__(self) -> int:
         return self.manifest.chunks
@@ -210,6 +216,10 @@ class Generation:
         """The rows of the given reader classes that hold every one of some analyzed terms, ascending."""
         rows = self._lexical.rows_with(terms)
         return rows[self._readable(classes).mask[rows]]
+
+    def readable_mask(self, classes: frozenset[str]) -> NDArray[np.bool_]:
+        """Return which rows [chunks] these reader classes open."""
+        return self._readable(classes).mask
 
     def readable(self, classes: frozenset[str]) -> int:
         """How many chunks these reader classes open."""

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rag_serving.access.principals import Principal, satisfied_classes
+from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.current import Published, UnpublishedError
 from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.protocols import ReaderView
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.receipts.replay import changes, faults
 from rag_serving.receipts.secrecy import Secrecy
@@ -64,7 +65,7 @@ class Proofs:
         if not self._is_of(principal, receipt):
             raise ReceiptError(f"receipt {identifier!r} is of another asker: the caller may not read it")
         with self._stored(str(receipt.get("generation"))) as then, self._published.lease() as now:
-            if not _is_open_to(principal, receipt, then, now):
+            if not _is_open_to(receipt, then.for_reader(principal), now.for_reader(principal)):
                 raise ReceiptError(f"receipt {identifier!r} has passages that the caller may not read")
         return self._secrecy.opened(receipt)
 
@@ -112,18 +113,13 @@ class Proofs:
             generation.close()
 
 
-def _is_open_to(principal: Principal, receipt: Mapping[str, Any], then: Generation, now: Generation) -> bool:
-    """Whether a caller may see the receipt: all passages as they were, and their pages as they are.
+def _is_open_to(receipt: Mapping[str, Any], then: ReaderView, now: ReaderView) -> bool:
+    """Return whether a caller may see the receipt: all passages as they were, and their pages as they are.
 
-    `then` is the generation that the receipt names, `now` the published one. A page that is no longer there is no
-    longer shown.
+    `then` is the view of the generation that the receipt names, `now` of the published one. A page that is no longer
+    there is no longer shown.
     """
-    classes_then = satisfied_classes(principal, then.tenant, then.known_classes)
-    classes_now = satisfied_classes(principal, now.tenant, now.known_classes)
-    for passage in receipt["passages"]:
-        row = then.row_of(passage["chunk_id"])
-        if row is None or then.readers_of(row) not in classes_then:
-            return False
-        if classes_now.isdisjoint(now.readers_of_page(passage["page_id"])):
-            return False
-    return True
+    return all(
+        then.row_of(passage["chunk_id"]) is not None and now.has_page(passage["page_id"])
+        for passage in receipt["passages"]
+    )

@@ -11,17 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rag_serving.artifacts.columns import numbers_of
-from rag_serving.config.sections import Retrieval
-from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.readable import Readable
+from rag_serving.indexes.protocols import Mask, ReaderView
 from rag_serving.models.protocols import Embedder
-from rag_serving.query.filters import matching_rows
 from rag_serving.query.parsing import read_query
+from rag_serving.query.vocabulary import Names
 from rag_serving.records import Candidate, Filters, Query
 from rag_serving.retrieval.boosts import prefer
 from rag_serving.retrieval.fusion import min_max
-from rag_serving.retrieval.hybrid import Mode, Retrieved, Rows, gather
+from rag_serving.retrieval.hybrid import Retrieved, SearchOptions, gather
 from rag_serving.retrieval.mmr import maximal_marginal_relevance
 from rag_serving.tracing import Attempt
 
@@ -39,75 +36,77 @@ class Found:
     retrieved: Retrieved
 
 
-def find(
-    generation: Generation,
-    embedder: Embedder,
-    text: str,
-    classes: frozenset[str],
-    settings: Retrieval,
-    mode: Mode = "hybrid",
-    k: int = 100,
-    filters: Filters | None = None,
-    is_word: Callable[[str], bool] = lambda _: False,
-    rm3: bool = False,
-) -> Found:
-    """The k best chunks of the given reader classes for a question or keywords, best first.
+@dataclass(frozen=True)
+class _Corpus:
+    """What the reader of a query may be told of words and names; `is_word` says what is never misspelt."""
 
-    `filters` are the caller's; operators in the text narrow further. `is_word` says what is never misspelt.
+    view: ReaderView
+    is_word: Callable[[str], bool]
+
+    @property
+    def names(self) -> Names:
+        return self.view.names
+
+    def frequency(self, term: str) -> int:
+        return self.view.frequency(term)
+
+    def correction(self, word: str) -> str | None:
+        return None if self.is_word(word) else self.view.correction(word)
+
+
+def find(view: ReaderView, embedder: Embedder, text: str, options: SearchOptions) -> Found:
+    """Return the k best chunks that a reader may see for a question or keywords, best first.
+
+    The caller's filters and the operators in the text both narrow the search.
 
     Raises:
         RetrievalError: none of the asked indexes can answer.
     """
     attempt = Attempt()
-    readable = Readable(generation, classes, is_word)
+    settings = options.settings
     with attempt.part("query"):
-        query = read_query(text, readable, settings.spelling)
-        among = narrowed(generation, classes, filters, query.filters)
-        inside = narrowed(generation, classes, filters, query.filters, query.scope) if query.scope else None
-    if not generation.readable(classes):
+        query = read_query(text, _Corpus(view, options.is_word), settings.spelling)
+        among = narrowed(view, options.filters, query.filters)
+        inside = narrowed(view, options.filters, query.filters, query.scope) if query.scope else None
+    if not len(view):
         query = query.noting(NOTHING_READABLE)
     rows = among if inside is None else inside
-    retrieved = gather(generation, embedder, query, classes, settings, mode, k, rows, rm3)
+    retrieved = gather(view, embedder, query, options, rows)
     if inside is not None and not retrieved.candidates:
         query = query.noting("nothing was found there, so everything was searched")
-        retrieved = gather(generation, embedder, query, classes, settings, mode, k, among, rm3)
-    if settings.mmr_lambda < 1 and mode == "hybrid":
+        retrieved = gather(view, embedder, query, options, among)
+    if settings.mmr_lambda < 1 and options.mode == "hybrid":
         with attempt.part("diversify"):
-            retrieved = replace(retrieved, candidates=_diverse(generation, retrieved.candidates, settings.mmr_lambda))
+            retrieved = replace(retrieved, candidates=_diverse(view, retrieved.candidates, settings.mmr_lambda))
     with attempt.part("prefer"):
-        query, holders = _holders(readable, query)
-        added = [*_added(generation, query, classes, holders, inside if inside is not None else among, retrieved)]
+        query, holders = _holders(view, query)
+        added = [*_added(view, query, holders, inside if inside is not None else among, retrieved)]
         candidates = prefer([*retrieved.candidates, *added] if added else retrieved.candidates, query)
-        candidates = candidates[:k] if added else candidates
+        candidates = candidates[: options.k] if added else candidates
     timings = {**attempt.timings_ms, **retrieved.timings_ms}
     return Found(query, replace(retrieved, candidates=candidates, timings_ms=timings))
 
 
-def narrowed(generation: Generation, classes: frozenset[str], *filters: Filters | None) -> Rows | None:
-    """The rows that match all filters, and those whose text stands in a matching place that the caller may read."""
-    places = generation.places.readable(classes)
-    among: Rows | None = None
-    for wanted in filter(None, filters):
-        rows = matching_rows(generation.table, wanted)
-        rows[numbers_of(places["row"])[matching_rows(places, wanted)]] = True
-        among = rows if among is None else among & rows
-    return among
+def narrowed(view: ReaderView, *filters: Filters | None) -> Mask | None:
+    """Return the rows that match all filters; None where there is no filter."""
+    masks = [view.matching(wanted) for wanted in filters if wanted]
+    return np.logical_and.reduce(masks) if masks else None
 
 
-def _diverse(generation: Generation, candidates: Sequence[Candidate], balance: float) -> tuple[Candidate, ...]:
+def _diverse(view: ReaderView, candidates: Sequence[Candidate], balance: float) -> tuple[Candidate, ...]:
     """All candidates in the order of maximal marginal relevance."""
-    rows = [generation.row_of(candidate.chunk.chunk_id) for candidate in candidates]
-    vectors = generation.vectors([row for row in rows if row is not None])
+    rows = [view.row_of(candidate.chunk.chunk_id) for candidate in candidates]
+    vectors = view.vectors([row for row in rows if row is not None])
     relevance = min_max(np.array([candidate.score for candidate in candidates], dtype=np.float64)).tolist()
     order = maximal_marginal_relevance(relevance, vectors, len(candidates), balance)
     return tuple(candidates[place] for place in order)
 
 
-def _holders(readable: Readable, query: Query) -> tuple[Query, list[int]]:
+def _holders(view: ReaderView, query: Query) -> tuple[Query, list[int]]:
     """The rows that hold a quoted phrase; a phrase without any is noted."""
     rows: set[int] = set()
     for phrase in query.phrases:
-        found = readable.holding(phrase).tolist()
+        found = view.holding(phrase).tolist()
         rows.update(found)
         if not found:
             query = query.noting(f"no passage holds the words “{phrase}”")
@@ -115,21 +114,15 @@ def _holders(readable: Readable, query: Query) -> tuple[Query, list[int]]:
 
 
 def _added(
-    generation: Generation,
-    query: Query,
-    classes: frozenset[str],
-    holders: list[int],
-    among: Rows | None,
-    retrieved: Retrieved,
+    view: ReaderView, query: Query, holders: list[int], among: Mask | None, retrieved: Retrieved
 ) -> Iterator[Candidate]:
-    """Passages with a quoted phrase that are not among the candidates, as if they were the last of them."""
+    """Yield passages with a quoted phrase that are not among the candidates, as if they were the last of them."""
     if not holders:
         return
-    rows = np.zeros(len(generation), dtype=np.bool_)
-    rows[holders] = True
+    rows = view.mask(holders)
     have = {candidate.chunk.chunk_id for candidate in retrieved.candidates}
     last = min((candidate.score for candidate in retrieved.candidates), default=0.0)
-    for hit in generation.lexical_terms(query.terms, _ADDED, classes, rows if among is None else rows & among):
-        chunk = generation.chunk(hit.row, classes)
+    hits = view.lexical(query.terms, _ADDED, rows if among is None else rows & among)
+    for hit, chunk in zip(hits, view.chunks([hit.row for hit in hits]), strict=True):
         if chunk.chunk_id not in have:
             yield Candidate(chunk, last, {"bm25": hit.score})

@@ -13,13 +13,13 @@ from typing import Any
 from brute_force import Judge, Texts, pages_told
 from restricted_wiki import marker_of, name_of, sentence, some_principal
 
-from rag_serving.access.principals import Principal, satisfied_classes
+from rag_serving.access.principals import Principal
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline import Pipeline
 from rag_serving.query.parsing import read_query
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records import Filters
-from rag_serving.retrieval.hybrid import gather
+from rag_serving.retrieval.hybrid import SearchOptions, gather
 
 Payload = Mapping[str, Any]
 Fault = Callable[[Principal, object], list[str]]
@@ -100,8 +100,8 @@ class Asker:
     def _in_one_mode(self, mode: Any, who: Principal, query: str) -> Payload:
         settings = self.pipeline.config.retrieval
         with self.pipeline.published.lease() as generation:
-            classes = satisfied_classes(who, generation.tenant, generation.known_classes)
-            found = gather(generation, self.embedder, read_query(query), classes, settings, mode, 20)
+            options = SearchOptions(settings, mode, 20)
+            found = gather(generation.for_reader(who), self.embedder, read_query(query), options)
         return {"results": [candidate.result() for candidate in found.candidates]}
 
     def _filters(self, target: str) -> Filters:

@@ -19,7 +19,8 @@ from rag_serving.access import principals as access
 from rag_serving.indexes.duplicates import Places
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.lexical import LexicalIndex
-from rag_serving.indexes.readable import Readable
+from rag_serving.indexes.protocols import HiddenRowError
+from rag_serving.indexes.view import GenerationView
 from rag_serving.pipeline import Pipeline
 
 PAIRS = 1500
@@ -67,19 +68,19 @@ def all_places(places: Places, row: int, classes: frozenset[str]) -> Any:  # noq
     return OF(places, row, places.classes)
 
 
-def everything_may_be_told(readable: Readable, generation: Generation, classes: Any, *more: Any) -> None:  # noqa: ARG001
-    INIT(readable, generation, generation.known_classes, *more)
+def everything_is_visible(view: GenerationView, generation: Generation, classes: Any) -> None:  # noqa: ARG001
+    INIT(view, generation, generation.known_classes)
 
 
 OF = Places.of
 READABLE = Generation._readable
-INIT = Readable.__init__
+INIT = GenerationView.__init__
 SERVING_FAULTS: dict[str, tuple[object, str, object]] = {
     "one clause is enough": (access, "_satisfied", one_clause_is_enough),
     "the dense index is not filtered": (Generation, "dense", dense_without_filter),
     "the lexical index is not filtered": (LexicalIndex, "scores", lexical_without_filter(LexicalIndex.scores)),
     "many classes open all": (Generation, "_readable", open_to_whoever_has_many_classes),
-    "misspelt words are read as words of any page": (Readable, "__init__", everything_may_be_told),
+    "a view shows everything": (GenerationView, "__init__", everything_is_visible),
     "also_at is told to everybody": (Places, "of", all_places),
     "everybody may see every receipt": (Pipeline, "receipt", lambda self, _, i: self.receipts.get(i, self.tenant)),
 }
@@ -92,7 +93,11 @@ def test_without_a_fault_nothing_is_found(home: Path, wiki: Wiki) -> None:
 @pytest.mark.parametrize("fault", SERVING_FAULTS)
 def test_a_fault_in_serving_is_found(home: Path, wiki: Wiki, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*SERVING_FAULTS[fault])
-    assert next(leaks(home, wiki), None) is not None
+    try:
+        leak = next(leaks(home, wiki), None)
+    except HiddenRowError:  # the view refuses what an index without a filter finds
+        return
+    assert leak is not None
 
 
 def own_restrictions_alone(page_id: str, _: object) -> Iterator[str]:

@@ -15,8 +15,9 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
 from rag_serving.indexes.build import build_generation
+from rag_serving.indexes.view import GenerationView
 from rag_serving.query.parsing import read_query
-from rag_serving.retrieval.hybrid import gather
+from rag_serving.retrieval.hybrid import SearchOptions, gather
 from rag_serving.text.lexical_fields import lexical_prefixes
 
 STAFF = frozenset({"everyone", "group:staff"})
@@ -74,7 +75,9 @@ def found(
     try:
         query = read_query(" ".join(WORDS[:3]) + " crane lift")
         embedder: Any = OneVector(asked)
-        candidates = gather(generation, embedder, query, STAFF, EVERY_STAGE, rm3=rm3).candidates
+        candidates = gather(
+            GenerationView(generation, STAFF), embedder, query, SearchOptions(EVERY_STAGE, rm3=rm3)
+        ).candidates
     finally:
         generation.close()
     return [(candidate.chunk.chunk_id, dict(candidate.scores)) for candidate in candidates]

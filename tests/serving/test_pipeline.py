@@ -18,7 +18,7 @@ from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.pipeline import EXACT_SEARCH, NO_RECEIPT, STALE, Pipeline
 from rag_serving.query.parsing import read_query
 from rag_serving.records import Filters
-from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, RetrievalError, gather
+from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, RetrievalError, SearchOptions, gather
 
 EVERYONE, HR = Principal("acme"), Principal("acme", "ann", frozenset({"hr"}))
 QUESTION = "May I restart a broker while partitions are under-replicated?"
@@ -136,18 +136,20 @@ def test_a_model_that_goes_down_under_a_question_is_done_without(wiki_home: Path
 
 
 def test_one_mode_that_cannot_answer_is_an_error(pipeline: Pipeline) -> None:
-    settings, classes = pipeline.config.retrieval, frozenset({"everyone"})
+    settings = pipeline.config.retrieval
     with pipeline.published.lease() as generation:
+        view = generation.for_reader(EVERYONE)
         with pytest.raises(RetrievalError, match="the dense index cannot answer"):
-            gather(generation, DownEmbedder(), read_query("x"), classes, settings, "dense")
-        assert gather(generation, DownEmbedder(), read_query("lag"), classes, settings, "lexical").candidates
+            gather(view, DownEmbedder(), read_query("x"), SearchOptions(settings, "dense"))
+        assert gather(view, DownEmbedder(), read_query("lag"), SearchOptions(settings, "lexical")).candidates
 
 
 def test_modes_give_only_their_own_scores(pipeline: Pipeline) -> None:
-    settings, classes, lag = pipeline.config.retrieval, frozenset({"everyone"}), read_query("consumer lag")
+    settings, lag = pipeline.config.retrieval, read_query("consumer lag")
     with pipeline.published.lease() as generation:
-        dense = gather(generation, embedder(), lag, classes, settings, "dense").candidates
-        lexical = gather(generation, embedder(), lag, classes, settings, "lexical", k=1).candidates
+        view = generation.for_reader(EVERYONE)
+        dense = gather(view, embedder(), lag, SearchOptions(settings, "dense")).candidates
+        lexical = gather(view, embedder(), lag, SearchOptions(settings, "lexical", k=1)).candidates
     assert all(set(candidate.scores) == {"dense"} for candidate in dense)
     assert [set(candidate.scores) for candidate in lexical] == [{"bm25"}]
     assert all(candidate.scores["dense"] >= settings.cosine_floor for candidate in dense)

@@ -51,18 +51,18 @@ class Replaying(Pipeline):
         self._known: dict[str, tuple[Any, dict[str, float]]] = {}
         self._given: dict[str, Answer] = {}
 
-    def _answer(self, attempt: Any, generation: Any, principal: Any, question: str, *more: Any) -> Any:
-        if question not in self._known:
-            written = super()._answer(attempt, generation, principal, question, *more)
-            self._known[question] = written, dict(attempt.timings_ms)
-        written, timings_ms = self._known[question]
+    def _answer(self, attempt: Any, view: Any, request: Any) -> Any:
+        if request.text not in self._known:
+            written = super()._answer(attempt, view, request)
+            self._known[request.text] = written, dict(attempt.timings_ms)
+        written, timings_ms = self._known[request.text]
         attempt.timings_ms.update(timings_ms)
         return written
 
-    def _with_receipt(self, attempt: Any, written: Any, principal: Any, question: str, filters: Any) -> Answer:
-        if question not in self._given:
-            self._given[question] = super()._with_receipt(attempt, written, principal, question, filters)
-        return self._given[question]
+    def _with_receipt(self, attempt: Any, written: Any, request: Any) -> Answer:
+        if request.text not in self._given:
+            self._given[request.text] = super()._with_receipt(attempt, written, request)
+        return self._given[request.text]
 
 
 @dataclass

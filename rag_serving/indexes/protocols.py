@@ -1,0 +1,148 @@
+"""What a question's stages may ask of an index: one reader's view, which returns nothing else.
+
+Belongs here: the protocol that every index backend fulfils. Does not belong here: a backend (`indexes.view`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.artifacts.manifest import EmbedderFacts
+from rag_serving.indexes.hits import Hit
+from rag_serving.query.vocabulary import Names
+from rag_serving.records import Chunk, Filters
+
+Vector = NDArray[np.float32]  # [d]
+Mask = NDArray[np.bool_]  # [rows]
+Rows = NDArray[np.int64]  # [n]
+Terms = Iterable[str] | Mapping[str, float]  # analyzed terms, or weights by term
+
+
+class HiddenRowError(LookupError):
+    """A stage asked for a row that its reader may not see: a fault of the program, never of the question."""
+
+
+class ReaderView(Protocol):
+    """One generation as one reader may see it. Row numbers are opaque; equal chunks have equal rows.
+
+    Methods that take rows raise HiddenRowError where a row is hidden from the reader. Safe to use from several threads.
+    """
+
+    @property
+    def id(self) -> str:
+        """Return the generation's id."""
+        ...
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def embedder(self) -> EmbedderFacts:
+        """Return what made the vectors: its name and dimension."""
+        ...
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        """Return what was found not to work as built, a line each."""
+        ...
+
+    @property
+    def names(self) -> Names:
+        """Return the spaces, labels and titles of the chunks, and of the other places where their texts stand."""
+        ...
+
+    def __len__(self) -> int:
+        """Return how many chunks the reader may see."""
+        ...
+
+    def dense(self, vector: Vector, k: int, among: Mask | None = None) -> list[Hit]:
+        """Return the k chunks nearest to `vector` [d] by cosine similarity, best first, of those in `among`."""
+        ...
+
+    def similarities(self, vector: Vector, rows: Rows) -> NDArray[np.float32]:
+        """Return the cosine similarity [n] of some rows to `vector` [d]."""
+        ...
+
+    def lexical(self, terms: Terms, k: int, among: Mask | None = None) -> list[Hit]:
+        """Return the k best chunks by BM25, only those with a term, best first, of those in `among`."""
+        ...
+
+    def lexical_scores(self, terms: Terms) -> NDArray[np.float32]:
+        """Return the BM25 score [rows] of every row; 0 without a term and where the reader may not see."""
+        ...
+
+    def term_weights(self, terms: Iterable[str]) -> dict[str, float]:
+        """Return the inverse document frequency of analyzed terms among the chunks that the reader may see."""
+        ...
+
+    def frequency(self, term: str) -> int:
+        """Return how many chunks hold an analyzed term."""
+        ...
+
+    def correction(self, word: str) -> str | None:
+        """Return the word of the chunks that a word in lower case was meant to be, if it is none and one is near."""
+        ...
+
+    def holding(self, phrase: str) -> Rows:
+        """Return the rows that hold a phrase to the letter, ascending, of the first 1,000 that hold all its words."""
+        ...
+
+    def matching(self, filters: Filters) -> Mask:
+        """Return the rows that match filters by their own place, or by another place that the reader may see."""
+        ...
+
+    def mask(self, rows: Sequence[int]) -> Mask:
+        """Return some rows as a mask."""
+        ...
+
+    def vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Return the L2-normalized vectors [n, d] of some rows."""
+        ...
+
+    def page_means(self, scores: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
+        """Return for each row the mean score [n] of the chunks of its page that the reader may see."""
+        ...
+
+    def pages(self, rows: Rows) -> Rows:
+        """Return the number of the page of every row: equal numbers are one page."""
+        ...
+
+    def parents(self, rows: Rows) -> Rows:
+        """Return the number of the page above that of every row, -1 where there is none."""
+        ...
+
+    def positions(self, rows: Rows) -> Rows:
+        """Return the position of every row in its page."""
+        ...
+
+    def chunks(self, rows: Sequence[int]) -> list[Chunk]:
+        """Return the chunks at some rows, in their order, with the other places that the reader may see."""
+        ...
+
+    def chunk_ids(self, rows: Sequence[int]) -> list[str]:
+        """Return the chunk ids at some rows, in their order."""
+        ...
+
+    def indexed_text(self, row: int) -> str:
+        """Return headings and text of the chunk at a row."""
+        ...
+
+    def row_of(self, chunk_id: str) -> int | None:
+        """Return the row of a chunk; None where the reader may see none of that id."""
+        ...
+
+    def beside(self, chunk: Chunk, direction: int) -> Chunk | None:
+        """Return the chunk before (-1) or after (1) another in its page; None where the reader may see none."""
+        ...
+
+    def has_page(self, page_id: str) -> bool:
+        """Return whether the reader may see any chunk of a page, dropped duplicates included."""
+        ...
+
+    def page_text(self, page_id: str) -> str:
+        """Return the text of those of a page's chunks that the reader may see, a line or more each."""
+        ...

@@ -1,0 +1,163 @@
+"""A generation on disk as one reader may see it.
+
+Belongs here: handing each request to the generation with the reader's classes, and refusing rows outside of them.
+Does not belong here: searching (`indexes.generation`), who satisfies which class (`access.principals`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.artifacts.columns import numbers_of
+from rag_serving.artifacts.manifest import EmbedderFacts
+from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.protocols import HiddenRowError, Mask, Rows, Terms, Vector
+from rag_serving.query.filters import matching_rows
+from rag_serving.query.vocabulary import Names
+from rag_serving.records import Chunk, Filters
+from rag_serving.text.analyzer import analyze, stems
+from rag_serving.text.normalization import caseless, holds
+
+if TYPE_CHECKING:
+    from rag_serving.indexes.generation import Generation
+
+# Passages that are read to see how a term is written.
+_SHOWING = 10
+# Passages with all words of a phrase that are read to see whether they hold it to the letter.
+_READ_AT_MOST = 1000
+
+
+class GenerationView:
+    """The chunks of a generation whose reader classes a reader satisfies. Costs nothing until it is asked."""
+
+    def __init__(self, generation: Generation, classes: frozenset[str]) -> None:
+        self._generation = generation
+        self._classes = classes
+        self._readable = generation.readable_mask(classes)
+
+    @property
+    def id(self) -> str:
+        return self._generation.id
+
+    @property
+    def tenant(self) -> str:
+        return self._generation.tenant
+
+    @property
+    def embedder(self) -> EmbedderFacts:
+        return self._generation.manifest.embedder
+
+    @property
+    def degraded(self) -> tuple[str, ...]:
+        return self._generation.degraded
+
+    @property
+    def names(self) -> Names:
+        return self._generation.names(self._classes)
+
+    def __len__(self) -> int:
+        return self._generation.readable(self._classes)
+
+    def dense(self, vector: Vector, k: int, among: Mask | None = None) -> list[Hit]:
+        return self._generation.dense(vector, k, self._classes, among)
+
+    def similarities(self, vector: Vector, rows: Rows) -> NDArray[np.float32]:
+        return self._generation.similarities(vector, self._allowed(rows))
+
+    def lexical(self, terms: Terms, k: int, among: Mask | None = None) -> list[Hit]:
+        return self._generation.lexical_terms(terms, k, self._classes, among)
+
+    def lexical_scores(self, terms: Terms) -> NDArray[np.float32]:
+        return self._generation.lexical_scores(terms, self._classes)
+
+    def term_weights(self, terms: Iterable[str]) -> dict[str, float]:
+        return self._generation.term_weights(terms, self._classes)
+
+    def frequency(self, term: str) -> int:
+        return self._generation.frequency(term, self._classes)
+
+    def correction(self, word: str) -> str | None:
+        return self._generation.speller.correction(word, self.frequency, self._spellings)
+
+    def holding(self, phrase: str) -> Rows:
+        rows, wanted = self._rows_with(analyze(phrase))[:_READ_AT_MOST], caseless(phrase)
+        return np.array([row for row in rows.tolist() if holds(caseless(self.indexed_text(row)), wanted)], np.int64)
+
+    def matching(self, filters: Filters) -> Mask:
+        places = self._generation.places.readable(self._classes)
+        rows = matching_rows(self._generation.table, filters)
+        rows[numbers_of(places["row"])[matching_rows(places, filters)]] = True
+        matched: Mask = rows & self._readable
+        return matched
+
+    def mask(self, rows: Sequence[int]) -> Mask:
+        mask = np.zeros(len(self._generation), dtype=np.bool_)
+        mask[self._allowed(rows)] = True
+        return mask
+
+    def vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
+        self._allowed(rows)
+        return self._generation.vectors(rows)
+
+    def page_means(self, scores: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
+        return self._generation.page_means(scores, self._allowed(rows), self._classes)
+
+    def pages(self, rows: Rows) -> Rows:
+        return self._generation.tree.pages(self._allowed(rows))
+
+    def parents(self, rows: Rows) -> Rows:
+        return self._generation.tree.parents(self._allowed(rows))
+
+    def positions(self, rows: Rows) -> Rows:
+        return self._generation.tree.places(self._allowed(rows))
+
+    def chunks(self, rows: Sequence[int]) -> list[Chunk]:
+        self._allowed(rows)
+        return self._generation.chunks(rows, self._classes)
+
+    def chunk_ids(self, rows: Sequence[int]) -> list[str]:
+        self._allowed(rows)
+        return self._generation.ids_of(rows)
+
+    def indexed_text(self, row: int) -> str:
+        self._allowed([row])
+        return self._generation.wording(row)
+
+    def row_of(self, chunk_id: str) -> int | None:
+        row = self._generation.row_of(chunk_id)
+        return row if row is not None and self._readable[row] else None
+
+    def beside(self, chunk: Chunk, direction: int) -> Chunk | None:
+        row = self.row_of(f"{chunk.page_id}:{chunk.version}:{chunk.chunk_idx + direction}")
+        return None if row is None else self.chunks([row])[0]
+
+    def has_page(self, page_id: str) -> bool:
+        return not self._classes.isdisjoint(self._generation.readers_of_page(page_id))
+
+    def page_text(self, page_id: str) -> str:
+        return self._generation.page_text(page_id, self._classes)
+
+    def _allowed(self, rows: Rows | Sequence[int]) -> Rows:
+        """Return the rows.
+
+        Raises:
+            HiddenRowError: one of them is hidden from the reader.
+        """
+        numbers = np.asarray(rows, dtype=np.int64)
+        if not self._readable[numbers].all():
+            raise HiddenRowError("a stage asked for a passage that its reader may not see")
+        return numbers
+
+    def _rows_with(self, terms: Iterable[str]) -> Rows:
+        return self._generation.rows_with(terms, self._classes)
+
+    def _spellings(self, stem: str) -> Iterator[str]:
+        """Yield the words in lower case that have this stem in the first passages that hold it."""
+        for row in self._rows_with([stem])[:_SHOWING].tolist():
+            words = re.findall(rf"\b{stem[0]}[a-z]*", self.indexed_text(row).lower())
+            yield from (word for word, its in zip(words, stems(words), strict=True) if its == stem)

@@ -1,0 +1,182 @@
+"""What every index backend must hold: a view returns what its reader may see, and refuses all else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for
+
+from rag_serving.access.principals import Principal
+from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.store import Store
+from rag_serving.indexes.build import build_generation
+from rag_serving.indexes.protocols import HiddenRowError, ReaderView
+from rag_serving.query.parsing import read_query
+from rag_serving.records import Filters
+
+READERS = ("everyone", "group:staff", "group:staff&group:board", "user:ann|group:board", "nobody")
+WHO = {
+    "anybody": Principal(TENANT),
+    "staff": Principal(TENANT, None, frozenset({"staff"})),
+    "ann": Principal(TENANT, "ann", frozenset({"staff"})),
+    "board": Principal(TENANT, None, frozenset({"staff", "board"})),
+    "another tenant": Principal("other", "ann", frozenset({"staff", "board"})),
+}
+MAY_READ: Mapping[str, frozenset[str]] = {
+    "anybody": frozenset(READERS[:1]),
+    "staff": frozenset(READERS[:2]),
+    "ann": frozenset({*READERS[:2], READERS[3]}),
+    "board": frozenset(READERS[:4]),
+    "another tenant": frozenset(),
+}
+COUNT = 60
+TERMS = dict.fromkeys(WORDS[:6], 1.0)
+
+OpenView = Callable[[str], ReaderView]
+
+
+def rows() -> list[dict[str, Any]]:
+    """Pages of four chunks, each chunk with a word of its own, its readers by turns."""
+    random = np.random.default_rng(3)
+    return [
+        chunk_row(
+            f"{number // 4}",
+            number % 4,
+            f"marker{number} " + " ".join(random.choice(WORDS, 8)),
+            readers=READERS[number % len(READERS)],
+            space=f"S{number % len(READERS)}",
+        )
+        for number in range(COUNT)
+    ]
+
+
+@pytest.fixture(scope="module", params=["disk"])
+def open_view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenView]:
+    home = tmp_path_factory.mktemp("view")
+    vectors = clustered_vectors(COUNT, dimension=8)
+    table = GENERATION_CHUNKS.table(rows())
+    generation = build_generation(Store(home), TENANT, table, vectors, config_for(home), MODEL)
+    yield lambda who: generation.for_reader(WHO[who])
+    generation.close()
+
+
+@pytest.fixture(params=list(WHO))
+def who(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def ids(who: str, visible: bool = True) -> set[str]:
+    """The ids of the chunks that a reader may see, or of the others."""
+    return {str(row["chunk_id"]) for row in rows() if (row["readers"] in MAY_READ[who]) is visible}
+
+
+def number(chunk_id: str) -> int:
+    page, _, index = chunk_id.split(":")
+    return int(page) * 4 + int(index)
+
+
+def test_searches_find_all_that_may_be_seen_and_nothing_else(open_view: OpenView, who: str) -> None:
+    view, vector = open_view(who), clustered_vectors(1, dimension=8)[0]
+    dense = view.chunk_ids([hit.row for hit in view.dense(vector, COUNT)])
+    assert set(dense) == ids(who)
+    assert len(view) == len(ids(who))
+    scores = view.lexical_scores(TERMS)
+    lexical = view.chunk_ids([hit.row for hit in view.lexical(TERMS, COUNT)])
+    assert set(lexical) <= ids(who)
+    assert set(view.chunk_ids(np.flatnonzero(scores).tolist())) == set(lexical)
+
+
+def test_a_filter_matches_only_what_may_be_seen(open_view: OpenView, who: str) -> None:
+    view = open_view(who)
+    for place, readers in enumerate(READERS):
+        rows = np.flatnonzero(view.matching(Filters(space=(f"S{place}",)))).tolist()
+        assert bool(rows) is (readers in MAY_READ[who])
+        assert set(view.chunk_ids(rows)) <= ids(who)
+
+
+def test_words_and_names_are_those_of_what_may_be_seen(open_view: OpenView, who: str) -> None:
+    view = open_view(who)
+    seen = ids(who)
+    for row in rows():
+        term = next(iter(read_query(row["text"].split()[0]).terms))
+        assert view.frequency(term) == (row["chunk_id"] in seen)
+        assert view.holding(row["text"]).size == (row["chunk_id"] in seen)
+    assert set(view.names.spaces.values()) == {f"S{number(one) % len(READERS)}" for one in seen}
+
+
+def test_a_chunk_that_is_hidden_is_not_there(open_view: OpenView, who: str) -> None:
+    view = open_view(who)
+    assert {one for one in ids(who) | ids(who, visible=False) if view.row_of(one) is not None} == ids(who)
+    everything = open_view("board")
+    for chunk in everything.chunks([hit.row for hit in everything.lexical(TERMS, COUNT)]):
+        for direction in (-1, 1):
+            beside = view.beside(chunk, direction)
+            assert beside is None or beside.chunk_id in ids(who)
+    for page in range(COUNT // 4):
+        text = view.page_text(f"{page}")
+        markers = {f"{page}:1:{index}" for index in range(4) if f"marker{page * 4 + index} " in text}
+        assert markers == {one for one in ids(who) if one.startswith(f"{page}:")}
+        assert view.has_page(f"{page}") is bool(markers)
+
+
+BY_ROWS: Mapping[str, Callable[[ReaderView, list[int]], object]] = {
+    "chunks": lambda view, rows: view.chunks(rows),
+    "chunk_ids": lambda view, rows: view.chunk_ids(rows),
+    "indexed_text": lambda view, rows: view.indexed_text(rows[0]),
+    "vectors": lambda view, rows: view.vectors(rows),
+    "similarities": lambda view, rows: view.similarities(clustered_vectors(1, dimension=8)[0], np.array(rows)),
+    "page_means": lambda view, rows: view.page_means(np.zeros(COUNT, np.float32), np.array(rows)),
+    "pages": lambda view, rows: view.pages(np.array(rows)),
+    "parents": lambda view, rows: view.parents(np.array(rows)),
+    "positions": lambda view, rows: view.positions(np.array(rows)),
+    "mask": lambda view, rows: view.mask(rows),
+}
+
+
+@pytest.mark.parametrize("method", BY_ROWS)
+def test_a_hidden_row_is_refused(open_view: OpenView, method: str) -> None:
+    everything, view = open_view("board"), open_view("staff")
+    hits = everything.dense(clustered_vectors(1, dimension=8)[0], COUNT)
+    found = everything.chunk_ids([hit.row for hit in hits])
+    for hit, chunk_id in zip(hits, found, strict=True):
+        if chunk_id in ids("staff"):
+            BY_ROWS[method](view, [hit.row])
+        else:
+            with pytest.raises(HiddenRowError):
+                BY_ROWS[method](view, [hit.row])
+
+
+def test_every_method_that_takes_rows_is_tried() -> None:
+    takes_rows = {
+        name
+        for name, method in vars(ReaderView).items()
+        if {"row", "rows"} & getattr(method, "__annotations__", {}).keys()
+    }
+    assert takes_rows == BY_ROWS.keys()
+
+
+READS_PAST_ITS_READER = """
+from rag_serving.indexes.protocols import ReaderView
+
+def stage(view: ReaderView) -> object:
+    return view.{what}
+"""
+
+
+@pytest.mark.parametrize(
+    "what", ["_generation", "table", "chunks([0], frozenset({'everyone'}))", "lexical_scores({}, frozenset())"]
+)
+def test_a_stage_that_reads_past_its_reader_is_no_valid_program(tmp_path: Path, what: str) -> None:
+    stage = tmp_path / "stage.py"
+    stage.write_text(READS_PAST_ITS_READER.format(what=what), encoding="utf-8")
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "mypy", "--follow-imports", "silent", str(stage)]
+    checked = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
+    assert checked.returncode == 1, checked.stdout + checked.stderr
+    assert "stage.py:5: error:" in checked.stdout
