@@ -18,7 +18,7 @@ _MADE_AT_RUN_TIME = {
     "rag_serving.text.analyzer": "the same",
     "rag_serving.text.orders": "in cached functions, whose results are walked",
     "rag_assets.evaluation.gold_templates": "a word of letters in a sentence of gold questions, which people wrote",
-    "rag_serving.indexes.readable": "a stem of letters, then letters",
+    "rag_serving.indexes.view": "a stem of letters, then letters",
 }
 
 

@@ -96,7 +96,8 @@ def test_an_accepted_draft_whose_quote_changes_later_is_named_with_what_stands_t
 
 def model_of_questions(messages: Sequence[dict[str, str]]) -> list[str]:
     """Asks for the last sentence of the passage; of the nightly backup it makes a sentence up."""
-    heading, _, passage = messages[-1]["content"].partition("\n\n")
+    between_marks = "\n".join(messages[-1]["content"].split("\n")[1:-1])
+    heading, _, passage = between_marks.partition("\n\n")
     quote = passage.strip().split("\n")[-1].split(". ")[-1]
     if "Nightly backup" in heading:
         quote = "Backups are never made."
