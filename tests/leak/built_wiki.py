@@ -6,17 +6,21 @@ import json
 import re
 import shutil
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from brute_force import Judge
 from numpy.typing import NDArray
 from restricted_wiki import TENANT, Wiki
+from sharing_wiki import COMMENTS, FILES
 
+from rag_assets.resources import listed_pages
+from rag_assets.sources.comments import Comment, comments_row
 from rag_assets.sources.registry import open_source
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.chunks.select import join_sources, select_chunks
@@ -24,6 +28,7 @@ from rag_assets.steps.contexts.contextualize import build_contexts, contextualiz
 from rag_assets.steps.dedup.duplicates import find_duplicates, without_duplicates
 from rag_assets.steps.dedup.minhash import fingerprints
 from rag_assets.steps.sections.splitting import build_sections
+from rag_serving.artifacts.schema import PAGES
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.build import build_generation
@@ -67,7 +72,7 @@ def tokenizer() -> Tokenizer:
 
 def configuration(home: Path, wiki: Wiki, **more: Any) -> Config:
     """The wiki's dumps under `home` as the sources of one tenant."""
-    usual = {"kind": "confluence_dump", "tenant": TENANT}
+    usual = {"kind": "confluence_dump", "tenant": TENANT, "attachments": "text"}
     sources = {
         key: {**usual, "path": str(home / "dumps" / key), "readers": wiki.readers[key]} for key in wiki.envelopes
     }
@@ -85,8 +90,14 @@ def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None) -> Co
         folder.mkdir(parents=True)
         for one in envelopes:
             (folder / f"{one['id']}.json").write_text(json.dumps(one), encoding="utf-8")
+            for name, text in one.get(FILES, {}).items():
+                file = folder / "attachments" / one["id"] / name
+                file.parent.mkdir(parents=True)
+                file.write_text(text, encoding="utf-8")
         pages = open_source(key, config.sources[key], home / "work").sync(None, {}).pages
-        tables[key] = build_chunks(build_sections(pages).sections, pages, tokenizer())
+        pages = with_comments(pages, {one["id"]: one.get(COMMENTS, ()) for one in envelopes})
+        sections = build_sections(pages, listed=listed_pages(pages, "")).sections
+        tables[key] = build_chunks(sections, pages, tokenizer())
     selected = select_chunks(join_sources(tables), config.ingestion.drop_labels, config.ingestion.drop_boilerplate)
     known = fingerprints(selected.chunks["text"].to_pylist())
     duplicates = find_duplicates(selected.chunks, known, config.ingestion.dedup_threshold)
@@ -97,6 +108,16 @@ def publish_wiki(home: Path, wiki: Wiki, embedder: Embedder | None = None) -> Co
     generation.close()
     store.point_current(TENANT, generation.id)
     return config
+
+
+def with_comments(pages: pa.Table, bodies: Mapping[str, Sequence[str]]) -> pa.Table:
+    """The pages, and beside each the row of what was said below it; a dump itself has no comments."""
+    made = [
+        comments_row(page, [Comment(f"{n}", body, 1, None) for n, body in enumerate(bodies[page["page_id"]])], "")
+        for page in pages.to_pylist()
+        if page["page_id"] in bodies
+    ]
+    return pa.concat_tables([pages, PAGES.table([row for row in made if row])])
 
 
 @dataclass(frozen=True)

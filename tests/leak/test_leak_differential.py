@@ -17,22 +17,29 @@ from asking import asked_precisely
 from brute_force import Judge
 from built_wiki import WordEmbedder, publish_wiki
 from restricted_wiki import TENANT, Wiki, restricted_wiki, sentence, some_principal
+from sharing_wiki import sharing_wiki
 
 from rag_serving.access.principals import Principal
+from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.pipeline import Pipeline
+from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records import Filters
 
 QUERIES = 40
-_OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id"})
+_OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id", "created_at", "sealed", "signature", "id"})
 
 
-@pytest.fixture(scope="module")
-def wiki(seed: int) -> Wiki:
-    return restricted_wiki(600, seed + 1000)
+@pytest.fixture(scope="module", params=["of their own", "of others"])
+def wiki(seed: int, request: pytest.FixtureRequest) -> Wiki:
+    """Pages of text of their own, and such as show text of others."""
+    return sharing_wiki(300, seed + 1000) if request.param == "of others" else restricted_wiki(600, seed + 1000)
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_hidden_pages_might_as_well_not_exist(tmp_path: Path, wiki: Wiki, seed: int, number: int) -> None:
+def test_hidden_pages_might_as_well_not_exist(
+    tmp_path: Path, wiki: Wiki, seed: int, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SECRET_ENV, "the same in both homes")  # receipts name their asker by a hash under it
     dice = random.Random(f"differential {seed} {number}")
     judge, who = Judge(wiki), some_principal(dice)
     hidden = judge.unreadable(who)
@@ -64,11 +71,21 @@ def some_query(dice: random.Random, judge: Judge) -> str:
 
 def answers(pipeline: Pipeline, who: Principal, query: str, filters: Filters | None) -> list[str]:
     """Everything that one question brings, as JSON text."""
+    answer = pipeline.ask(who, query, filters, explain=True)
     payloads = [
         pipeline.search(who, query, 50, filters, explain=True).payload(),
-        pipeline.ask(who, query, filters, explain=True).payload(),
+        answer.payload(),
+        _receipt(pipeline, who, answer.receipt_id or ""),
     ]
     return [json.dumps(_of_the_pages(payload), sort_keys=True) for payload in payloads]
+
+
+def _receipt(pipeline: Pipeline, who: Principal, receipt_id: str) -> dict[str, Any]:
+    """What is shown of a receipt; nothing to whom none can be shown."""
+    try:
+        return pipeline.receipt(who, receipt_id)
+    except ReceiptError:
+        return {}
 
 
 def _of_the_pages(payload: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.incremental.incremental import update_chunks, update_sections
 from rag_assets.steps.sections.splitting import SectionsResult, build_sections
-from rag_assets.steps.sections.transclusion import DEPTH_MAX
+from rag_assets.steps.sections.transclusion import DEPTH_MAX, INCLUDED_MAX
 from rag_serving.access.principals import EVERYONE, Principal, satisfies
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 
@@ -292,3 +292,25 @@ def test_ids_tell_nobody_of_text_that_he_may_not_read(hr: list[int], ops: list[i
 
     assert ids(set(), hr=hr, ops=ops) == ids(set())
     assert ids({"ops"}, hr=hr, ops=ops) == ids({"ops"}, ops=ops)
+
+
+def test_many_pages_of_other_readers_beside_it_move_no_id() -> None:
+    shown = [page(f"Of {n}", f"<p>text {n}</p>", readers=f"group:g{n}") for n in range(100)]
+
+    def ids(*pages: dict[str, Any]) -> dict[str, str]:
+        rows = PAGES.table([page("Outer", "".join(include(row["title"]) for row in shown)), *pages])
+        chunks = build_chunks(build_sections(rows).sections, rows, Words()).to_pylist()
+        return {row["text"]: row["chunk_id"] for row in chunks if row["page_id"] == "outer"}
+
+    alone = {text: chunk_id for row in shown for text, chunk_id in ids(row).items()}
+    assert len(alone) == 100
+    assert ids(*shown) == alone
+
+
+def test_a_long_page_that_one_may_not_read_leaves_no_less_room_for_others() -> None:
+    outer = page("Outer", include("Long") + include("Short"))
+    long = page("Long", f"<p>{'x ' * INCLUDED_MAX}</p>", readers=STAFF)
+    short = page("Short", f"<p>{'y ' * (INCLUDED_MAX // 2 - 10)}</p>", readers="group:ops")
+    whole, rest = (build_sections(PAGES.table(rows), 9_000_000) for rows in ([outer, long, short], [outer, short]))
+    assert [row for row in said(whole) if row[3] != STAFF] == said(rest)
+    assert said(rest)

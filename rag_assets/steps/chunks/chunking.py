@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,11 +29,11 @@ from rag_serving.access.principals import EVERYONE, both
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.models.protocols import Tokenizer
 
-VERSION = 3
+VERSION = 4
 """Raised when the same section would be cut otherwise: unchanged pages are then chunked again."""
 
-_BLOCK, _BLOCKS = 1_000_000, 2_000
-"""More places than a page has chunks, and so many times that many; the last of all are whole numbers of 32 bits."""
+_APART, _BLOCK, _BLOCKS = 1 << 30, 1 << 13, 1 << 17
+"""Where numbers apart begin, in blocks of how many, and how many blocks: up to the last whole number of 32 bits."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])[\"')\]]*\s+(?=\S)|\n")
 _FREE, _ROW, _ITEM, _SENTENCE, _LEAD_IN, _WORD = 0.0, 0.10, 0.05, 0.30, 0.50, 2.0
@@ -91,23 +92,27 @@ class _Places:
     """
 
     def __init__(self) -> None:
-        self._next: dict[str, int] = {EVERYONE: 0}
-        self._taken = {0}
+        self._counts = Counter[str]()
+        self._blocks: dict[str, int] = {}
+        self._taken: set[int] = set()
 
     def next(self, also_readers: str) -> int:
-        """Return the next free place among the chunks of the same readers."""
-        if also_readers not in self._next:
-            self._next[also_readers] = self._start(also_readers)
-        place = self._next[also_readers]
-        self._next[also_readers] += 1
-        return place
+        """Return the next place among the chunks of the same readers."""
+        count = self._counts[also_readers]
+        self._counts[also_readers] += 1
+        if also_readers == EVERYONE:
+            return count
+        if count % _BLOCK == 0:
+            self._blocks[also_readers] = self._free_block(f"{also_readers} {count}")
+        return _APART + self._blocks[also_readers] * _BLOCK + count % _BLOCK
 
-    def _start(self, also_readers: str) -> int:
-        block = int.from_bytes(hashlib.sha256(also_readers.encode()).digest()[:4]) % _BLOCKS + 1
+    def _free_block(self, name: str) -> int:
+        """The block that a digest of the name says; the one after it where two classes meet, as good as never."""
+        block = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % _BLOCKS
         while block in self._taken:
-            block += 1
+            block = (block + 1) % _BLOCKS
         self._taken.add(block)
-        return block * _BLOCK
+        return block
 
 
 def _section_chunks(

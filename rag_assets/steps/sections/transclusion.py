@@ -22,7 +22,7 @@ from rag_assets.steps.sections.outline import Section, split_at_headings
 from rag_serving.access.principals import EVERYONE, both
 
 DEPTH_MAX = 5  # pages that include pages that include …
-INCLUDED_MAX = 1_000_000  # characters that one page may pull in; one that asks for more is broken or hostile
+INCLUDED_MAX = 1_000_000  # characters of the same readers that one page may pull in; more is broken or hostile
 
 _Key = tuple[str, str | None]  # page id and excerpt
 _COLUMNS = ["source", "page_id", "space", "title", "url", "readers", "body", "body_format"]
@@ -114,7 +114,7 @@ class Transclusion:
         self._page = page
         self._library = library
         self._taken: set[tuple[_Key, str]] = set()
-        self._room = INCLUDED_MAX
+        self._taken_characters = Counter[str]()  # by reader class: what one may not read leaves no less room for others
 
     def passages(self, section: Section) -> list[Passage]:
         """The text that the references of a section stand for, in their order; that of nested ones after its page's."""
@@ -146,8 +146,8 @@ class Transclusion:
         narrower = both(readers, page["readers"])
         if (key, narrower) in self._taken:
             return True
-        self._room -= sum(len(block.text) for block in content.blocks)
-        if self._room < 0:
+        self._taken_characters[narrower] += sum(len(block.text) for block in content.blocks)
+        if self._taken_characters[narrower] > INCLUDED_MAX:
             return False
         self._taken.add((key, narrower))
         for section in split_at_headings(content.blocks, under.heading, under.path, OneAnchor(under.anchor)):
