@@ -32,10 +32,10 @@ _OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id", "created_at
 @pytest.fixture(scope="module", params=["of their own", "of others"])
 def wiki(seed: int, request: pytest.FixtureRequest) -> Wiki:
     """Pages of text of their own, and such as show text of others."""
-    return sharing_wiki(300, seed + 1000) if request.param == "of others" else restricted_wiki(600, seed + 1000)
+    return sharing_wiki(200, seed + 1000) if request.param == "of others" else restricted_wiki(600, seed + 1000)
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(3))
 def test_hidden_pages_might_as_well_not_exist(
     tmp_path: Path, wiki: Wiki, seed: int, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
