@@ -1,18 +1,26 @@
-"""When the work for a request has to end: at its deadline, or when nobody waits for it any more.
+"""When the work for a request has to end: at its deadline, when nobody waits for it any more, or when the server ends.
 
 The deadline is found by the context, so that no stage hands it on. Work in a thread of its own takes it along with
 `contextvars.copy_context`.
 
-Belongs here: the deadline, and looking whether it is over. Does not belong here: requests (`api.deadlines`).
+Belongs here: the deadline, looking whether it is over, waiting no longer. Does not belong here: requests
+(`api.deadlines`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
+LOOK_S = 0.25
+"""Seconds between looks of a thread that waits whether somebody still waits for it."""
+_LONGEST_RESERVE_S = 5.0
+
+Result = TypeVar("Result")
 _current: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
@@ -25,17 +33,28 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        self.is_server_ending = False
         self._ends = time.monotonic() + seconds
         self._cancelled = False
+        self._calls: list[Callable[[], object]] = []
 
     @property
     def left(self) -> float:
         """The seconds that are left."""
-        return max(0.0, self._ends - time.monotonic())
+        return 0.0 if self._cancelled else max(0.0, self._ends - time.monotonic())
 
-    def cancel(self) -> None:
-        """End the work: nobody waits for it."""
+    def cancel(self, server_ends: bool = False) -> None:
+        """End the work: nobody waits for it, or the server ends."""
+        self.is_server_ending = self.is_server_ending or server_ends
         self._cancelled = True
+        for call in tuple(self._calls):
+            call()
+
+    def on_cancel(self, call: Callable[[], object]) -> None:
+        """Call something when the work is cancelled, at once where it already is; perhaps more than once."""
+        self._calls.append(call)
+        if self._cancelled:
+            call()
 
     def check(self) -> None:
         """Go on while there is time.
@@ -57,6 +76,11 @@ def within(deadline: Deadline) -> Iterator[None]:
         _current.reset(token)
 
 
+def current() -> Deadline | None:
+    """Return the deadline of this context's work, if it has one."""
+    return _current.get()
+
+
 def check() -> None:
     """Go on while there is time; work without a deadline always does.
 
@@ -65,3 +89,30 @@ def check() -> None:
     """
     if (deadline := _current.get()) is not None:
         deadline.check()
+
+
+def at_most(seconds: float) -> float:
+    """Return how long to wait for a server: its own patience, or what is left of the request's time if that is less.
+
+    A fifth of what is left, 5 s at most, is kept for doing without the server.
+    """
+    deadline = _current.get()
+    if deadline is None:
+        return seconds
+    return min(seconds, deadline.left - min(_LONGEST_RESERVE_S, deadline.left / 5))
+
+
+def awaited(outcome: Future[Result], seconds: float) -> Result:
+    """Return an outcome when it is there; wait `seconds` at most, and only while somebody waits for the answer.
+
+    Raises:
+        TimeoutError: it did not come in time.
+        StoppedError: the request's time is over, or nobody waits any more.
+    """
+    ends = time.monotonic() + seconds
+    while True:
+        check()
+        left = ends - time.monotonic()
+        wait([outcome], min(LOOK_S, max(0.0, left)))
+        if outcome.done() or left <= 0:
+            return outcome.result(0)

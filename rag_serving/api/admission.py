@@ -6,7 +6,6 @@ Belongs here: refusing before a body is read. Does not belong here: tokens (`aut
 
 from __future__ import annotations
 
-import hashlib
 import math
 
 from fastapi import Request as HttpRequest
@@ -14,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rag_serving.api.auth import AuthError, as_bearer
 from rag_serving.api.rates import Guesses, Rates, network_of
-from rag_serving.api.service import seen_of, service_of
+from rag_serving.api.service import seen_of, service_of, token_of
 from rag_serving.api.wire import error_response
 
 HEALTH = frozenset({"/healthz", "/readyz"})
@@ -51,17 +50,17 @@ class Admission:
         """Return the seconds after which this address may ask, or show another token."""
         address = _address(request)
         wait_s = self._rates.take(f"address {address}", service_of(request).config.serving.address_limit_per_minute)
-        return wait_s or (self._guesses.wait(address, token) if (token := _token(request)) else 0.0)
+        return wait_s or (self._guesses.wait(address, token) if (token := token_of(request)) else 0.0)
 
     def _caller_wait(self, request: HttpRequest) -> float:
         serving = service_of(request).config.serving
         if serving.auth == "loopback":
             return 0.0
-        return self._rates.take(f"token {_token(request)}", serving.rate_limit_per_minute)
+        return self._rates.take(f"token {token_of(request)}", serving.rate_limit_per_minute)
 
     def _is_known(self, request: HttpRequest) -> bool:
         seen = seen_of(request, None, as_bearer if request.url.path.startswith(_REPORTS) else None)
-        token = _token(request)
+        token = token_of(request)
         try:
             service_of(request).authenticator.identify(seen)
         except AuthError as error:
@@ -75,12 +74,6 @@ class Admission:
 
 def _address(request: HttpRequest) -> str:
     return network_of(request.client.host if request.client else "")
-
-
-def _token(request: HttpRequest) -> str:
-    """Return a digest of what is shown as a token; empty where nothing is."""
-    shown = request.headers.get("authorization", "")
-    return hashlib.sha256(shown.encode("latin-1", "replace")).hexdigest() if shown else ""
 
 
 def _nothing() -> Receive:

@@ -5,6 +5,7 @@ Belongs here: routes and what goes over the wire. Does not belong here: answerin
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,13 +16,15 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, FastAPI
 from fastapi import Request as HttpRequest
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.admission import Admission
+from rag_serving.api.apart import Apart
 from rag_serving.api.bodies import Filters, Said, Text
 from rag_serving.api.completions import router as completions
+from rag_serving.api.connections import UNREAD
 from rag_serving.api.deadlines import Deadlines
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
 from rag_serving.api.feedback import router as feedback
@@ -30,11 +33,25 @@ from rag_serving.api.openai_models import router as openai_models
 from rag_serving.api.page import router as page
 from rag_serving.api.reload import ConfigFile, Reload, Switches
 from rag_serving.api.reports import add_reports
-from rag_serving.api.service import Caller, Known, RequestError, Service, Shared, checked_text, timings_for
-from rag_serving.api.streams import HEADERS, MEDIA_TYPE, events_of
+from rag_serving.api.service import (
+    Caller,
+    Known,
+    RequestError,
+    Service,
+    Shared,
+    caller_of,
+    checked_text,
+    slots_of,
+    timings_for,
+    token_of,
+)
+from rag_serving.api.stream_slots import Taken
+from rag_serving.api.streams import EventStream, events_of
 from rag_serving.api.watch import Watch
 from rag_serving.api.wire import BodyLimit, error_body
 from rag_serving.config.loading import Config
+from rag_serving.indexes.current import BEING_OPENED
+from rag_serving.pipeline import Pipeline
 from rag_serving.query.filters import parse_filters
 from rag_serving.records import Answer
 from rag_serving.tracing import Listen
@@ -42,6 +59,8 @@ from rag_serving.tracing import Listen
 MAX_BODY_BYTES = 1_000_000
 MAX_SELECTION_CHARS = 50_000
 MAX_RESULTS = 100
+READY_S, METRICS_S = 2.0, 5.0
+"""Seconds that a probe, or a reader of metrics, waits at most."""
 HISTORY_UNUSED = "history_not_used"
 
 
@@ -76,7 +95,7 @@ router = APIRouter()
 
 
 @router.post("/v1/ask")
-def ask(body: AskBody, caller: Caller, service: Shared) -> Response:
+def ask(body: AskBody, request: HttpRequest, caller: Caller, service: Shared) -> Response:
     pipeline = service.pipelines[caller.tenant]
     question = checked_text("question", body.question, service.config)
     filters = parse_filters(body.filters)
@@ -93,9 +112,8 @@ def ask(body: AskBody, caller: Caller, service: Shared) -> Response:
         return replace(made, flags=(*made.flags, HISTORY_UNUSED)) if body.history else made
 
     if body.stream:
-        return StreamingResponse(
-            events_of(answer, partial(_content, caller=caller)), media_type=MEDIA_TYPE, headers=HEADERS
-        )
+        events = partial(events_of, payload=partial(_content, caller=caller))
+        return EventStream(answer, events, slots_of(request))
     return _answer(answer(), caller)
 
 
@@ -113,9 +131,17 @@ def receipt(identifier: str, caller: Caller, service: Shared) -> JSONResponse:
 
 
 @router.get("/metrics")
-def metrics(caller: Caller, service: Shared) -> Response:
+async def metrics(request: HttpRequest, service: Shared, tenant: str | None = None) -> Response:
     """Of the caller's tenant: one tenant must not read from figures what another is asked."""
-    content = exposition(caller.tenant, service.readings(caller.tenant))
+
+    def read() -> bytes:
+        caller = caller_of(request, tenant)
+        return exposition(caller.tenant, service.readings(caller.tenant))
+
+    try:
+        content = await request.app.state.apart.run(f"metrics {token_of(request)} {tenant}", read, METRICS_S)
+    except TimeoutError:
+        raise RequestError(503, "UNAVAILABLE", "the figures could not be read in time") from None
     return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -132,9 +158,18 @@ async def healthz() -> dict[str, str]:
 
 
 @router.get("/readyz")
-def readyz(service: Shared) -> JSONResponse:
-    problems = {tenant: pipeline.problem() for tenant, pipeline in service.pipelines.items()}
-    return _readiness(problems, show=service.config.serving.auth == "loopback")
+async def readyz(request: HttpRequest, service: Shared) -> JSONResponse:
+    """Looked at in threads apart, which may wait for a first generation to open, or for a disk that hangs."""
+
+    async def look(tenant: str, pipeline: Pipeline) -> str | None:
+        try:
+            return await request.app.state.apart.run(f"readyz {tenant}", pipeline.problem, READY_S)
+        except TimeoutError:
+            return BEING_OPENED
+
+    problems = await asyncio.gather(*(look(*each) for each in service.pipelines.items()))
+    found = dict(zip(service.pipelines, problems, strict=True))
+    return _readiness(found, show=service.config.serving.auth == "loopback")
 
 
 def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | None = None) -> FastAPI:
@@ -147,13 +182,13 @@ def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | 
     service = Service.open(config, siblings)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         for pipeline in service.pipelines.values():
             threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
         switches = [Switches(file, lambda: app.state.service).look] if file else []
         watch = Watch([lambda: app.state.service.follow(), *switches])
         watch.start()
-        yield
+        yield {UNREAD: app.state.service.config.serving.unread_s}
         watch.close()
         if app.state.reload:
             app.state.reload.close()
@@ -161,6 +196,8 @@ def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | 
 
     app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.service = service
+    app.state.streams = Taken()
+    app.state.apart = Apart()
     app.state.reload = Reload(app.state, file) if file else None
     app.add_middleware(Deadlines)
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)

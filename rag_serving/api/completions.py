@@ -10,28 +10,26 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fastapi import APIRouter
 from fastapi import Request as HttpRequest
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from rag_serving.answering.citations import markdown
 from rag_serving.api.bodies import MAX_MESSAGES, Name, Parts, Text
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.openai_models import caller_for, model_of
-from rag_serving.api.service import Known, RequestError, Shared, checked_text, timings_for
-from rag_serving.api.streams import HEADERS, INTERNAL, KEEP_ALIVE, MEDIA_TYPE, Progress, heard_of
+from rag_serving.api.service import Known, RequestError, Shared, checked_text, slots_of, timings_for
+from rag_serving.api.streams import KEEP_ALIVE, EventStream, Heard, Progress, StreamError
 from rag_serving.api.wire import error_response, openai_error
 from rag_serving.escaping.targets import for_json
 from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.records import Answer
 from rag_serving.tracing import Listen
-
-Count = Callable[[Answer], dict[str, int]]
 
 router = APIRouter()
 
@@ -69,23 +67,25 @@ def complete(body: Body, request: HttpRequest, service: Shared, tenant: str | No
     pipeline = service.pipelines[caller.tenant]
     question = checked_text("messages", _question(body.messages), service.config)
 
-    def answer(listen: Listen | None = None) -> Answer:
-        return pipeline.ask(caller, question, listen=listen)
+    used: dict[str, int] = {}
 
-    def usage(made: Answer) -> dict[str, int]:
-        return _usage(made, body.messages, service.token_count)
+    def answer(listen: Listen | None = None) -> Answer:
+        made = pipeline.ask(caller, question, listen=listen)
+        if is_counted:
+            used.update(_usage(made, body.messages, service.token_count))
+        return made
 
     model = model_of(caller.tenant)
+    is_counted = not body.stream or (body.stream_options is not None and body.stream_options.include_usage)
     if body.stream:
-        is_counted = body.stream_options is not None and body.stream_options.include_usage
-        chunks = _chunks(answer, model, usage if is_counted else None)
-        return StreamingResponse(_events(chunks), media_type=MEDIA_TYPE, headers=HEADERS)
+        chunks = _Chunks(model, used if is_counted else None)
+        return EventStream(answer, chunks.events_of, slots_of(request))
     made = answer()
     made = replace(made, timings_ms=timings_for(caller, made.timings_ms))
     if made.status == "unavailable":
         return error_response(request.url.path, 503, "UNAVAILABLE", made.answer, retry_after=RETRY_AFTER_S)
     choice = {"index": 0, "message": {"role": "assistant", "content": markdown(made)}, "finish_reason": "stop"}
-    return JSONResponse(_head("chat.completion", model, choices=[choice], usage=usage(made), citelock=made.payload()))
+    return JSONResponse(_head("chat.completion", model, choices=[choice], usage=used, citelock=made.payload()))
 
 
 def _question(turns: list[Turn]) -> str:
@@ -96,31 +96,40 @@ def _question(turns: list[Turn]) -> str:
     raise RequestError(400, "BAD_REQUEST", "'messages' has no message of the role 'user'", "messages")
 
 
-def _chunks(answer: Any, model: str, usage: Count | None) -> Iterator[dict[str, Any] | None]:
-    """The chunks of a stream, with `usage` where that is given; None where there is only a sign of life to send."""
-    head = _head("chat.completion.chunk", model, **({"usage": None} if usage else {}))
-    yield _delta(head, {"role": "assistant", "content": ""})
-    for item in heard_of(answer):
-        if item is None or isinstance(item, Progress):
-            yield None
-        elif isinstance(item, TimeoutError):
-            yield openai_error(504, "TIMEOUT", str(item))
-        elif isinstance(item, Exception):
-            yield openai_error(500, "INTERNAL", INTERNAL)
+@dataclass(frozen=True)
+class _Chunks:
+    """A stream in OpenAI's format."""
+
+    model: str
+    usage: dict[str, int] | None  # filled when the answer is there; None: nobody asked for it
+
+    async def events_of(self, heard: AsyncIterator[Heard]) -> AsyncIterator[str]:
+        head = _head("chat.completion.chunk", self.model, **({} if self.usage is None else {"usage": None}))
+        yield _data(_delta(head, {"role": "assistant", "content": ""}))
+        async for item in heard:
+            if item is None or isinstance(item, Progress):
+                yield KEEP_ALIVE
+            else:
+                for chunk in self._last(head, item):
+                    yield _data(chunk)
+        yield "data: [DONE]\n\n"
+
+    def _last(self, head: dict[str, Any], item: Answer | StreamError) -> Iterator[dict[str, Any]]:
+        """The chunks of the answer, or of what kept it from coming."""
+        if isinstance(item, StreamError):
+            yield openai_error(item.status, item.code, str(item))
         elif item.status == "unavailable":
             yield openai_error(503, "UNAVAILABLE", item.answer)
         else:
             for line in markdown(item).splitlines(keepends=True):
                 yield _delta(head, {"content": line})
             yield _delta(head, {}, "stop")
-            if usage:
-                yield {**head, "choices": [], "usage": usage(item)}
+            if self.usage is not None:
+                yield {**head, "choices": [], "usage": self.usage}
 
 
-def _events(chunks: Iterator[dict[str, Any] | None]) -> Iterator[str]:
-    for chunk in chunks:
-        yield f"data: {for_json(chunk)}\n\n" if chunk else KEEP_ALIVE
-    yield "data: [DONE]\n\n"
+def _data(chunk: dict[str, Any]) -> str:
+    return f"data: {for_json(chunk)}\n\n"
 
 
 def _head(kind: str, model: str, **more: Any) -> dict[str, Any]:

@@ -6,26 +6,46 @@ Belongs here: what uvicorn leaves open. Does not belong here: bodies (`wire`), w
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
+from typing import ClassVar
+from weakref import WeakSet
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 HEADERS_S = 10.0
 """Seconds in which the headers of a request must come, from the connection's or their own first byte."""
-WRITE_S = 60.0
-"""Seconds that a client may leave what it is sent unread."""
+UNREAD = "unread_s"
+"""The key, in what the app's lifespan gives, of the seconds that a client may leave unread what it is sent."""
+UNREAD_S = 30.0
+"""The same where the app does not say."""
+ENDING_S = 5.0
+"""Seconds that the rest of a body may take to come once the server ends."""
+MAX_PIPELINED = 16
+"""Requests that a client may send before it has the answer to the first one."""
 MAX_HEADER_BYTES = 262_144
 """Bytes without a request after which a connection is closed; asyncio reads as many at once, body included."""
 MAX_CONNECTIONS = 1000
 """Of a process. Beyond, the one that has been idle for longest makes room; if all are busy, the new one does."""
 
 
+_USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+
+
 class Connection(HttpToolsProtocol):
-    """uvicorn's protocol with deadlines for headers and for reading, and a bounded number of connections."""
+    """uvicorn's protocol with deadlines for headers and for reading, and a bounded number of connections.
+
+    What a client sends wrongly is answered with 400 and not logged: a line each would fill the log.
+    """
+
+    _swept: ClassVar[WeakSet[ServerState]] = WeakSet()
 
     _unasked_bytes = 0
     _idle_since = 0.0
     _head_timer: asyncio.TimerHandle | None = None
-    _write_timer: asyncio.TimerHandle | None = None
+    _unread_since: float | None = None
+    _requests = _requests_then = 0
 
     @property
     def busy(self) -> bool:
@@ -34,13 +54,17 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.logger = _ErrorsAlone(self.logger)
+        self._unread_s = float(self.app_state.get(UNREAD, UNREAD_S))
         self._idle_since = self.loop.time()
+        self._end_when_unacknowledged()
         self._await_headers()
+        self._sweep_from_now()
         if len(self.connections) > MAX_CONNECTIONS:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timers()
+        self._head_timer = _cancelled(self._head_timer)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -58,13 +82,56 @@ class Connection(HttpToolsProtocol):
         self._idle_since = self.loop.time()
         super().on_response_complete()
 
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._write_timer = self._write_timer or self.loop.call_later(WRITE_S, self.transport.abort)
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._requests += 1
+        if len(self.pipeline) > MAX_PIPELINED:
+            self.transport.abort()
+            raise ValueError("more requests are sent than answers are read")
 
-    def resume_writing(self) -> None:
-        self._write_timer = _cancelled(self._write_timer)
-        super().resume_writing()
+    def shutdown(self) -> None:
+        super().shutdown()
+        if self.busy and self.cycle.more_body:
+            self.loop.call_later(ENDING_S, self._close_incomplete, self.cycle)
+
+    def abort_if_unread(self) -> None:
+        """Close the connection if its client has left unread what it was sent, for as long as it may.
+
+        A client that asks again after an answer, and not before, has read that answer.
+        """
+        asked_anew = self._requests != self._requests_then and not self.pipeline
+        self._requests_then = self._requests
+        if asked_anew or not self.transport.get_write_buffer_size():
+            self._unread_since = None
+        elif self._unread_since is None:
+            self._unread_since = self.loop.time()
+        elif self.loop.time() - self._unread_since >= self._unread_s:
+            self.transport.abort()
+
+    def _close_incomplete(self, cycle: RequestResponseCycle) -> None:
+        if self.cycle is cycle and cycle.more_body and not cycle.response_started:
+            self.transport.abort()
+
+    def _end_when_unacknowledged(self) -> None:
+        """Let the kernel end a connection whose client is gone without a word, or reads nothing (RFC 5482)."""
+        connected = self.transport.get_extra_info("socket")
+        if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6) and _USER_TIMEOUT:
+            connected.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, int(self._unread_s * 1000))
+
+    def _sweep_from_now(self) -> None:
+        """Look at all connections of this server every so often, as long as there are any."""
+        if self.server_state not in self._swept:
+            self._swept.add(self.server_state)
+            self.loop.call_later(self._unread_s / 8, self._sweep)
+
+    def _sweep(self) -> None:
+        connections = [each for each in self.connections if isinstance(each, Connection)]
+        for each in connections:
+            each.abort_if_unread()
+        if connections:
+            self.loop.call_later(self._unread_s / 8, self._sweep)
+        else:
+            self._swept.discard(self.server_state)
 
     def _await_headers(self) -> None:
         self._head_timer = self._head_timer or self.loop.call_later(HEADERS_S, self._close_idle)
@@ -79,12 +146,15 @@ class Connection(HttpToolsProtocol):
         idle = [each for each in others if not each.busy and not each.transport.is_closing()]
         longest = min(idle, key=lambda each: each._idle_since, default=self)
         self.connections.discard(longest)
-        longest._stop_timers()
+        longest._head_timer = _cancelled(longest._head_timer)
         longest.transport.abort()
 
-    def _stop_timers(self) -> None:
-        self._head_timer = _cancelled(self._head_timer)
-        self._write_timer = _cancelled(self._write_timer)
+
+class _ErrorsAlone(logging.LoggerAdapter[logging.Logger]):
+    """A logger of errors: what strangers send makes warnings."""
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 (its name in `logging`)
+        return level >= logging.ERROR and super().isEnabledFor(level)
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

@@ -32,49 +32,49 @@ def add_error_handlers(app: FastAPI) -> None:
     """Every error in one shape; nothing of the server's inside."""
 
     @app.exception_handler(AuthError)
-    def auth_error(request: HttpRequest, error: AuthError) -> JSONResponse:
+    async def auth_error(request: HttpRequest, error: AuthError) -> JSONResponse:
         return error_response(request.url.path, error.status, error.code, str(error))
 
     @app.exception_handler(RequestError)
-    def request_error(request: HttpRequest, error: RequestError) -> JSONResponse:
+    async def request_error(request: HttpRequest, error: RequestError) -> JSONResponse:
         return error_response(request.url.path, error.status, error.code, str(error), error.param)
 
     @app.exception_handler(FilterError)
-    def filter_error(request: HttpRequest, error: FilterError) -> JSONResponse:
+    async def filter_error(request: HttpRequest, error: FilterError) -> JSONResponse:
         return error_response(request.url.path, 400, "BAD_REQUEST", str(error))
 
     @app.exception_handler(ReceiptError)
-    def receipt_error(request: HttpRequest, error: ReceiptError) -> JSONResponse:
+    async def receipt_error(request: HttpRequest, error: ReceiptError) -> JSONResponse:
         _log.info("%s", error)
         return error_response(request.url.path, 404, "NOT_FOUND", "there is no such receipt")
 
     @app.exception_handler(ReceiptsAwayError)
-    def receipts_away(request: HttpRequest, error: ReceiptsAwayError) -> JSONResponse:
+    async def receipts_away(request: HttpRequest, error: ReceiptsAwayError) -> JSONResponse:
         _log.error("%s", error)
         message = "receipts cannot be read at the moment"
         return error_response(request.url.path, 503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S)
 
     @app.exception_handler(UnpublishedError)
-    def unpublished(request: HttpRequest, error: UnpublishedError) -> JSONResponse:
+    async def unpublished(request: HttpRequest, error: UnpublishedError) -> JSONResponse:
         return error_response(request.url.path, 503, "UNAVAILABLE", str(error), retry_after=RETRY_AFTER_S)
 
     @app.exception_handler(RetrievalError)
-    def retrieval_error(request: HttpRequest, error: RetrievalError) -> JSONResponse:
+    async def retrieval_error(request: HttpRequest, error: RetrievalError) -> JSONResponse:
         _log.error("%s", error)
         return error_response(request.url.path, 503, "RETRIEVAL_UNAVAILABLE", RETRIEVAL_DOWN, retry_after=RETRY_AFTER_S)
 
     @app.exception_handler(RequestValidationError)
-    def validation_error(request: HttpRequest, error: RequestValidationError) -> JSONResponse:
+    async def validation_error(request: HttpRequest, error: RequestValidationError) -> JSONResponse:
         fault = error.errors()[0]
         where = ".".join(str(part) for part in fault["loc"] if part != "body")
         message = f"{where}: {fault['msg']}" if where else str(fault["msg"])
         return error_response(request.url.path, 400, "BAD_REQUEST", message, where or None)
 
     @app.exception_handler(HTTPException)
-    def http_error(request: HttpRequest, error: HTTPException) -> JSONResponse:
+    async def http_error(request: HttpRequest, error: HTTPException) -> JSONResponse:
         return error_response(request.url.path, error.status_code, f"HTTP_{error.status_code}", str(error.detail))
 
     @app.exception_handler(Exception)
-    def unexpected(request: HttpRequest, error: Exception) -> JSONResponse:
+    async def unexpected(request: HttpRequest, error: Exception) -> JSONResponse:
         _log.error("request failed", exc_info=error)
         return error_response(request.url.path, 500, "INTERNAL", INTERNAL)

@@ -6,6 +6,7 @@ Belongs here: dependencies of routes. Does not belong here: routes (`api.app`, `
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from rag_serving.api.auth import Authenticator, Request
 from rag_serving.api.bodies import fault_of
 from rag_serving.api.monitoring import Reading, read
 from rag_serving.api.siblings import Siblings
+from rag_serving.api.stream_slots import Slots
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Features
 from rag_serving.models.embedding.token_count import TokenCount
@@ -131,10 +133,27 @@ def seen_of(
     return Request(client, request.headers.get("host"), reading(authorization) if reading else authorization, tenant)
 
 
+def token_of(request: HttpRequest) -> str:
+    """Return a digest of what is shown as a token; empty where nothing is."""
+    shown = request.headers.get("authorization", "")
+    return hashlib.sha256(shown.encode("latin-1", "replace")).hexdigest() if shown else ""
+
+
+def slots_of(request: HttpRequest) -> Slots:
+    """Return the streams that the caller may still begin."""
+    serving = service_of(request).config.serving
+    return Slots(request.app.state.streams, serving, "" if serving.auth == "loopback" else token_of(request))
+
+
+async def _shared(request: HttpRequest) -> Service:
+    """Return the service; by the event loop itself, because threads may all be waiting."""
+    return service_of(request)
+
+
 Caller = Annotated[Principal, Depends(caller_of)]
 Known = Depends(admit)
 """Of routes that show nothing of a tenant: all but `/healthz` and `/readyz` ask who calls."""
-Shared = Annotated[Service, Depends(service_of)]
+Shared = Annotated[Service, Depends(_shared)]
 
 
 def checked_text(name: str, value: str, config: Config) -> str:

@@ -2,22 +2,28 @@
 
 Nothing is sent of what a model writes before it was verified.
 
-Belongs here: events and their order. Does not belong here: answering (`pipeline`), routes (`api.app`).
+Belongs here: events and their order, the response that streams them. Does not belong here: answering (`pipeline`),
+routes (`api.app`), how many streams there may be (`stream_slots`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
-from rag_serving.api.wire import error_body
-from rag_serving.deadline import StoppedError
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from rag_serving.api.stream_slots import Slots
+from rag_serving.api.wire import ENDING, error_body, error_response
+from rag_serving.deadline import Deadline, StoppedError, current
 from rag_serving.escaping.targets import for_json
 from rag_serving.records import Answer
 from rag_serving.tracing import Listen
@@ -42,54 +48,117 @@ class Progress:
     detail: str
 
 
-Heard = Progress | Answer | Exception | None
+class StreamError(Exception):
+    """An answer that will not come, as its reader is told."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+Heard = Progress | Answer | StreamError | None
 """What is heard while a question is answered; None: nothing for a while."""
+Events = Callable[[AsyncIterator[Heard]], AsyncIterator[str]]
 
 
-def events_of(answer: Callable[[Listen], Answer], payload: Callable[[Answer], dict[str, Any]]) -> Iterator[str]:
+class EventStream(StreamingResponse):
+    """A response that answers in a thread of its own while it streams what is heard of that; it holds a slot from its
+    beginning until response and thread have both ended."""
+
+    def __init__(self, answer: Callable[[Listen], Answer], events: Events, slots: Slots) -> None:
+        super().__init__(iter(()), media_type=MEDIA_TYPE, headers=HEADERS)
+        self._work, self._events = _Work(answer), events
+        self._slots = slots
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if refusal := self._slots.take():
+            wait_s = self._slots.retry_after_s
+            response = error_response(scope["path"], refusal.status, refusal.code, refusal.message, retry_after=wait_s)
+            await response(scope, receive, send)
+            return
+        ended = self._slots.ended_twice()
+        self._work.start(ended)
+        self.body_iterator = self._events(self._work.heard())
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            ended()
+
+
+async def events_of(heard: AsyncIterator[Heard], payload: Callable[[Answer], dict[str, Any]]) -> AsyncIterator[str]:
     """`progress` for each stage, `sentence` for each verified sentence, then `answer` or, where it fails, `error`."""
-    for item in heard_of(answer):
+    async for item in heard:
         if item is None:
             yield KEEP_ALIVE
         elif isinstance(item, Progress):
             yield event("progress", vars(item))
         elif isinstance(item, Answer):
-            yield from (event("sentence", {"text": sentence}) for sentence in sentences_of(item))
+            for sentence in sentences_of(item):
+                yield event("sentence", {"text": sentence})
             yield event("answer", payload(item))
-        elif isinstance(item, TimeoutError):
-            yield event("error", error_body("TIMEOUT", str(item)))
         else:
-            yield event("error", error_body("INTERNAL", INTERNAL))
+            yield event("error", error_body(item.code, str(item)))
 
 
-def heard_of(answer: Callable[[Listen], Answer]) -> Iterator[Heard]:
-    """What is heard of a question until it is answered, or fails.
+class _Work:
+    """A question that is answered in a thread, and what the event loop hears of it."""
 
-    It is answered in a thread of its own, which ends by itself where nobody listens any more.
-    """
-    heard: queue.SimpleQueue[Progress | Answer | Exception] = queue.SimpleQueue()
+    def __init__(self, answer: Callable[[Listen], Answer]) -> None:
+        self._answer = answer
+        self._told_at = float("-inf")
 
-    def work() -> None:
+    def start(self, ended: Callable[[], None]) -> None:
+        """Begin to answer; `ended` is called by the event loop when the thread ends."""
+        self._loop = asyncio.get_running_loop()
+        self._heard = asyncio.Queue[Progress | Answer | StreamError]()
+        if deadline := current():
+            deadline.on_cancel(lambda: self._tell(_stopped(deadline)))
+        run = copy_context().run
+        threading.Thread(target=run, args=(self._run, ended), name="stream", daemon=True).start()
+
+    async def heard(self) -> AsyncIterator[Heard]:
+        """What is heard of a question until it is answered, or fails, or its time is over."""
+        item: Heard = None
+        while item is None or isinstance(item, Progress):
+            try:
+                async with asyncio.timeout(_KEEP_ALIVE_S):
+                    item = await self._heard.get()
+            except TimeoutError:
+                item = None
+            yield item
+
+    def _run(self, ended: Callable[[], None]) -> None:
         try:
-            heard.put(answer(lambda stage, detail: heard.put(Progress(stage, detail))))
+            self._tell(self._answer(self._progress))
         except StoppedError:
-            heard.put(TimeoutError("the answer took too long"))
+            self._tell(_stopped(current()))
         except Exception as error:  # whatever it is, whoever waits must be told
             _log.error("request failed", exc_info=error)
-            heard.put(error)
+            self._tell(StreamError(500, "INTERNAL", INTERNAL))
+        finally:
+            self._call(ended)
 
-    threading.Thread(target=copy_context().run, args=(work,), name="stream", daemon=True).start()
-    item: Heard = None
-    told_at = float("-inf")
-    while item is None or isinstance(item, Progress):
-        try:
-            item = heard.get(timeout=_KEEP_ALIVE_S)
-        except queue.Empty:
-            item = None
-        if isinstance(item, Progress) and item.detail and time.monotonic() - told_at < _LEAST_PAUSE_S:
-            continue
-        told_at = time.monotonic()
-        yield item
+    def _progress(self, stage: str, detail: str) -> None:
+        """Tell how far it is; details of a stage not more often than anybody can read."""
+        now = time.monotonic()
+        if not detail or now - self._told_at >= _LEAST_PAUSE_S:
+            self._told_at = now
+            self._tell(Progress(stage, detail))
+
+    def _tell(self, item: Progress | Answer | StreamError) -> None:
+        self._call(lambda: self._heard.put_nowait(item))
+
+    def _call(self, call: Callable[[], None]) -> None:
+        """Let the event loop call something; where it has ended, nobody listens."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
+
+
+def _stopped(deadline: Deadline | None) -> StreamError:
+    """Why there will be no answer: the server ends, or the answer took too long."""
+    if deadline and deadline.is_server_ending:
+        return StreamError(503, "UNAVAILABLE", ENDING)
+    return StreamError(504, "TIMEOUT", "the answer took too long")
 
 
 def sentences_of(answer: Answer) -> list[str]:

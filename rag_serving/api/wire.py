@@ -16,6 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_S = 30.0
 """Seconds in which all of a body must come."""
+ENDING = "the server is being stopped or started anew; ask again in a few seconds"
+"""Said to whoever is not answered for that."""
 _OPENAI_PATHS = ("/v1/chat/", "/v1/models")
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _OPENAI_CODES = {
@@ -83,6 +85,11 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if _declared(scope) > self._max_bytes:
+            refused = error_response(scope["path"], 413, "TOO_LARGE", f"a request may have {self._max_bytes} bytes")
+            refused.headers["Connection"] = "close"
+            await refused(scope, receive, send)
+            return
         body = bytearray()
         message: Message = {"more_body": True}
         until = time.monotonic() + BODY_S
@@ -107,3 +114,9 @@ class BodyLimit:
             return unread.pop() if unread else await receive()
 
         await self._app(scope, replay, send)
+
+
+def _declared(scope: Scope) -> int:
+    """Return the length that a body is said to have; 0 where it is not said."""
+    value = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    return int(value[:19]) if value.isdigit() else 0

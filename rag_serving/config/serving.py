@@ -46,5 +46,17 @@ class Serving(Section):
     request_timeout_s: float = Field(150, ge=1, le=3600)
     """Seconds that an answer may take (504 after that); longer than `generation.timeout_s`, so that a model which never
     answers is replaced by extraction. The work for a client that leaves ends with the stage that it is in."""
+    streams: int = Field(64, ge=1, le=1000)
+    """Answers that are streamed at once, in each process; more are told to come back (503, `Retry-After`)."""
+    streams_per_caller: int = Field(8, ge=1, le=1000)
+    """The same of one token (429). Where `auth` is loopback all callers are this machine's own and share `streams`."""
+    unread_s: int = Field(30, ge=1, le=3600)
+    """Seconds that a client may leave unread what it was sent; then the connection is closed."""
+    keep_alive_s: int = Field(5, ge=1, le=3600)
+    """Seconds that a connection may be idle between two requests; then it is closed."""
+    trusted_proxies: list[str] = Field([], max_length=100)
+    """Addresses or networks (10.0.0.0/8) of the reverse proxies whose `X-Forwarded-For` is believed: limits are counted
+    by the address that they name. Empty: of none, and where `auth` is loopback a request that has it is refused."""
     drain_s: int = Field(30, ge=1, le=3600)
-    """Seconds that requests under way may still take when the server is told to end."""
+    """Seconds that requests under way may still take when the server is told to end (SIGTERM, Ctrl-C); then they are
+    told to ask again (503), and the process ends at most 8 s later, whatever hangs. Ctrl-C again: at once."""

@@ -1,0 +1,73 @@
+"""How many answers may be streamed at once: by one caller, and by all of them.
+
+Belongs here: counting, who is refused. Does not belong here: streaming (`streams`), who asks (`auth`).
+
+Used by the event loop alone, and so without locks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rag_serving.config.serving import Serving
+
+RETRY_AFTER_S = 5
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a stream may not begin, as its caller is told."""
+
+    status: int
+    code: str
+    message: str
+
+
+@dataclass
+class Taken:
+    """The streams that are under way, of all configurations that this process has had."""
+
+    by_caller: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def all(self) -> int:
+        return self.by_caller.total()
+
+
+class Slots:
+    """The streams that a configuration allows a caller beside those that are under way."""
+
+    retry_after_s = RETRY_AFTER_S
+
+    def __init__(self, taken: Taken, serving: Serving, caller: str) -> None:
+        """`caller` without a name: one of those whose number is not limited apart (loopback)."""
+        self._taken, self._serving, self._caller = taken, serving, caller
+
+    def take(self) -> Refusal | None:
+        """Take one. Return why there is none to take."""
+        caller = self._caller
+        if caller and self._taken.by_caller[caller] >= self._serving.streams_per_caller:
+            message = f"at most {self._serving.streams_per_caller} answers are streamed to one caller at once"
+            return Refusal(429, "RATE_LIMIT", f"{message}; read one to its end, or ask without `stream`")
+        if self._taken.all >= self._serving.streams:
+            return Refusal(503, "UNAVAILABLE", "too many answers are being streamed; try again in a few seconds")
+        self._taken.by_caller[caller] += 1
+        return None
+
+    def ended_twice(self) -> Callable[[], None]:
+        """Return what gives the slot back when it is called for the second time: by the response, and by the thread."""
+        left = [None, None]
+
+        def ended() -> None:
+            left.pop()
+            if not left:
+                self._give()
+
+        return ended
+
+    def _give(self) -> None:
+        self._taken.by_caller[self._caller] -= 1
+        if not self._taken.by_caller[self._caller]:
+            del self._taken.by_caller[self._caller]
