@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,8 @@ from rag_serving.api.apart import Apart
 from rag_serving.api.bodies import Filters, Said, Text
 from rag_serving.api.completions import router as completions
 from rag_serving.api.connections import UNREAD
-from rag_serving.api.deadlines import Deadlines
+from rag_serving.api.deadlines import Deadlines, Running
+from rag_serving.api.drain import Drain
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
 from rag_serving.api.feedback import router as feedback
 from rag_serving.api.monitoring import exposition
@@ -161,9 +162,11 @@ async def healthz() -> dict[str, str]:
 async def readyz(request: HttpRequest, service: Shared) -> JSONResponse:
     """Looked at in threads apart, which may wait for a first generation to open, or for a disk that hangs."""
 
+    apart: Apart = request.app.state.apart
+
     async def look(tenant: str, pipeline: Pipeline) -> str | None:
         try:
-            return await request.app.state.apart.run(f"readyz {tenant}", pipeline.problem, READY_S)
+            return await apart.run(f"readyz {tenant}", pipeline.problem, READY_S)
         except TimeoutError:
             return BEING_OPENED
 
@@ -186,6 +189,8 @@ def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | 
         for pipeline in service.pipelines.values():
             threading.Thread(target=pipeline.warm, name=f"warm-{pipeline.tenant}", daemon=True).start()
         switches = [Switches(file, lambda: app.state.service).look] if file else []
+        drain = Drain(config.serving.drain_s, _on_loop(app.state.running.end_all), lambda s: app.state.service.flush(s))
+        drain.watch_signals()
         watch = Watch([lambda: app.state.service.follow(), *switches])
         watch.start()
         yield {UNREAD: app.state.service.config.serving.unread_s}
@@ -193,13 +198,14 @@ def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | 
         if app.state.reload:
             app.state.reload.close()
         app.state.service.close()
+        drain.closed()
 
     app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.service = service
-    app.state.streams = Taken()
+    app.state.running, app.state.streams = Running(), Taken()
     app.state.apart = Apart()
     app.state.reload = Reload(app.state, file) if file else None
-    app.add_middleware(Deadlines)
+    app.add_middleware(Deadlines, running=app.state.running)
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
     app.add_middleware(Admission)  # the last one added is the first one asked
     app.include_router(router)
@@ -210,6 +216,17 @@ def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | 
     add_reports(app)
     add_error_handlers(app)
     return app
+
+
+def _on_loop(call: Callable[[], object]) -> Callable[[], None]:
+    """Return what lets the event loop that runs now call something, from another thread and while it still runs."""
+    loop = asyncio.get_running_loop()
+
+    def later() -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(call)
+
+    return later
 
 
 def _answer(answer: Answer, caller: Principal) -> JSONResponse:

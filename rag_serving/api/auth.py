@@ -40,6 +40,7 @@ class Request:
     host: str | None  # `Host` header
     authorization: str | None
     tenant: str | None  # asked for in the query string
+    forwarded: bool = False  # by a proxy, as its headers say
 
 
 class Authenticator:
@@ -135,6 +136,9 @@ def check_address(serving: Serving) -> None:
 def _require_loopback(request: Request) -> None:
     """Only this machine and only by its own name: no web page may reach in by rebinding its domain's address."""
     name = re.sub(r":\d+\Z", "", request.host or "")
+    if request.forwarded:
+        message = "what comes through a proxy is not answered without tokens; set serving.auth: tokens"
+        raise AuthError(403, "LOOPBACK_ONLY", message)
     if request.client is None or not is_loopback(request.client) or not is_loopback(name):
         raise AuthError(
             403, "LOOPBACK_ONLY", "this server answers on 127.0.0.1 only; set serving.auth: tokens for others"

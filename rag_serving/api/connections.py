@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from functools import cache
 from typing import ClassVar
 from weakref import WeakSet
 
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -44,6 +46,7 @@ class Connection(HttpToolsProtocol):
     _unasked_bytes = 0
     _idle_since = 0.0
     _head_timer: asyncio.TimerHandle | None = None
+    _answered: RequestResponseCycle | None = None
     _unread_since: float | None = None
     _requests = _requests_then = 0
 
@@ -54,7 +57,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.logger = _ErrorsAlone(self.logger)
+        self.logger = _errors_alone()
         self._unread_s = float(self.app_state.get(UNREAD, UNREAD_S))
         self._idle_since = self.loop.time()
         self._end_when_unacknowledged()
@@ -64,7 +67,7 @@ class Connection(HttpToolsProtocol):
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_timer = _cancelled(self._head_timer)
+        self._tell_of_loss()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -86,7 +89,7 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
         self._requests += 1
         if len(self.pipeline) > MAX_PIPELINED:
-            self.transport.abort()
+            self._drop()
             raise ValueError("more requests are sent than answers are read")
 
     def shutdown(self) -> None:
@@ -106,11 +109,26 @@ class Connection(HttpToolsProtocol):
         elif self._unread_since is None:
             self._unread_since = self.loop.time()
         elif self.loop.time() - self._unread_since >= self._unread_s:
-            self.transport.abort()
+            self._drop()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _drop(self) -> None:
+        self._tell_of_loss()
+        self.transport.abort()
+
+    def _tell_of_loss(self) -> None:
+        """Tell the request that is being answered: uvicorn tells the last one that came, which may be another."""
+        self._head_timer = _cancelled(self._head_timer)
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
 
     def _close_incomplete(self, cycle: RequestResponseCycle) -> None:
         if self.cycle is cycle and cycle.more_body and not cycle.response_started:
-            self.transport.abort()
+            self._drop()
 
     def _end_when_unacknowledged(self) -> None:
         """Let the kernel end a connection whose client is gone without a word, or reads nothing (RFC 5482)."""
@@ -146,15 +164,15 @@ class Connection(HttpToolsProtocol):
         idle = [each for each in others if not each.busy and not each.transport.is_closing()]
         longest = min(idle, key=lambda each: each._idle_since, default=self)
         self.connections.discard(longest)
-        longest._head_timer = _cancelled(longest._head_timer)
-        longest.transport.abort()
+        longest._drop()
 
 
-class _ErrorsAlone(logging.LoggerAdapter[logging.Logger]):
-    """A logger of errors: what strangers send makes warnings."""
-
-    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 (its name in `logging`)
-        return level >= logging.ERROR and super().isEnabledFor(level)
+@cache
+def _errors_alone() -> logging.Logger:
+    """Return a logger of errors: what strangers send makes warnings."""
+    logger = logging.getLogger("uvicorn.error.connections")
+    logger.setLevel(logging.ERROR)
+    return logger
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

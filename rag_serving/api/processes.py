@@ -8,13 +8,17 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable
 
 import uvicorn
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
+from rag_serving.api.drain import END_S
+
 START_S = 120
 """Seconds that a process may take to start before the one that it replaces is kept."""
+_LATE_S = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +63,17 @@ class Processes(Multiprocess):
                 super().handle_hup()
             finally:
                 self.config.timeout_worker_healthcheck = patience_s
+
+    def join_all(self) -> None:
+        """Wait for the processes, which end by themselves within their bound; kill one that does not."""
+        patience_s = (self.config.timeout_graceful_shutdown or 0) + END_S + _LATE_S
+        until = time.monotonic() + patience_s
+        for process in self.processes:
+            process.process.join(max(0.0, until - time.monotonic()))
+            if process.process.is_alive():
+                _log.error("process %s does not end and is killed", process.pid)
+                process.process.kill()
+                process.process.join()
 
     def keep_subprocess_alive(self) -> None:
         before: list[Process] = list(self.processes)

@@ -18,9 +18,9 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from rag_serving.access.principals import Principal
-from rag_serving.api.auth import AuthError, Request, as_bearer
+from rag_serving.api.auth import AuthError, as_bearer
 from rag_serving.api.report_index import index_page
-from rag_serving.api.service import RequestError, Shared, service_of
+from rag_serving.api.service import RequestError, Shared, seen_of, service_of
 from rag_serving.api.wire import error_body
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.reports import evaluations, list_reports, read_report
@@ -43,11 +43,8 @@ def operator_of(request: HttpRequest, tenant: str | None = None) -> Principal:
     Raises:
         OperatorError: it is nobody, or somebody else.
     """
-    client = request.client.host if request.client else None
-    authorization = as_bearer(request.headers.get("authorization"))
-    seen = Request(client, request.headers.get("host"), authorization, tenant)
     try:
-        caller = service_of(request).authenticator.principal(seen)
+        caller = service_of(request).authenticator.principal(seen_of(request, tenant, as_bearer))
     except AuthError as error:
         raise OperatorError(error.status, error.code, str(error)) from None
     if "operator" not in caller.roles:

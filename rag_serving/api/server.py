@@ -23,11 +23,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from rag_serving.api.app import create_app
+from rag_serving.api.drain import UNWIND_S
 from rag_serving.api.processes import Processes, on_hangup
 from rag_serving.api.reload import ConfigFile
 from rag_serving.api.service import Service
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.logging import log_to_stderr
+from rag_serving.config.serving import Serving
 
 _FOLDER, _FILE = "CITELOCK_WORKERS_FOLDER", "CITELOCK_WORKERS_FILE"
 _CONFIG = "config.json"
@@ -46,12 +48,7 @@ def serve(config: Config, path: Path) -> None:
         SystemExit: the address cannot be listened on; the reason was logged.
     """
     serving, file = config.serving, ConfigFile(path, config.serving)
-    address: dict[str, Any] = {
-        "host": serving.host,
-        "port": serving.port,
-        "http": _CONNECTION,
-        "timeout_graceful_shutdown": serving.drain_s,
-    }
+    address = uvicorn_settings(serving)
     app = create_app(config, file=file)  # here, so that what cannot be served is told before any process starts
     if serving.workers == 1:
         on_hangup(app.state.reload.begin)
@@ -62,6 +59,19 @@ def serve(config: Config, path: Path) -> None:
         os.environ[_FOLDER], os.environ[_FILE] = folder, str(path)
         settings = uvicorn.Config(f"{__name__}:worker", factory=True, workers=serving.workers, **address, **_QUIET)
         Processes.listening(settings, lambda: _renew(Path(folder), file)).run()
+
+
+def uvicorn_settings(serving: Serving) -> dict[str, Any]:
+    """Return what uvicorn is told of the configuration."""
+    return {
+        "host": serving.host,
+        "port": serving.port,
+        "http": _CONNECTION,
+        "timeout_keep_alive": serving.keep_alive_s,
+        "timeout_graceful_shutdown": serving.drain_s + UNWIND_S,
+        "proxy_headers": bool(serving.trusted_proxies),
+        "forwarded_allow_ips": serving.trusted_proxies,
+    }
 
 
 def worker() -> FastAPI:

@@ -7,6 +7,7 @@ Belongs here: dependencies of routes. Does not belong here: routes (`api.app`, `
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,8 @@ from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.pipeline import Pipeline
 from rag_serving.telemetry.telemetry import open_telemetry
 from rag_serving.tracing import coarse
+
+_FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-real-ip"})
 
 
 class RequestError(Exception):
@@ -100,6 +103,13 @@ class Service:
     def token_count(self) -> TokenCount:
         return TokenCount(self.config.embedding)
 
+    def flush(self, seconds: float) -> None:
+        """Write the telemetry of all tenants, for so many seconds at most."""
+        until = time.monotonic() + seconds
+        for pipeline in self.pipelines.values():
+            if pipeline.telemetry:
+                pipeline.telemetry.flush(max(0.0, until - time.monotonic()))
+
     def close(self) -> None:
         if self.siblings:
             self.siblings.close()
@@ -130,7 +140,9 @@ def seen_of(
     """Return what authentication looks at; `reading` turns other credentials into a bearer token."""
     client = request.client.host if request.client else None
     authorization = request.headers.get("authorization")
-    return Request(client, request.headers.get("host"), reading(authorization) if reading else authorization, tenant)
+    forwarded = not _FORWARDED.isdisjoint(request.headers.keys())
+    shown = reading(authorization) if reading else authorization
+    return Request(client, request.headers.get("host"), shown, tenant, forwarded)
 
 
 def token_of(request: HttpRequest) -> str:

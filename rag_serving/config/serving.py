@@ -41,8 +41,8 @@ class Serving(Section):
     """Requests of one token in a minute, in each process; more are told to come back (429, `Retry-After`). 0: no limit.
     Where `auth` is loopback all callers are this machine's own, and there is none."""
     address_limit_per_minute: int = Field(60_000, ge=0)
-    """The same of one address, whatever it sends; of IPv6 a /64. Behind a proxy that is not on this machine all callers
-    have one address. 0: no limit."""
+    """The same of one address, whatever it sends; of IPv6 a /64. Behind a proxy all callers have one address, unless
+    `trusted_proxies` names it. 0: no limit."""
     request_timeout_s: float = Field(150, ge=1, le=3600)
     """Seconds that an answer may take (504 after that); longer than `generation.timeout_s`, so that a model which never
     answers is replaced by extraction. The work for a client that leaves ends with the stage that it is in."""

@@ -65,6 +65,10 @@ class Telemetry:
     def counts(self) -> Counts:
         return self._recorder.counts()
 
+    def flush(self, seconds: float) -> bool:
+        """Wait until everything is written, for so many seconds at most; whether it is."""
+        return self._recorder.flush(seconds)
+
     def close(self) -> None:
         """Write what waits."""
         self._recorder.close(self._patience_s)

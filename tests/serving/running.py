@@ -12,11 +12,10 @@ import uvicorn
 
 
 @contextmanager
-def running(app: Any, port: int = 0) -> Iterator[str]:
-    """The app's address while it runs; it is shut down as by a signal."""
-    server = uvicorn.Server(
-        uvicorn.Config(app, "127.0.0.1", port, log_config=None, log_level="warning", timeout_graceful_shutdown=10)
-    )
+def running(app: Any, port: int = 0, **more: Any) -> Iterator[str]:
+    """The app's address while it runs; it is shut down as by a signal. `more`: of uvicorn's settings."""
+    quiet = {"log_config": None, "log_level": "warning", "timeout_graceful_shutdown": 10}
+    server = uvicorn.Server(uvicorn.Config(app, **{**quiet, **more, "host": "127.0.0.1", "port": port}))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     until = time.monotonic() + 20

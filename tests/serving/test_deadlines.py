@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from running import running
 from test_app import QUESTION, events_in
 from wiki import configuration
@@ -23,6 +24,13 @@ SELECTION = {"question": "How do I restart it?", "mode": "selected_text", "conte
 def hurried(home: Path, seconds: float = 1) -> Config:
     config = configuration(home)
     return config.model_copy(update={"serving": config.serving.model_copy(update={"request_timeout_s": seconds})})
+
+
+def opened(config: Config) -> FastAPI:
+    """The API with model and generation open: a deadline of a second is for the work alone."""
+    app = create_app(config)
+    app.state.service.warm()
+    return app
 
 
 class Work:
@@ -52,7 +60,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
 
 @pytest.mark.parametrize("body", [QUESTION, SELECTION])
 def test_what_takes_too_long_is_a_504_and_its_work_ends(wiki_home: Path, work: Work, body: dict[str, str]) -> None:
-    with running(create_app(hurried(wiki_home))) as url:
+    with running(opened(hurried(wiki_home))) as url:
         response = httpx.post(f"{url}/v1/ask", json=body, timeout=60)
     assert (response.status_code, response.json()["code"]) == (504, "TIMEOUT")
     assert response.json()["error"] is True
@@ -61,7 +69,7 @@ def test_what_takes_too_long_is_a_504_and_its_work_ends(wiki_home: Path, work: W
 
 
 def test_a_stream_that_takes_too_long_ends_with_an_error(wiki_home: Path, work: Work) -> None:
-    with running(create_app(hurried(wiki_home))) as url:
+    with running(opened(hurried(wiki_home))) as url:
         text = httpx.post(f"{url}/v1/ask", json={**QUESTION, "stream": True}, timeout=60).text
         chat = {"model": "citelock", "messages": [{"role": "user", "content": QUESTION["question"]}]}
         told = httpx.post(f"{url}/v1/chat/completions", json=chat, timeout=60)
@@ -74,7 +82,7 @@ def test_a_stream_that_takes_too_long_ends_with_an_error(wiki_home: Path, work: 
 def test_work_for_clients_that_left_ends_and_health_is_answered_meanwhile(
     wiki_home: Path, work: Work, stream: bool
 ) -> None:
-    with running(create_app(hurried(wiki_home, 60))) as url:
+    with running(opened(hurried(wiki_home, 60))) as url:
         clients = [httpx.Client(base_url=url) for _ in range(8)]
 
         def ask(client: httpx.Client) -> None:

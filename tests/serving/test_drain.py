@@ -1,0 +1,151 @@
+"""A server that is told to end does so in time, whatever hangs, and tells whoever waits for an answer."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from test_app import QUESTION, events_in
+from test_cli import CITELOCK, write_config
+from test_rerank_api import wait_until
+from wiki import publish
+
+from rag_serving.api.drain import END_S
+
+HANGS = (
+    "import time, rag_serving.answering.answerer as a; a.extract = lambda *_, **__: time.sleep(600); "
+    "from rag_serving.cli.main import main; main()"
+)
+LATE_S = 20  # what a busy machine adds to a bound
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A model server that takes every connection and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        patience = "timeout_s: 500, first_token_timeout_s: 500"
+        yield f"generation: {{provider: openai, base_url: '{url}', model: m, {patience}}}"
+
+
+@contextmanager
+def serving(command: list[str], config: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server that is ready, and its address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    arguments = [*command, "serve", "--config", config, "--port", str(port), *more]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until(lambda: process.poll() is None and is_ready(url))
+            yield process, url
+        finally:
+            process.kill()
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=20).is_success
+    except httpx.TransportError:
+        return False
+
+
+def asked(pool: ThreadPoolExecutor, url: str, **more: object) -> Future[httpx.Response]:
+    return pool.submit(httpx.post, f"{url}/v1/ask", json={**QUESTION, **more}, timeout=120)
+
+
+def ended_within(process: subprocess.Popen[str], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def test_answers_that_do_not_come_are_a_503_once_the_server_has_to_end(
+    wiki_home: Path, tmp_path: Path, silent: str
+) -> None:
+    config = write_config(tmp_path, wiki_home, f"serving: {{drain_s: 1, request_timeout_s: 600}}\n{silent}\n")
+    with (
+        serving(CITELOCK, config, "--workers", "2") as (process, url),
+        ThreadPoolExecutor(4) as pool,
+        httpx.stream("POST", f"{url}/v1/ask", json={**QUESTION, "stream": True}, timeout=120) as stream,
+    ):
+        lines = stream.iter_lines()
+        assert any("generate" in line for line in lines)
+        plain = [asked(pool, url) for _ in range(3)]
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        assert {each.result(60).status_code for each in plain} == {503}
+        assert plain[0].result().json()["code"] == "UNAVAILABLE"
+        assert int(plain[0].result().headers["retry-after"]) >= 1
+        (name, data) = events_in("\n".join(lines) + "\n\n")[-1]
+        assert (name, data["code"]) == ("error", "UNAVAILABLE")
+        assert ended_within(process, 1 + END_S + LATE_S)
+
+
+def test_a_thread_that_cannot_be_ended_does_not_keep_the_process_and_telemetry_is_kept(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    publish(home)
+    config = write_config(tmp_path, home, "serving: {drain_s: 1}\n")
+    command = [sys.executable, "-c", HANGS]
+    with serving(command, config) as (process, url), ThreadPoolExecutor(2) as pool:
+        hung = [asked(pool, url), asked(pool, url, stream=True)]
+        time.sleep(1)
+        assert httpx.post(f"{url}/v1/search", json={"query": "restart"}, timeout=60).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert ended_within(process, 1 + END_S + LATE_S)
+        assert hung[0].result(60).status_code == 503
+        assert events_in(hung[1].result(60).text)[-1][1]["code"] == "UNAVAILABLE"
+    with closing(sqlite3.connect(home / "serving.db")) as connection:
+        assert connection.execute("SELECT kind FROM questions").fetchall() == [("search",)]
+
+
+def test_a_second_interrupt_does_not_wait_for_answers(wiki_home: Path, tmp_path: Path, silent: str) -> None:
+    config = write_config(tmp_path, wiki_home, f"serving: {{drain_s: 300, request_timeout_s: 600}}\n{silent}\n")
+    with serving(CITELOCK, config) as (process, url), ThreadPoolExecutor(1) as pool:
+        waiting = asked(pool, url)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert ended_within(process, END_S + LATE_S)
+        assert waiting.result(60).status_code == 503
+
+
+def test_a_server_ends_while_it_opens_a_generation(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    publish(home)
+    slow = (
+        "import time; from rag_serving.indexes.generation import Generation as G; "
+        "G.open = classmethod(lambda *_, **__: time.sleep(600)); from rag_serving.cli.main import main; main()"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", slow, "serve", "--config", write_config(tmp_path, home), "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: is_alive(f"http://127.0.0.1:{port}"))
+        ready = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=20)
+        assert (ready.status_code, json.loads(ready.text)["code"]) == (503, "NOT_READY")
+        process.send_signal(signal.SIGTERM)
+        assert ended_within(process, END_S + LATE_S)
+
+
+def is_alive(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz", timeout=20).is_success
+    except httpx.TransportError:
+        return False
