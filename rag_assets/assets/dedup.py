@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from rag_assets import metadata
 from rag_assets.llm_contexts.last_run import read_last_run
 from rag_assets.llm_contexts.tenant import plan_contexts
+from rag_assets.parsing.reader import LimitedReader
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, listed_pages, of_tenant, writing
@@ -139,6 +140,7 @@ def _across_sources(config: Config, store: Store, settled: dict[str, tuple[pa.Ta
         listed = listed_pages(pages[key], source.id_prefix) if source.resolve_lists else None
         others = {other: rows for other, rows in pages.items() if other != key}
         missed = sorted(set(state.missed) & set(settled[key][1].enumerated))
-        across = with_other_sources(Asking(table, pages[key], missed, listed), others, tokenizer, *cut)
+        with LimitedReader(config.documents) as reader:
+            across = with_other_sources(Asking(table, pages[key], missed, listed), others, tokenizer, *cut, reader)
         found[key], resolved = across.chunks, resolved + across.resolved
     return _Across(found, digests, resolved)

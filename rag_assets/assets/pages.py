@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from rag_assets import asset_checks, metadata
+from rag_assets.parsing.reader import LimitedReader
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, of_source, previous_sync, previous_table, writing
@@ -36,8 +37,8 @@ def pages(
     key, config, store = of_source(context.partition_key, installation)
     folder = store.source(key)
     reporter.begin(key, "pages")
-    with writing(folder):
-        source = open_source(key, config.sources[key], folder)
+    with writing(folder), LimitedReader(config.documents) as reader:
+        source = open_source(key, config.sources[key], folder, reader)
         fingerprint = source.fingerprint()
         before = previous_table(folder / "pages.parquet", PAGES)
         # What a source remembers is of no use without the pages it belongs to: it would fetch only what is newer.

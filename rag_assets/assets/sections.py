@@ -5,6 +5,7 @@ from typing import get_args
 import dagster as dg
 
 from rag_assets import asset_checks, metadata
+from rag_assets.parsing.reader import LimitedReader
 from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, listed_pages, of_source, previous_table, writing
@@ -39,7 +40,7 @@ def sections(
     key, config, store = of_source(context.partition_key, installation)
     folder, settings = store.source(key), source_sections_settings(config, key)
     reporter.begin(key, "sections")
-    with writing(folder):
+    with writing(folder), LimitedReader(config.documents) as reader:
         built = read_state(store, key).sections
         fits = built is not None and built.settings == settings and not is_full(context)
         pages, source = read_table(folder / "pages.parquet", PAGES), config.sources[key]
@@ -49,6 +50,8 @@ def sections(
             previous_table(folder / "macro_ledger.parquet", MACRO_LEDGER) if fits else MACRO_LEDGER.empty(),
             config.ingestion.max_page_bytes,
             listed_pages(pages, source.id_prefix) if source.resolve_lists else None,
+            reader,
+            built.cut if built is not None and fits else {},
         )
         write_table(folder / "macro_ledger.parquet", update.ledger, MACRO_LEDGER)
         write_table(folder / "sections.parquet", update.sections, SECTIONS)
@@ -56,6 +59,7 @@ def sections(
         state = SectionsState(
             settings=settings,
             failed=dict(update.failed),
+            cut=dict(update.cut),
             macros_lost=macros.get("lost", 0),
             macros_unresolved=macros.get("unresolved", 0),
             missed=list(update.missed),
@@ -70,6 +74,8 @@ def sections(
             "pages_read": update.read,
             "sections_failed": len(update.failed),
             "why_failed": dg.MetadataValue.md(metadata.named_reasons(update.failed)),
+            "pages_cut_short": len(update.cut),
+            "why_cut_short": dg.MetadataValue.md(metadata.named_reasons(update.cut)),
             **{f"macros_{outcome}": macros.get(outcome, 0) for outcome in get_args(Outcome)},
             "sections_of_other_pages": len(update.sections) - update.sections["included_from"].null_count,
             "anchor_validity": anchors.validity,

@@ -68,7 +68,8 @@ class Summary:
 def source_counts(store: Store, key: str, outcome: Outcome | None, error: str | None = None) -> dict[str, Any]:
     """Return the counts of a source: of its run, or of its tables where nothing had to be done.
 
-    A source that failed also has its `error`, and `kept_from`: when the tables that stay were made, null for none.
+    `pages_cut` is there where pages were too long to be read whole. A source that failed also has its `error`, and
+    `kept_from`: when the tables that stay were made, null for none.
     """
     state = read_state(store, key)
     pages, sections, chunks = state.pages, state.sections, state.chunks
@@ -83,6 +84,8 @@ def source_counts(store: Store, key: str, outcome: Outcome | None, error: str | 
         "chunks_new": outcome.count("chunks", "chunks_new") if outcome is not None else 0,
         "macros_lost": sections.macros_lost if sections else 0,
     }
+    if sections and sections.cut:
+        counts["pages_cut"] = len(sections.cut)
     if readers.passages:
         counts |= {"chunks_for_everyone": readers.for_everyone, "chunks_for_nobody": readers.for_nobody}
     return counts if error is None else {**counts, "error": error, "kept_from": _made_at(store, key)}
@@ -148,17 +151,16 @@ def _manifest(store: Store, tenant: str) -> Manifest | None:
         return None
 
 
+_CHANGES = {"pages_changed": "changed", "pages_deleted": "deleted", "pages_failed": "failed", "pages_cut": "cut short"}
+
+
 def source_line(counts: dict[str, Any]) -> str:
     pages, chunks = of(counts["pages_seen"], "page"), of(counts["chunks"], "chunk")
     if "error" in counts:
         if counts["kept_from"] is None:
             return "failed; it has no earlier sync, so nothing of it is indexed"
         return f"failed; kept from {counts['kept_from']}: {pages}, {chunks}"
-    changes = [
-        f"{counts[name]} {word}"
-        for name, word in {"pages_changed": "changed", "pages_deleted": "deleted", "pages_failed": "failed"}.items()
-        if counts[name]
-    ]
+    changes = [f"{counts[name]} {word}" for name, word in _CHANGES.items() if counts.get(name)]
     line = f"{pages} ({', '.join(changes) or 'nothing changed'}), {chunks}"
     line += f" ({counts['chunks_new']} new)" if counts["chunks_new"] else ""
     return line + (f", {of(counts['macros_lost'], 'macro')} lost" if counts["macros_lost"] else "")

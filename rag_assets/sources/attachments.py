@@ -8,13 +8,17 @@ Does not belong here: where a source keeps its files, or the text of a file
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
+from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import Row, SourceError
 from rag_assets.sources.envelope import EnvelopeError, content_hash
-from rag_assets.steps.formats.attachment_text import AttachmentError, attachment_kind, attachment_text
+from rag_assets.steps.formats.attachment_text import AttachmentError, attachment_kind
+from rag_assets.steps.formats.budget import without_note
+from rag_serving.config.documents import Documents
 from rag_serving.config.sources import AttachmentSource
 
 NOTHING: Mapping[str, Textless] = MappingProxyType({})
@@ -61,6 +65,7 @@ def attachment_rows(
     settings: AttachmentSource,
     before: Mapping[str, Row],
     textless: Mapping[str, Textless] = NOTHING,
+    reader: LimitedReader | None = None,
 ) -> AttachmentRows:
     """The rows of files whose page is among `pages`, under the page's readers.
 
@@ -70,10 +75,23 @@ def attachment_rows(
         settings: which files are read, and how large they may be.
         before: rows of the last sync that may be used again where the version is the same.
         textless: `AttachmentRows.textless` of that sync.
+        reader: what reads the files, within its limits; None: one of the default limits.
 
     Raises:
         SourceError: PDFs are to be read, and what reads them is not installed.
     """
+    with nullcontext(reader) if reader else LimitedReader(Documents()) as reading:
+        return _rows_of(found, pages, settings, before, textless, reading)
+
+
+def _rows_of(
+    found: Iterable[Attached],
+    pages: Mapping[str, Row],
+    settings: AttachmentSource,
+    before: Mapping[str, Row],
+    textless: Mapping[str, Textless],
+    reader: LimitedReader,
+) -> AttachmentRows:
     result = AttachmentRows()
     for one in found:
         page = pages.get(one.page_id)
@@ -84,12 +102,12 @@ def attachment_rows(
             result.excluded[row_id] = f"{one.name} of page {one.page_id}: {reason}"
             continue
         known = textless.get(row_id)
-        if known and known[:-1] == [one.version, one.name]:
+        if known and known[:-1] == [one.version, one.name] and not reader.is_past(str(known[-1])):
             result.textless[row_id] = known
             result.excluded[row_id] = f"{one.name} of page {one.page_id}: {known[-1]}"
             continue
         try:
-            result.rows[row_id] = _row(row_id, one, page, settings, before.get(row_id))
+            result.rows[row_id] = _row(row_id, one, page, settings, before.get(row_id), reader)
         except AttachmentError as error:
             result.excluded[row_id] = f"{one.name} of page {one.page_id}: {error}"
             if one.version is not None:
@@ -128,7 +146,9 @@ def _unwanted(one: Attached, settings: AttachmentSource) -> str | None:
     return None
 
 
-def _row(row_id: str, one: Attached, page: Row, settings: AttachmentSource, before: Row | None) -> Row:
+def _row(
+    row_id: str, one: Attached, page: Row, settings: AttachmentSource, before: Row | None, reader: LimitedReader
+) -> Row:
     row = {
         **beside(page),
         "page_id": row_id,
@@ -137,24 +157,25 @@ def _row(row_id: str, one: Attached, page: Row, settings: AttachmentSource, befo
         "url": one.url or page["url"],
         "updated_at": one.updated_at or page["updated_at"],
     }
-    body, body_format = _kept_text(one, before) or _text(one, settings)
+    body, body_format = _kept_text(one, before, reader) or _text(one, settings, reader)
     digest = content_hash(row["title"], body, body_format, row["anchor_flavor"])
     return {**row, "body": body, "body_format": body_format, "content_hash": digest}
 
 
-def _kept_text(one: Attached, before: Row | None) -> tuple[str, str] | None:
-    """Text and format of the last sync, where the file is the same; its page may have got another title."""
+def _kept_text(one: Attached, before: Row | None, reader: LimitedReader) -> tuple[str, str] | None:
+    """Text and format of the last sync, where file and limits are the same; its page may have got another title."""
     if before is None or one.version is None or before["version"] != one.version:
         return None
     named = before["title"].startswith(f"{one.name} (attachment of ")
-    return (before["body"], before["body_format"]) if named else None
+    is_past = reader.is_past(without_note(before["body"])[1] or "")
+    return (before["body"], before["body_format"]) if named and not is_past else None
 
 
-def _text(one: Attached, settings: AttachmentSource) -> tuple[str, str]:
+def _text(one: Attached, settings: AttachmentSource, reader: LimitedReader) -> tuple[str, str]:
     content = one.read()
     if len(content) > settings.max_attachment_bytes:
         raise AttachmentError(f"it is larger than {settings.max_attachment_bytes} bytes")
-    body, body_format = attachment_text(one.name, content)
+    body, body_format = reader.attachment(one.name, content)
     if not body.strip():
         raise AttachmentError("it is empty")
     return body, body_format

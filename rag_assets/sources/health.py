@@ -18,6 +18,7 @@ from importlib.util import find_spec
 
 from rag_assets.readers.passage_readers import passage_readers
 from rag_assets.sources.reach import Reach, reach
+from rag_assets.state.records import read_state
 from rag_assets.state.sync_files import LastSync, read_last_sync
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.finding import Finding, age
@@ -84,9 +85,10 @@ def _finding(name: str, source: Source, answer: Reach | None) -> Finding:
 
 def _sync_finding(store: Store, key: str, source: Source) -> Finding:
     name, last = f"sync {key}", read_last_sync(store.source(key))
+    sections = read_state(store, key).sections
     if last is None:
         return Finding(name, "warn", "never synced", f"run `citelock build {key}`")
-    detail = _told(last)
+    detail = _told(last, sections.cut if sections else {}, sections.failed if sections else {})
     readers = passage_readers(store, key)
     if readers.passages and readers.for_nobody == readers.passages:
         why = _first_reason(last) or "see the notes of the sync"
@@ -103,9 +105,9 @@ def _sync_finding(store: Store, key: str, source: Source) -> Finding:
     return Finding(name, "ok", detail)
 
 
-def _told(last: LastSync) -> str:
+def _told(last: LastSync, cut: Mapping[str, str], unread: Mapping[str, str]) -> str:
     when = f"{age((datetime.now(UTC) - last.finished_at).total_seconds())} ago" if last.finished_at else "at some time"
-    counts = {"excluded": last.excluded, "failed": last.failed, "hidden": last.hidden}
+    counts = {"excluded": last.excluded, "failed": {**unread, **last.failed}, "hidden": last.hidden, "cut short": cut}
     more = [f"{len(pages):,} {word}" for word, pages in counts.items() if pages]
     return f"complete {when}, {', '.join([f'{last.enumerated:,} pages', *more])}"
 

@@ -30,7 +30,8 @@ def digest(*parts: object) -> str:
 
 
 def sections_settings(config: Config) -> str:
-    return digest(SECTIONS.version, sections.VERSION, config.ingestion.max_page_bytes)
+    changed = config.documents.changed()
+    return digest(SECTIONS.version, sections.VERSION, config.ingestion.max_page_bytes, *([changed] if changed else []))
 
 
 def source_sections_settings(config: Config, source: str) -> str:

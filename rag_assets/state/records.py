@@ -45,6 +45,7 @@ class SectionsState(_State):
 
     settings: str
     failed: dict[str, str]  # page id -> reason
+    cut: dict[str, str] = {}  # page id -> why the rest of the page is left out
     macros_lost: int
     macros_unresolved: int = 0  # references to pages that were not found
     missed: list[str] = []  # pages with such references, which other sources of the tenant may answer

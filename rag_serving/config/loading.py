@@ -17,6 +17,7 @@ from pydantic import ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
+from rag_serving.config.documents import Documents
 from rag_serving.config.indexing import Indexing
 from rag_serving.config.keys import DELIMITER, PREFIX, nearest_key, unknown_variable, variable_of
 from rag_serving.config.monitoring import Monitoring
@@ -60,6 +61,7 @@ class Config(BaseSettings):
     """Folder of all artifacts."""
     features: Features = Features()
     ingestion: Ingestion = Ingestion()
+    documents: Documents = Documents()
     retrieval: Retrieval = Retrieval()
     reranker: Reranker = Reranker()
     rerank_service: RerankService = RerankService()

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.attachments import (
     COMMENTS_MARK,
     MARK,
@@ -131,8 +132,16 @@ def _current(entries: Iterable[Envelope]) -> Iterator[Envelope]:
 class ConfluenceExtras:
     """One space of a site; without `attachments` and `comments` it is the pages alone."""
 
-    def __init__(self, key: str, settings: Settings, folder: Path, client: ConfluenceClient | None = None) -> None:
+    def __init__(
+        self,
+        key: str,
+        settings: Settings,
+        folder: Path,
+        client: ConfluenceClient | None = None,
+        reader: LimitedReader | None = None,
+    ) -> None:
         self.key = key
+        self._reader = reader
         self._settings = settings
         self._folder = folder
         self._client = client
@@ -170,7 +179,7 @@ class ConfluenceExtras:
             files.list_space(self._settings.space)
             found = (one for entry in files.of(pages.values(), hanging) if (one := _attached(client, *entry)))
             textless = _remembered(state, "textless") if reusable else {}
-            attached = attachment_rows(found, pages, self._settings, reusable, textless)
+            attached = attachment_rows(found, pages, self._settings, reusable, textless, self._reader)
         if self._settings.comments:
             comments.list_space(self._settings.space)
             said, states = self._comments(pages.values(), reusable, hanging, _remembered(state, "comments"), comments)

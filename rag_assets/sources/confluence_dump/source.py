@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.attachments import Attached, attachment_rows
 from rag_assets.sources.base import Progress, Row, SyncResult, digest, finish, rows_by_id, settings_digest
 from rag_assets.sources.dump_files import DumpFile, DumpFiles, attached_to, dump_files
@@ -61,9 +62,10 @@ class _Reading:
 class ConfluenceDump:
     """Pages of a dump; the whole of it is read in each sync."""
 
-    def __init__(self, key: str, settings: Settings) -> None:
+    def __init__(self, key: str, settings: Settings, reader: LimitedReader | None = None) -> None:
         self.key = key
         self._settings = settings
+        self._reader = reader
         self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix)
 
     def fingerprint(self) -> str:
@@ -86,7 +88,9 @@ class ConfluenceDump:
             failures = self._keep(before, state, reading)
             effective = self._readers(reading)
             rows = {page_id: {**row, "readers": effective.readers[page_id]} for page_id, row in reading.rows.items()}
-            attached = attachment_rows(self._attached(files, reading), rows, self._settings, before)
+            attached = attachment_rows(
+                self._attached(files, reading), rows, self._settings, before, reader=self._reader
+            )
         return finish(
             before,
             {**rows, **attached.rows},

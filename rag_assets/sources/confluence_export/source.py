@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
+from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.attachments import attachment_rows
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id, settings_digest
 from rag_assets.sources.confluence_export.entities_xml import Entity, entities
@@ -46,9 +47,10 @@ class _Reading:
 class ConfluenceExport:
     """The pages of an export; the whole of it is read in each sync."""
 
-    def __init__(self, key: str, settings: Settings) -> None:
+    def __init__(self, key: str, settings: Settings, reader: LimitedReader | None = None) -> None:
         self.key = key
         self._settings = settings
+        self._reader = reader
 
     def fingerprint(self) -> str:
         """A digest of what the zip's directory says of each file (size and checksum), and of the settings."""
@@ -77,7 +79,9 @@ class ConfluenceExport:
             effective, notes = self._readers(space)
             rows = {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()}
             files = attached_files(archive, space, self._settings) if self._settings.attachments != "none" else ()
-            attached = attachment_rows(files, rows, self._settings, before if "fingerprint" in state else {})
+            attached = attachment_rows(
+                files, rows, self._settings, before if "fingerprint" in state else {}, reader=self._reader
+            )
         comments = comment_rows(space, reading.comments, rows, prefix) if self._settings.comments else {}
         return finish(
             before,
@@ -107,7 +111,7 @@ class ConfluenceExport:
         effective = effective_readers(reading.grants, space_readers(settings.readers), unsaid=unknown, missing=unknown)
         rows = {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()}
         files = reading.attached if settings.attachments != "none" else ()
-        attached = attachment_rows(files, rows, settings, {})
+        attached = attachment_rows(files, rows, settings, {}, reader=self._reader)
         return finish(
             before,
             {**rows, **attached.rows},

@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from rag_assets.steps.formats.blocks import code_block
+from rag_assets.steps.formats.budget import BUDGET, Budget, first_chars, first_rows, noted
+from rag_assets.steps.formats.storage import PageError, check_whole
 from rag_assets.steps.formats.tables import row_line
 
 Kind = Literal["plain", "markdown", "html", "table", "code", "pdf"]
@@ -49,8 +51,8 @@ def attachment_kind(name: str) -> Kind | None:
     return _KINDS.get(_extension(name))
 
 
-def attachment_text(name: str, content: bytes) -> AttachmentText:
-    """The text of a file.
+def attachment_text(name: str, content: bytes, budget: Budget = BUDGET) -> AttachmentText:
+    """The text of a file; one that is longer than the budget is cut, and its body ends with the reason (`noted`).
 
     Raises:
         AttachmentError: it is of no kind that is read, is not what its name says, or is broken.
@@ -58,18 +60,19 @@ def attachment_text(name: str, content: bytes) -> AttachmentText:
     """
     match attachment_kind(name):
         case "plain":
-            return AttachmentText(_decoded(content).replace("\f", "\n\n"), "text")
+            return AttachmentText(_shortened(_decoded(content).replace("\f", "\n\n"), budget), "text")
         case "markdown":
-            return AttachmentText(_decoded(content), "markdown")
+            return AttachmentText(_shortened(_decoded(content), budget), "markdown")
         case "code":
-            language = _LANGUAGES.get(_extension(name), _extension(name))
-            return AttachmentText(code_block(_decoded(content), language).text, "markdown")
+            text, cut = first_chars(_decoded(content), budget)
+            block = code_block(text, _LANGUAGES.get(_extension(name), _extension(name))).text
+            return AttachmentText(noted(block, cut) if cut else block, "markdown")
         case "table":
-            return AttachmentText(_table(_decoded(content)), "markdown")
+            return AttachmentText(_table(_decoded(content), budget), "markdown")
         case "html":
             return AttachmentText(_html(_decoded(content, _declared(content))), "storage")
         case "pdf":
-            return AttachmentText("\f".join(_pdf_pages(content)), "text")
+            return AttachmentText(_pdf(content, budget), "text")
         case _:
             raise AttachmentError(f"files of type {_extension(name) or 'none'!r} are not read")
 
@@ -106,7 +109,12 @@ def _decoded(content: bytes, declared: str | None = None) -> str:
         return content.decode("cp1252", "replace")
 
 
-def _table(text: str) -> str:
+def _shortened(text: str, budget: Budget) -> str:
+    kept, cut = first_chars(text, budget)
+    return noted(kept, cut) if cut else kept
+
+
+def _table(text: str, budget: Budget) -> str:
     """A file of delimited values as a Markdown table; the first line is its head and shows the delimiter."""
     head = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(",;\t|", key=head.count)
@@ -117,8 +125,10 @@ def _table(text: str) -> str:
     if not rows:
         return ""
     width = max(map(len, rows))
-    lines = [row_line([" ".join(cell.split()) for cell in row] + [""] * (width - len(row))) for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * width, *lines[1:]])
+    kept, cut = first_rows(rows, budget)
+    lines = [row_line([" ".join(cell.split()) for cell in row] + [""] * (width - len(row))) for row in kept]
+    table = "\n".join([lines[0], "|" + "---|" * width, *lines[1:]])
+    return noted(table, cut) if cut else _shortened(table, budget)
 
 
 def _html(text: str) -> str:
@@ -129,12 +139,27 @@ def _html(text: str) -> str:
         return ""
     parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False)
     try:
-        root = html.document_fromstring(text.encode(errors="replace"), parser=parser)
-    except (etree.ParserError, etree.XMLSyntaxError) as error:
+        try:
+            root = html.document_fromstring(text.encode(errors="replace"), parser=parser)
+        finally:
+            check_whole(parser)
+    except (etree.ParserError, etree.XMLSyntaxError, PageError) as error:
         raise AttachmentError(f"it is not readable HTML: {error}") from None
     etree.strip_elements(root, "script", "style", "noscript", "template", etree.Comment, with_tail=False)
     body = root.find("body")
     return str(etree.tostring(root if body is None else body, encoding="unicode", method="xml"))
+
+
+def _pdf(content: bytes, budget: Budget) -> str:
+    """The pages up to the budget, parted by form feeds."""
+    pages: list[str] = []
+    left = budget.text_chars
+    for text in _pdf_pages(content):
+        if len(text) > left:
+            return noted("\f".join([*pages, text[:left]]), budget.reason("text_chars"))
+        pages.append(text)
+        left -= len(text)
+    return "\f".join(pages)
 
 
 def _pdf_pages(content: bytes) -> Iterator[str]:

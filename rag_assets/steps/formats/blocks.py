@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -66,6 +67,14 @@ class Block(NamedTuple):
     reference: Reference | None = None
     listing: Listing | None = None
     links: tuple[Link, ...] = ()  # of a reference: those of the blocks before it, up to the heading
+
+
+class Content(NamedTuple):
+    """A body as blocks in order, and its macros counted by (name, outcome)."""
+
+    blocks: list[Block]
+    ledger: Counter[tuple[str, str]]
+    cut: str | None = None  # why the rest of it is left out
 
 
 class Atom(NamedTuple):

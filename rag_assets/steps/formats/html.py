@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
-from rag_assets.steps.formats.storage import Element, PageError
-from rag_assets.steps.formats.storage_elements import Content, storage_content
+from rag_assets.steps.formats.blocks import Content
+from rag_assets.steps.formats.storage import Element, PageError, check_whole
+from rag_assets.steps.formats.storage_elements import storage_content
 
 _TEMPLATE = re.compile(
     r"<script\b[^<>]{0,500}\btype\s{0,9}=\s{0,9}[\"']?text/(?:x-handlebars|x-template|template)[^<>]{0,500}>"
@@ -53,7 +54,9 @@ def html_content(body: str) -> Content:
     try:
         tree = etree.fromstring(f"<html><body>{source}</body></html>".encode(), parser)
     except etree.XMLSyntaxError as error:
+        check_whole(parser)
         raise PageError(f"the body is not HTML: {error}") from error
+    check_whole(parser)
     if tree is None:
         raise PageError("the body is not HTML: no element was found in it")
     root = _text_of(tree)

@@ -6,7 +6,14 @@ Does not belong here: what an element leaves in the text (`storage_elements`).
 
 from __future__ import annotations
 
-from rag_assets.steps.formats.storage_elements import Content, storage_content
+from collections.abc import Sequence
+from typing import Any
+
+from rag_assets.steps.formats.blocks import Content
+from rag_assets.steps.formats.storage import PageError
+from rag_assets.steps.formats.storage_elements import storage_content
+
+_REPEATED_MAX = 2_000_000  # characters of the addresses that links repeat; a body that asks for more is hostile
 
 
 def markdown_content(body: str) -> Content:
@@ -14,4 +21,14 @@ def markdown_content(body: str) -> Content:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": True, "xhtmlOut": True}).enable(["table", "strikethrough"])
-    return storage_content(parser.render(body))
+    environment: dict[str, Any] = {}
+    tokens = parser.parse(body, environment)
+    if _repeated(tokens) > max(_REPEATED_MAX, 2 * len(body)):
+        raise PageError(f"its links repeat addresses of more than {_REPEATED_MAX} characters")
+    return storage_content(parser.renderer.render(tokens, parser.options, environment))
+
+
+def _repeated(tokens: Sequence[Any]) -> int:
+    """Characters of attributes: a short link repeats the address and title that are written once."""
+    inner = (child for token in tokens for child in token.children or ())
+    return sum(len(value) for token in inner for value in token.attrs.values() if isinstance(value, str))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rag_assets.steps.formats.blocks import BREAK, Block, paragraphs
-from rag_assets.steps.formats.storage_elements import Content
+from rag_assets.steps.formats.blocks import BREAK, Block, Content, paragraphs
 
 _LINES_MAX = 40  # a log has no empty lines; its lines still become blocks that a chunk can hold
 

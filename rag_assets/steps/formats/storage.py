@@ -64,7 +64,25 @@ def parse_storage(body: str) -> Element:
     try:
         return etree.fromstring(f"{_OPEN}{source}{_CLOSE}".encode(), parser)
     except etree.XMLSyntaxError:
+        check_whole(parser)
         return _recovered(source)
+
+
+def check_whole(parser: Any) -> None:
+    """Raise where a parser stopped at a limit of its own: what it has of the document is then not all of it.
+
+    Raises:
+        PageError: elements are nested too deep, or one of them is too large.
+        MemoryError: there was no memory left.
+    """
+    from lxml import etree
+
+    for entry in parser.error_log:
+        if entry.type == etree.ErrorTypes.ERR_NO_MEMORY:
+            raise MemoryError
+        if entry.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
+            told = " ".join(entry.message.partition(", use ")[0].split())
+            raise PageError(f"the body is beyond what is parsed: {told}")
 
 
 def _prepared(body: str) -> str:
@@ -108,7 +126,9 @@ def _recovered(source: str) -> Element:
     try:
         tree = etree.fromstring(f"<html><body>{text}</body></html>".encode(), parser)
     except etree.XMLSyntaxError as error:
+        check_whole(parser)
         raise PageError(f"the body is not storage format and could not be recovered: {error}") from error
+    check_whole(parser)
     if tree is None:
         raise PageError("the body is not storage format and could not be recovered")
     _qualify(tree)

@@ -11,23 +11,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rag_assets.steps.formats import macros
-from rag_assets.steps.formats.blocks import BREAK, Block, clean
+from rag_assets.steps.formats.blocks import BREAK, Block, Content, clean
 from rag_assets.steps.formats.storage import AC, AT, RI, Element, parse_storage
 from rag_assets.steps.formats.storage_links import emoticon, image, link
 from rag_assets.steps.formats.storage_walk import Rule, Walk
 from rag_assets.steps.formats.tables import Cell, row_blocks
 
 _LANGUAGE_CLASS = re.compile(r"\blanguage-([\w+#.-]+)")
-
-
-class Content(NamedTuple):
-    """A body as blocks in order, and its macros counted by (name, outcome)."""
-
-    blocks: list[Block]
-    ledger: Counter[tuple[str, str]]
 
 
 def storage_content(body: str, lists: bool = False) -> Content:
@@ -126,7 +118,7 @@ def _table(walk: Walk, node: Element) -> None:
         lines = (", ".join(cell.text for cell in row if cell.text) for row in rows)
         walk.blocks += [Block("list", line) for line in lines if line]
     else:
-        walk.blocks += row_blocks(rows, walk.group())
+        walk.blocks += row_blocks(rows, walk.group(), walk.repeats)
     walk.blocks += lifted
 
 

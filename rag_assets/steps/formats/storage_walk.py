@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from rag_assets.steps.formats.blocks import Block, Link, Listing, Reference, clean, code_block, flat, paragraphs
 from rag_assets.steps.formats.storage import Element, PageError
+from rag_assets.steps.formats.tables import Repeats
 
 DEPTH_MAX = 60  # lists in cells in panels …; a page nests a handful
 
@@ -50,6 +51,7 @@ class Walk:
     place: Place = field(default_factory=Place)
     linked: int = 0  # characters of the gathered text that are links
     links: list[Link] = field(default_factory=list)  # of the section
+    repeats: Repeats = field(default_factory=Repeats)  # of merged cells
     _buffer: list[str] = field(default_factory=list)
     _page: list[Block] = field(default_factory=list)
     _groups: int = 0

@@ -7,7 +7,8 @@ Does not belong here: how a section or a chunk is made.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +23,11 @@ from rag_assets.steps.incremental.reuse import (
     rows_of,
     split_unchanged,
 )
+from rag_assets.steps.sections.reading import BodyReader
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.models.protocols import Tokenizer
+
+NOTHING_CUT: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class SectionsUpdate:
     failed: Mapping[str, str]  # page id -> reason
     read: int  # pages whose body was read
     missed: tuple[str, ...] = ()  # pages that show one that is not among the source's own
+    cut: Mapping[str, str] = field(default_factory=dict)  # page id -> why the rest of it is left out
 
     def macros(self, outcome: str) -> dict[str, int]:
         """How often each macro had this outcome, most first."""
@@ -63,6 +68,8 @@ def update_sections(
     previous_ledger: pa.Table,
     max_page_bytes: int,
     listed: pa.Table | None = None,
+    reader: BodyReader | None = None,
+    cut_before: Mapping[str, str] = NOTHING_CUT,
 ) -> SectionsUpdate:
     """Sections and ledger of the pages as they are now.
 
@@ -75,15 +82,19 @@ def update_sections(
         previous_ledger: the ledger of the same build.
         max_page_bytes: a larger page is recorded as failed.
         listed: see `build_sections`.
+        reader: see `build_sections`.
+        cut_before: `SectionsUpdate.cut` of the same build as `previous`.
     """
     reuse = split_unchanged(pages, previous, content_stamp)
-    made = build_sections(reuse.changed, max_page_bytes, (pages,), listed)
+    made = build_sections(reuse.changed, max_page_bytes, (pages,), listed, reader)
+    kept = {page_id: cut_before[page_id] for page_id in set(reuse.kept["page_id"].to_pylist()) & cut_before.keys()}
     return SectionsUpdate(
         sections=merged(renumbered(reuse.kept, pages), made.sections, "order"),
         ledger=merged(renumbered(rows_of(previous_ledger, reuse.kept), pages), made.ledger, "macro", "outcome"),
         failed=dict(made.failures),
         read=len(reuse.changed),
         missed=tuple(made.missed),
+        cut=dict(sorted({**kept, **made.cut}.items())),
     )
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.sections.reading import BodyReader
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.models.protocols import Tokenizer
 
@@ -37,7 +38,13 @@ class Across(NamedTuple):
 
 
 def with_other_sources(
-    source: Asking, others: Mapping[str, pa.Table], tokenizer: Tokenizer, size: int, stride: int, max_page_bytes: int
+    source: Asking,
+    others: Mapping[str, pa.Table],
+    tokenizer: Tokenizer,
+    size: int,
+    stride: int,
+    max_page_bytes: int,
+    reader: BodyReader | None = None,
 ) -> Across:
     """The chunks of a source, those pages made again that show a page of another source.
 
@@ -48,10 +55,11 @@ def with_other_sources(
         size: see `build_chunks`.
         stride: see `build_chunks`.
         max_page_bytes: a larger page is not read.
+        reader: see `build_sections`.
     """
     asking = source.pages.filter(pc.is_in(source.pages["page_id"], value_set=pa.array(source.missed, pa.string())))
-    alone = build_sections(asking, max_page_bytes, [source.pages], source.listed)
-    found = build_sections(asking, max_page_bytes, [source.pages, *others.values()], source.listed)
+    alone = build_sections(asking, max_page_bytes, [source.pages], source.listed, reader)
+    found = build_sections(asking, max_page_bytes, [source.pages, *others.values()], source.listed, reader)
     resolved = _resolved(found.ledger) - _resolved(alone.ledger)
     if found.sections.equals(alone.sections):
         return Across(source.chunks, resolved)

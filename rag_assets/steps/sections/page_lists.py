@@ -23,7 +23,7 @@ from rag_assets.steps.formats.storage import PageError
 from rag_assets.steps.formats.tables import Cell, row_blocks
 from rag_assets.steps.sections.cql import CqlError, Predicate, is_blog_post, page_filter
 from rag_assets.steps.sections.outline import Section
-from rag_assets.steps.sections.page_properties import Properties, page_properties
+from rag_assets.steps.sections.page_properties import Properties
 from rag_assets.steps.sections.transclusion import Library, Passage
 from rag_serving.access.principals import both
 
@@ -154,7 +154,7 @@ class PageLists:
     def _read(self, page: Row) -> list[Properties]:
         body = self._library.body(page)
         try:
-            return page_properties(body) if body and "details" in body else []
+            return self._library.reader.properties(body) if body and "details" in body else []
         except PageError:
             return []
 

@@ -10,34 +10,29 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from rag_assets.steps.formats.blocks import Block, clean, joined
-from rag_assets.steps.formats.html import html_content
-from rag_assets.steps.formats.markdown import markdown_content
-from rag_assets.steps.formats.plain import plain_content
 from rag_assets.steps.formats.storage import PageError
-from rag_assets.steps.formats.storage_elements import Content, storage_content
 from rag_assets.steps.sections.anchors import BORROWED, Anchor, Anchors
 from rag_assets.steps.sections.boilerplate import is_boilerplate
 from rag_assets.steps.sections.outline import Section, split_at_headings
 from rag_assets.steps.sections.page_lists import PageLists
-from rag_assets.steps.sections.transclusion import Library, Passage, Transclusion
+from rag_assets.steps.sections.reading import BodyReader
+from rag_assets.steps.sections.transclusion import INCLUDED_MAX, Library, Passage, Transclusion
 from rag_serving.access.principals import EVERYONE
 from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
 
 __all__ = ["PageError", "PageSections", "SectionsResult", "build_sections", "sections_of_page"]
 
-VERSION = 8
+VERSION = 9
 """Raised when the same page would give other sections: unchanged pages are then read again."""
 
-_READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
-    {"storage": storage_content, "html": html_content, "markdown": markdown_content, "text": plain_content}
-)
+TITLE_MAX, LISTS_MAX = 2_000, 200
+"""Characters of a title, which each section repeats; lists of pages that are made for one page, others stay away."""
 
 
 class PageSections(NamedTuple):
@@ -46,6 +41,7 @@ class PageSections(NamedTuple):
     sections: list[dict[str, Any]]
     ledger: list[dict[str, Any]]
     missed: bool = False  # whether it shows a page that was not found
+    cut: str | None = None  # why the rest of the page is left out
 
 
 class _Text(NamedTuple):
@@ -64,6 +60,7 @@ class SectionsResult(NamedTuple):
     ledger: pa.Table
     failures: list[tuple[str, str]]
     missed: list[str]  # pages that show one that was not found
+    cut: dict[str, str]  # page id -> why the rest of it is left out
 
 
 def build_sections(
@@ -71,6 +68,7 @@ def build_sections(
     max_page_bytes: int = 5_000_000,
     others: Sequence[pa.Table] = (),
     listed: pa.Table | None = None,
+    reader: BodyReader | None = None,
 ) -> SectionsResult:
     """Sections and macros of all pages, in their order.
 
@@ -81,13 +79,15 @@ def build_sections(
         max_page_bytes: a page with a larger body of UTF-8 is recorded as failed.
         others: rows of PAGES in which text of other pages is found, the source's own first; empty: the pages alone.
         listed: the pages that lists of pages may show; None: lists stay away.
+        reader: what reads the bodies; None: this process, within the default budget.
     """
     sections: list[Mapping[str, object]] = []
     ledger: list[Mapping[str, object]] = []
     failures: list[tuple[str, str]] = []
     missed: list[str] = []
+    cut: dict[str, str] = {}
     own, *further = others or (pages,)
-    library = Library(own, max_page_bytes, further)
+    library = Library(own, max_page_bytes, further, reader)
     lists = None if listed is None else PageLists(listed, library)
     for page in pages.to_pylist():
         try:
@@ -101,7 +101,8 @@ def build_sections(
             sections += found.sections
             ledger += found.ledger
             missed += [page["page_id"]] if found.missed else []
-    return SectionsResult(SECTIONS.table(sections), MACRO_LEDGER.table(ledger), failures, missed)
+            cut |= {page["page_id"]: found.cut} if found.cut else {}
+    return SectionsResult(SECTIONS.table(sections), MACRO_LEDGER.table(ledger), failures, missed, cut)
 
 
 def _check_size(body: str | None, limit: int) -> None:
@@ -126,17 +127,17 @@ def sections_of_page(
     Raises:
         PageError: the body cannot be read, or its format or anchor flavor is not known.
     """
-    read = _READERS.get(page["body_format"])
-    if read is None:
-        raise PageError(f"body format {page['body_format']!r} is not known; known are {', '.join(sorted(_READERS))}")
     title = clean(page["title"] or "")
+    if len(title) > TITLE_MAX:
+        raise PageError(f"the title is longer than {TITLE_MAX} characters")
     try:
         anchors = Anchors(title, page["anchor_flavor"])
     except ValueError as error:
         raise PageError(str(error)) from error
-    content = read(page["body"] or "") if lists is None else _with_lists(page)
+    library = library or Library(PAGES.empty())
+    content = library.reader.content(page["body"] or "", page["body_format"], lists is not None)
     sections = list(split_at_headings(content.blocks, title, (title,), anchors))
-    transclusion = Transclusion(page, library or Library(PAGES.empty()))
+    transclusion = Transclusion(page, library)
     included = [passage for section in sections for passage in transclusion.passages(section)]
     listings = Counter[tuple[str, str]]()
     if lists is not None:
@@ -144,25 +145,23 @@ def sections_of_page(
     rows = _section_rows(page, list(_kept(sections)), included)
     refers = any(section.references or section.listings for section in sections)
     ledger = content.ledger + transclusion.ledger + listings
-    return PageSections(_stamped(rows) if refers else rows, _ledger_rows(page, ledger), transclusion.missed)
-
-
-def _with_lists(page: Mapping[str, Any]) -> Content:
-    """The page's content with the places of lists of pages, which storage format alone has."""
-    if page["body_format"] == "storage":
-        return storage_content(page["body"] or "", lists=True)
-    return _READERS[page["body_format"]](page["body"] or "")
+    rows = _stamped(rows) if refers else rows
+    return PageSections(rows, _ledger_rows(page, ledger), transclusion.missed, content.cut)
 
 
 def _listed(
     page: Mapping[str, Any], sections: Sequence[Section], lists: PageLists, ledger: Counter[tuple[str, str]]
 ) -> Iterator[Passage]:
     """What the lists on a page show; what became of each is counted in the ledger."""
-    for section in sections:
-        for listing in section.listings:
-            passages = lists.passages(listing, page, section)
-            ledger[listing.macro, "navigation" if passages is None else "resolved"] += 1
-            yield from passages or ()
+    taken = Counter[str]()  # characters by reader class: what one may not read leaves no less room for others
+    places = ((section, listing) for section in sections for listing in section.listings)
+    for place, (section, listing) in enumerate(places):
+        passages = lists.passages(listing, page, section) if place < LISTS_MAX else None
+        ledger[listing.macro, "navigation" if passages is None else "resolved"] += 1
+        for passage in passages or ():
+            taken[passage.readers] += sum(len(block.text) for block in passage.section.blocks)
+            if taken[passage.readers] <= INCLUDED_MAX:
+                yield passage
 
 
 def _kept(sections: Sequence[Section]) -> Iterator[_Text]:

@@ -14,15 +14,16 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from rag_assets.steps.formats.blocks import Reference, clean
+from rag_assets.steps.formats.blocks import Content, Reference, clean
 from rag_assets.steps.formats.storage import PageError
-from rag_assets.steps.formats.storage_elements import Content, storage_content, storage_excerpt
 from rag_assets.steps.sections.anchors import OneAnchor
 from rag_assets.steps.sections.outline import Section, split_at_headings
+from rag_assets.steps.sections.reading import BodyReader, DirectReader
 from rag_serving.access.principals import EVERYONE, both
 
 DEPTH_MAX = 5  # pages that include pages that include …
 INCLUDED_MAX = 1_000_000  # characters of the same readers that one page may pull in; more is broken or hostile
+FOLLOWED_MAX = 2_000  # references that are followed for one page, by the readers of the text that has them
 
 _Key = tuple[str, str | None]  # page id and excerpt
 _COLUMNS = ["source", "page_id", "space", "title", "url", "readers", "body", "body_format"]
@@ -46,9 +47,17 @@ class Library:
         pages: rows of PAGES.
         max_page_bytes: a larger page is not read.
         others: rows of PAGES of the tenant's other sources.
+        reader: what reads bodies; None: this process, within the default budget.
     """
 
-    def __init__(self, pages: pa.Table, max_page_bytes: int = 5_000_000, others: Sequence[pa.Table] = ()) -> None:
+    def __init__(
+        self,
+        pages: pa.Table,
+        max_page_bytes: int = 5_000_000,
+        others: Sequence[pa.Table] = (),
+        reader: BodyReader | None = None,
+    ) -> None:
+        self.reader = reader or DirectReader()
         self._pages = pa.concat_tables([table.select(_COLUMNS) for table in (pages, *others)])
         self._limit = max_page_bytes
         self._rows: dict[tuple[str, str], list[int]] = {}
@@ -100,7 +109,7 @@ class Library:
         if body is None:
             return None
         try:
-            return storage_content(body) if excerpt is None else storage_excerpt(body, excerpt)
+            return self.reader.content(body, "storage") if excerpt is None else self.reader.excerpt(body, excerpt)
         except PageError:
             return None
 
@@ -115,6 +124,7 @@ class Transclusion:
         self._library = library
         self._taken: set[tuple[_Key, str]] = set()
         self._taken_characters = Counter[str]()  # by reader class: what one may not read leaves no less room for others
+        self._followed = Counter[str]()  # by reader class, too
 
     def passages(self, section: Section) -> list[Passage]:
         """The text that the references of a section stand for, in their order; that of nested ones after its page's."""
@@ -135,6 +145,9 @@ class Transclusion:
         found: list[Passage],
     ) -> bool:
         """Append what a reference stands for; whether it could be followed. `chain` is the way that led to it."""
+        self._followed[readers] += 1
+        if self._followed[readers] > FOLLOWED_MAX:
+            return False
         page = self._library.find(reference.space or asking.get("space", ""), reference.title, asking)
         if page is None:
             self.missed = True

@@ -1,0 +1,139 @@
+"""Budgets: how much of a document is kept, so that no small file becomes a large table.
+
+Belongs here: the limits of text, headings, blocks and cells, where a document is cut, how a cut is noted.
+Does not belong here: time and memory (`rag_assets.parsing`), reading a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from rag_assets.steps.formats.blocks import Block, Content
+
+HEADING_MAX = 2_000
+"""Characters; a longer heading is a paragraph, because each section below repeats its headings."""
+
+_GAP = 2  # characters between two blocks
+_NOTE = "\x1a\ue000"
+"""Begins the note of a cut at the end of a body; no text of a file has these two characters after each other."""
+
+
+class Budget(NamedTuple):
+    """The most that is kept of one document."""
+
+    text_chars: int = 2_000_000
+    headings: int = 10_000
+    blocks: int = 100_000
+    cells: int = 200_000
+
+    def reason(self, name: str) -> str:
+        """Return what a document that is cut at one of these limits has more of, and which setting that is."""
+        return f"cut at {getattr(self, name):,} {_WORDS[name]} (documents.max_{name})"
+
+
+_WORDS = {"text_chars": "characters of text", "headings": "headings", "blocks": "blocks", "cells": "table cells"}
+
+BUDGET = Budget()
+
+
+def within(content: Content, budget: Budget = BUDGET) -> Content:
+    """Return the content up to where it exceeds the budget, with the reason in `cut`; unchanged where it does not."""
+    if any(block.kind == "heading" and len(block.text) > HEADING_MAX for block in content.blocks):
+        content = content._replace(blocks=[part for block in content.blocks for part in _shallow(block)])
+    spent = _Spent(budget)
+    for place, block in enumerate(content.blocks):
+        if (name := spent.take(block)) is not None:
+            kept = [*content.blocks[:place], *spent.first_part(block, name)]
+            return content._replace(blocks=kept, cut=budget.reason(name))
+    return content
+
+
+class _Spent:
+    """What the blocks so far took of a budget."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._left = budget._asdict()
+        self._paths = budget.text_chars  # characters of heading paths, which every section repeats
+        self._above: list[tuple[int, int]] = []  # level and length of the headings above
+
+    def take(self, block: Block) -> str | None:
+        """Count a block; return the name of the limit that it exceeds."""
+        costs = {"text_chars": len(block.text) + _GAP, "blocks": 1 + len(block.links), "cells": _cells(block)}
+        costs["headings"] = int(block.kind == "heading")
+        for name, cost in costs.items():
+            if cost > self._left[name]:
+                return name
+        for name, cost in costs.items():
+            self._left[name] -= cost
+        return self._descend(block) if block.kind == "heading" and block.level else None
+
+    def _descend(self, heading: Block) -> str | None:
+        while self._above and self._above[-1][0] >= heading.level:
+            self._above.pop()
+        self._above.append((heading.level, len(heading.text)))
+        self._paths -= sum(length for _, length in self._above)
+        return "text_chars" if self._paths < 0 else None
+
+    def first_part(self, block: Block, exceeded: str) -> list[Block]:
+        """Return what still fits of the block that exceeds a limit: lines of code, words of prose, cells of a row."""
+        if exceeded == "cells":
+            return [_with_text(block, "|".join(block.text.split("|", self._left["cells"] + 1)[:-1]) + "|")]
+        room = self._left["text_chars"] - _GAP
+        if exceeded != "text_chars" or block.kind == "heading" or room <= 0:
+            return []
+        if block.kind == "code":
+            fence, _, rest = block.text.partition("\n")
+            end = fence[: len(fence) - len(fence.lstrip("`"))]
+            body = rest[: max(room - 2 * len(fence) - 2, 0)].rpartition("\n")[0]
+            return [_with_text(block, f"{fence}\n{body}\n{end}")] if body.strip() else []
+        head = block.text[:room]
+        words = head.rpartition(" |")[0] + " |" if block.kind == "table" else head.rsplit(None, 1)[0]
+        return [_with_text(block, words)] if words.strip(" |") else []
+
+
+def _with_text(block: Block, text: str) -> Block:
+    return block._replace(text=text, linked=min(block.linked, len(text)))
+
+
+def _cells(block: Block) -> int:
+    if block.kind != "table":
+        return 0
+    row = block.text.partition("\n")[0]
+    return row.count("|") - row.count("\\|") - 1
+
+
+def _shallow(block: Block) -> Sequence[Block]:
+    """A heading that is too long for one, as a paragraph that links still reach."""
+    if block.kind != "heading" or len(block.text) <= HEADING_MAX:
+        return [block]
+    anchors = [Block("reference", "", anchors=block.anchors)] if block.anchors else []
+    return [*anchors, Block("paragraph", block.text)]
+
+
+def noted(body: str, reason: str) -> str:
+    """Return a body that was cut, with the reason after it; `without_note` parts them again."""
+    return f"{body}{_NOTE}{reason}"
+
+
+def without_note(body: str) -> tuple[str, str | None]:
+    """Return a body and the reason why it was cut, None where it was not."""
+    text, mark, reason = body.rpartition(_NOTE)
+    return (text, reason) if mark else (body, None)
+
+
+def first_chars(text: str, budget: Budget) -> tuple[str, str | None]:
+    """Return the text up to the budget, at the end of a line where there is one, and the reason of a cut."""
+    if len(text) <= budget.text_chars:
+        return text, None
+    head = text[: budget.text_chars]
+    return head[: head.rfind("\n") + 1] or head, budget.reason("text_chars")
+
+
+def first_rows(rows: Sequence[Sequence[str]], budget: Budget) -> tuple[list[Sequence[str]], str | None]:
+    """Return the rows of a table of which each is as wide as the widest, up to the budget, and the reason of a cut."""
+    width = max(map(len, rows), default=1)
+    most = max(budget.cells // max(width, 1), 1)
+    return list(islice(rows, most)), budget.reason("cells") if len(rows) > most else None
