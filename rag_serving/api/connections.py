@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
+import sys
+from contextlib import suppress
 from functools import cache
 from typing import ClassVar
 from weakref import WeakSet
@@ -32,7 +33,7 @@ MAX_CONNECTIONS = 1000
 """Of a process. Beyond, the one that has been idle for longest makes room; if all are busy, the new one does."""
 
 
-_USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+_TCP, _USER_TIMEOUT = 6, 18  # IPPROTO_TCP, and TCP_USER_TIMEOUT of Linux (tcp(7))
 
 
 class Connection(HttpToolsProtocol):
@@ -133,8 +134,9 @@ class Connection(HttpToolsProtocol):
     def _end_when_unacknowledged(self) -> None:
         """Let the kernel end a connection whose client is gone without a word, or reads nothing (RFC 5482)."""
         connected = self.transport.get_extra_info("socket")
-        if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6) and _USER_TIMEOUT:
-            connected.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, int(self._unread_s * 1000))
+        if connected is not None and sys.platform == "linux":
+            with suppress(OSError):  # closed already, or not TCP
+                connected.setsockopt(_TCP, _USER_TIMEOUT, int(self._unread_s * 1000))
 
     def _sweep_from_now(self) -> None:
         """Look at all connections of this server every so often, as long as there are any."""
