@@ -104,6 +104,11 @@ class Chunk:
     updated_at: datetime | None = None
     also_at: tuple[AlsoAt, ...] = ()
 
+    @property
+    def headings(self) -> str:
+        """The page's title and the headings that the passage stands under, a line each."""
+        return "\n".join(dict.fromkeys((self.title, *self.heading_path)))
+
 
 @dataclass(frozen=True)
 class Candidate:

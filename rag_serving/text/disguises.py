@@ -23,6 +23,8 @@ _SHIFTED |= {code: chr((code - 0x1F130) % 32 + ord("a")) for code in range(0x1F1
 _MARKS = dict.fromkeys("‘’‚‛′`´ʼ＇", "'") | dict.fromkeys("“”„‟″", '"') | {"_": " "}
 _TYPED = str.maketrans(_MARKS)
 _SPACED = re.compile(r"(?<!\w)(?:\w[^\w\n]{1,2}){5,400}\w(?!\w)")
+_LETTERS = re.compile(r"(?<!\w)(?:[^\W\d_][^\w\n]{1,3}){14,2000}[^\W\d_](?!\w)")
+_WIDE = re.compile(r"[^\w\n]")
 _BETWEEN_LETTERS = re.compile(r"(?<=\w)[^\w\n](?=\w)")
 _MIXED = re.compile(r"[a-z]{1,30}[013457@$][a-z0-9@$]{0,30}|[013457@$]{1,4}[a-z][a-z0-9@$]{0,30}")
 _UNSEEN = frozenset({"Cf", "Cc", "Co", "Cn", "Cs"})
@@ -37,6 +39,11 @@ def readings(text: str) -> tuple[str, ...]:
     latin = _latin(seen)
     found = (seen, latin, _MIXED.sub(lambda word: word[0].translate(_DIGITS), latin), _joined(latin))
     return tuple(dict.fromkeys(found))
+
+
+def spelled_out(text: str) -> list[str]:
+    """What is written letter by letter, with one gap between all: `i g n o r e y o u r r u l e s`, without its gaps."""
+    return [_WIDE.sub("", run[0]) for run in _LETTERS.finditer(_latin(plain(text)))]
 
 
 def plain(text: str) -> str:

@@ -11,27 +11,13 @@ from __future__ import annotations
 
 import re
 
-from rag_serving.text.disguises import readings
-from rag_serving.text.fences import BRACKETS, without_fences
+from rag_serving.text.directed import ordering_units
+from rag_serving.text.fences import without_fences
+from rag_serving.text.marks import without_marks
 from rag_serving.text.orders import mentions_of_orders, orders_assistant
 
 REPLACED = "[instruction removed]"
 
-# Turn marks of chat templates (ChatML, Llama 2 and 3, Gemma, Mistral, Phi, DeepSeek), and names of parts of a prompt.
-_MARKS = re.compile(
-    r"<\s*+/?\s*+(?=passage\b|context\b|source\b|question\b|system\b|assistant\b|user\b|think\b|s>|start_of_turn|end_of_turn)"
-    r"|<(?=[|｜])|<<(?=/?SYS>>)|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\])"
-    r"|(?m:^[ \t>*#-]*(?=(?:system|assistant|user|human)[ \t]*:[ \t]*$))",
-    re.IGNORECASE,
-)
-# What may be one of them in other letters, and how that reads.
-_DISGUISED = re.compile(rf"(?:[{BRACKETS}\[［【]|^[ \t>*#-]*+)(?P<inside>[^\n{BRACKETS}]{{1,24}})", re.MULTILINE)
-_READ_AS_MARK = re.compile(
-    r"\W{0,4}(?:passage|context|source|question|system|assistant|user|think|im_(?:start|end)|start_of_turn|end_of_turn"
-    r"|im (?:start|end)|start of turn|end of turn|inst|tool.calls)\b"
-)
-_READ_AS_ROLE = re.compile(r"(?:system|assistant|user|human)[ \t]*:[ \t]*")
-_WORD_JOINER = "\u2060"
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 # A line that goes on in the next one; what stands for the break is as long.
 _BROKEN_LINE = re.compile(r"(?<=[\w,])\n(?=[^\W\d_A-Z])")
@@ -44,12 +30,22 @@ def neutralized(text: str) -> tuple[str, int]:
 
     A sentence that orders is replaced as a whole; of one that only mentions an order, the order.
     """
+    text, ordered = _without_ordering(text)
     text, hidden = _HIDDEN.subn("", text)
     text, fences = without_fences(text)
-    text, disguised = _without_disguised_marks(text)
-    text, marks = _MARKS.subn(_broken, text)
+    text, marks = without_marks(text)
     text, orders = _without_orders(text)
-    return text, hidden + fences + marks + disguised + orders
+    return text, ordered + hidden + fences + marks + orders
+
+
+def _without_ordering(text: str) -> tuple[str, int]:
+    """The text with `REPLACED` for orders to an assistant and what goes on with them, and how many these were."""
+    kept, end = [], 0
+    found = list(ordering_units(text))
+    for unit in found:
+        kept += [text[end : unit.start], REPLACED]
+        end = unit.end
+    return "".join((*kept, text[end:])), len(found)
 
 
 def _without_orders(text: str) -> tuple[str, int]:
@@ -66,29 +62,3 @@ def _without_orders(text: str) -> tuple[str, int]:
             end = sentence.start() + last
         count += len(spans)
     return "".join((*kept, text[end:])), count
-
-
-def _without_disguised_marks(text: str) -> tuple[str, int]:
-    """The text with marks in look-alike letters broken, and how many these were."""
-    if text.isascii():
-        return text, 0
-    count = 0
-
-    def broken(found: re.Match[str]) -> str:
-        nonlocal count
-        inside, at = found["inside"], found.start("inside") - found.start()
-        bracket = found[0][:at].strip(" \t>*#-")
-        pattern = _READ_AS_MARK if bracket else _READ_AS_ROLE
-        if bracket.isascii() and (inside.isascii() or pattern.match(inside.lower())):
-            return found[0]
-        if not any(pattern.match(reading) if bracket else pattern.fullmatch(reading) for reading in readings(inside)):
-            return found[0]
-        count += 1
-        return found[0][:at] + _WORD_JOINER + inside
-
-    return _DISGUISED.sub(broken, text), count
-
-
-def _broken(mark: re.Match[str]) -> str:
-    """The mark with an invisible character behind its first one, or before what follows."""
-    return mark[0][:1] + _WORD_JOINER + mark[0][1:]

@@ -15,7 +15,8 @@ from functools import cache
 
 from rapidfuzz.distance import OSA
 
-from rag_serving.text.disguises import plain, readings
+from rag_serving.text.assistant_words import ADDRESSES, MAY_ADDRESS
+from rag_serving.text.disguises import plain, readings, spelled_out
 from rag_serving.text.order_languages import OPENERS_ABROAD, ORDERS_ABROAD, REQUESTS_ABROAD, UNSPACED
 from rag_serving.text.order_words import OPENERS, ORDERS, REQUESTS, YOU
 
@@ -64,8 +65,17 @@ _CONTINUED = re.compile(
     rf"{_CLAUSE}{OPENERS}(?:reply|answer|respond|say|state|tell|print|output|reveal|show|display|add|include|insert|append"
     r"|cite|mention|recommend|send|e?mail|post|visit|click|open|follow|call|use|give|write|repeat|list|end|begin|start"
     r"|never|always|only|do not|don't|you (?:must|should|shall|will|are|have))\b"
-    r"|\b(?:system|assistant|developer) ?:"
+    r"|\b(?:system|assistant|developer) ?:|\b(?:says?|answers?|reply|replies|tells?)\b[^.!?\n]{0,40}(?::|\bthat\b)"
+    r"|\byour (?:answer|reply|response|output)\b"
 )
+# What ends so says that the next sentence is what is to be said.
+_ANNOUNCES = re.compile(
+    r"(?:\b(?:this|these words|the following|below|your (?:answer|reply|response)|listen)\W{0,4}|:\W{0,4})\Z"
+)
+# Of which two are in what is spelled out, one letter after the other, for an assistant.
+_ORDERED = "ignore disregard forget instruction previous rules prompt assistant answer reply output tell your user"
+_SPELLED = tuple(_ORDERED.split())
+_MAY_ADDRESS = re.compile(MAY_ADDRESS)
 # Words that are read where a word is a slip away from them.
 _WORDS_OF_ORDERS = """
 your ignore ignoring disregard forget override bypass instruction instructions previous prompt system reveal guidelines
@@ -90,6 +100,12 @@ def _page_orders() -> re.Pattern[str]:
 
 
 @cache
+def _addresses() -> re.Pattern[str]:
+    """What a page says to an assistant alone."""
+    return re.compile("|".join(f"(?:{pattern})" for pattern in ADDRESSES))
+
+
+@cache
 def _mentioned_orders() -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join((*ORDERS, *ORDERS_ABROAD))})")
 
@@ -102,23 +118,36 @@ def is_order(question: str) -> bool:
 
 def orders_assistant(sentence: str) -> bool:
     """Whether a sentence of a page is meant for an assistant that reads it, and not for people."""
-    return any(_page_orders().search(_without_mentions(reading, _page_orders())) for reading in readings(sentence))
+    found = readings(sentence)
+    if any(_page_orders().search(_without_mentions(reading, _page_orders())) for reading in found):
+        return True
+    if any(sum(word in run for word in _SPELLED) > 1 for run in spelled_out(sentence)):
+        return True
+    told = (" ".join(reading.split()) for reading in found if _MAY_ADDRESS.search(reading))
+    return any(_addresses().search(_without_mentions(reading, _addresses())) for reading in told)
 
 
-def directed(sentences: Sequence[str]) -> frozenset[int]:
+def directed(sentences: Sequence[str], is_ordered: bool = False) -> frozenset[int]:
     """The places of the sentences of one paragraph that are meant for an assistant.
 
-    Beside an order whatever tells somebody to say or do something is taken for its continuation.
+    Beside an order whatever tells somebody to say or do something is taken for its continuation, and so is the sentence
+    that one of both announces. `is_ordered`: the paragraph stands below an order.
     """
     orders = {place for place, sentence in enumerate(sentences) if orders_assistant(sentence)}
-    if orders:
+    if orders or is_ordered:
         orders |= {place for place, sentence in enumerate(sentences) if _CONTINUED.search(plain(sentence))}
+    for place in range(len(sentences) - 1):
+        if place in orders and _ANNOUNCES.search(plain(sentences[place])):
+            orders.add(place + 1)
     return frozenset(orders)
 
 
 def may_order(text: str) -> bool:
     """Whether a text has a word that an order needs; most pages have none, and are not searched further."""
-    return any(stem in reading for reading in readings(text) for stem in _STEMS)
+    return bool(spelled_out(text)) or any(
+        any(stem in reading for stem in _STEMS) or _MAY_ADDRESS.search(reading) is not None
+        for reading in readings(text)
+    )
 
 
 def mentions_of_orders(text: str) -> Iterator[tuple[int, int]]:

@@ -93,7 +93,7 @@ def _others(asked: Asked, lock: Lock, verdict: Verdict, analyze: Analyze) -> Ite
     for index, candidate in enumerate(lock.passages, start=1):
         chunk = candidate.chunk
         check()
-        layout = Layout(chunk.text)
+        layout = Layout(chunk.text, chunk.headings)
         for other in layout.units if chunk.page_id not in pages else ():
             beside = _Said(other.of(chunk.text), analyze)
             if (

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from rag_serving.answering.extraction.blocks import Blocks
 from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, weight
-from rag_serving.text.orders import directed, may_order
+from rag_serving.text.directed import directed_units
 from rag_serving.text.units import Unit, units
 
 _BAR = re.compile(r"(?<!\\)\|")
@@ -42,6 +42,7 @@ class Layout:
     """A passage whose units are told."""
 
     text: str
+    heading: str = ""  # those that the passage stands under, a line each
 
     @cached_property
     def units(self) -> list[Unit]:
@@ -55,15 +56,7 @@ class Layout:
     @cached_property
     def directed(self) -> frozenset[Unit]:
         """The units that are meant for an assistant that reads the passage, and tell a reader nothing."""
-        if not may_order(self.text):
-            return frozenset()
-        paragraphs: list[list[Unit]] = []
-        for unit in self.units:
-            if not paragraphs or "\n\n" in self.text[paragraphs[-1][-1].end : unit.start]:
-                paragraphs.append([])
-            paragraphs[-1].append(unit)
-        places = ((units, directed([unit.of(self.text) for unit in units])) for units in paragraphs)
-        return frozenset(units[place] for units, found in places for place in found)
+        return directed_units(self.text, self.heading)
 
     def alone(self, unit: Unit) -> Told:
         """The unit by itself; a row with its columns, an item with its lead-in."""

@@ -119,7 +119,7 @@ def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement
         passage = headings.union(analyze(chunk.text))
         if names and not names <= passage:
             continue
-        layout, before = Layout(chunk.text), frozenset[str]()
+        layout, before = Layout(chunk.text, chunk.headings), frozenset[str]()
         leads: dict[int, frozenset[str]] = {}
         for place, (unit, procedure) in enumerate(_parts(asked, layout)):
             check()
@@ -253,7 +253,8 @@ def _told(asked: Asked, statement: Statement, lock: Lock, analyze: Analyze) -> l
     the list that is asked for by its lead-in, else the sentence alone.
     """
     unit, index = statement.unit, statement.index
-    layout = Layout(_passage(lock, statement).chunk.text)
+    chunk = _passage(lock, statement).chunk
+    layout = Layout(chunk.text, chunk.headings)
     if asked.kind == "steps":
         if steps := layout.steps(unit):
             return steps_across(lock, index, steps)

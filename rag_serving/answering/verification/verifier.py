@@ -23,7 +23,9 @@ from rag_serving.answering.verification.words import tokens
 from rag_serving.answering.verification.yes_no import affirms, polarity_fault, without_yes_or_no
 from rag_serving.deadline import check
 from rag_serving.records import EXTRACTIVE, Candidate, Claim, Draft, Lock, Verdict
+from rag_serving.text.directed import MASK, without_directed
 from rag_serving.text.normalization import fold
+from rag_serving.text.orders import orders_assistant
 from rag_serving.text.polarity_words import negations
 from rag_serving.text.units import Unit, lead_in, pieces, unit_at, words
 
@@ -139,7 +141,7 @@ class _Judge:
         if false := next((other for other, original in originals.items() if original is None), None):
             return Verdict(claim, "dropped", f"the sentence also quotes {false[:60]!r}, which no passage says")
         cited = self._passage(claim.index)
-        if cited and (place := find_quote(quote, cited, self.fuzzy_min)):
+        if cited and (place := self._find(quote, cited)):
             verdict = Verdict(claim, place.how, _reason(place), claim.index, place.start, place.end)
         else:
             verdict = self._swapped(claim, quote)
@@ -161,7 +163,7 @@ class _Judge:
     def _swapped(self, claim: Claim, quote: str) -> Verdict:
         """Return the verdict on a quote that is not where the claim says: the best other passage, or dropped."""
         places = (
-            (index, find_quote(quote, passage, self.fuzzy_min))
+            (index, self._find(quote, passage))
             for index, passage in enumerate(self.passages, start=1)
             if index != claim.index
         )
@@ -186,10 +188,15 @@ class _Judge:
     def _original(self, quoted: str) -> str | None:
         """Return these words as some passage has them, or None; what is too short must be there to the letter."""
         if weight(quoted) >= MIN_QUOTE_BYTES:
-            places = ((passage, find_quote(quoted, passage, self.fuzzy_min)) for passage in self.passages)
+            places = ((passage, self._find(quoted, passage)) for passage in self.passages)
             return next((passage.text[place.start : place.end] for passage, place in places if place), None)
         needle = needle_of(quoted)
         return quoted if any(needle in passage.folded.text for passage in self.passages) else None
+
+    def _find(self, quote: str, passage: Passage) -> Place | None:
+        """Return where a quote stands in what a passage says to readers."""
+        place = find_quote(quote, passage, self.fuzzy_min)
+        return place if place and MASK not in passage.text[place.start : place.end] else None
 
     def _passage(self, index: int) -> Passage | None:
         return self.passages[index - 1] if 1 <= index <= len(self.passages) else None
@@ -283,8 +290,11 @@ def _place(verdict: Verdict) -> Place:
 
 
 def _passage_of(candidate: Candidate) -> Passage:
-    path = candidate.chunk.heading_path
-    return Passage(candidate.chunk.text, path[-1] if path else candidate.chunk.title)
+    """Return what a passage says to readers, under its heading: what is meant for an assistant proves nothing."""
+    chunk = candidate.chunk
+    heading = chunk.heading_path[-1] if chunk.heading_path else chunk.title
+    text = without_directed(chunk.text, chunk.headings)
+    return Passage(text, "" if orders_assistant(heading) else heading)
 
 
 def _rank(place: Place) -> tuple[bool, float]:

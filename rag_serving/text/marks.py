@@ -1,0 +1,94 @@
+"""Marks that only a conversation with a model has: turns of chat templates, roles, parts of a prompt.
+
+Belongs here: the marks, in whatever letters; breaking them. Does not belong here: marks with a random word (`fences`),
+what becomes of a paragraph that has some (`directed`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from rag_serving.text.disguises import readings
+from rag_serving.text.fences import BRACKETS, without_fences
+
+# Turn marks of chat templates (ChatML, Llama 2 and 3, Gemma, Mistral, Phi, DeepSeek), and names of parts of a prompt.
+_MARKS = re.compile(
+    r"<\s*+/?\s*+(?=passage\b|context\b|source\b|question\b|system\b|assistant\b|user\b|think\b|s>|start_of_turn|end_of_turn)"
+    r"|<(?=[|｜])|<<(?=/?SYS>>)|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS)\])"
+    r"|(?m:^[ \t>*#-]*(?=(?:system|assistant|user|human)[ \t]*:[ \t]*$))",
+    re.IGNORECASE,
+)
+# What may be one of them in other letters, and how that reads.
+_DISGUISED = re.compile(rf"(?:[{BRACKETS}\[［【]|^[ \t>*#-]*+)(?P<inside>[^\n{BRACKETS}]{{1,24}})", re.MULTILINE)
+_READ_AS_MARK = re.compile(
+    r"\W{0,4}(?:passage|context|source|question|system|assistant|user|think|im_(?:start|end)|start_of_turn|end_of_turn"
+    r"|im (?:start|end)|start of turn|end of turn|inst|tool.calls)\b"
+)
+_READ_AS_ROLE = re.compile(r"(?:system|assistant|user|human)[ \t]*:[ \t]*")
+# What makes a paragraph one that is written for a model: no element of a page and no heading of people's has that.
+# In the middle of a sentence it is spoken of.
+_TURNS = re.compile(
+    r"(?m:(?:^|[.!?:>]\s)[\s>*#\"'(-]{0,12})(?:"
+    r"<[|｜] ?(?:im[ _]start|im[ _]end|system|user|assistant|end|begin|start|eot|message|channel)|<</?sys>>"
+    r"|\[/?(?:inst|system)\]|<(?:start|end)[ _]of[ _]turn|(?:</?\w{1,12}>){0,3}</?passage>|<tool[ _]results?>"
+    r"|(?:system|assistant|human)[ \t]{0,4}:[ \t]{0,4}(?:\n|\Z)|(?:user|human):[^\n]{0,400}[\n ]\W{0,8}assistant:"
+    r"|assistant: (?:[^\s:]{1,40} ){3,40}[^\s:]{1,40}[.!]|<> )"
+    r"|(?<![-=*#_])[-=*#_]{2,40} ?end of (?:the )?(?:passages?|documents?|context|prompt)\b"
+    r"|#{1,6} ?(?:system|assistant|instruction|human)[ \t]{0,4}:[ \t]{0,4}(?:\n|\Z)"
+    r"|\{\s{0,4}\"(?:role|tool calls|answer|instruction to assistant)\"\s{0,4}:"
+    r"|(?:<!--|display: ?none[^>\n]{0,40}>)\W{0,8}(?:(?:dear|hey|attention|to the) )?"
+    r"(?:ai|assistants?|llm|chatgpt|bot|system)\b"
+)
+_OURS = re.compile(r"(?m)^[ \t]*SOURCE=https?:|^[ \t]*CONTEXT (?:before|after):|\bPAGE: [^\n]{0,200}\s{0,4}\bTEXT:")
+_ROLE = re.compile(r"\W{0,8}(?:system|assistant|instruction|human)[ \t]{0,4}:[ \t]{0,4}")
+_CODE = re.compile(r"`[^`\n]{1,200}`")
+_WORD_JOINER = "\u2060"
+
+
+def has_mark(text: str) -> bool:
+    """Return whether a text that is no code imitates a turn of a conversation, or a fence, outside of inline code."""
+    said = _CODE.sub(" ", text)
+    return any(_TURNS.search(reading) for reading in readings(said)) or bool(_OURS.search(said)) or has_fence(said)
+
+
+def is_role(heading: str) -> bool:
+    """Return whether a heading is one that prompts have over their turns: `### Instruction:`."""
+    return any(_ROLE.fullmatch(reading) for reading in readings(heading))
+
+
+def has_fence(text: str) -> bool:
+    """Return whether a text imitates a fence outside of inline code."""
+    return without_fences(_CODE.sub(" ", text))[1] > 0
+
+
+def without_marks(text: str) -> tuple[str, int]:
+    """Return the text with its marks broken by a character that quotes are verified without, and their number."""
+    text, disguised = _without_disguised_marks(text)
+    text, marks = _MARKS.subn(_broken, text)
+    return text, disguised + marks
+
+
+def _without_disguised_marks(text: str) -> tuple[str, int]:
+    """Return the text with marks in look-alike letters broken, and how many these were."""
+    if text.isascii():
+        return text, 0
+    count = 0
+
+    def broken(found: re.Match[str]) -> str:
+        nonlocal count
+        inside, at = found["inside"], found.start("inside") - found.start()
+        bracket = found[0][:at].strip(" \t>*#-")
+        pattern = _READ_AS_MARK if bracket else _READ_AS_ROLE
+        if bracket.isascii() and (inside.isascii() or pattern.match(inside.lower())):
+            return found[0]
+        if not any(pattern.match(reading) if bracket else pattern.fullmatch(reading) for reading in readings(inside)):
+            return found[0]
+        count += 1
+        return found[0][:at] + _WORD_JOINER + inside
+
+    return _DISGUISED.sub(broken, text), count
+
+
+def _broken(mark: re.Match[str]) -> str:
+    """Return the mark with an invisible character behind its first one, or before what follows."""
+    return mark[0][:1] + _WORD_JOINER + mark[0][1:]
