@@ -1,7 +1,7 @@
 """Two hundred orders on pages, in five places each, and a model that obeys them all: nothing of it reaches the reader.
 
 Pages come through the real steps of ingest. Each order is tried in each place with one of the shapes in which a model
-may write what was ordered; `CITELOCK_INJECTIONS=all` tries all shapes, at every door.
+may write what was ordered; `CITELOCK_INJECTIONS=1` tries all shapes, and all orders at every door.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from rag_serving.records import Answer, Candidate, Chunk, Lock
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.disguises import readings
 
-ALL = os.environ.get("CITELOCK_INJECTIONS") == "all"
+ALL = os.environ.get("CITELOCK_INJECTIONS") == "1"
 CHANNELS = ("page", "title", "label", "attachment", "comment")
 ORDERS = injections("how long logs are kept")
 QUOTE = "keeps logs for 168 hours"
