@@ -14,7 +14,7 @@ from rag_assets.state.planning import SourceFacts
 from rag_assets.state.records import read_publish_state, read_state
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.indexes.integrity import Damage, Depth, find_damage
+from rag_serving.indexes.integrity import Damage, Depth, find_damage, publication_fault
 
 if TYPE_CHECKING:
     from rag_serving.models.protocols import Embedder
@@ -69,9 +69,12 @@ def shared_pages(store: Store, sources: Iterable[str]) -> dict[str, str]:
 
 
 def published_damage(config: Config, store: Store, tenant: str, depth: Depth) -> list[Damage]:
-    """Return what is damaged of the published generation; nothing where none is published."""
+    """Return what is damaged of the published generation, and of what says so; nothing where none is published."""
     current = store.current(tenant)
-    return find_damage(store, tenant, current, config, depth) if current else []
+    if current is None:
+        return []
+    fault = publication_fault(store, tenant)
+    return [*([fault] if fault else []), *find_damage(store, tenant, current, config, depth)]
 
 
 def published_inputs(store: Store, tenant: str) -> str | None:

@@ -7,8 +7,6 @@ Does not belong here: building (`indexes.build`), comparing a folder with it to 
 from __future__ import annotations
 
 import hashlib
-import hmac
-import json
 import os
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rag_serving.artifacts.secret import SecretError, derived_key, has_secret
+from rag_serving.artifacts.signatures import FIELD, canonical, signature_fault, signature_of
 from rag_serving.artifacts.store import Store, StoreError, open_file, read_json, write_json
 
 FORMAT = 1
@@ -104,7 +102,7 @@ def signed(manifest: Manifest, home: Path) -> Manifest:
         SecretError: the installation's secret cannot be used.
     """
     content = manifest.model_dump(mode="json")
-    return manifest.model_copy(update={"signature": _signature(content, home)})
+    return manifest.model_copy(update={FIELD: signature_of(content, home, KEY_PURPOSE)})
 
 
 def id_of(manifest: Manifest) -> str:
@@ -141,7 +139,7 @@ def read_manifest(store: Store, tenant: str, generation_id: str) -> Manifest:
     found = content.get("format") if isinstance(content, Mapping) else None
     if found != FORMAT:
         raise StoreError(f"{path} has format {found!r}, this program reads format {FORMAT}; run `citelock build`")
-    if unsigned := _signature_fault(content, store.home):
+    if unsigned := signature_fault(content, store.home, KEY_PURPOSE):
         raise StoreError(f"{path} {unsigned}")
     try:
         return Manifest.model_validate(content)
@@ -153,42 +151,13 @@ def read_manifest(store: Store, tenant: str, generation_id: str) -> Manifest:
         ) from None
 
 
-def _signature_fault(content: Mapping[str, Any], home: Path) -> str | None:
-    """Why a manifest is not one that this installation signed, with the mend, or None."""
-    noted = content.get("signature")
-    if not noted:
-        return "is not signed: an older program built it, or it was made up; `citelock build` makes it again"
-    try:
-        if not has_secret(home):
-            return f"cannot be authenticated: {home} has no secret; restore it, or run `citelock build`"
-        expected = _signature(content, home)
-    except SecretError as error:
-        return f"cannot be authenticated: {error}"
-    if not hmac.compare_digest(expected.encode(), str(noted).encode(errors="replace")):
-        return (
-            "was altered: its signature does not hold, or the secret is another one; "
-            "`citelock build` makes the generation again"
-        )
-    return None
-
-
-def _signature(content: Mapping[str, Any], home: Path) -> str:
-    signed_part = {name: value for name, value in content.items() if name != "signature"}
-    return hmac.new(derived_key(home, KEY_PURPOSE), _canonical(signed_part), hashlib.sha256).hexdigest()
-
-
 def pages_digest(versions: Mapping[str, int]) -> str:
     """Digest of page ids and their versions."""
     return _digest(sorted(versions.items()))[:32]
 
 
 def _digest(value: object) -> str:
-    return hashlib.sha256(_canonical(value)).hexdigest()
-
-
-def _canonical(value: object) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return text.encode(errors="surrogatepass")
+    return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def mend(tenant: str) -> str:

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rag_serving.artifacts import publication
+from rag_serving.artifacts.publication import (
+    Publication,
+    PublicationError,
+    publication_of,
+    published_after,
+    record_of,
+)
 from rag_serving.artifacts.schema import VERSION_KEY, TableSchema
 
 _LONGEST_POINTER = 4096
@@ -71,13 +80,35 @@ class Store:
         """The published generation's id, or None where nothing was published yet."""
         return read_pointer(self.pointer(tenant))
 
+    def publication(self, tenant: str) -> Publication:
+        """Return what is published, and was, as this installation signed it.
+
+        Raises:
+            StoreError: there is no record, or it is not authentic.
+        """
+        path = self.publication_record(tenant)
+        try:
+            return publication_of(read_json(path), self.home, tenant)
+        except PublicationError as error:
+            raise StoreError(f"{path} {error}") from None
+
+    def publication_record(self, tenant: str) -> Path:
+        """The file that says, signed, which generation is published."""
+        return self.tenant(tenant) / publication.FILE
+
     def point_current(self, tenant: str, generation_id: str) -> None:
-        """Publish (or roll back to) a complete generation: one atomic rename."""
+        """Publish (or roll back to) a complete generation: the record first, which is what counts, then the pointer."""
         if not (self.generation(tenant, generation_id) / "manifest.json").is_file():
             raise StoreError(
                 f"generation {generation_id!r} of tenant {tenant!r} does not exist or is not complete; "
                 f"`citelock generations list --tenant {tenant}` shows what there is"
             )
+        try:
+            before = self.publication(tenant)
+        except StoreError:  # lost, or altered: what was published before is not known any more
+            before = None
+        now = published_after(before, generation_id, datetime.now(UTC))
+        write_json(self.publication_record(tenant), record_of(now, self.home, tenant))
         write_text(self.pointer(tenant), generation_id + "\n")
 
     @contextmanager

@@ -24,6 +24,7 @@ from rag_serving.cli.finding import Finding, age
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.config.sections import ChatModel
 from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.integrity import publication_fault
 from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.protocols import ModelError
@@ -96,6 +97,8 @@ def _published(config: Config, tenant: str) -> Finding:
         current = store.current(tenant)
         if current is None:
             return Finding(name, "warn", "nothing is published yet", "run `citelock build`")
+        if fault := publication_fault(store, tenant):
+            return Finding(name, "fail", str(fault), "run `citelock build`")
         generation = Generation.open(store, tenant, current, config)
     except (StoreError, OSError) as error:
         detail, _, mend = str(error).rpartition("; ")

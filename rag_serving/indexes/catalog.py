@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.artifacts.manifest import Manifest, read_manifest
-from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
+from rag_serving.artifacts.store import Store, StoreError, read_json
 from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
 
 EVAL_REPORT = "eval_report.json"  # beside the manifest, which does not cover it: it is written after the commit
-_HISTORY = "published.json"
 
 
 @dataclass(frozen=True)
@@ -74,12 +73,6 @@ def move_current(store: Store, tenant: str, generation_id: str, config: Config) 
     """
     Generation.open(store, tenant, generation_id, config).close()
     with store.lock(tenant):
-        published = published_at(store, tenant)
-        before = store.current(tenant)
-        for name in (before, generation_id):
-            if name:
-                published.setdefault(name, datetime.now(UTC).isoformat(timespec="seconds"))
-        write_json(store.tenant(tenant) / _HISTORY, published)
         store.point_current(tenant, generation_id)
 
 
@@ -101,12 +94,11 @@ def published_ids(store: Store, tenant: str) -> frozenset[str]:
 
 
 def published_at(store: Store, tenant: str) -> dict[str, str]:
-    """Return when each generation was first published; a history that was lost starts again."""
+    """Return when each generation was first published; a history that was lost or altered starts again."""
     try:
-        history = read_json(store.tenant(tenant) / _HISTORY)
+        return dict(store.publication(tenant).history)
     except StoreError:
         return {}
-    return dict(history) if isinstance(history, dict) else {}
 
 
 def _previous(generations: Sequence[GenerationInfo], current: str, tenant: str) -> str:

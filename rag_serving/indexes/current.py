@@ -1,6 +1,6 @@
 """The published generation, open for questions, exchanged for a newer one without losing any.
 
-Belongs here: following the `current` pointer, when an older generation may answer in place of the published one.
+Belongs here: opening what is published, when an older generation may answer in place of the published one.
 Does not belong here: counting who reads a generation (`held`), building or publishing, what a question does with it.
 """
 
@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rag_serving.artifacts.store import Store, StoreError, read_pointer
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import list_generations
+from rag_serving.indexes.followed import FollowedPublication
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.held import FileStamps, Held, Slot, file_stamps
 from rag_serving.indexes.page_readers import Comparison
@@ -41,10 +42,10 @@ class _Opening:
 class Published:
     """The generation that one tenant's questions are answered from. Safe to use from several threads.
 
-    The pointer is read at every lease, and by `follow`, which a server calls again and again. A question waits until
-    what the pointer names is open, for `serving.open_wait_s` since opening it began. Where that takes longer,
-    or fails, the older one answers if the newer one takes no page from anybody who may read it in the older one; else
-    the question is refused. What cannot be opened is tried again after `retry_s` seconds, and `problem` says why.
+    What is published is looked at for every lease, and by `follow`, which a server calls again and again. A question
+    waits until that is open, for `serving.open_wait_s` since opening it began. Where that takes longer, or fails, the
+    older one answers if the newer one takes no page from anybody who may read it in the older one; else the question is
+    refused. What cannot be opened is tried again after `retry_s` seconds, and `problem` says why.
     `pinned` is the id of a generation to stay with, published or not.
     """
 
@@ -52,7 +53,7 @@ class Published:
         self, store: Store, tenant: str, config: Config, retry_s: float = RETRY_S, pinned: str | None = None
     ) -> None:
         self._store, self._tenant, self._config = store, tenant, config
-        self._pointer = store.pointer(tenant)
+        self._followed = FollowedPublication(store, tenant)
         self._pinned = pinned
         self._retry_s = retry_s
         self._comparison = Comparison(store, tenant)
@@ -118,15 +119,15 @@ class Published:
         self._slot.exchange(None)
 
     def _named(self) -> str:
-        """The id that the pointer names.
+        """The id of the published generation.
 
         Raises:
-            UnpublishedError: it names none, or cannot be read.
+            UnpublishedError: there is none, or what is published cannot be read.
         """
         try:
-            named = self._pinned or read_pointer(self._pointer)
-        except (OSError, UnicodeDecodeError) as error:
-            self.problem = f"the pointer of tenant {self._tenant!r} cannot be read ({error})"
+            named = self._pinned or self._followed.current()
+        except StoreError as error:
+            self.problem = str(error)
             raise UnpublishedError(f"what is published for tenant {self._tenant!r} cannot be read") from error
         if named is None:
             self.problem = f"nothing is published for tenant {self._tenant!r} yet; run `citelock build`"

@@ -68,6 +68,18 @@ def find_file_damage(store: Store, tenant: str, generation_id: str, config: Conf
     return [] if thorough else list(_marked(folder / MARK))
 
 
+def publication_fault(store: Store, tenant: str) -> Damage | None:
+    """Return what is wrong with the signed record of what is published, or with the pointer beside it."""
+    record, current = store.publication_record(tenant), store.current(tenant)
+    try:
+        published = store.publication(tenant).current
+    except StoreError as error:
+        return Damage(record.name, _reason(error, record)) if current or record.exists() else None
+    if current not in (None, published):
+        return Damage(store.pointer(tenant).name, f"names {current}, but {published} was published")
+    return None
+
+
 def find_dense_damage(store: Store, tenant: str, generation_id: str, config: Config, depth: Depth) -> list[Damage]:
     """Return the shards that Chroma does not have as they were written; none where no manifest names any."""
     place = place_of(store, tenant, config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +16,12 @@ from wiki import PASSAGES, RETENTION, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
+from rag_serving.artifacts.publication import Publication, record_of
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.catalog import move_current, rollback
 from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.integrity import Damage, publication_fault
 from rag_serving.indexes.page_readers import FILE
 from rag_serving.indexes.repair import repair
 from rag_serving.pipeline import STALE, Pipeline
@@ -224,3 +227,74 @@ def test_without_a_pointer_nothing_that_was_published_answers(
     assert pipeline.ask(EVERYONE, QUESTION).status == "answered"
     Store(tmp_path).pointer("acme").unlink()
     assert pipeline.ask(EVERYONE, QUESTION).status == "unavailable"
+
+
+def answering(pipeline: Pipeline) -> tuple[str, str]:
+    answer = pipeline.ask(EVERYONE, QUESTION)
+    return answer.status, answer.generation
+
+
+def test_an_edited_pointer_does_not_bring_a_restricted_page_back(
+    tmp_path: Path, open_pipeline: Callable[..., Pipeline]
+) -> None:
+    first, running = publish(tmp_path), open_pipeline()
+    assert answering(running) == ("answered", first)
+    second = publish(tmp_path, RESTRICTED)
+    store = Store(tmp_path)
+    for name in (first, "f" * 16, "../../etc", "\0"):
+        store.pointer("acme").write_text(name)
+        for pipeline in (running, open_pipeline()):
+            assert answering(pipeline) == ("not_found", second)
+    assert str(publication_fault(store, "acme")).startswith("current names")
+    move_current(store, "acme", first, configuration(tmp_path))  # who has the secret may
+    assert answering(running) == answering(open_pipeline()) == ("answered", first)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda record, _: record.write_text(record.read_text().replace('"number": 1', '"number": 2')),
+        lambda record, first: record.write_text(json.dumps({**json.loads(record.read_text()), "current": first})),
+        lambda record, first: record.write_text(json.dumps({first: "2026-01-01T00:00:00+00:00"})),
+        lambda record, _: record.write_text("[]"),
+        lambda record, _: record.write_bytes(b"\xff{"),
+        lambda record, _: record.unlink(),
+    ],
+)
+def test_who_cannot_sign_cannot_say_what_is_published(
+    tmp_path: Path, open_pipeline: Callable[..., Pipeline], edit: Callable[[Path, str], object]
+) -> None:
+    first = publish(tmp_path)
+    publish(tmp_path, RESTRICTED)
+    running, store = open_pipeline(), Store(tmp_path)
+    edit(store.publication_record("acme"), first)
+    for pipeline in (running, open_pipeline()):
+        assert pipeline.ask(EVERYONE, QUESTION).status == "unavailable"
+        assert "published.json" in str(pipeline.published.refusal())
+    assert (publication_fault(store, "acme") or Damage("", "")).part == "published.json"
+    second = publish(tmp_path, RESTRICTED)  # what `citelock build` does with this damage
+    assert answering(running) == ("not_found", second)
+
+
+def test_an_older_record_put_back_does_not_turn_a_running_server_back(
+    tmp_path: Path, open_pipeline: Callable[..., Pipeline]
+) -> None:
+    store, first = Store(tmp_path), publish(tmp_path)
+    files = [store.publication_record("acme"), store.pointer("acme")]
+    older = [file.read_bytes() for file in files]
+    second = publish(tmp_path, RESTRICTED)
+    running = open_pipeline()
+    assert answering(running) == ("not_found", second)
+    for file, content in zip(files, older, strict=True):
+        file.write_bytes(content)
+    assert answering(running) == ("not_found", second)
+    assert answering(open_pipeline()) == ("answered", first)  # as after a backup was restored: nothing tells it
+    third = publish(tmp_path, MORE)
+    assert answering(running) == ("answered", third)
+
+
+def test_a_record_of_another_tenant_says_nothing(tmp_path: Path, open_pipeline: Callable[..., Pipeline]) -> None:
+    publish(tmp_path)
+    record = record_of(Publication("f" * 16, 9), tmp_path, "other")
+    Store(tmp_path).publication_record("acme").write_text(json.dumps(record))
+    assert open_pipeline().ask(EVERYONE, QUESTION).status == "unavailable"

@@ -1,0 +1,49 @@
+"""Signatures of JSON documents: a keyed digest under the installation's secret, one key for each purpose.
+
+Belongs here: making and comparing them. Does not belong here: what a document says, where it lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rag_serving.artifacts.secret import SecretError, derived_key, has_secret
+
+FIELD = "signature"
+
+
+def canonical(value: object) -> bytes:
+    """Return the one form of a JSON value that digests are made of."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text.encode(errors="surrogatepass")
+
+
+def signature_of(content: Mapping[str, Any], home: Path, purpose: str) -> str:
+    """Return the HMAC-SHA256 (RFC 2104) of all fields but the signature itself.
+
+    Raises:
+        SecretError: the installation's secret cannot be used.
+    """
+    signed_part = {name: value for name, value in content.items() if name != FIELD}
+    return hmac.new(derived_key(home, purpose), canonical(signed_part), hashlib.sha256).hexdigest()
+
+
+def signature_fault(content: Mapping[str, Any], home: Path, purpose: str) -> str | None:
+    """Return why a document is not one that this installation signed, with the mend, or None."""
+    noted = content.get(FIELD)
+    if not noted:
+        return "is not signed: an older program built it, or it was made up; `citelock build` makes it again"
+    try:
+        if not has_secret(home):
+            return f"cannot be authenticated: {home} has no secret; restore it, or run `citelock build`"
+        expected = signature_of(content, home, purpose)
+    except SecretError as error:
+        return f"cannot be authenticated: {error}"
+    if not hmac.compare_digest(expected.encode(), str(noted).encode(errors="replace")):
+        return "was altered: its signature does not hold, or the secret is another one; `citelock build` makes it again"
+    return None
