@@ -44,8 +44,8 @@ class Serving(Section):
     """The same of one address, whatever it sends; of IPv6 a /64. Behind a proxy all callers have one address, unless
     `trusted_proxies` names it. 0: no limit."""
     request_timeout_s: float = Field(150, ge=1, le=3600)
-    """Seconds that an answer may take (504 after that); longer than `generation.timeout_s`, so that a model which never
-    answers is replaced by extraction. The work for a client that leaves ends with the stage that it is in."""
+    """Seconds that an answer may take (504 after that). Models get what is left of it, less a fifth (5 s at most), so
+    that one which never answers is replaced. The work for a client that leaves ends, waits for models included."""
     streams: int = Field(64, ge=1, le=1000)
     """Answers that are streamed at once, in each process; more are told to come back (503, `Retry-After`)."""
     streams_per_caller: int = Field(8, ge=1, le=1000)

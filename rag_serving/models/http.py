@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import os
 import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import httpx
 
+from rag_serving.deadline import at_most, awaited, current
 from rag_serving.models.protocols import ModelError
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
+
+
+Result = TypeVar("Result")
 
 
 class ServerBusyError(Exception):
@@ -74,6 +81,30 @@ def bearer(variable: str | None, setting: str) -> dict[str, str]:
     if not key:
         raise ModelError(f"the environment variable {variable} ({setting}) is not set; set it")
     return {"Authorization": f"Bearer {key}"}
+
+
+def in_time(ask: Callable[[], Result], seconds: float, too_late: Callable[[], NoReturn]) -> Result:
+    """Return what a server answers. Where a request waits for it, that is waited for no longer than the request may
+    take, nor than anybody waits for the request: the asking goes on in a thread that is left behind.
+
+    Raises:
+        StoppedError: the request's time is over, or nobody waits any more.
+    """
+    if current() is None:
+        return ask()
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(ask())
+        except BaseException as error:  # whatever it is, it belongs to whoever waits
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="ask-server", daemon=True).start()
+    try:
+        return awaited(outcome, at_most(seconds))
+    except TimeoutError:
+        too_late()
 
 
 def wait_s(state: RetryCallState, backoff_s: float, jitter: float = 1.0) -> float:

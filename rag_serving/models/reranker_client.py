@@ -21,6 +21,7 @@ import httpx
 
 from rag_serving.config.reranking import Reranker
 from rag_serving.config.sections import Features
+from rag_serving.deadline import StoppedError, at_most, awaited
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.http import BadAnswerError, bearer, one_line
 from rag_serving.models.protocols import ModelError
@@ -30,6 +31,7 @@ Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
 
 _CHECK_S = 5.0
+_GRACE_S = 1.0
 _LONGEST_ANSWER = 1_000_000  # bytes; 500 results have some 40,000
 _LONGEST_TEXT = 20_000  # characters; more than any model reads
 _QUICK_SHARE = 0.25  # of the timeout: a refusal that takes longer costs the question its time
@@ -75,7 +77,8 @@ def ask_sidecar(settings: Reranker) -> Sidecar:
 class RemoteReranker:
     """Asks the sidecar at `reranker.url`. Safe to use from several threads; nothing is connected before the first use.
 
-    A request has `timeout_s` in all: connecting, sending, and the last byte of the answer. Timeouts, transport errors,
+    A request has `timeout_s` in all: connecting, sending, and the last byte of the answer; less where its question has
+    less time left, and none once nobody waits for that. Timeouts, transport errors,
     refusals and answers that are none count as failures of the breaker. A 429 that comes at once does not, because a
     busy sidecar is alive and costs nothing; one that keeps its question waiting does.
     """
@@ -95,10 +98,12 @@ class RemoteReranker:
             ModelError: the token is not set, or the sidecar failed, is busy, or failed so often that it is left alone.
         """
         headers = {"Content-Type": "application/json", **bearer(self._settings.token_env, "reranker.token_env")}
+        seconds = at_most(self._settings.timeout_s)
         if not self.breaker.allow():
             raise ModelError(f"the reranker at {self.url} failed a moment ago and is left alone for a while")
         try:
-            content = self._loop.run(self._ask(self._body(query, passages, top_n), headers))
+            work = self._ask(self._body(query, passages, top_n), headers, seconds)
+            content = self._loop.run(work, seconds + _GRACE_S)
             ranking = _ranking(content, {identifier for identifier, _ in passages}, top_n)
         except _BusyError as error:
             self._count_busy(error)
@@ -106,10 +111,13 @@ class RemoteReranker:
                 f"the reranker at {self.url} is busy ({error}); raise rerank_service.max_concurrent"
             ) from None
         except (httpx.HTTPError, httpx.InvalidURL, BadAnswerError, OSError, TimeoutError) as error:
-            self.breaker.fail()
-            told = self._told(error)
+            if not isinstance(error, TimeoutError) or seconds >= self._settings.timeout_s / 2:
+                self.breaker.fail()  # else it had no time to show that it is alive
+            told = self._told(error, seconds)
             _log.warning("%s (circuit breaker: %s)", told, self.breaker.state)
             raise ModelError(told) from error
+        except StoppedError:  # whoever asked left: that says nothing of the sidecar
+            raise
         except BaseException:
             self.breaker.fail()
             raise
@@ -128,7 +136,7 @@ class RemoteReranker:
     def close(self) -> None:
         """Close the connections; asking again opens new ones."""
         if self._client is not None:
-            self._loop.run(self._client.aclose())
+            self._loop.run(self._client.aclose(), _CHECK_S)
             self._client = None
         self._loop.close()
 
@@ -137,12 +145,12 @@ class RemoteReranker:
         length = self._settings.max_seq_len
         return json.dumps({"query": query, "candidates": candidates, "top_n": top_n, "max_seq_len": length}).encode()
 
-    async def _ask(self, body: bytes, headers: Mapping[str, str]) -> bytes:
+    async def _ask(self, body: bytes, headers: Mapping[str, str], seconds: float) -> bytes:
         """The body of a 200; the deadline cancels whatever is under way, however little comes in at a time."""
         if self._client is None:
             self._client = httpx.AsyncClient(timeout=None, limits=_CONNECTIONS)
         started = time.monotonic()
-        async with asyncio.timeout(self._settings.timeout_s):
+        async with asyncio.timeout(seconds):
             async with self._client.stream("POST", self.url, content=body, headers=headers) as response:
                 content = b""
                 async for part in response.aiter_bytes():
@@ -155,9 +163,9 @@ class RemoteReranker:
             raise BadAnswerError(f"HTTP {response.status_code}: {one_line(content.decode('utf-8', 'replace'))}")
         return content
 
-    def _told(self, error: Exception) -> str:
+    def _told(self, error: Exception, seconds: float) -> str:
         if isinstance(error, TimeoutError):
-            return f"the reranker at {self.url} did not answer within {self._settings.timeout_s:g} s"
+            return f"the reranker at {self.url} did not answer within {seconds:.3g} s"
         if isinstance(error, httpx.ConnectError):
             return f"no reranker answers at {self.url}; start `citelock rerank-service` or set reranker.url"
         return f"the reranker at {self.url} failed: {one_line(error) or type(error).__name__}; see its log"
@@ -179,11 +187,11 @@ class _Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Wait for the work, which is cancelled when waiting is interrupted."""
+    def run(self, work: Coroutine[Any, Any, Result], seconds: float) -> Result:
+        """Wait for the work, which is cancelled when waiting is interrupted, or nobody waits for the answer."""
         future: Future[Result] = asyncio.run_coroutine_threadsafe(work, self._started())
         try:
-            return future.result()
+            return awaited(future, seconds)
         except BaseException:
             future.cancel()
             raise

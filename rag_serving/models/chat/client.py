@@ -14,7 +14,6 @@ import asyncio
 import concurrent.futures
 import ssl
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
@@ -24,7 +23,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import httpx
 
 from rag_serving.config.sections import ChatModel
-from rag_serving.deadline import StoppedError, check
+from rag_serving.deadline import StoppedError, at_most, awaited
 from rag_serving.models.chat.messages import CHARS_PER_TOKEN, Message, Piece, Reply, Writing
 from rag_serving.models.http import TRANSIENT, BadAnswerError, bearer, busy_error, is_busy, wait_s
 from rag_serving.models.protocols import ModelError
@@ -36,7 +35,6 @@ Result = TypeVar("Result")
 _BYTES_PER_TOKEN = 1000
 _BYTES_AT_LEAST = 500_000
 _GRACE_S = 1.0
-_LOOK_S = 0.25  # between looks whether somebody still waits
 
 
 class TooLateError(ModelError):
@@ -75,19 +73,22 @@ class RemoteChat(ABC):
         return f"{self.kind}/{self.model}"
 
     def reply(self, messages: Sequence[Message], listen: Listen | None = None) -> Reply:
-        """What the model answers, within `timeout_s`.
+        """What the model answers, within `timeout_s`, or what is left of the request's time.
 
         Raises:
             ContextTooLongError: the messages are too long for the model.
             ModelError: the model does not answer; the message says how to mend it.
         """
-        return run_apart(self.reply_async(messages, listen), self.settings.timeout_s + _GRACE_S, self._too_late)
+        seconds = at_most(self.settings.timeout_s)
+        return run_apart(self.reply_async(messages, listen, seconds), seconds + _GRACE_S, self._too_late)
 
-    async def reply_async(self, messages: Sequence[Message], listen: Listen | None = None) -> Reply:
-        """The same, for whoever asks many questions at once in an event loop."""
+    async def reply_async(
+        self, messages: Sequence[Message], listen: Listen | None = None, seconds: float | None = None
+    ) -> Reply:
+        """The same, for whoever asks many questions at once in an event loop; within `seconds` instead."""
         writing = Writing(CHARS_PER_TOKEN * self.settings.max_output_tokens)
         try:
-            async with asyncio.timeout(self.settings.timeout_s):
+            async with asyncio.timeout(self.settings.timeout_s if seconds is None else seconds):
                 await self._persistently(messages, writing, listen)
         except TimeoutError:
             if not writing.text.strip():
@@ -233,7 +234,7 @@ def run_apart(
 
     threading.Thread(target=run, name=name, daemon=True).start()
     try:
-        return _awaited(outcome, seconds)
+        return awaited(outcome, seconds)
     except concurrent.futures.TimeoutError:
         too_late()
     except StoppedError:
@@ -241,22 +242,6 @@ def run_apart(
             with suppress(RuntimeError):  # it ended by itself
                 loop.call_soon_threadsafe(task.cancel if task else loop.stop)
         raise
-
-
-def _awaited(outcome: concurrent.futures.Future[Result], seconds: float) -> Result:
-    """Wait for an outcome while somebody waits for the answer.
-
-    Raises:
-        TimeoutError: it did not come in time.
-        StoppedError: nobody waits any more.
-    """
-    ends = time.monotonic() + seconds
-    while True:
-        check()
-        left = ends - time.monotonic()
-        concurrent.futures.wait([outcome], min(_LOOK_S, max(0.0, left)))
-        if outcome.done() or left <= 0:
-            return outcome.result(0)
 
 
 def _generator(pieces: AsyncIterator[Piece]) -> Any:

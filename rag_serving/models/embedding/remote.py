@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from rag_serving.config.sections import Embedding
 from rag_serving.models.embedding.prompts import prompts_digest
-from rag_serving.models.http import TRANSIENT, bearer, wait_s
+from rag_serving.models.http import TRANSIENT, bearer, in_time, wait_s
 from rag_serving.models.protocols import ModelError, Progress
 
 QUERY_TIMEOUT_S = 10.0
 _QUERY_WAIT_S = 1.0
+_QUERY_IN_ALL_S = 2 * QUERY_TIMEOUT_S + _QUERY_WAIT_S
 _LONGEST_WAIT_S = 60.0
 
 
@@ -30,7 +31,7 @@ class RemoteEmbedder(ABC):
 
     Passages are sent `batch_size` at once and tried `max_retries` more times, with exponential backoff and jitter or as
     `Retry-After` says, on connection errors, timeouts, 408, 429, 5xx and unreadable answers. A question is tried once
-    more at most, after at most a second, and waits 10 s at most: somebody is waiting.
+    more at most, after at most a second, and waits 10 s at most, and no longer than its request: somebody is waiting.
     """
 
     kind: str
@@ -45,7 +46,8 @@ class RemoteEmbedder(ABC):
     @cached_property
     def name(self) -> str:
         """kind/revision and the prompts' digest; a failed attempt to learn it is not remembered."""
-        return f"{self.kind}/{self.revision()}{prompts_digest(self._config.query_prompt, self._config.document_prompt)}"
+        revision = in_time(self.revision, QUERY_TIMEOUT_S, self._too_late)
+        return f"{self.kind}/{revision}{prompts_digest(self._config.query_prompt, self._config.document_prompt)}"
 
     def headers(self) -> dict[str, str]:
         """The bearer header, where a key is configured."""
@@ -77,7 +79,8 @@ class RemoteEmbedder(ABC):
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """The vector [dimension] of a question."""
         retries = min(self._config.max_retries, 1)
-        vectors = self._patiently([self._config.query_prompt + text], retries, urgent=True)
+        sent = [self._config.query_prompt + text]
+        vectors = in_time(lambda: self._patiently(sent, retries, urgent=True), _QUERY_IN_ALL_S, self._too_late)
         vector: NDArray[np.float32] = self._checked(vectors, 1)[0]
         return vector
 
@@ -121,6 +124,9 @@ class RemoteEmbedder(ABC):
         raise ModelError(
             f"the embedding server at {self.base_url} failed ({tries} tries): {what}; see the server's log"
         ) from error
+
+    def _too_late(self) -> NoReturn:
+        self.give_up(httpx.ReadTimeout("no time was left"), 1)
 
     def _checked(self, answered: list[list[float]], count: int) -> NDArray[np.float32]:
         """Normalized float32 vectors, or a ModelError for what cannot be one."""
