@@ -23,6 +23,7 @@ from rag_assets.parsing.limits import Limits, address_space, end_of_document, li
 from rag_assets.parsing.wire import Frame, content_to_json, read_frame, write_frame
 from rag_assets.steps.formats.attachment_text import AttachmentError, attachment_text
 from rag_assets.steps.formats.budget import Budget
+from rag_assets.steps.formats.exported_page import exported_index, exported_page
 from rag_assets.steps.formats.storage import PageError
 from rag_assets.steps.sections.reading import DirectReader
 
@@ -102,12 +103,27 @@ def _attachment(facts: Mapping[str, Any], content: bytes, budget: Budget) -> Any
     return attachment_text(facts["name"], content, budget)
 
 
+def _exported_page(_facts: Mapping[str, Any], content: bytes, _budget: Budget) -> Any:
+    return exported_page(content)
+
+
+def _exported_index(_facts: Mapping[str, Any], content: bytes, _budget: Budget) -> Any:
+    return exported_index(content)
+
+
 def _text(body: bytes) -> str:
     return body.decode("utf-8", "surrogatepass")
 
 
 _DOING: Mapping[str, Callable[[Mapping[str, Any], bytes, Budget], Any]] = MappingProxyType(
-    {"content": _content, "excerpt": _excerpt, "properties": _properties, "attachment": _attachment}
+    {
+        "content": _content,
+        "excerpt": _excerpt,
+        "properties": _properties,
+        "attachment": _attachment,
+        "exported_page": _exported_page,
+        "exported_index": _exported_index,
+    }
 )
 
 

@@ -18,6 +18,7 @@ from rag_assets.parsing.reader import HERE_MAX, LimitedReader
 from rag_assets.parsing.wire import content_of_json, content_to_json
 from rag_assets.steps.formats.attachment_text import AttachmentError
 from rag_assets.steps.formats.budget import without_note
+from rag_assets.steps.formats.exported_page import exported_index, exported_page
 from rag_assets.steps.formats.storage import PageError
 from rag_assets.steps.sections.reading import DirectReader
 from rag_serving.config.documents import Documents
@@ -204,6 +205,16 @@ def test_a_body_reads_the_same_here_and_in_the_child(monkeypatch: pytest.MonkeyP
         assert reader.excerpt(body, "no") is direct.excerpt(body, "no") is None
         assert reader.properties(body) == direct.properties(body) != []
         assert reader.attachment("a.csv", b"a,b\n1,2\n").body == "| a | b |\n|---|---|\n| 1 | 2 |"
+        page = (
+            b'<title>S : T</title><p id="breadcrumbs"><a href="index.html">S</a><a href="U_7.html">U</a></p>'
+            b'<p class="page-metadata">on May 01, 2026</p><div id="main-content"><p>x</p></div>'
+            b'<div class="greybox"><a href="attachments/1/2.txt">a.txt</a></div>'
+        )
+        index = b'<table><tr><th>Key</th><td>ENG</td></tr></table><a href="T_7.html#a">T</a>'
+        assert reader.exported_page(page) == exported_page(page)
+        assert reader.exported_index(index) == exported_index(index) == ("ENG", ["7"])
+        with pytest.raises(PageError, match="no page of an export"):
+            reader.exported_page(index)
         with pytest.raises(PageError, match="body format 'x' is not known"):
             reader.content(body, "x")
     assert content_of_json(content_to_json(None)) is None

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources import SourceError, SyncResult, open_source
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import EVERYONE, NOBODY
+from rag_serving.config.documents import Documents
 from rag_serving.config.sources import ConfluenceExport
 
 SITE = "https://wiki.example"
@@ -120,6 +122,23 @@ def test_what_the_index_names_and_the_zip_lacks_is_a_failure_and_stays(tmp_path:
     assert [page_id for page_id, _ in second.failures] == ["2", "3"]
     third = sync(write(tmp_path / "g.zip", less, named=tuple(less)), second)
     assert (third.deleted, third.failed) == (1, 0)
+
+
+def test_a_page_that_is_too_much_fails_alone(tmp_path: Path) -> None:
+    attributes = " ".join(f'a{number}=""' for number in range(150_000))
+    pages = {
+        **PAGES,
+        "Deep_4.html": html("Deep", "<div>" * 5000 + "x"),
+        "Slow_5.html": html("Slow", f"<p {attributes}>y"),
+    }
+    path = write(tmp_path / "e.zip", pages)
+    settings = ConfluenceExport(kind="confluence_export", tenant="acme", path=path, readers="everyone", base_url=SITE)
+    with LimitedReader(Documents(max_seconds=1)) as reader:
+        result = open_source("eng", settings, path, reader).sync(None, {})
+    assert list(rows(result)) == ["1", "2", "3"]
+    failures = dict(result.failures)
+    assert "Excessive depth" in failures["4"]
+    assert failures["5"] == "ENG/Slow_5.html: it exceeds 1 s of parsing (documents.max_seconds)"
 
 
 def test_without_a_key_or_pages_the_error_says_what_to_set(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -28,6 +28,7 @@ from rag_assets.sources.dump_files import MAX_ARCHIVE_BYTES, opened
 from rag_assets.sources.envelope import EnvelopeError, Origin, exclusion_of, row_of
 from rag_assets.steps.readers.readers import EffectiveReaders, Grants, effective_readers, space_readers
 from rag_serving.access.principals import EVERYONE, NOBODY
+from rag_serving.config.documents import Documents
 from rag_serving.config.sources import ConfluenceExport as Settings
 
 _ENTITIES = "entities.xml"
@@ -100,7 +101,8 @@ class ConfluenceExport:
     ) -> SyncResult:
         settings, prefix = self._settings, self._settings.id_prefix
         origin = Origin(self.key, settings.tenant, settings.flavor, prefix, settings.base_url)
-        reading = read_html(archive, index_of(archive) or INDEX, settings, origin, progress)
+        with nullcontext(self._reader) if self._reader else LimitedReader(Documents()) as reader:
+            reading = read_html(archive, index_of(archive) or INDEX, settings, origin, progress, reader)
         for raw_id in reading.failures:
             if kept := before.get(f"{prefix}{raw_id}"):
                 reading.rows[raw_id] = {**kept, "source": self.key, "tenant": settings.tenant}
