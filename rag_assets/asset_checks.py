@@ -109,7 +109,7 @@ def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResu
         dg.AssetCheckResult(
             check_name=spec.name,
             passed=found[spec.name].passed if spec.name in found else False,
-            description=found[spec.name].detail if spec.name in found else unreached,
+            description=metadata.described(found[spec.name].detail) if spec.name in found else unreached,
             metadata={"reached": spec.name in found, **(found[spec.name].metadata if spec.name in found else {})},
         )
         for spec in GENERATION
@@ -138,7 +138,7 @@ def quality_gates(
         check_name=QUALITY_GATES.name,
         passed=not failed,
         severity=dg.AssetCheckSeverity.WARN if override else dg.AssetCheckSeverity.ERROR,
-        description=f"{told}; overridden: {override}" if failed and override else told or None,
+        description=metadata.described(f"{told}; overridden: {override}" if override else told) if told else None,
         metadata={
             "failed": len(failed),
             "judged": len(verdicts),
@@ -153,7 +153,7 @@ def gold_stands(stale: Sequence[str], questions: int) -> dg.AssetCheckResult:
         check_name=GOLD_STANDS.name,
         passed=not stale,
         severity=dg.AssetCheckSeverity.WARN,
-        description="; ".join(stale[:5]) or None,
+        description=metadata.described("; ".join(stale[:5])) or None,
         metadata={
             "questions": questions,
             "stale": len(stale),
@@ -209,7 +209,9 @@ def pages_accounted_for(account: Account) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         check_name=PAGES_ACCOUNTED_FOR.name,
         passed=account.even,
-        description=f"without a place: {', '.join(account.unexplained)}" if account.unexplained else None,
+        description=metadata.described(f"without a place: {', '.join(account.unexplained)}")
+        if account.unexplained
+        else None,
         metadata={
             "enumerated": account.enumerated,
             "with_chunks": account.chunked,
@@ -228,6 +230,8 @@ def chunks_have_anchors(chunks: pa.Table) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         check_name=CHUNKS_HAVE_ANCHORS.name,
         passed=not without,
-        description=f"without an anchor: {', '.join(without[: metadata.NAMED])}" if without else None,
+        description=metadata.described(f"without an anchor: {', '.join(without[: metadata.NAMED])}")
+        if without
+        else None,
         metadata={"chunks": len(chunks), "without_anchor": len(without)},
     )

@@ -17,6 +17,7 @@ from rag_assets.reports import plots
 from rag_assets.reports.report import Report, markdown
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.escaping.markdown import for_markdown
+from rag_serving.escaping.redaction import redacted
 
 SAMPLE_ROWS = 5
 CELL_CHARS = 80
@@ -67,7 +68,12 @@ def named_reasons(reasons: Mapping[str, str], subject: str = "page") -> str:
 
 def listed(lines: Iterable[str]) -> str:
     """Lines as a Markdown list, each as it is written."""
-    return "\n".join(f"- {for_markdown(line)}" for line in lines) or "none"
+    return "\n".join(f"- {described(line)}" for line in lines) or "none"
+
+
+def described(text: str) -> str:
+    """Return a line as Dagster's UI shows it in a description, which it takes for Markdown."""
+    return for_markdown(redacted(text))
 
 
 def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
@@ -95,5 +101,5 @@ def _picture(png: str, title: str) -> str:
 
 def _cell(value: Any) -> str:
     text = " › ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    text = " ".join(text.split())
+    text = redacted(" ".join(text.split()))
     return for_markdown(text if len(text) <= CELL_CHARS else text[: CELL_CHARS - 1] + "…")

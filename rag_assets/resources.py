@@ -22,6 +22,7 @@ from rag_assets.steps.chunks.select import CollisionError
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
 from rag_serving.config.loading import Config, ConfigError, load_config
+from rag_serving.escaping.redaction import redact_error
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.models.protocols import ModelError
 
@@ -113,9 +114,14 @@ def writing(folder: Path) -> Iterator[None]:
         with exclusive(folder, wait_s=STEP_WAIT_SECONDS):
             yield
     except _FOR_GOOD as error:
+        redact_error(error)
         raise dg.Failure(str(error), allow_retries=False) from error
     except (ModelError, DenseError, EvaluationError) as error:
+        redact_error(error)
         raise dg.Failure(str(error)) from error
+    except Exception as error:
+        redact_error(error)  # Dagster stores the messages of all errors that this one came from
+        raise
 
 
 def override_of(context: dg.AssetExecutionContext) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import dagster as dg
 
+from rag_assets import metadata
 from rag_assets.build.failures import UNKNOWN, step_failure
 from rag_assets.build.run_queue import PARTITION, WRITES
 from rag_assets.jobs import freshness, publish, report
@@ -31,6 +32,7 @@ from rag_assets.state.observed import published_damage, published_inputs, wanted
 from rag_assets.state.planning import Attempt, publish_requests
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, ConfigError
+from rag_serving.escaping.redaction import redacted
 
 Decision: TypeAlias = dg.SensorResult | dg.SkipReason
 Decide: TypeAlias = Callable[[dg.SensorEvaluationContext, Config], Decision]
@@ -174,14 +176,14 @@ def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: 
     if isinstance(config, dg.SkipReason):
         return config
     reasons = [step_failure(event) for event in context.get_step_failure_events()]
-    error = next((reason for reason in reasons if reason), UNKNOWN)
+    error = redacted(next((reason for reason in reasons if reason), UNKNOWN))
     event = failure_event(job, partition, run.run_id, error, failures, datetime.now(UTC))
     results = _tell(context, event, config) if is_nth_alert(failures) else ["not told, it is one of many in a row"]
     alert = "; ".join(results) or "none is configured"
     context.instance.report_runless_asset_event(
         dg.AssetObservation(
             ASSET_OF[job],
-            description=event["text"],
+            description=metadata.described(event["text"]),
             partition=partition,
             metadata={
                 "error": error,

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from rag_assets.metadata import described
 from rag_assets.monitoring.freshness import judge
 from rag_assets.partitions import SOURCES
 from rag_assets.resources import Installation, of_source
@@ -33,7 +34,7 @@ with warnings.catch_warnings():
         numbers = {} if found.age_hours is None else {"age_hours": found.age_hours}
         return dg.AssetCheckResult(
             passed=not found.overdue,
-            description=found.detail,
+            description=described(found.detail),
             metadata={
                 "last_sync": last.isoformat(timespec="seconds") if last else "never",
                 "too_old_before": found.oldest.isoformat(timespec="seconds"),

@@ -36,6 +36,7 @@ from rag_serving.artifacts.schema import SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
 from rag_serving.config.loading import Config, ConfigError, load_config
 from rag_serving.config.logging import complain
+from rag_serving.escaping.redaction import redacted, redacted_values
 from rag_serving.escaping.targets import for_log, for_terminal
 from rag_serving.models import ModelError, open_embedder
 
@@ -80,7 +81,8 @@ def command(
             raise typer.Exit(130) from None
     for key, reason in summary.errors.items():
         print(for_log(f"{key}: {reason}"), file=sys.stderr)
-    print(json.dumps(summary.payload(), indent=1) if as_json else for_terminal("\n".join(summary.lines())))
+    told = json.dumps(redacted_values(summary.payload()), indent=1)
+    print(told if as_json else for_terminal(redacted("\n".join(summary.lines()))))
     if summary.errors:
         raise typer.Exit(1)
 

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from rag_serving.config.monitoring import Monitoring
+from rag_serving.escaping.redaction import redacted_values
 
 Event = Mapping[str, Any]
 """`event`, `text` (a line for people), `time`, and what it is about."""
@@ -23,7 +24,7 @@ Event = Mapping[str, Any]
 
 def send(event: Event, monitoring: Monitoring) -> list[str]:
     """Hand an event to each hook that is configured and return what became of it; nothing is raised."""
-    body, limit = json.dumps(event, ensure_ascii=False), monitoring.alert_timeout_s
+    body, limit = json.dumps(redacted_values(event), ensure_ascii=False), monitoring.alert_timeout_s
     results = []
     if monitoring.alert_command:
         results.append(f"command {monitoring.alert_command[0]}: {_run(monitoring.alert_command, body, limit)}")

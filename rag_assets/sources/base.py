@@ -17,6 +17,7 @@ import pyarrow as pa
 from rag_assets.steps.readers.readers import ReaderOrigins
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.sources import SourceBase
+from rag_serving.escaping.redaction import RedactedError
 
 READING_VERSION = 4
 """Raised when the same source is read into other rows than before, so that unchanged sources are read again."""
@@ -28,7 +29,7 @@ Row = dict[str, Any]
 """A row of PAGES."""
 
 
-class SourceError(Exception):
+class SourceError(RedactedError):
     """The source as a whole cannot be read, so nothing is deleted; the message is one line and says how to mend it."""
 
 

@@ -23,12 +23,14 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from rag_serving.escaping.redaction import RedactedError
+
 _PIECE = 64 * 1024
 _PORTS = {"http": 80, "https": 443}
 MAX_REDIRECTS = 5
 
 
-class RefusedError(Exception):
+class RefusedError(RedactedError):
     """What this source may not be asked for, or more than it may answer; another try changes nothing."""
 
 

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from rag_assets.sources.base import Row, digest
 from rag_assets.steps.readers.readers import UNNAMED
 from rag_serving.access.principals import NOBODY
+from rag_serving.escaping.redaction import RedactedError
 
 Flavor = Literal["auto", "cloud", "datacenter"]
 
@@ -29,7 +30,7 @@ _CLOUD_PATH = re.compile(r"/spaces/[^/]+/(pages|blog)/\d+")
 _MAX_VERSION = 2**31 - 1
 
 
-class EnvelopeError(Exception):
+class EnvelopeError(RedactedError):
     """This one page cannot be read; the message says why."""
 
 

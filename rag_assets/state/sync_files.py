@@ -16,6 +16,7 @@ from rag_assets.steps.readers.readers import ReaderOrigins
 from rag_serving.access import group_members as membership
 from rag_serving.artifacts.schema import GROUP_MEMBERS, PAGES
 from rag_serving.artifacts.store import StoreError, read_json, write_json, write_table
+from rag_serving.escaping.redaction import redacted_values
 
 _FILE = "sync_state.json"
 
@@ -47,10 +48,10 @@ def write_sync(folder: Path, fingerprint: str | None, result: SyncResult) -> Non
             "complete": True,
             "fingerprint": fingerprint,
             "enumerated": result.seen,
-            "excluded": dict(result.excluded),
-            "failed": dict(result.failures),
-            "hidden": dict(result.hidden),
-            "notes": list(result.notes),
+            "excluded": redacted_values(dict(result.excluded)),
+            "failed": redacted_values(dict(result.failures)),
+            "hidden": redacted_values(dict(result.hidden)),
+            "notes": redacted_values(result.notes),
             "readers": result.origins.payload() if result.origins else None,
         },
     )

@@ -35,12 +35,13 @@ from rag_serving.artifacts.publication import (
     record_of,
 )
 from rag_serving.artifacts.schema import VERSION_KEY, TableSchema
+from rag_serving.escaping.redaction import RedactedError
 
 _LONGEST_POINTER = 4096
 _LARGEST_JSON = 256 << 20
 
 
-class StoreError(Exception):
+class StoreError(RedactedError):
     """An artifact is missing, truncated, or of another version; the message says how to mend it."""
 
 

@@ -24,6 +24,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "detail", redacted(self.detail))
+        object.__setattr__(self, "mend", redacted(self.mend))
 
 
 def age(seconds: float) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args, get_origin
+from urllib.parse import unquote
 
 from pydantic import BaseModel
 
@@ -28,6 +29,7 @@ _OF_TESTS = frozenset(
 # Set by Kubernetes in every pod beside a service named `citelock` or `citelock-…`.
 _OF_KUBERNETES = re.compile(r"CITELOCK(_[A-Z0-9_]{1,200})?_(SERVICE_(HOST|PORT)|PORT)(_[A-Z0-9_]{1,200})?")
 _IN_KUBERNETES = "KUBERNETES_SERVICE_HOST"
+_URL_PASSWORD = re.compile(r"://(?:[^\s/?#@:]*:)?([^\s/?#@]+)@")
 
 Models = Sequence[type[BaseModel]]
 
@@ -137,6 +139,27 @@ def _paths(config: type[BaseModel], before: str = "") -> Iterator[str]:
             yield f"{before}{name}"
         for model in inner:
             yield from _paths(model, f"{before}{name}.")
+
+
+def secret_variables(content: object) -> Iterator[str]:
+    """Yield the names of the variables whose values are secret; that of a user's name is not."""
+    if isinstance(content, Mapping):
+        for name, value in content.items():
+            if name == "env" and isinstance(value, list):
+                yield from map(str, value)
+            elif name.endswith("_env") and name != "user_env" and isinstance(value, str):
+                yield value
+            yield from secret_variables(value)
+
+
+def url_passwords(content: object) -> Iterator[str]:
+    """Yield the passwords in the addresses of a configuration, as they are written and as they are sent."""
+    if isinstance(content, str) and "://" in content:
+        found = _URL_PASSWORD.search(content)
+        yield from (found[1], unquote(found[1])) if found else ()
+    elif isinstance(content, Mapping | list):
+        for value in content.values() if isinstance(content, Mapping) else content:
+            yield from url_passwords(value)
 
 
 def _named(content: object, key: str = "") -> Iterator[str]:

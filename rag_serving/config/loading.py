@@ -19,7 +19,15 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from rag_serving.config.documents import Documents
 from rag_serving.config.indexing import Indexing
-from rag_serving.config.keys import DELIMITER, PREFIX, nearest_key, unknown_variable, variable_of
+from rag_serving.config.keys import (
+    DELIMITER,
+    PREFIX,
+    nearest_key,
+    secret_variables,
+    unknown_variable,
+    url_passwords,
+    variable_of,
+)
 from rag_serving.config.monitoring import Monitoring
 from rag_serving.config.reranking import Reranker, RerankService
 from rag_serving.config.sections import (
@@ -37,11 +45,12 @@ from rag_serving.config.sections import (
 )
 from rag_serving.config.serving import Serving
 from rag_serving.config.sources import SLUG, Source
+from rag_serving.escaping.redaction import RedactedError, hide
 
 DEFAULT_CONFIG = Path("config/app.yaml")
 
 
-class ConfigError(Exception):
+class ConfigError(RedactedError):
     """The configuration cannot be used; the message is one line: where, what, how to mend it."""
 
 
@@ -207,13 +216,16 @@ def _refuse_unknown_variable(content: Mapping[str, Any]) -> None:
 
 def _validated(content: dict[str, Any], origin: str) -> Config:
     try:
-        return Config(**content)
+        config = Config(**content)
     except SettingsError as error:
         raise ConfigError(f"the environment's {PREFIX} variables cannot be read: {error}") from None
     except ValidationError as error:
         # A misspelt key first: that its right name is missing follows from it.
         first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
         raise ConfigError(f"{origin}: {_explain(first)}") from None
+    said = config.model_dump()
+    hide({"CITELOCK_SECRET", "PGPASSWORD", *secret_variables(said)}, url_passwords(said))
+    return config
 
 
 def _explain(fault: ErrorDetails) -> str:

@@ -1,15 +1,105 @@
-"""Texts without what must not be kept: the user information of URLs.
+"""Texts without what must not be kept: user information and tokens in URLs, and the values of secret variables.
 
-Belongs here: what is taken out of logs, notes, metadata and findings. Does not belong here: escaping for a target.
+Belongs here: what is taken out of logs, notes, metadata, findings and messages of errors.
+Does not belong here: escaping for a target (`targets`, `markdown`), which variables are secret (`config.keys`).
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+HIDDEN = "***"
 
 _USER_INFO = re.compile(r"(?<=://)[^\s/?#@]{1,500}(?:@[^\s/?#@]{0,500})?@(?=[^\s@]|$)")
+_PARAMETER = re.compile(r"(?<=[?&;])([\w.%-]{1,80})=([^\s&;#\"'<>\\]+)")
+_SECRET_NAME = re.compile(
+    r"token|secret|passw|pwd|passphrase|signature|credential|jwt|api.?key|access.?key|auth(?!type)|^(key|sig|pass|code)$",
+    re.IGNORECASE,
+)
+_PACKED = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/_-]{12,2000}={0,2}")
+"""What may be base64, as `Authorization: Basic` has it."""
+_FEWEST_CHARS = 8
+"""A shorter value would be taken out of words that have nothing to do with it."""
+
+_variables: frozenset[str] = frozenset()
+_passwords: frozenset[str] = frozenset()
+
+
+class RedactedError(Exception):
+    """An error whose message shows no credentials: the base of those that quote servers and addresses."""
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(redacted(word) if isinstance(word, str) else word for word in words))
+
+
+def hide(variables: Iterable[str] = (), passwords: Iterable[str] = ()) -> None:
+    """Take the values of these environment variables, and these passwords, out of every text from now on."""
+    global _variables, _passwords
+    _variables |= frozenset(variables)
+    _passwords |= frozenset(value for value in passwords if len(value) >= _FEWEST_CHARS)
 
 
 def redacted(text: str) -> str:
-    """Return a text whose URLs name no user and no password: `https://***@wiki.example/x`."""
-    return _USER_INFO.sub("***@", text) if "://" in text else text
+    """Return a text without credentials: `https://***@wiki.example/x?token=***`."""
+    if values := _values():
+        for value in values:
+            text = text.replace(value, HIDDEN)
+        text = _PACKED.sub(lambda word: HIDDEN if _holds(word[0], values) else word[0], text)
+    if "://" in text:
+        text = _USER_INFO.sub(f"{HIDDEN}@", text)
+    if "=" in text:
+        text = _PARAMETER.sub(_without_secret, text)
+    return text
+
+
+def redacted_values(value: Any) -> Any:
+    """Return a JSON value whose texts hold no credentials."""
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, Mapping):
+        return {name: redacted_values(one) for name, one in value.items()}
+    return [redacted_values(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def redact_error(error: BaseException | None) -> None:
+    """Take credentials out of the messages of an error and of those it came from, where they are kept as arguments."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.args = tuple(redacted(word) if isinstance(word, str) else word for word in error.args)
+        error = error.__cause__ or error.__context__
+
+
+def _without_secret(parameter: re.Match[str]) -> str:
+    return f"{parameter[1]}={HIDDEN}" if _SECRET_NAME.search(parameter[1]) else parameter[0]
+
+
+def _holds(word: str, values: Iterable[str]) -> bool:
+    """Whether a word is base64 of something that is hidden."""
+    padded = word.rstrip("=") + "=" * (-len(word.rstrip("=")) % 4)
+    try:
+        text = b64decode(padded, altchars=b"-_" if "-" in word or "_" in word else None, validate=True).decode()
+    except ValueError:
+        return False
+    return any(value in text for value in values)
+
+
+def _values() -> list[str]:
+    """Return what is hidden wherever it stands, the longest first: one may be a part of another."""
+    found = {value for name in _variables for value in _secrets_in(os.environ.get(name, "").strip())}
+    return sorted(found | _passwords, key=len, reverse=True)
+
+
+def _secrets_in(value: str) -> Iterator[str]:
+    """Yield the value, and of a JSON object, such as the tokens of callers, its keys."""
+    if len(value) >= _FEWEST_CHARS:
+        yield value
+    if value.startswith("{"):
+        with suppress(ValueError):
+            yield from (str(key) for key in json.loads(value) if len(str(key)) >= _FEWEST_CHARS)

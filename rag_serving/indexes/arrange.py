@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.escaping.redaction import RedactedError
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.shards import shard_count, shard_name
 from rag_serving.text.context_prefix import under_prefixes
@@ -22,7 +23,7 @@ from rag_serving.text.context_prefix import under_prefixes
 ORDER = [("source", "ascending"), ("page_id", "ascending"), ("chunk_idx", "ascending"), ("chunk_id", "ascending")]
 
 
-class BuildError(Exception):
+class BuildError(RedactedError):
     """The chunks or vectors cannot become a generation; the message says which and why."""
 
 

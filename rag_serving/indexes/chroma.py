@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from rag_serving.escaping.redaction import RedactedError
 from rag_serving.indexes.shard_files import DATABASE, database_fault
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _CONNECT_S, _ANSWER_S = 3.0, 60.0
 
 
-class DenseError(Exception):
+class DenseError(RedactedError):
     """Chroma or a collection cannot be used; the message says which and why."""
 
 

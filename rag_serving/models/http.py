@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import httpx
 
 from rag_serving.deadline import at_most, awaited, current
+from rag_serving.escaping.redaction import RedactedError
 from rag_serving.models.protocols import ModelError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-class ServerBusyError(Exception):
+class ServerBusyError(RedactedError):
     """The server says to come back: 408, 429 or 5xx."""
 
     def __init__(self, status: int, text: str, retry_after_s: float | None) -> None:
@@ -35,7 +36,7 @@ class ServerBusyError(Exception):
         self.retry_after_s = retry_after_s
 
 
-class BadAnswerError(Exception):
+class BadAnswerError(RedactedError):
     """The server answered something that is not an answer, such as a truncated document."""
 
 

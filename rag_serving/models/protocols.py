@@ -12,11 +12,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.escaping.redaction import RedactedError
+
 Progress = Callable[[int, int], None]
 """Called with (texts done, texts in all)."""
 
 
-class ModelError(Exception):
+class ModelError(RedactedError):
     """A model cannot be opened or does not answer; the message is one line that says how to mend it."""
 
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.escaping.redaction import redacted
+from rag_serving.escaping.redaction import RedactedError, redacted
 from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
 from rag_serving.tracing import coarse
 
@@ -28,7 +28,7 @@ READ_VERSIONS = (2, 3, 4, 5)
 ID_CHARS = 32
 
 
-class ReceiptError(Exception):
+class ReceiptError(RedactedError):
     """A receipt cannot be stored, found or read; the message says why."""
 
 

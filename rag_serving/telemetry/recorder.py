@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from rag_serving.escaping.redaction import RedactedError
+
 CAPACITY = 20_000
 BATCH = 500
 _GATHER_S = 0.2  # a batch waits this long for company
@@ -30,7 +32,7 @@ TableName = Literal["questions", "feedback", "losses"]
 Row = tuple[TableName, Mapping[str, Any]]
 
 
-class TelemetryError(Exception):
+class TelemetryError(RedactedError):
     """The telemetry database cannot be used; the message says how to mend it."""
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from rag_assets.sources.base import SourceError
 from rag_serving.config.sources import ConfluenceMcp as Settings
+from rag_serving.escaping.redaction import RedactedError
 
 
-class ToolError(Exception):
+class ToolError(RedactedError):
     """The server answered this one call with an error; the message is the server's."""
 
 
