@@ -28,7 +28,7 @@ class Documents(Section):
     """Seconds of processor time for reading one document, and three times as many on the clock; a document that takes
     longer is left out."""
     max_memory_mb: int = Field(512, ge=64)
-    """Megabytes of memory that reading one document may take; a document that takes more is left out."""
+    """Megabytes of memory that reading one document may take (on Linux); a document that takes more is left out."""
 
     def changed(self) -> dict[str, Any]:
         """Return the limits that are not the defaults."""

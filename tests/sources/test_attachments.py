@@ -13,8 +13,12 @@ from sources.export_writer import Export
 from sources.pdf_writer import pdf
 from sources.stand_in_site import page
 
+from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources import SourceError, SyncResult, open_source
+from rag_assets.sources.attachments import Attached, attachment_rows
+from rag_assets.steps.formats.budget import without_note
 from rag_assets.steps.sections.splitting import build_sections
+from rag_serving.config.documents import Documents
 from rag_serving.config.sources import ConfluenceDump, ConfluenceExport
 
 SITE = "https://wiki.example"
@@ -167,3 +171,26 @@ def test_without_the_reader_of_pdf_the_error_names_its_extra(tmp_path: Path, mon
     with pytest.raises(SourceError, match=r"citelock\[pdf\]"):
         sync(export(tmp_path, *PAGES))
     assert sync(export(tmp_path, *PAGES), attachments="text").failed == 0
+
+
+def test_a_file_that_was_too_much_is_fetched_again_only_where_the_limit_is_another(tmp_path: Path) -> None:
+    [page_row] = sync(dump(tmp_path, page(2))).pages.to_pylist()
+    fetched: list[str] = []
+
+    def file(name: str) -> Attached:
+        return Attached("7", "2", name, lambda: fetched.append(name) or b"line\n" * 1000, version=3)  # type: ignore[func-returns-value]
+
+    settings = ConfluenceDump(kind="confluence_dump", tenant="acme", path=tmp_path, attachments="text")
+    small, usual = LimitedReader(Documents(max_text_chars=1000)), LimitedReader(Documents())
+    late, later = (f"it exceeds {seconds} s of parsing (documents.max_seconds)" for seconds in (30, 31))
+    for known, rows in ((late, 0), (later, 1)):
+        textless: dict[str, Any] = {"att7": [3, "a.txt", known]}
+        assert len(attachment_rows([file("a.txt")], {"2": page_row}, settings, {}, textless, usual).rows) == rows
+    assert fetched == ["a.txt"]
+
+    cut = attachment_rows([file("b.txt")], {"2": page_row}, settings, {}, {}, small).rows
+    assert without_note(cut["att7"]["body"])[1] == "cut at 1,000 characters of text (documents.max_text_chars)"
+    assert attachment_rows([file("b.txt")], {"2": page_row}, settings, cut, {}, small).rows == cut
+    whole = attachment_rows([file("b.txt")], {"2": page_row}, settings, cut, {}, usual).rows
+    assert whole["att7"]["body"] == "line\n" * 1000
+    assert fetched == ["a.txt", "b.txt", "b.txt"]

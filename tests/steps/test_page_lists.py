@@ -280,3 +280,20 @@ def test_every_list_of_the_real_pages_is_resolved() -> None:
     found = build(*rows).ledger.to_pylist()
     counts = {(row["macro"], row["outcome"]) for row in found if row["macro"] in ("children", "detailssummary")}
     assert counts == {("children", "resolved"), ("detailssummary", "resolved")}
+
+
+def test_lists_of_one_page_show_no_more_than_it_may_include() -> None:
+    long = [below(f"L{n}", "outer", body=excerpt("w" * 400_000)) for n in range(9)]
+    outer = below("Outer", body=macro("children", excerptType="simple") * 3 + "<h2>Below</h2>")
+    listed = "\n".join(text for text in shown(build(outer, *long)) if text.startswith("- L"))
+    assert 800_000 < len(listed) < 1_100_000
+    assert listed.startswith("- L0: www")
+
+
+def test_a_report_has_only_so_many_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_assets.steps.sections.page_lists.CELLS_MAX", 8)
+    rows = "".join(f"<tr><th>key {n}</th><td>value {n}</td></tr>" for n in range(9))
+    details = f'<ac:structured-macro ac:name="details"><ac:rich-text-body><table>{rows}</table></ac:rich-text-body>'
+    pages = [below(f"P{n}", body=f"{details}</ac:structured-macro>", labels=["x"]) for n in range(2)]
+    [text] = shown(build(below("Outer", body=macro("detailssummary", label="x")), *pages))[-1:]
+    assert text.splitlines()[0] == "| Title | key 0 | key 1 | key 2 | key 3 |"

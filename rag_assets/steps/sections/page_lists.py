@@ -24,11 +24,14 @@ from rag_assets.steps.formats.tables import Cell, row_blocks
 from rag_assets.steps.sections.cql import CqlError, Predicate, is_blog_post, page_filter
 from rag_assets.steps.sections.outline import Section
 from rag_assets.steps.sections.page_properties import Properties
-from rag_assets.steps.sections.transclusion import Library, Passage
+from rag_assets.steps.sections.transclusion import INCLUDED_MAX, Library, Passage
 from rag_serving.access.principals import both
 
 LISTED_MAX = 2_000
 """Pages of one passage of a list; a longer one says less than a search."""
+
+CELLS_MAX = 200_000
+"""Cells of one table; where more pages have properties of more names, the last names are left out."""
 
 _ALL_LEVELS = 1_000
 
@@ -76,7 +79,7 @@ class PageLists:
         most = max(int(asked.get("first") or 0), 0)
         found = list(_first(list(self._descendants(root, levels, asked)), root, most, page))
         for readers, rows in _by_readers(page, found):
-            yield readers, [self._item(row, {each["page_id"] for each in rows}, excerpts) for row in rows]
+            yield readers, list(self._items(rows, excerpts))
 
     def _root(self, listing: Listing, page: Row) -> str:
         """Id of the page whose children are meant, or what stands for the top of the space."""
@@ -105,6 +108,14 @@ class PageLists:
             seen.update(fresh)
             waiting += [(page_id, left - 1) for page_id in reversed(fresh)]
         return iter(found)
+
+    def _items(self, rows: Sequence[Row], excerpts: bool) -> Iterator[Block]:
+        """List items; no more excerpts after so many characters as a page may include."""
+        together, room = {row["page_id"] for row in rows}, INCLUDED_MAX
+        for row in rows:
+            item = self._item(row, together, excerpts and room > 0)
+            room -= len(item.text)
+            yield item
 
     def _item(self, row: Row, together: set[str], excerpts: bool) -> Block:
         """A list item, set in below those pages above it that stand in the same list."""
@@ -216,6 +227,7 @@ _ORDERS = MappingProxyType(
 
 def _table(rows: Sequence[Row], values: Sequence[Mapping[str, str]], asked: Mapping[str, str]) -> Iterator[Block]:
     names = _headings(asked.get("headings", "")) or list(dict.fromkeys(key for each in values for key in each))
+    names = names[: max(CELLS_MAX // max(len(rows), 1), 1)]
     titles = [clean(row["title"] or "") for row in rows]
     folded = [{key.casefold(): value for key, value in each.items()} for each in values]
     lines = [

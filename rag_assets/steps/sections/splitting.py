@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -159,9 +160,12 @@ def _listed(
         passages = lists.passages(listing, page, section) if place < LISTS_MAX else None
         ledger[listing.macro, "navigation" if passages is None else "resolved"] += 1
         for passage in passages or ():
-            taken[passage.readers] += sum(len(block.text) for block in passage.section.blocks)
-            if taken[passage.readers] <= INCLUDED_MAX:
-                yield passage
+            blocks = []
+            for block in passage.section.blocks:
+                taken[passage.readers] += len(block.text)
+                blocks += [block] if taken[passage.readers] <= INCLUDED_MAX else []
+            if blocks:
+                yield passage._replace(section=replace(passage.section, blocks=blocks))
 
 
 def _kept(sections: Sequence[Section]) -> Iterator[_Text]:
