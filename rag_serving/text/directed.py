@@ -19,7 +19,7 @@ MASK = "\ufffc"
 """Stands for each character of what a page says to an assistant; no quote and no sentence has it."""
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def directed_units(text: str, heading: str = "") -> frozenset[Unit]:
     """Return the units of a passage that are meant for an assistant.
 
@@ -31,14 +31,13 @@ def directed_units(text: str, heading: str = "") -> frozenset[Unit]:
 
 def ordering_units(text: str, heading: str = "") -> Iterator[Unit]:
     """Yield the units that order an assistant about, and those that go on with an order."""
-    if not may_order(f"{heading}\n{text}") and not any(map(is_role, heading.splitlines())):
-        return
     is_ordered = any(map(_orders, heading.splitlines()))
     for paragraph in _paragraphs(text):
         if paragraph[0].kind == "heading":
             is_ordered = _orders(paragraph[0].of(text))
-        places = directed([unit.of(text) for unit in paragraph], is_ordered)
-        yield from (paragraph[place] for place in sorted(places))
+        if is_ordered or may_order(text[paragraph[0].start : paragraph[-1].end]):
+            places = directed([unit.of(text) for unit in paragraph], is_ordered)
+            yield from (paragraph[place] for place in sorted(places))
 
 
 def _orders(heading: str) -> bool:

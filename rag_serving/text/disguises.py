@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 # Letters that look like Latin ones and are not mapped by NFKC: Cyrillic, Greek, Armenian, Cherokee, small capitals.
 _ALIKE = (
@@ -30,6 +31,7 @@ _MIXED = re.compile(r"[a-z]{1,30}[013457@$][a-z0-9@$]{0,30}|[013457@$]{1,4}[a-z]
 _UNSEEN = frozenset({"Cf", "Cc", "Co", "Cn", "Cs"})
 
 
+@lru_cache(maxsize=64)
 def readings(text: str) -> tuple[str, ...]:
     """The text as it can be read, in lower case: as it stands, and with look-alikes, digits and gaps read as letters.
 

@@ -41,12 +41,21 @@ _TURNS = re.compile(
 )
 _OURS = re.compile(r"(?m)^[ \t]*SOURCE=https?:|^[ \t]*CONTEXT (?:before|after):|\bPAGE: [^\n]{0,200}\s{0,4}\bTEXT:")
 _ROLE = re.compile(r"\W{0,8}(?:system|assistant|instruction|human)[ \t]{0,4}:[ \t]{0,4}")
+# Of which plain text with a mark has one.
+_MAY_MARK = re.compile(
+    r"<[|/]|<<|<>|<!--|[<{][ \t\n]{0,4}[\"a-z]{3}|&(?:lt|#)|\[/?(?:inst|sys)"
+    r"|(?:assistant|system|human|instruction)[ \t]*+:"
+    r"|\bend of |display:|[A-Z]{3}=http|PAGE:|CONTEXT ",
+    re.IGNORECASE,
+)
 _CODE = re.compile(r"`[^`\n]{1,200}`")
 _WORD_JOINER = "\u2060"
 
 
 def has_mark(text: str) -> bool:
     """Return whether a text that is no code imitates a turn of a conversation, or a fence, outside of inline code."""
+    if text.isascii() and not _MAY_MARK.search(text):
+        return False
     said = _CODE.sub(" ", text)
     return any(_TURNS.search(reading) for reading in readings(said)) or bool(_OURS.search(said)) or has_fence(said)
 

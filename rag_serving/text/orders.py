@@ -121,10 +121,10 @@ def orders_assistant(sentence: str) -> bool:
     found = readings(sentence)
     if any(_page_orders().search(_without_mentions(reading, _page_orders())) for reading in found):
         return True
-    if any(sum(word in run for word in _SPELLED) > 1 for run in spelled_out(sentence)):
+    told = [" ".join(reading.split()) for reading in found if _MAY_ADDRESS.search(reading)]
+    if any(_addresses().search(_without_mentions(reading, _addresses())) for reading in told):
         return True
-    told = (" ".join(reading.split()) for reading in found if _MAY_ADDRESS.search(reading))
-    return any(_addresses().search(_without_mentions(reading, _addresses())) for reading in told)
+    return any(sum(word in run for word in _SPELLED) > 1 for run in spelled_out(sentence))
 
 
 def directed(sentences: Sequence[str], is_ordered: bool = False) -> frozenset[int]:
@@ -143,7 +143,7 @@ def directed(sentences: Sequence[str], is_ordered: bool = False) -> frozenset[in
 
 
 def may_order(text: str) -> bool:
-    """Whether a text has a word that an order needs; most pages have none, and are not searched further."""
+    """Whether a text has a word that an order needs; most paragraphs have none, and are not searched further."""
     return bool(spelled_out(text)) or any(
         any(stem in reading for stem in _STEMS) or _MAY_ADDRESS.search(reading) is not None
         for reading in readings(text)
