@@ -67,7 +67,7 @@ test: lint  ## Install what tests need and run all of them.
 
 # What the tests run small by default, in full: variables without CITELOCK_, each described in the test that reads it.
 NIGHTLY := ADVERSARY=10000 ALTERATIONS=500 ECONOMY_PAGES=10000 FALSE_SENTENCES=1 GROWTH=1 HOSTILE=200 INJECTIONS=1 KILLS=50 \
-  LEAK_PAIRS=100000 MUTATIONS=10000 REBUILDS=50 STATEFUL_EXAMPLES=50
+  LEAK_PAIRS=100000 MUTATIONS=10000 PARTIAL_UNITS=20000 REBUILDS=50 STATEFUL_EXAMPLES=50
 test-nightly: $(VENV)/.installed-test  ## Run the long tests at full size (hours): attackers, leaks, kills, mutations.
 	@export $(addprefix CITELOCK_,$(NIGHTLY)); names=$$(echo '$(NIGHTLY)' | sed -E 's/=[0-9]+ */|/g; s/\|$$//'); \
 	  pytest --timeout 36000 --numprocesses auto --maxprocesses 4 --dist loadfile tests/leak \

@@ -29,7 +29,7 @@ _LISTENING = (
     rf"(?:{_SAY}\b|you\b|your\b|please\b|always\b|never\b|now\b|from now\b|do not\b|don't\b|be so\b|listen\b"
     r"|(?:it|what follows|the answer|this) is\b|i want\b|di'|sage\b)"
 )
-_START = r"(?:\A|[.!?:…]\W{1,4})\W{0,8}"
+_START = r"(?:\A|[.!?:;…|(–—]\W{0,4})\W{0,8}"
 
 ADDRESSES = (
     # "Assistant, say …", "Dear AI: …", "To the AI reading this: …"

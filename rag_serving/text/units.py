@@ -23,6 +23,11 @@ _ROW = re.compile(r"\s*\|")
 _RULE = re.compile(r"[\s|:=_*-]*$")
 _QUOTED = re.compile(r"\s*(?:>\s?)+")
 _END = re.compile(r"(?:(?<![.!?…])[.!?…]+[\"'”’»)\]*_`]*(?=\s+[^\sa-z])|[。！？]+[」』”]?)")
+# Marks that come in pairs; a straight quotation mark opens before a word and closes behind one (5" is a length).
+_PAIRED = re.compile(r"[()\[\]“”„«»]|(?<![^\s(\[])\"(?=\S)|(?<=[^\s\d])\"(?![^\s.,;:!?)\]])")
+_CLOSING = {"(": ")", "[": "]", "“": "”", "„": "“", "«": "»", '"': '"'}
+_CLOSED_QUOTE = re.compile(r"(?<=\S)\"(?![^\s.,;:!?)\]])")
+_LONGEST_INSIDE = 300
 _WORD = re.compile(r"\w")
 _PIECE = re.compile(r"\S+")
 _ABBREVIATED = """
@@ -111,14 +116,19 @@ def _known_units(text: str) -> tuple[list[Unit], list[int]]:
 
 
 def lead_in(text: str, unit: Unit) -> Unit | None:
-    """Return the sentence or heading that introduces the list this unit is an item of: it ends with a colon."""
+    """Return the sentence or heading that introduces the list, table or code this unit is of: it ends with a colon."""
     lead: Unit | None = None
-    for other in units(text) if unit.kind == "list" else ():
+    for other in units(text) if unit.kind in ("list", "table", "code") else ():
         if other.start >= unit.start:
             break
-        if other.kind != "list":
+        if other.kind != unit.kind and not is_table_head(text, other):
             lead = other if other.of(text).rstrip("*_ ").endswith(":") else None
     return lead
+
+
+def is_table_head(text: str, unit: Unit) -> bool:
+    """Return whether a unit is the row that names a table's columns."""
+    return unit.kind == "heading" and "|" in text[text.rfind("\n", 0, unit.start) + 1 : unit.start]
 
 
 def _lines(text: str) -> Iterator[tuple[int, int]]:
@@ -131,10 +141,29 @@ def _lines(text: str) -> Iterator[tuple[int, int]]:
 def _sentences(text: str, start: int, end: int, kind: Kind) -> Iterator[Unit]:
     begin = start
     for stop in _END.finditer(text, start, end):
-        if not _is_abbreviation(text[begin : stop.start()]):
+        if not _is_abbreviation(text[begin : stop.start()]) and not _is_inside(text, begin, stop.end(), end):
             yield from _trimmed(text, begin, stop.end(), kind)
             begin = stop.end()
     yield from _trimmed(text, begin, end, kind)
+
+
+def _is_inside(text: str, begin: int, stop: int, end: int) -> bool:
+    """Whether brackets or quotation marks that were opened since `begin` are closed behind this full stop.
+
+    What stands between is a part of the sentence around it: `It restarts (never by hand. Ask first.) at night.`
+    """
+    if stop - begin > _LONGEST_INSIDE:
+        return False
+    opened: list[str] = []
+    for mark in _PAIRED.finditer(text, begin, stop):
+        if opened and mark[0] == opened[-1]:
+            opened.pop()
+        elif closing := _CLOSING.get(mark[0]):
+            opened.append(closing)
+    if not opened:
+        return False
+    rest = text[stop : min(end, stop + _LONGEST_INSIDE)]
+    return any(closing in rest for closing in opened) if '"' not in opened else bool(_CLOSED_QUOTE.search(rest))
 
 
 def _is_abbreviation(before: str) -> bool:

@@ -17,11 +17,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from rag_serving.answering.verification.clauses import AUXILIARIES, FRONTED, Form, binds, forms, without_droppable
+from rag_serving.answering.verification.clauses import (
+    AUXILIARIES,
+    FRONTED,
+    Form,
+    binds,
+    forms,
+    governs,
+    without_droppable,
+)
 from rag_serving.answering.verification.parts import as_one, joined, parts
 from rag_serving.answering.verification.words import Token, compare, group_of, is_negative, tokens
 from rag_serving.records import CarriedWord
-from rag_serving.text.units import Unit, units
+from rag_serving.text.units import Unit, is_table_head, units
 
 _FRAME = re.compile(
     r"^\W{0,3}(?:"
@@ -135,10 +143,13 @@ class Sentences:
             return
         for unit in units(self._text)[:_MOST_UNITS]:
             said = tokens(unit.of(self._text))
+            if unit.kind in ("table", "code") and lead and (governs(lead) or _disowns(lead)):
+                continue
             if unit.kind == "table":
                 yield from _row(unit, self._text, head)
             elif unit.kind == "heading":
-                head, lead = _cells(unit, self._text), said if _disowns(said) else []
+                kept = lead if is_table_head(self._text, unit) else []
+                head, lead = _cells(unit, self._text), said if _disowns(said) else kept
             elif unit.kind == "list" and lead:
                 yield _led(lead, said)
                 if not _disowns(lead) and not any(map(binds, lead)) and lead[0].key not in FRONTED:

@@ -231,11 +231,12 @@ class _Reader:
         if fault := polarity_fault(self._question, verdict.claim.text, self._unit_text(verdict)):
             return Verdict(verdict.claim, "dropped", fault)
         lead = self._lead(verdict)
-        told = verdict.told if not lead or lead in verdict.told else f"{lead} {verdict.told}"
+        gap = "\n" if "\n" in verdict.told else " "
+        told = verdict.told if not lead or lead in " ".join(verdict.told.split()) else f"{lead}{gap}{verdict.told}"
         return replace(verdict, told=told, support="verbatim")
 
     def _lead(self, verdict: Verdict) -> str:
-        """Return the words that introduce the list a quote stands in, where its items hold only with them."""
+        """Return the words that introduce the list, table or code of a quote, where these hold only with them."""
         text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
         unit = unit_at(text, place.start)
         lead = lead_in(text, unit) if unit else None
