@@ -10,12 +10,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import local
+from typing import Any
 
 import httpx
 
@@ -30,17 +31,18 @@ _IS_JSON = {"Content-Type": "application/json"}
 
 def over_http(config: Config, asked: Sequence[str], k: int, workers: int) -> Rates:
     """Queries a second of a server of so many processes, telemetry included."""
-    with _serving(config, workers) as port:
+    with serving(config, workers) as port:
         _ask(port, asked, k, workers * 2)  # each process opens its model
         return rates(lambda clients: _ask(port, asked, k, clients), len(asked))
 
 
 @contextmanager
-def _serving(config: Config, workers: int) -> Iterator[int]:
-    """The port of a server that is ready."""
+def serving(config: Config, workers: int, **sections: Mapping[str, Any]) -> Iterator[int]:
+    """The port of a server that is ready; `sections` are added to its configuration."""
     file = Path(config.home) / "app.yaml"
     content = {"home": str(config.home), "tenants": {name: {} for name in config.tenants}}
-    write_json(file, content | {"embedding": {"query_cache": config.embedding.query_cache}})  # JSON is YAML
+    content |= {"embedding": {"query_cache": config.embedding.query_cache}, **sections}
+    write_json(file, content)  # JSON is YAML
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [*_CITELOCK, "serve", "--config", str(file), "--port", str(port), "--workers", str(workers)]

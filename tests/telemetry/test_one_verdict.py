@@ -1,29 +1,97 @@
-"""Of each reader and answer the last verdict alone is kept, and counted."""
+"""Of each reader and answer the last verdict alone is kept, and counted; in SQLite and in Postgres."""
 
 from __future__ import annotations
 
 import sqlite3
+import threading
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from rag_serving.access.principals import Principal
 from rag_serving.config.sections import Telemetry as Settings
+from rag_serving.telemetry.events import FeedbackVerdict
 from rag_serving.telemetry.telemetry import Telemetry
+
+Rows = list[tuple[str, str, str | None]]
+
+
+@pytest.fixture
+def settings(url: str | None) -> Iterator[Settings]:
+    """Telemetry in a database of each kind, with no verdict in it."""
+    _forget(url)
+    yield Settings(url=url)
+    _forget(url)
+
+
+def _forget(url: str | None) -> None:
+    if url is None:
+        return
+    engine = opened(url)
+    if sa.inspect(engine).has_table("feedback"):
+        with engine.begin() as connection:
+            connection.execute(sa.text("DELETE FROM feedback"))
+    engine.dispose()
+
+
+def opened(url: str) -> sa.Engine:
+    return sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+
+
+def verdicts(url: str | None, home: Path) -> Rows:
+    query = "SELECT receipt_id, verdict, comment FROM feedback ORDER BY receipt_id, verdict"
+    if url is None:
+        with closing(sqlite3.connect(home / "serving.db")) as connection:
+            return [tuple(row) for row in connection.execute(query)]
+    engine = opened(url)
+    with engine.connect() as connection:
+        found = [tuple(row) for row in connection.execute(sa.text(query))]
+    engine.dispose()
+    return found
+
+
+def judge(telemetry: Telemetry, user: str, receipt: str, verdict: FeedbackVerdict, comment: str | None = None) -> None:
+    telemetry.judged(Principal("acme", user), receipt, verdict, None, comment)
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_a_second_verdict_takes_the_place_of_the_first(tmp_path: Path, rounds: int) -> None:
-    database = tmp_path / "serving.db"
-    for _ in range(rounds):  # the first one makes the file, the second one finds it
-        telemetry = Telemetry(Settings(), tmp_path, database, "acme")
-        for user, receipt, verdict in (("ann", "r1", "helpful"), ("bob", "r1", "helpful"), ("ann", "r2", "missing")):
-            telemetry.judged(Principal("acme", user), receipt, verdict, None, None)  # type: ignore[arg-type]
-        telemetry.judged(Principal("acme", "ann"), "r1", "not_helpful", None, "changed my mind")
+def test_a_second_verdict_takes_the_place_of_the_first(
+    tmp_path: Path, settings: Settings, url: str | None, rounds: int
+) -> None:
+    for _ in range(rounds):  # the first one makes the tables, the second one finds them
+        telemetry = Telemetry(settings, tmp_path, tmp_path / "serving.db", "acme")
+        judge(telemetry, "ann", "r1", "helpful")
+        judge(telemetry, "bob", "r1", "helpful")
+        judge(telemetry, "ann", "r2", "missing")
+        judge(telemetry, "ann", "r1", "not_helpful", "changed my mind")
         telemetry.close()
-    with closing(sqlite3.connect(database)) as connection:
-        rows = connection.execute("SELECT receipt_id, verdict FROM feedback ORDER BY receipt_id, verdict").fetchall()
-    assert rows == [("r1", "helpful"), ("r1", "not_helpful"), ("r2", "missing")]
+    assert verdicts(url, tmp_path) == [
+        ("r1", "helpful", None),
+        ("r1", "not_helpful", "changed my mind"),
+        ("r2", "missing", None),
+    ]
     (day,) = {telemetry.live._sums.day}
     assert +telemetry.live.sums(day).feedback == {"helpful": 1, "not_helpful": 1, "missing": 1}
+
+
+def test_verdicts_that_processes_write_at_once_leave_one(tmp_path: Path, settings: Settings, url: str | None) -> None:
+    several = [Telemetry(settings, tmp_path, tmp_path / "serving.db", "acme") for _ in range(4)]
+    judge(several[0], "bob", "r1", "missing")
+    assert several[0].flush(30)  # the tables are there
+
+    def work(telemetry: Telemetry) -> None:
+        for number in range(25):
+            judge(telemetry, "ann", "r1", "helpful" if number % 2 else "not_helpful")
+        telemetry.flush(30)
+        telemetry.close()
+
+    threads = [threading.Thread(target=work, args=(telemetry,)) for telemetry in several]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [telemetry.counts().dropped for telemetry in several] == [0] * 4
+    assert [row[1] for row in verdicts(url, tmp_path)] in (["helpful", "missing"], ["missing", "not_helpful"])
