@@ -16,7 +16,8 @@ from rag_assets.reports.html import html
 from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant, override_of, writing
 from rag_assets.state.records import read_checked, write_checked
-from rag_serving.artifacts.store import Store, read_json, write_text
+from rag_serving.artifacts.signed_files import read_signed
+from rag_serving.artifacts.store import Store, write_text
 from rag_serving.config.serving import Serving
 from rag_serving.indexes.catalog import EVAL_REPORT
 from rag_serving.indexes.reports import EVAL_HTML, evaluation_name
@@ -83,7 +84,7 @@ def _told(
     try:
         other = facts["compared_with"]
         is_other = other not in (None, facts["generation"])
-        before = read_json(store.generation(tenant, other) / EVAL_REPORT) if is_other else None
+        before = read_signed(store, store.generation(tenant, other) / EVAL_REPORT) if is_other else None
         report = evaluation_report(facts, before, _plots(facts, before))
         file = store.generation(tenant, facts["generation"]) / EVAL_HTML
         write_text(file, html(report))

@@ -16,6 +16,7 @@ from rag_assets.reports.ragas import VERSION, means
 from rag_assets.reports.ragas import ragas_report as report_of
 from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
+from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import StoreError, read_json, write_json
 from rag_serving.indexes.catalog import EVAL_REPORT, current_generation
 
@@ -35,7 +36,7 @@ def ragas_report(
     reporter.begin(tenant, "RAGAS report")
     try:
         generation = current_generation(store, tenant)
-        cases = read_json(store.generation(tenant, generation) / EVAL_REPORT)["cases"]
+        cases = read_signed(store, store.generation(tenant, generation) / EVAL_REPORT)["cases"]
     except StoreError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     samples = ragas_samples(cases, live_pages(store, config, tenant))

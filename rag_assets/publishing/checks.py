@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from rag_serving.artifacts.manifest import file_facts
-from rag_serving.artifacts.store import Store, StoreError, write_json
+from rag_serving.artifacts.signed_files import write_signed
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.chroma import DenseError, Place
 from rag_serving.indexes.generation import Generation, place_of
@@ -76,7 +77,7 @@ def check_generation(
             *(check(generation) for check in further),
         ]
         generation.close()
-    write_json(verdict_path(store, tenant, generation_id), [asdict(result) for result in results])
+    write_signed(store, verdict_path(store, tenant, generation_id), {"checks": [asdict(result) for result in results]})
     return results
 
 

@@ -24,7 +24,8 @@ from rag_assets.evaluation.measures import answer_similarity, by_entailment, of_
 from rag_assets.evaluation.quality_gates import GatesError, GateVerdict, QualityGates, judge_gates, parse_gates
 from rag_assets.publishing.checks import CheckResult
 from rag_assets.publishing.publish import PublishError
-from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
+from rag_serving.artifacts.signed_files import read_signed, write_signed
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.indexes.catalog import EVAL_REPORT
 from rag_serving.indexes.current import Published
@@ -106,7 +107,7 @@ def evaluate_candidate(
         "override": override if failed else None,
         "seconds": round(monotonic() - started, 3),
     }
-    write_json(store.generation(tenant, generation_id) / EVAL_REPORT, payload)
+    write_signed(store, store.generation(tenant, generation_id) / EVAL_REPORT, payload)
     return Evaluated(payload, tuple(verdicts), tuple(stale))
 
 
@@ -260,10 +261,10 @@ def _report(store: Store, tenant: str, generation_id: str | None) -> dict[str, A
     if generation_id is None:
         return None
     try:
-        found = read_json(store.generation(tenant, generation_id) / EVAL_REPORT)
+        found = read_signed(store, store.generation(tenant, generation_id) / EVAL_REPORT)
     except StoreError:
         return None
-    return dict(found) if isinstance(found, dict) and found.get("version") == VERSION else None
+    return found if found.get("version") == VERSION else None
 
 
 def _now() -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from rag_assets.publishing.checks import CheckResult, verdict_path
 from rag_serving.artifacts.manifest import read_manifest
-from rag_serving.artifacts.store import Store, StoreError, read_json, remove_folder
+from rag_serving.artifacts.signed_files import read_signed
+from rag_serving.artifacts.store import Store, StoreError, remove_folder
 from rag_serving.config.loading import Config
 from rag_serving.indexes.candidate import Candidate
 from rag_serving.indexes.catalog import GenerationInfo, list_generations, move_current
@@ -126,7 +127,7 @@ def doomed_generations(generations: Sequence[GenerationInfo], keep: int) -> list
 
 def _verdict(store: Store, tenant: str, generation_id: str) -> list[CheckResult]:
     try:
-        results = read_json(verdict_path(store, tenant, generation_id))
+        results = read_signed(store, verdict_path(store, tenant, generation_id))["checks"]
     except StoreError:
         raise PublishError(f"generation {generation_id} was not checked; run `citelock build`") from None
     return [CheckResult(**result) for result in results]

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.artifacts.manifest import Manifest, read_manifest
-from rag_serving.artifacts.store import Store, StoreError, read_json
+from rag_serving.artifacts.signed_files import read_signed
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
 
@@ -119,7 +120,7 @@ def _info(
         "published": generation_id in published,
         "current": generation_id == current,
         "bytes": _size(folder),
-        "gates": _gates(folder),
+        "gates": _gates(store, folder),
     }
     try:
         manifest = read_manifest(store, tenant, generation_id)
@@ -128,10 +129,10 @@ def _info(
     return GenerationInfo(generation_id, manifest.created_at, manifest.chunks, manifest.page_count, **state)
 
 
-def _gates(folder: Path) -> str | None:
-    """What an evaluation said, in a few words."""
+def _gates(store: Store, folder: Path) -> str | None:
+    """What an evaluation said, in a few words; nothing where its report was altered."""
     try:
-        report = read_json(folder / EVAL_REPORT)
+        report = read_signed(store, folder / EVAL_REPORT)
         failed = [gate["gate"] for gate in report["gates"] if not gate["passed"]]
         if override := report["override"]:
             return f"gates overridden: {override}"

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import quote
 
-from rag_serving.artifacts.store import Store, StoreError, read_json, read_text
+from rag_serving.artifacts.signed_files import read_signed
+from rag_serving.artifacts.store import Store, StoreError, read_text
 from rag_serving.indexes.catalog import EVAL_REPORT
 
 Kind = Literal["quality", "evaluation", "questions", "dedup", "ablation", "ragas", "other"]
@@ -88,15 +89,13 @@ def evaluation_name(generation: str) -> str:
 
 
 def evaluations(store: Store, tenant: str) -> dict[str, dict[str, Any]]:
-    """Return what `eval_report.json` says of each generation that has one; those that cannot be read are left out."""
+    """Return what `eval_report.json` says of each generation that has one; those that were altered are left out."""
     found = {}
     for folder in _folders(store.generations(tenant)):
         try:
-            content = read_json(folder / EVAL_REPORT)
+            found[folder.name] = read_signed(store, folder / EVAL_REPORT)
         except StoreError:
             continue
-        if isinstance(content, dict):
-            found[folder.name] = content
     return found
 
 

@@ -20,7 +20,8 @@ from wiki import configuration
 from rag_assets.reports.files import write_report
 from rag_assets.reports.quality import history_of, quality_report
 from rag_serving.api.app import create_app
-from rag_serving.artifacts.store import Store, write_json
+from rag_serving.artifacts.signed_files import write_signed
+from rag_serving.artifacts.store import Store
 
 pytestmark = pytest.mark.browser
 
@@ -42,7 +43,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.write_text(path.read_text(encoding="utf-8").replace("<h1>", f"{EVIL}<h1>", 1), encoding="utf-8")
     write_report(store, "acme", "x", report)
     generation = store.generation("acme", "g2")
-    write_json(generation / "eval_report.json", SECOND)
+    write_signed(store, generation / "eval_report.json", SECOND)
     (generation / "eval_report.html").write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     return home
 

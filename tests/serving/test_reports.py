@@ -17,7 +17,8 @@ from rag_assets.reports.files import write_report
 from rag_assets.reports.report import Case, Report, Table
 from rag_serving.api.app import create_app
 from rag_serving.api.reports import policy_of
-from rag_serving.artifacts.store import Store, write_json, write_text
+from rag_serving.artifacts.signed_files import write_signed
+from rag_serving.artifacts.store import Store, write_text
 from rag_serving.config.loading import ConfigError
 
 LOCAL = ("127.0.0.1", 50000)
@@ -46,7 +47,9 @@ def home(tmp_path: Path) -> Path:
     generation = store.generation("acme", "g1")
     write_text(generation / "eval_report.html", "<style>a{}</style><p>evaluation</p><script>1</script>")
     summary = {"citation_precision": {"mean": 0.9876}}
-    write_json(generation / "eval_report.json", {"summary": summary, "gates": [{"gate": "<floor>", "passed": False}]})
+    write_signed(
+        store, generation / "eval_report.json", {"summary": summary, "gates": [{"gate": "<floor>", "passed": False}]}
+    )
     folder = store.tenant("acme") / "reports"
     write_text(folder / "ablation.json", "{}")
     write_text(folder / ".hidden.html", "hidden")
