@@ -84,7 +84,7 @@ def dedup_map(
         write_table(store.tenant(tenant) / "dedup_map.parquet", found, DEDUP_MAP)
         write_table(folder / "selected.parquet", chunks, SELECTED_CHUNKS)
         write_candidate(store, tenant, state)
-        plan = plan_contexts(chunks, config.context, store.cache(tenant))
+        plan = plan_contexts(chunks, config.context, store.cache(tenant), store.home)
         expected = plan.estimate(read_last_run(store, tenant)) if plan else None
     effects = effectiveness(selection.chunks, found)
     rows = [{"space": e.space, "chunks": e.chunks, **{s: e.dropped.get(s, 0) for s in SCOPES}} for e in effects]

@@ -10,10 +10,11 @@ from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.steps.contexts.contextualize import with_vector_keys
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
 from rag_serving.indexes.exact import save_vectors
 from rag_serving.models import open_embedder
-from rag_serving.models.embedding.cache import VERSION, VectorCache
+from rag_serving.models.embedding.cache import SEAL_PURPOSE, VERSION, VectorCache
 from rag_serving.text.context_prefix import embedded_texts
 
 
@@ -40,7 +41,7 @@ def embeddings(
     with writing(store.tenant(tenant)):
         chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
         embedder = open_embedder(config.embedding)
-        cache = VectorCache(store.cache(tenant), embedder.name)
+        cache = VectorCache(store.cache(tenant), embedder.name, Seal(store.home, SEAL_PURPOSE))
         started = time.monotonic()
         embedded = cache.embed(embedder, embedded_texts(chunks), reporter.track("texts embedded", context.log.info))
         seconds = time.monotonic() - started

@@ -202,7 +202,7 @@ class Build:
     def _estimate_selected(self, tenant: str, summary: Summary) -> Estimate | None:
         try:
             selected = read_table(self._store.candidate(tenant) / "selected.parquet", SELECTED_CHUNKS)
-            plan = plan_contexts(selected, self._config.context, self._store.cache(tenant))
+            plan = plan_contexts(selected, self._config.context, self._store.cache(tenant), self._store.home)
         except ModelError as error:
             summary.errors[tenant] = str(error)
             return None

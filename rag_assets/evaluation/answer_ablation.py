@@ -27,6 +27,7 @@ from rag_assets.evaluation.evaluate import evaluate, rank_pages
 from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.measures import Values, of_answers, of_rankings
 from rag_assets.evaluation.significance import paired_p_value
+from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.escaping.targets import for_csv
@@ -35,7 +36,7 @@ from rag_serving.indexes.catalog import current_generation
 from rag_serving.indexes.current import Published
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder
-from rag_serving.models.embedding.cache import VectorCache
+from rag_serving.models.embedding.cache import SEAL_PURPOSE, VectorCache
 from rag_serving.models.protocols import Progress
 from rag_serving.models.reranker_client import open_reranker
 from rag_serving.pipeline import Pipeline
@@ -208,7 +209,8 @@ def _reshaped(variant: Variant, config: Config, home: Path, tenant: str, embedde
     """The tenant's chunks with other text in the indexes, published under another home."""
     store, there = Store(config.home), Store(home)
     table, _ = _published_table(config, tenant, variant.reshape)
-    embedded = VectorCache(store.cache(tenant), embedder.name).embed(embedder, embedded_texts(table))
+    cache = VectorCache(store.cache(tenant), embedder.name, Seal(store.home, SEAL_PURPOSE))
+    embedded = cache.embed(embedder, embedded_texts(table))
     table = table.set_column(table.column_names.index("vector_key"), table.schema.field("vector_key"), [embedded.keys])
     local = config.model_copy(
         update={"home": home, "indexing": config.indexing.model_copy(update={"chroma_url": None})}

@@ -8,17 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rag_assets.llm_contexts.servers import ModelName
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_serving.artifacts.content_cache import CacheFile
+from rag_serving.artifacts.signatures import Seal
 from rag_serving.models.protocols import ModelError
 
 FILE = "contexts.sqlite"
-_VERSION = 2
+SEAL_PURPOSE = "contexts"
+_VERSION = 3
 _ADDED = ("length REAL", "relevance REAL", "coherence REAL", "specificity REAL", "place TEXT")
 _SCHEMA = """
 CREATE TABLE contexts (key TEXT PRIMARY KEY, prompt_version INTEGER NOT NULL, model TEXT NOT NULL,
@@ -28,10 +30,11 @@ CREATE TABLE contexts (key TEXT PRIMARY KEY, prompt_version INTEGER NOT NULL, mo
 _UPGRADE = ";".join(
     [*(f"ALTER TABLE contexts ADD COLUMN {column}" for column in _ADDED), "CREATE INDEX places ON contexts (place)"]
 )
+_SEALS = "ALTER TABLE contexts ADD COLUMN seal BLOB"
 _COLUMNS = "prompt_version, model, context, quality, issues, tokens_in, tokens_out, tokens_cached, made_at"
 _SCORES = "length, relevance, coherence, specificity"
-_ROWS = f"SELECT {{column}}, {_COLUMNS}, {_SCORES} FROM contexts WHERE {{column}} IN ({{{{marks}}}})"
-_INSERT = f"INSERT OR REPLACE INTO contexts (key, place, {_COLUMNS}, {_SCORES}) VALUES ({', '.join('?' * 15)})"
+_ROWS = f"SELECT {{column}}, key, place, {_COLUMNS}, {_SCORES}, seal FROM contexts WHERE {{column}} IN ({{{{marks}}}})"
+_INSERT = f"INSERT OR REPLACE INTO contexts (key, place, {_COLUMNS}, {_SCORES}, seal) VALUES ({', '.join('?' * 16)})"
 
 
 class ContextCache:
@@ -41,10 +44,12 @@ class ContextCache:
     Of several models' contexts the one of the model named first is taken, and of one model's the newest.
     """
 
-    def __init__(self, folder: Path, *models: str) -> None:
+    def __init__(self, folder: Path, *models: str, seal: Seal | None = None) -> None:
+        """`seal`: contexts without it are as good as absent; None: whoever may write the file is trusted."""
         self.path = folder / FILE
         self.models = models
-        self._file = CacheFile(self.path, f"{_SCHEMA};{_UPGRADE}", _VERSION, {1: _UPGRADE})
+        self._seal = seal
+        self._file = CacheFile(self.path, f"{_SCHEMA};{_UPGRADE};{_SEALS}", _VERSION, {1: _UPGRADE, 2: _SEALS})
 
     def lookup(self, keys: Sequence[str], oldest_prompt: int = 0) -> dict[str, WrittenContext]:
         """Return the contexts of these passages that were asked for by a prompt of at least this version.
@@ -66,7 +71,7 @@ class ContextCache:
         """
         try:
             with self._file.open() as database, database:
-                database.executemany(_INSERT, _rows(written, places))
+                database.executemany(_INSERT, [(*row, self._seal_of(row)) for row in _rows(written, places)])
         except sqlite3.DatabaseError as error:
             self._recover(error)
 
@@ -76,7 +81,10 @@ class ContextCache:
         try:
             with self._file.open() as database:
                 for address, *row in self._file.lookup(database, _ROWS.format(column=column), list(addresses)):
-                    (rank, key), context = addresses[address], _context(row)
+                    *entry, seal = row
+                    if self._seal and not self._seal.holds(seal, _sealed(entry)):
+                        continue
+                    (rank, key), context = addresses[address], _context(entry[2:])
                     order = rank, -context.made_at
                     if context.prompt_version >= oldest_prompt and (key not in found or order < found[key][0]):
                         found[key] = order, context
@@ -85,16 +93,24 @@ class ContextCache:
             return {}
         return {key: context for key, (_, context) in found.items()}
 
+    def _seal_of(self, row: Sequence[object]) -> bytes | None:
+        return self._seal.of(_sealed(row)) if self._seal else None
+
     def _recover(self, error: sqlite3.DatabaseError) -> None:
         if not self._file.put_aside(error):
             raise ModelError(f"the context cache {self.path} cannot be used ({error}); free space or mend its rights")
+
+
+def _sealed(row: Sequence[object]) -> bytes:
+    """What the seal of an entry covers: all of it, numbers as the file gives them back."""
+    return json.dumps([float(value) if isinstance(value, int) else value for value in row]).encode()
 
 
 def _address(model: str, key: str) -> str:
     return hashlib.sha256(f"{model}\0{key}".encode()).hexdigest()[:32]
 
 
-def _rows(written: Mapping[str, WrittenContext], places: Mapping[str, str]) -> Iterable[tuple[object, ...]]:
+def _rows(written: Mapping[str, WrittenContext], places: Mapping[str, str]) -> Iterator[tuple[object, ...]]:
     for key, context in written.items():
         model = ModelName(context.provider, context.model).key
         yield (

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_assets.llm_contexts.cache import ContextCache
+from rag_assets.llm_contexts.cache import SEAL_PURPOSE, ContextCache
 from rag_assets.llm_contexts.estimate import Estimate, estimate
 from rag_assets.llm_contexts.known import known_contexts, oldest_prompt
 from rag_assets.llm_contexts.last_run import LastRun
@@ -23,7 +23,10 @@ from rag_assets.llm_contexts.tally import Tally
 from rag_assets.llm_contexts.writer import ContextWriter, Watch, document_budget
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import Document, build_documents
+from rag_serving.artifacts.secret import SecretError
+from rag_serving.artifacts.signatures import Seal
 from rag_serving.config.sections import Context
+from rag_serving.models.protocols import ModelError
 
 TOLD_S = 5.0
 
@@ -52,10 +55,10 @@ class ContextPlan:
         return estimate(self.documents, self.known, self.settings, rate)
 
 
-def plan_contexts(chunks: pa.Table, settings: Context, folder: Path) -> ContextPlan | None:
+def plan_contexts(chunks: pa.Table, settings: Context, folder: Path, home: Path | None = None) -> ContextPlan | None:
     """Return what has to be written about rows of SELECTED_CHUNKS; None where no model is configured.
 
-    No model is asked or needed. `folder`: of the tenant's caches.
+    No model is asked or needed. `folder`: of the tenant's caches; `home`: whose secret seals what is in them.
 
     Raises:
         ModelError: the cache cannot be used.
@@ -64,7 +67,11 @@ def plan_contexts(chunks: pa.Table, settings: Context, folder: Path) -> ContextP
     if not models:
         return None
     documents = build_documents(chunks, document_budget(settings))
-    cache = ContextCache(folder, *(model_name(model).key for model in models.values()))
+    try:
+        seal = Seal(home, SEAL_PURPOSE) if home else None
+    except SecretError as error:
+        raise ModelError(f"cached contexts cannot be authenticated: {error}") from error
+    cache = ContextCache(folder, *(model_name(model).key for model in models.values()), seal=seal)
     return ContextPlan(settings, cache, documents, known_contexts(cache, documents, oldest_prompt(settings)))
 
 

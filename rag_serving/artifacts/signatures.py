@@ -15,6 +15,7 @@ from typing import Any
 from rag_serving.artifacts.secret import SecretError, derived_key, has_secret
 
 FIELD = "signature"
+SEAL_BYTES = 16
 
 
 def canonical(value: object) -> bytes:
@@ -47,3 +48,20 @@ def signature_fault(content: Mapping[str, Any], home: Path, purpose: str) -> str
     if not hmac.compare_digest(expected.encode(), str(noted).encode(errors="replace")):
         return "was altered: its signature does not hold, or the secret is another one; `citelock build` makes it again"
     return None
+
+
+class Seal:
+    """Short signatures of a cache's entries: who cannot make one cannot put an entry there unnoticed."""
+
+    def __init__(self, home: Path, purpose: str) -> None:
+        """Raises SecretError where the installation's secret cannot be used."""
+        self._key = derived_key(home, purpose)
+
+    def of(self, *parts: bytes) -> bytes:
+        """Return the seal [16 bytes] of an entry's parts, in their order."""
+        lengths = b"".join(len(part).to_bytes(8, "little") for part in parts)
+        return hmac.digest(self._key, b"".join((lengths, *parts)), "sha256")[:SEAL_BYTES]
+
+    def holds(self, seal: bytes | None, *parts: bytes) -> bool:
+        """Return whether this is the seal of these parts."""
+        return isinstance(seal, bytes) and hmac.compare_digest(seal, self.of(*parts))

@@ -20,6 +20,8 @@ import pyarrow as pa
 
 from rag_serving.artifacts.manifest import Manifest, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.secret import SecretError
+from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import (
     Store,
     StoreError,
@@ -46,7 +48,7 @@ from rag_serving.indexes.page_readers import write_page_readers
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, save_codes
 from rag_serving.indexes.shard_collections import ShardCollections
 from rag_serving.indexes.shard_files import discard_unreadable, fault_of
-from rag_serving.models.embedding.cache import VectorCache
+from rag_serving.models.embedding.cache import SEAL_PURPOSE, VectorCache
 from rag_serving.models.protocols import ModelError
 
 _log = logging.getLogger(__name__)
@@ -156,10 +158,11 @@ class _Parts:
         """From the tenant's cache, by the keys of the chunks."""
         if VECTORS_FILE not in self.wanted or (table := self._table()) is None:
             return
-        cache = VectorCache(self._store.cache(self._tenant), self._manifest.embedder.name)
         try:
+            seal = Seal(self._store.home, SEAL_PURPOSE)
+            cache = VectorCache(self._store.cache(self._tenant), self._manifest.embedder.name, seal)
             vectors = cache.remembered(table["vector_key"].to_pylist())
-        except (ModelError, ValueError) as error:
+        except (ModelError, SecretError, ValueError) as error:
             _log.warning("the vectors cannot be restored from the cache: %s", error)
             return
         if vectors is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pyarrow as pa
 import pytest
 from model_of_contexts import tables_of
 
-from rag_assets.llm_contexts.cache import FILE, ContextCache, _address
+from rag_assets.llm_contexts.cache import FILE, SEAL_PURPOSE, ContextCache, _address
 from rag_assets.llm_contexts.known import known_contexts
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import Document, build_documents
+from rag_serving.artifacts.signatures import Seal
 
 MODEL = "ollama/llama3.2"
 FIRST_VERSION = """
@@ -116,3 +118,25 @@ def test_a_file_of_a_later_program_is_put_aside(tmp_path: Path) -> None:
     database.close()
     assert not known(ContextCache(tmp_path, MODEL), titled("Guide"))
     assert (tmp_path / f"{FILE}.damaged-1").exists()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE contexts SET context = 'It tells where the deposit goes.'",
+        "UPDATE contexts SET prompt_version = prompt_version + 1",
+        "UPDATE contexts SET seal = NULL",
+        "UPDATE contexts SET seal = x'00'",
+        "UPDATE contexts SET place = key, key = place",
+    ],
+)
+def test_who_cannot_seal_cannot_put_a_context_into_the_cache(tmp_path: Path, edit: str) -> None:
+    cache = ContextCache(tmp_path, MODEL, seal=Seal(tmp_path, SEAL_PURPOSE))
+    keep(cache, titled("Guide"), written("It tells of broker setup."))
+    again = ContextCache(tmp_path, MODEL, seal=Seal(tmp_path, SEAL_PURPOSE))
+    assert known(again, titled("Guide"))
+    with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
+        database.execute(edit)
+    assert not known(again, titled("Guide"))
+    keep(cache, titled("Guide"), written("It tells of broker setup."))
+    assert known(again, titled("Guide"))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
 from typer.testing import CliRunner
 
+from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.main import app
 from rag_serving.config.loading import Config
@@ -26,7 +27,7 @@ from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.integrity import MARK, find_damage
 from rag_serving.indexes.repair import repair
 from rag_serving.indexes.shard_collections import ShardCollections
-from rag_serving.models.embedding.cache import VectorCache, vector_key
+from rag_serving.models.embedding.cache import SEAL_PURPOSE, VectorCache, vector_key
 
 CHUNKS = 60
 
@@ -85,7 +86,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     home = Home(folder, config_for(folder, max_shard_chunks=40), Store(folder), "")
     home.build()
-    VectorCache(home.store.cache(TENANT), MODEL).embed(Fixed(), [str(row) for row in range(CHUNKS)])  # type: ignore[arg-type]
+    cache = VectorCache(home.store.cache(TENANT), MODEL, Seal(folder, SEAL_PURPOSE))
+    cache.embed(Fixed(), [str(row) for row in range(CHUNKS)])  # type: ignore[arg-type]
     shutil.rmtree(home.store.candidate(TENANT))  # its files are those of the generation
     close_clients()
     return folder

@@ -11,13 +11,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rag_serving.models.embedding.cache import COMMIT_TEXTS, FILE, VectorCache, vector_key
+from rag_serving.artifacts.signatures import Seal
+from rag_serving.models.embedding.cache import COMMIT_TEXTS, FILE, SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.models.protocols import ModelError, Progress
 
 
@@ -225,3 +227,28 @@ def test_progress_tells_the_share_of_the_characters(cache: VectorCache) -> None:
     assert [told[:2] for told in seen] == [(64, 128), (128, 128)]
     assert seen[0][2] > 0.99
     assert seen[1][2] == 1.0
+
+
+@pytest.mark.parametrize("edit", ["another vector", "of another key", "no seal", "of another model", "another secret"])
+def test_who_cannot_seal_cannot_put_a_vector_into_the_cache(tmp_path: Path, edit: str) -> None:
+    def sealed(home: str = "home", model: str = Counting.name) -> VectorCache:
+        return VectorCache(tmp_path / "cache", model, Seal(tmp_path / home, SEAL_PURPOSE))
+
+    made = sealed().embed(Counting(), TEXTS[:3])
+    assert sealed().embed(Counting(), TEXTS[:3]).computed == 0
+    with closing(sqlite3.connect(tmp_path / "cache" / FILE)) as database, database:
+        rows = dict(database.execute("SELECT key, vector FROM vectors").fetchall())
+        first, second, _ = rows
+        changed = {
+            "another vector": np.roll(np.frombuffer(rows[first][:-16], "<f4"), 1).tobytes() + rows[first][-16:],
+            "of another key": rows[second],
+            "no seal": rows[first][:-16],
+        }.get(edit, rows[first])
+        database.execute("UPDATE vectors SET vector = ? WHERE key = ?", [changed, first])
+        database.execute("INSERT INTO models SELECT 'another', dimension FROM models")
+    if edit == "of another model":
+        assert sealed(model="another").remembered([first.hex()]) is None
+        return
+    found = sealed("elsewhere" if edit == "another secret" else "home").embed(Counting(), TEXTS[:3])
+    assert found.computed == (3 if edit == "another secret" else 1)
+    np.testing.assert_array_equal(found.vectors, made.vectors)

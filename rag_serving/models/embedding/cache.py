@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.artifacts.content_cache import LOOKUP_KEYS, CacheFile
+from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
 from rag_serving.models.protocols import Embedder, ModelError
 
 Progress = Callable[[int, int, float], None]
@@ -32,6 +33,9 @@ CREATE TABLE models (model TEXT PRIMARY KEY, dimension INTEGER NOT NULL) WITHOUT
 CREATE TABLE vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL);
 """
 _ROWS = "SELECT key, vector FROM vectors WHERE key IN ({marks})"
+
+
+SEAL_PURPOSE = "vectors"
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,10 @@ def vector_key(model: str, text: str) -> str:
 class VectorCache:
     """The vectors of one model in a folder's `vectors.sqlite`, which other models may share."""
 
-    def __init__(self, folder: Path, model: str) -> None:
+    def __init__(self, folder: Path, model: str, seal: Seal | None = None) -> None:
+        """`seal`: vectors without it are as good as absent; None: whoever may write the file is trusted."""
         self.path = folder / FILE
+        self._seal = seal
         self.model = model
         self._file = CacheFile(self.path, _SCHEMA, VERSION)
 
@@ -102,21 +108,35 @@ class VectorCache:
                 for start in range(0, len(keys) if dimension else 0, LOOKUP_KEYS):
                     part = [bytes.fromhex(key) for key in keys[start : start + LOOKUP_KEYS]]
                     rows = [(key.hex(), blob) for key, blob in self._file.lookup(database, _ROWS, part)]
-                    found.update(_sound(rows, dimension or 0))
+                    found.update(_sound(self._sealed(rows), dimension or 0))
                 return found
         except sqlite3.DatabaseError as error:
             self._recover(error)
             return {}
 
     def _remember(self, keys: Sequence[str], vectors: NDArray[np.float32]) -> None:
-        blobs = [vector.astype("<f4").tobytes() for vector in vectors]
-        rows = zip(map(bytes.fromhex, keys), blobs, strict=True)
+        plain = [(key, vector.astype("<f4").tobytes()) for key, vector in zip(keys, vectors, strict=True)]
+        rows = [(bytes.fromhex(key), vector + self._seal_of(key, vector)) for key, vector in plain]
         try:
             with self._file.open() as database, database:
                 self._claim(database, vectors.shape[1])
                 database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
         except sqlite3.DatabaseError as error:
             self._recover(error)
+
+    def _seal_of(self, key: str, vector: bytes) -> bytes:
+        return self._seal.of(self.model.encode(), key.encode(), vector) if self._seal else b""
+
+    def _sealed(self, rows: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+        """Keys and vectors of the rows that this installation wrote."""
+        if self._seal is None:
+            return list(rows)
+        parted = ((key, blob[:-SEAL_BYTES], blob[-SEAL_BYTES:]) for key, blob in rows)
+        return [
+            (key, vector)
+            for key, vector, seal in parted
+            if self._seal.holds(seal, self.model.encode(), key.encode(), vector)
+        ]
 
     def _dimension(self, database: sqlite3.Connection) -> int | None:
         row = database.execute("SELECT dimension FROM models WHERE model = ?", [self.model]).fetchone()
