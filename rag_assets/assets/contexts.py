@@ -50,10 +50,8 @@ def contexts(
     )
     with writing(store.tenant(tenant)):
         selected = read_table(folder / "selected.parquet", SELECTED_CHUNKS)
-        plan, before = (
-            plan_contexts(selected, config.context, store.cache(tenant), store.home),
-            read_last_run(store, tenant),
-        )
+        plan = plan_contexts(selected, config.context, store.cache(tenant), store.home)
+        before = read_last_run(store, tenant)
         if plan:
             expected = plan.estimate(before)
             context.log.info(expected.line())

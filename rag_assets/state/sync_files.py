@@ -15,7 +15,8 @@ from rag_assets.sources.base import SyncResult
 from rag_assets.steps.readers.readers import ReaderOrigins
 from rag_serving.access import group_members as membership
 from rag_serving.artifacts.schema import GROUP_MEMBERS, PAGES
-from rag_serving.artifacts.store import StoreError, read_json, write_json, write_table
+from rag_serving.artifacts.signed_files import write_signed_table
+from rag_serving.artifacts.store import Store, StoreError, read_json, write_json, write_table
 from rag_serving.escaping.redaction import redacted_values
 
 _FILE = "sync_state.json"
@@ -36,11 +37,12 @@ class LastSync:
 
 
 def write_sync(folder: Path, fingerprint: str | None, result: SyncResult) -> None:
-    """Write the result of a sync; its state is written last, so that it speaks for the tables."""
+    """Write the result of a sync into `Store.source`; its state is written last, so that it speaks for the tables."""
     write_table(folder / "pages.parquet", result.pages, PAGES)
     if result.groups is not None:
         members = [{"group": group, "user": user} for group, user in result.groups]
-        write_table(folder / membership.FILE, GROUP_MEMBERS.table([*members]), GROUP_MEMBERS)
+        store = Store(folder.parents[1])
+        write_signed_table(store, folder / membership.FILE, GROUP_MEMBERS.table([*members]), GROUP_MEMBERS)
     write_json(
         folder / _FILE,
         {

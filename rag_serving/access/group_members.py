@@ -3,8 +3,9 @@
 Belongs here: synchronized members of groups, and adding a user's groups to the principal.
 Does not belong here: asking Confluence (`rag_assets.sources`), what a principal may read (`access.principals`).
 
-Nothing is added on suspicion. A source whose members cannot be read adds no group and takes away those of the others of
-its tenant; a user is in a group only if every source that names the group says so.
+Nothing is added on suspicion, nor from a table that this installation did not sign. A source whose members cannot be read
+adds no group and takes away those of the others of its tenant; a user is in a group only if every source that names the
+group says so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import pyarrow as pa
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GROUP_MEMBERS
-from rag_serving.artifacts.store import Store, StoreError, read_table
+from rag_serving.artifacts.signed_files import read_signed_table
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.config.sources import Confluence
 
@@ -32,12 +34,12 @@ class Memberships:
     """The synchronized groups of every tenant; empty unless `serving.groups` is `synced`. Safe to use from threads."""
 
     def __init__(self, config: Config) -> None:
-        store = Store(config.home)
+        self._store = Store(config.home)
         synced = config.serving.groups == "synced"
         self._files: dict[str, list[Path]] = {tenant: [] for tenant in config.tenants}
         for key, source in config.sources.items() if synced else ():
             if isinstance(source, Confluence) and source.groups:
-                self._files[source.tenant].append(store.source(key) / FILE)
+                self._files[source.tenant].append(self._store.source(key) / FILE)
         self._read: dict[str, tuple[_Stamp, Mapping[str, frozenset[str]]]] = {}
 
     def with_groups(self, principal: Principal) -> Principal:
@@ -52,7 +54,10 @@ class Memberships:
         try:
             stamp = tuple((str(file), file.stat().st_mtime_ns) for file in files)
             if tenant not in self._read or self._read[tenant][0] != stamp:
-                self._read[tenant] = stamp, groups_by_user([read_table(file, GROUP_MEMBERS) for file in files])
+                self._read[tenant] = (
+                    stamp,
+                    groups_by_user([read_signed_table(self._store, file, GROUP_MEMBERS) for file in files]),
+                )
         except (StoreError, OSError) as error:
             _log.error("members of groups cannot be read, so nobody is in one by them: %s", error)
             self._read.pop(tenant, None)

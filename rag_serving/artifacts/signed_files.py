@@ -1,16 +1,21 @@
-"""JSON files that only this installation can have written, each for its own place below the home.
+"""JSON files and tables that only this installation can have written, each for its own place below the home.
 
-Belongs here: writing and reading them. Does not belong here: what they say, the key (`signatures`).
+Belongs here: writing and reading them; beside a table lies a JSON file with its digest.
+Does not belong here: what they say, the key (`signatures`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
-from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
+from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json, write_table
 
 KEY_PURPOSE = "files"
 _PLACE = "signed_for"
@@ -40,6 +45,31 @@ def read_signed(store: Store, path: Path) -> dict[str, Any]:
     if content.get(_PLACE) != _place(store, path):
         raise StoreError(f"{path} was written as {content.get(_PLACE)}; run `citelock build`")
     return {name: value for name, value in content.items() if name not in (FIELD, _PLACE)}
+
+
+def write_signed_table(store: Store, path: Path, table: pa.Table, schema: TableSchema) -> None:
+    """Write a table atomically, and its digest beside it; errors as `write_signed`."""
+    write_table(path, table, schema)
+    write_signed(store, _beside(path), {"sha256": sha256(path.read_bytes()).hexdigest()})
+
+
+def read_signed_table(store: Store, path: Path, schema: TableSchema) -> pa.Table:
+    """Return the table that `write_signed_table` wrote at this place.
+
+    Raises:
+        StoreError: it is missing, was altered, or was written for another place or by another version.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read ({error.strerror}); run `{schema.rebuild}`") from None
+    if read_signed(store, _beside(path)).get("sha256") != sha256(content).hexdigest():
+        raise StoreError(f"{path} was altered; run `{schema.rebuild}`")
+    return read_table(path, schema, content=content)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_suffix(".signed.json")
 
 
 def _place(store: Store, path: Path) -> str:

@@ -145,8 +145,10 @@ def write_table(path: Path, table: pa.Table, schema: TableSchema) -> None:
         pq.write_table(table.cast(schema.arrow), temporary, compression="zstd")
 
 
-def read_table(path: Path, schema: TableSchema, columns: list[str] | None = None) -> pa.Table:
-    """Read a table of this schema's version.
+def read_table(
+    path: Path, schema: TableSchema, columns: list[str] | None = None, content: bytes | None = None
+) -> pa.Table:
+    """Read a table of this schema's version, from the bytes of its file where those are given.
 
     Raises:
         StoreError: the file is missing, truncated, or of another version.
@@ -154,7 +156,7 @@ def read_table(path: Path, schema: TableSchema, columns: list[str] | None = None
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path, memory_map=True) as file:
+        with pq.ParquetFile(path if content is None else pa.BufferReader(content), memory_map=True) as file:
             _check_version(path, file.schema_arrow, schema)
             return file.read(columns=columns)
     except FileNotFoundError:

@@ -17,9 +17,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from rag_serving.access.principals import may_all_read
-from rag_serving.artifacts.manifest import file_facts, read_manifest
+from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.schema import PAGE_READERS
-from rag_serving.artifacts.store import Store, StoreError, read_table, write_table
+from rag_serving.artifacts.store import Store, StoreError, open_file, read_table, write_table
 
 FILE = "page_readers.parquet"
 
@@ -100,12 +100,13 @@ def read_page_readers(store: Store, tenant: str, generation_id: str) -> pa.Table
         raise StoreError(f"{folder} has no {FILE}: it was built by an older program")
     path = folder / FILE
     try:
-        whole = file_facts(path) == facts
+        with open_file(path) as file:
+            content = file.read(facts.bytes + 1)
     except OSError as error:
         raise StoreError(f"{path} cannot be read ({error.strerror})") from None
-    if not whole:
+    if hashlib.sha256(content).hexdigest() != facts.sha256:
         raise StoreError(f"{path} is not what the manifest says")
-    return read_table(path, PAGE_READERS)
+    return read_table(path, PAGE_READERS, content=content)
 
 
 def _all_contained(old: list[str], new: list[str]) -> bool:

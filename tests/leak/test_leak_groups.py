@@ -14,7 +14,8 @@ from restricted_wiki import GROUPS, TENANT, USERS, some_principal
 from rag_serving.access.group_members import FILE, Memberships
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GROUP_MEMBERS
-from rag_serving.artifacts.store import Store, write_table
+from rag_serving.artifacts.signed_files import write_signed_table
+from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 
 pytestmark = pytest.mark.slow
@@ -38,7 +39,8 @@ def tell(config: Config, told: Groups) -> None:
     """Write what a sync writes."""
     rows: list[Mapping[str, object]] = [{"group": group, "user": None} for group in GROUPS]
     rows += [{"group": group, "user": user} for user, groups in told.items() for group in groups]
-    write_table(Store(config.home).source("live") / FILE, GROUP_MEMBERS.table(rows), GROUP_MEMBERS)
+    store = Store(config.home)
+    write_signed_table(store, store.source("live") / FILE, GROUP_MEMBERS.table(rows), GROUP_MEMBERS)
 
 
 def test_no_answer_tells_of_a_page_that_no_group_of_the_user_may_read(

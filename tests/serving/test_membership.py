@@ -12,7 +12,8 @@ from rag_serving.access.group_members import FILE, Memberships
 from rag_serving.access.principals import Principal
 from rag_serving.api.auth import Authenticator, Request
 from rag_serving.artifacts.schema import GROUP_MEMBERS
-from rag_serving.artifacts.store import write_table
+from rag_serving.artifacts.signed_files import write_signed_table
+from rag_serving.artifacts.store import Store, write_table
 from rag_serving.config.loading import Config, parse_config
 
 LIVE = {"kind": "confluence", "base_url": "https://wiki.example", "space": "ENG", "groups": True}
@@ -27,7 +28,7 @@ def config(home: Path, *sources: str, groups: str = "synced", auth: str = "token
 def tell(home: Path, key: str, **members: str) -> None:
     """Write what a sync would: the users of each group, by a blank apart."""
     rows = [{"group": name, "user": user} for name, users in members.items() for user in [None, *users.split()]]
-    write_table(home / "sources" / key / FILE, GROUP_MEMBERS.table([*rows]), GROUP_MEMBERS)
+    write_signed_table(Store(home), home / "sources" / key / FILE, GROUP_MEMBERS.table([*rows]), GROUP_MEMBERS)
 
 
 def groups(memberships: Memberships, user: str | None, tenant: str = "acme", *claimed: str) -> set[str]:
@@ -87,3 +88,19 @@ def test_a_token_with_a_user_alone_is_given_the_users_groups(tmp_path: Path, mon
     monkeypatch.setenv("CITELOCK_TOKENS", json.dumps({"t1": {"tenant": "acme", "user": "ann"}}))
     principal = Authenticator(config(tmp_path, "eng")).principal(Request(None, None, "Bearer t1", None))
     assert principal == Principal("acme", "ann", frozenset({"ops"}))
+
+
+def test_nobody_can_write_himself_into_a_group_without_the_secret(tmp_path: Path) -> None:
+    tell(tmp_path, "eng", ops="ann")
+    memberships = Memberships(config(tmp_path, "eng", "hr"))
+    tell(tmp_path, "hr")
+    assert groups(memberships, "ann") == {"ops"}
+    file = tmp_path / "sources" / "eng" / FILE
+    told = [{"group": "board", "user": user} for user in (None, "eve")]
+    write_table(file, GROUP_MEMBERS.table(told), GROUP_MEMBERS)
+    assert groups(memberships, "eve") == groups(memberships, "ann") == set()
+    for name in (FILE, FILE.replace(".parquet", ".signed.json")):  # another source's, though signed
+        (file.parent / name).write_bytes((tmp_path / "sources" / "hr" / name).read_bytes())
+    assert groups(memberships, "ann") == set()
+    tell(tmp_path, "eng", ops="ann")
+    assert groups(memberships, "ann") == {"ops"}
