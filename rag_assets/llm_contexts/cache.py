@@ -32,6 +32,7 @@ _UPGRADE = ";".join(
 )
 _SEALS = "ALTER TABLE contexts ADD COLUMN seal BLOB"
 _COLUMNS = "prompt_version, model, context, quality, issues, tokens_in, tokens_out, tokens_cached, made_at"
+_MADE_AT = 10  # of an entry: key, place, and the columns above
 _SCORES = "length, relevance, coherence, specificity"
 _ROWS = f"SELECT {{column}}, key, place, {_COLUMNS}, {_SCORES}, seal FROM contexts WHERE {{column}} IN ({{{{marks}}}})"
 _INSERT = f"INSERT OR REPLACE INTO contexts (key, place, {_COLUMNS}, {_SCORES}, seal) VALUES ({', '.join('?' * 16)})"
@@ -102,8 +103,9 @@ class ContextCache:
 
 
 def _sealed(row: Sequence[object]) -> bytes:
-    """What the seal of an entry covers: all of it, numbers as the file gives them back."""
-    return json.dumps([float(value) if isinstance(value, int) else value for value in row]).encode()
+    """What the seal of an entry covers: all but when it was made, numbers as the file gives them back."""
+    covered = [*row[:_MADE_AT], *row[_MADE_AT + 1 :]]
+    return json.dumps([float(value) if isinstance(value, int) else value for value in covered]).encode()
 
 
 def _address(model: str, key: str) -> str:

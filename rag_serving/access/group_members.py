@@ -3,7 +3,7 @@
 Belongs here: synchronized members of groups, and adding a user's groups to the principal.
 Does not belong here: asking Confluence (`rag_assets.sources`), what a principal may read (`access.principals`).
 
-Nothing is added on suspicion, nor from a table that this installation did not sign. A source whose members cannot be read
+Nothing is added on suspicion, nor from a table that this installation did not sign. A source whose members are unknown
 adds no group and takes away those of the others of its tenant; a user is in a group only if every source that names the
 group says so.
 """
