@@ -140,10 +140,16 @@ def test_files_that_are_cut_carry_the_reason_to_their_page() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.text(max_size=50), st.one_of(st.none(), st.text(alphabet="abc ", max_size=9)))
+@given(st.text(alphabet="a \x1a\ue000", max_size=20), st.sampled_from([None, *map(SMALL.reason, SMALL._fields)]))
 def test_a_note_comes_back_as_it_was_written(body: str, reason: str | None) -> None:
-    if "\x1a\ue000" not in body:
-        assert without_note(body if reason is None else noted(body, reason)) == (body, reason)
+    assert without_note(body if reason is None else noted(body, reason)) == (body, reason)
+
+
+def test_nobody_can_hide_text_behind_a_note_of_his_own() -> None:
+    for written in (noted("a", "b c d"), noted("a", f"{SMALL.reason('cells')} and more")):
+        found = DirectReader().content(written, "text")
+        assert found.cut is None
+        assert found.blocks[0].text.replace("\x1a\ue000", "") == written.replace("\x1a\ue000", "")
 
 
 def test_pages_that_are_not_read_again_are_still_told_as_cut() -> None:

@@ -6,6 +6,7 @@ Does not belong here: time and memory (`rag_assets.parsing`), reading a format.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -17,7 +18,9 @@ HEADING_MAX = 2_000
 
 _GAP = 2  # characters between two blocks
 _NOTE = "\x1a\ue000"
-"""Begins the note of a cut at the end of a body; no text of a file has these two characters after each other."""
+"""Begins the note of a cut at the end of a body. What somebody else wrote after it is text, unless it is a reason."""
+
+_REASON = re.compile(r"cut at [0-9,]{1,20} [a-z ]{1,30} \(documents\.max_[a-z_]{1,20}\)")
 
 
 class Budget(NamedTuple):
@@ -121,7 +124,7 @@ def noted(body: str, reason: str) -> str:
 def without_note(body: str) -> tuple[str, str | None]:
     """Return a body and the reason why it was cut, None where it was not."""
     text, mark, reason = body.rpartition(_NOTE)
-    return (text, reason) if mark else (body, None)
+    return (text, reason) if mark and _REASON.fullmatch(reason) else (body, None)
 
 
 def first_chars(text: str, budget: Budget) -> tuple[str, str | None]:
