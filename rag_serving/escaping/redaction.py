@@ -10,8 +10,9 @@ import json
 import os
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 HIDDEN = "***"
@@ -96,10 +97,11 @@ def _values() -> list[str]:
     return sorted(found | _passwords, key=len, reverse=True)
 
 
-def _secrets_in(value: str) -> Iterator[str]:
-    """Yield the value, and of a JSON object, such as the tokens of callers, its keys."""
-    if len(value) >= _FEWEST_CHARS:
-        yield value
+@lru_cache(64)
+def _secrets_in(value: str) -> tuple[str, ...]:
+    """Return the value, and of a JSON object, such as the tokens of callers, its keys."""
+    found = [value]
     if value.startswith("{"):
         with suppress(ValueError):
-            yield from (str(key) for key in json.loads(value) if len(str(key)) >= _FEWEST_CHARS)
+            found += json.loads(value)
+    return tuple(each for each in found if len(each) >= _FEWEST_CHARS)
