@@ -139,6 +139,8 @@ def marks_in_files(folder: Path) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_no_credential_is_printed_logged_stored_or_answered(
     marked: Wiki,
     address: Callable[..., str],
