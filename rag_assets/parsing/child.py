@@ -22,7 +22,7 @@ from rag_assets.parsing.wire import Frame, WireError, read_frame, write_frame
 COMMAND = (sys.executable, "-m", "rag_assets.parsing.worker")
 
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT", "LANG", "LC_ALL", "TZ")  # no secrets
-_GRACE_S = 2.0  # the process ends itself at its limits; this is for one that does not
+_GRACE_S = 10.0  # for the start; the process ends itself at its limits, and this ends one that does not
 
 
 class ParseError(Exception):
