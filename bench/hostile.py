@@ -88,9 +88,9 @@ def good_clients(port: int, seconds: float, clients: int, pause_s: float) -> Tur
 
 
 @contextmanager
-def attacked(port: int, count: int) -> Iterator[None]:
-    """So many attackers, in a process of their own."""
-    environment = {**os.environ, "ATTACKER_TOKEN": "ill"}
+def attacked(port: int, count: int, token: str) -> Iterator[None]:
+    """So many attackers, in a process of their own; with a token some of them ask questions."""
+    environment = {**os.environ, "ATTACKER_TOKEN": token}
     with subprocess.Popen([sys.executable, "-m", "bench.attackers", str(port), str(count)], env=environment) as process:
         try:
             time.sleep(_SETTLE_S)
@@ -99,14 +99,18 @@ def attacked(port: int, count: int) -> Iterator[None]:
             process.kill()
 
 
-def measure(port: int, hostile: int, rounds: int, seconds: float, clients: int, pause_s: float) -> dict[str, Any]:
+def measure(port: int, chosen: argparse.Namespace) -> dict[str, Any]:
     """Good clients without attackers and with them, so many times each."""
-    good_clients(port, min(5, seconds), clients, 0)  # models and threads are there
+
+    def turn() -> Turn:
+        return good_clients(port, chosen.seconds, chosen.clients, chosen.pause)
+
+    good_clients(port, min(5, chosen.seconds), chosen.clients, 0)  # models and threads are there
     quiet, beset = [], []
-    for _ in range(rounds):
-        quiet.append(good_clients(port, seconds, clients, pause_s))
-        with attacked(port, hostile):
-            beset.append(good_clients(port, seconds, clients, pause_s))
+    for _ in range(chosen.rounds):
+        quiet.append(turn())
+        with attacked(port, chosen.hostile, "" if chosen.strangers else "ill"):
+            beset.append(turn())
         time.sleep(_SETTLE_S)
     return {
         "without": _figures(quiet),
@@ -142,6 +146,7 @@ def main() -> None:
     """Measure as the command line says."""
     parser = argparse.ArgumentParser(prog="python -m bench.hostile", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--hostile", type=int, default=200, help="attackers, of all kinds in turn")
+    parser.add_argument("--strangers", action="store_true", help="none of the attackers has a token")
     parser.add_argument("--clients", type=int, default=8, help="good clients")
     parser.add_argument("--rounds", type=int, default=5, help="turns with attackers, and as many without")
     parser.add_argument("--seconds", type=float, default=10, help="of a turn")
@@ -151,8 +156,9 @@ def main() -> None:
     os.environ["CITELOCK_TOKENS"] = json.dumps(_TOKENS)
     with sample(chosen.home) as config, serving(config, 1, serving={"auth": "tokens"}) as port:
         told = machine()
-        found = measure(port, chosen.hostile, chosen.rounds, chosen.seconds, chosen.clients, chosen.pause)
-    print(json.dumps({"hostile": chosen.hostile, "clients": chosen.clients, **found, "machine": told}, indent=2))
+        found = measure(port, chosen)
+    asked = {name: getattr(chosen, name) for name in ("hostile", "strangers", "clients", "pause", "seconds")}
+    print(json.dumps({**asked, **found, "machine": told}, indent=2))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Thread
 from typing import TypeVar
 
 LOOK_S = 0.25
@@ -100,6 +101,20 @@ def at_most(seconds: float) -> float:
     if deadline is None:
         return seconds
     return min(seconds, deadline.left - min(_LONGEST_RESERVE_S, deadline.left / 5))
+
+
+def begun(work: Callable[[], Result], name: str) -> Future[Result]:
+    """Begin some work in a thread that keeps no process alive. Return its outcome to come, error or not."""
+    outcome: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # whatever it is, it belongs to whoever waits
+            outcome.set_exception(error)
+
+    Thread(target=run, name=name, daemon=True).start()
+    return outcome
 
 
 def awaited(outcome: Future[Result], seconds: float) -> Result:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import httpx
 
-from rag_serving.deadline import at_most, awaited, current
+from rag_serving.deadline import at_most, awaited, begun, current
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.models.protocols import ModelError
 
@@ -93,17 +91,8 @@ def in_time(ask: Callable[[], Result], seconds: float, too_late: Callable[[], No
     """
     if current() is None:
         return ask()
-    outcome: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(ask())
-        except BaseException as error:  # whatever it is, it belongs to whoever waits
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name="ask-server", daemon=True).start()
     try:
-        return awaited(outcome, at_most(seconds))
+        return awaited(begun(ask, "ask-server"), at_most(seconds))
     except TimeoutError:
         too_late()
 

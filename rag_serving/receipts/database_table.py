@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from sqlalchemy import Column, Engine, MetaData, String, Table, Text, delete, in
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
+from rag_serving.deadline import begun
 from rag_serving.models.breaker import Breaker
 from rag_serving.receipts.receipt import ReceiptsAwayError
 from rag_serving.receipts.rows import StoredReceipt, asker_mark
@@ -126,16 +126,7 @@ def _within(seconds: float, work: Callable[[], Result]) -> Result:
     Raises:
         TimeoutError: it takes longer.
     """
-    outcome: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:  # whatever it is, it belongs to whoever waits
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name="receipts", daemon=True).start()
-    return outcome.result(seconds)
+    return begun(work, "receipts").result(seconds)
 
 
 def _create(engine: Engine) -> None:
