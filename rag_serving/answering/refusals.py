@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.config.sections import Gates
-from rag_serving.records import Draft, Lock, Refusal, Rejected, Verdict
+from rag_serving.records import EXTRACTIVE, Chunk, Draft, Lock, Refusal, Rejected, Verdict
+from rag_serving.text.directed import directed_units, without_directed
+from rag_serving.text.orders import orders_assistant
 
 _SENTENCE_CHARS = 300
 
@@ -56,15 +58,27 @@ def not_written(draft: Draft, lock: Lock) -> Refusal:
 
 
 def best_rejected(draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Rejected | None:
-    """Return the best claim of a draft with the passage it is of; None where no claim names a passage."""
+    """Return the best claim of a draft with the passage it is of; None where no claim names a passage.
+
+    Beside passages that order an assistant about, a model's claim is shown only where its passage says it to readers:
+    it may be what was ordered.
+    """
+    may_obey = draft.model != EXTRACTIVE and any(_orders(candidate.chunk) for candidate in lock.passages)
     for claim in draft.claims:
         if passage := lock.passage(claim.index):
             chunk = passage.chunk
+            if may_obey and claim.text not in without_directed(chunk.text, chunk.headings):
+                continue
             reason = next((verdict.reason for verdict in verdicts if verdict.claim == claim), "")
             told = [_shortened(without_links(text, chunk.text)[0]) for text in (claim.text, reason)]
             title = " → ".join(chunk.heading_path) or chunk.title
             return Rejected(told[0], chunk.chunk_id, title, chunk.url, told[1])
     return None
+
+
+def _orders(chunk: Chunk) -> bool:
+    """Return whether a passage, or a heading above it, orders an assistant about."""
+    return bool(directed_units(chunk.text, chunk.headings)) or any(map(orders_assistant, chunk.headings.splitlines()))
 
 
 def _shortened(text: str) -> str:

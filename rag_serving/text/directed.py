@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from rag_serving.text.marks import has_fence, has_mark, is_role
-from rag_serving.text.orders import directed, may_order, orders_assistant
+from rag_serving.text.orders import announces, directed, may_order, orders_assistant
 from rag_serving.text.units import Unit, units
 
 MASK = "\ufffc"
@@ -30,14 +30,21 @@ def directed_units(text: str, heading: str = "") -> frozenset[Unit]:
 
 
 def ordering_units(text: str, heading: str = "") -> Iterator[Unit]:
-    """Yield the units that order an assistant about, and those that go on with an order."""
-    is_ordered = any(map(_orders, heading.splitlines()))
+    """Yield the units that order an assistant about, and those that go on with it, be it in the next paragraph."""
+    is_below = any(map(_orders, heading.splitlines()))
+    before: Unit | None = None  # the last unit of the paragraph before, where that is one of them
     for paragraph in _paragraphs(text):
         if paragraph[0].kind == "heading":
-            is_ordered = _orders(paragraph[0].of(text))
+            is_below, before = _orders(paragraph[0].of(text)), None
+        is_ordered = is_below or before is not None
+        places: set[int] = set()
+        if before is not None and announces(before.of(text)):
+            kind = paragraph[0].kind
+            places |= {0, *(place for place, unit in enumerate(paragraph) if unit.kind == kind != "sentence")}
         if is_ordered or may_order(text[paragraph[0].start : paragraph[-1].end]):
-            places = directed([unit.of(text) for unit in paragraph], is_ordered)
-            yield from (paragraph[place] for place in sorted(places))
+            places |= directed([unit.of(text) for unit in paragraph], is_ordered)
+        yield from (paragraph[place] for place in sorted(places))
+        before = paragraph[-1] if len(paragraph) - 1 in places else None
 
 
 def _orders(heading: str) -> bool:

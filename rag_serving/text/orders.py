@@ -137,9 +137,14 @@ def directed(sentences: Sequence[str], is_ordered: bool = False) -> frozenset[in
     if orders or is_ordered:
         orders |= {place for place, sentence in enumerate(sentences) if _CONTINUED.search(plain(sentence))}
     for place in range(len(sentences) - 1):
-        if place in orders and _ANNOUNCES.search(plain(sentences[place])):
+        if place in orders and announces(sentences[place]):
             orders.add(place + 1)
     return frozenset(orders)
+
+
+def announces(sentence: str) -> bool:
+    """Whether an order says that what stands behind it is what is to be said."""
+    return _ANNOUNCES.search(plain(sentence)) is not None
 
 
 def may_order(text: str) -> bool:
