@@ -8,45 +8,66 @@ Belongs here: which parts of a passage. Does not belong here: what an order is (
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from rag_serving.text.marks import has_fence, has_mark, is_role
 from rag_serving.text.orders import announces, directed, may_order, orders_assistant
-from rag_serving.text.units import Unit, units
+from rag_serving.text.units import Unit, is_table_head, units
 
 MASK = "\ufffc"
 """Stands for each character of what a page says to an assistant; no quote and no sentence has it."""
 
 
-@lru_cache(maxsize=256)
 def directed_units(text: str, heading: str = "") -> frozenset[Unit]:
     """Return the units of a passage that are meant for an assistant.
 
     `heading` has the headings that the passage stands under, a line each: below an order what tells somebody to say
     something goes on with it.
     """
-    return frozenset((*ordering_units(text, heading), *_marked_units(text)))
+    return _directed(text, any(map(_orders, heading.splitlines())))
 
 
-def ordering_units(text: str, heading: str = "") -> Iterator[Unit]:
-    """Yield the units that order an assistant about, and those that go on with it, be it in the next paragraph."""
-    is_below = any(map(_orders, heading.splitlines()))
-    before: Unit | None = None  # the last unit of the paragraph before, where that is one of them
-    for paragraph in _paragraphs(text):
-        if paragraph[0].kind == "heading":
-            is_below, before = _orders(paragraph[0].of(text)), None
-        is_ordered = is_below or before is not None
-        places: set[int] = set()
-        if before is not None and announces(before.of(text)):
-            kind = paragraph[0].kind
-            places |= {0, *(place for place, unit in enumerate(paragraph) if unit.kind == kind != "sentence")}
-        if is_ordered or may_order(text[paragraph[0].start : paragraph[-1].end]):
-            places |= directed([unit.of(text) for unit in paragraph], is_ordered)
-        yield from (paragraph[place] for place in sorted(places))
-        before = paragraph[-1] if len(paragraph) - 1 in places else None
+@lru_cache(maxsize=256)
+def _directed(text: str, is_below: bool) -> frozenset[Unit]:
+    return frozenset((*ordering_units(text, is_below), *_marked_units(text)))
 
 
+def ordering_units(text: str, is_below: bool = False) -> list[Unit]:
+    """Return the units that order an assistant about, and those that go on with it, be it in the next paragraph.
+
+    Of a list, a table or code no part is left without what led it in.
+    """
+    every = units(text)
+    found: set[int] = set()
+    for start, end in _paragraphs(text, every):
+        first = every[start]
+        if is_heading := first.kind == "heading" and not is_table_head(text, first):
+            is_below = _orders(first.of(text))
+        is_ordered = is_below or (not is_heading and start - 1 in found)
+        if not is_ordered and not may_order(text[first.start : every[end - 1].end]):
+            continue
+        for place in directed([unit.of(text) for unit in every[start:end]], is_ordered):
+            found.add(start + place)
+            if announces(every[start + place].of(text)):
+                found.update(_hanging(text, every, start + place + 1))
+    return [every[place] for place in sorted(found)]
+
+
+def _hanging(text: str, every: Sequence[Unit], at: int) -> Iterator[int]:
+    """Yield the places of what a sentence before `at` introduces: a sentence, or all of a list, a table or code."""
+    kind: str | None = None
+    if at < len(every) and is_table_head(text, every[at]):
+        yield at
+        kind, at = "table", at + 1
+    while at < len(every) and (unit := every[at]).kind != "heading" and (not kind or _goes_on(kind, unit)):
+        yield at
+        kind, at = kind or unit.kind, at + 1
+        if kind == "sentence":
+            return
+
+
+@lru_cache(maxsize=1024)
 def _orders(heading: str) -> bool:
     return orders_assistant(heading) or is_role(heading)
 
@@ -55,8 +76,9 @@ def _marked_units(text: str) -> Iterator[Unit]:
     """Yield the units behind a mark of a conversation in its paragraph, and all behind one that imitates a fence."""
     if not has_mark(text):
         return
-    is_fenced = False
-    for paragraph in _paragraphs(text):
+    every, is_fenced = units(text), False
+    for start, end in _paragraphs(text, every):
+        paragraph = every[start:end]
         prose = "\n".join(_line(text, unit) for unit in paragraph if unit.kind != "code")
         if is_fenced:
             yield from paragraph
@@ -67,22 +89,25 @@ def _marked_units(text: str) -> Iterator[Unit]:
 
 def without_directed(text: str, heading: str = "") -> str:
     """Return the text, as long as it is, with `MASK` for what is meant for an assistant; how sentences end stays."""
-    masked = list(text)
-    for unit in directed_units(text, heading):
+    found = directed_units(text, heading)
+    masked = list(text) if found else []
+    for unit in found:
         last = unit.end - 1 if text[unit.end - 1] in ".!?。" else unit.end
         masked[unit.start : last] = [char if char == "\n" else MASK for char in text[unit.start : last]]
-    return "".join(masked)
+    return "".join(masked) or text
 
 
-def _paragraphs(text: str) -> Iterator[list[Unit]]:
-    paragraph: list[Unit] = []
-    for unit in units(text):
-        if paragraph and "\n\n" in text[paragraph[-1].end : unit.start]:
-            yield paragraph
-            paragraph = []
-        paragraph.append(unit)
-    if paragraph:
-        yield paragraph
+def _goes_on(kind: str, unit: Unit) -> bool:
+    return unit.kind == kind or (kind == "list" and unit.kind == "code")
+
+
+def _paragraphs(text: str, every: Sequence[Unit]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of the units that stand in one paragraph."""
+    start = 0
+    for place in range(1, len(every) + 1):
+        if place == len(every) or "\n\n" in text[every[place - 1].end : every[place].start]:
+            yield start, place
+            start = place
 
 
 def _first_marked(text: str, paragraph: list[Unit]) -> int:

@@ -41,7 +41,7 @@ def neutralized(text: str) -> tuple[str, int]:
 def _without_ordering(text: str) -> tuple[str, int]:
     """The text with `REPLACED` for orders to an assistant and what goes on with them, and how many these were."""
     kept, end = [], 0
-    found = list(ordering_units(text))
+    found = ordering_units(text)
     for unit in found:
         kept += [text[end : unit.start], REPLACED]
         end = unit.end
