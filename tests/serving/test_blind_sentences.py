@@ -1,0 +1,96 @@
+"""Sixty passages of an invented company, each with three true paraphrases and five false sentences written blind.
+
+They were written before the rules of verification were read, in the words an honest or a lying model would use.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from passages import candidate_of
+from test_true_and_false_sentences import wilson
+
+from rag_serving.answering.citations import answer_text
+from rag_serving.answering.verification.verifier import verify
+from rag_serving.records import Claim, Draft, Lock, Verdict
+from rag_serving.text.units import units
+
+DATA = Path(__file__).parent / "data"
+FLOOR = 0.1
+Row = Mapping[str, Any]
+
+
+@cache
+def rows(name: str) -> tuple[Row, ...]:
+    return tuple(json.loads(line) for line in (DATA / name).read_text("utf-8").splitlines())
+
+
+def lock_of_rows(row: Row, other: Row) -> Lock:
+    """Return a lock of a passage and of one that has nothing to do with it."""
+    pairs = enumerate((row, other), start=1)
+    return Lock(tuple(candidate_of(r["text"], f"{n}:1:0", heading_path=tuple(r["heading_path"])) for n, r in pairs))
+
+
+def quote_for(sentence: str, text: str) -> str:
+    """Return the sentence or row of a passage that shares most words with another sentence."""
+    said = set(re.findall(r"\w+", sentence.lower()))
+    found = [unit.of(text).strip() for unit in units(text)]
+    return max(found, key=lambda unit: len(said & set(re.findall(r"\w+", unit.lower()))))
+
+
+def verdict_on(sentence: str, row: Row, other: Row, question: str) -> tuple[Verdict, str]:
+    lock = lock_of_rows(row, other)
+    (verdict,) = verify(Draft((Claim(sentence, 1, quote_for(sentence, row["text"])),), "test"), lock, question=question)
+    return verdict, answer_text([verdict], lock)
+
+
+def beside(name: str) -> Iterator[tuple[Row, Row]]:
+    """Yield each row with the one behind it."""
+    found = rows(name)
+    yield from zip(found, (*found[1:], found[0]), strict=True)
+
+
+def false_shown(name: str) -> tuple[list[tuple[str, str]], int]:
+    shown, total = [], 0
+    for row, other in beside(name):
+        for kind, sentence in ((lie["kind"], lie["sentence"]) for lie in row["false"]):
+            total += 1
+            questions = "", f"What holds for {row['heading_path'][-1]}?", f"{sentence.rstrip('.')}?"
+            for question in questions:
+                verdict, answer = verdict_on(sentence, row, other, question)
+                bare = re.sub("“[^”]*”", "", answer)
+                if verdict.support == "carried" or sentence.rstrip(".") in bare:
+                    shown.append((kind, sentence))
+                    break
+    return shown, total
+
+
+def true_kept(name: str) -> tuple[list[tuple[str, str]], int]:
+    kept, total = [], 0
+    for row, other in beside(name):
+        for sentence in row["true"]:
+            total += 1
+            verdict, _ = verdict_on(sentence, row, other, f"What holds for {row['heading_path'][-1]}?")
+            kept += [(sentence, verdict.reason)] if verdict.support == "carried" else []
+    return kept, total
+
+
+def test_no_false_sentence_written_blind_is_shown() -> None:
+    shown, total = false_shown("blind_sentences.jsonl")
+    low, high = wilson(len(shown), total)
+    print(f"false sentences shown: {len(shown)} of {total}, 95 % {low:.1%} to {high:.1%}")
+    assert total >= 300
+    assert not shown
+
+
+def test_true_paraphrases_written_blind_are_kept() -> None:
+    kept, total = true_kept("blind_sentences.jsonl")
+    low, high = wilson(len(kept), total)
+    print(f"true paraphrases kept: {len(kept)} of {total}, {len(kept) / total:.1%}, 95 % {low:.1%} to {high:.1%}")
+    assert total >= 180
+    assert len(kept) / total >= FLOOR
