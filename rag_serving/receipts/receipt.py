@@ -21,10 +21,11 @@ from rag_serving.escaping.redaction import RedactedError, redacted
 from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
 from rag_serving.tracing import coarse
 
-VERSION = 5
+VERSION = 6
 # Of version 2 a citation's `index` is its place in the lock, and no quote was shortened. Before version 4 sentences
-# were not compared with their passages word by word. Before version 5 questions were encrypted by a stream of HMAC.
-READ_VERSIONS = (2, 3, 4, 5)
+# were not compared with their passages word by word. Before version 5 questions were encrypted by a stream of HMAC;
+# before version 6 fewer sentences were carried.
+READ_VERSIONS = (2, 3, 4, 5, 6)
 ID_CHARS = 32
 
 

@@ -21,6 +21,8 @@ Receipt = Mapping[str, Any]
 
 _NUMBERED_BY_PLACE = 2  # the version whose citations are numbered by their places in the lock
 _SENTENCES_CHECKED = 4  # the first version whose sentences were compared with their passages word by word
+_REWORDED = 6  # the first version whose sentences could be carried in another construction
+_COMPARED = ("outcome", "index", "start", "end", "support", "shown", "carried")
 _UNCHECKED = "sentences: version {} did not compare each with its passages; ask the question again"
 
 
@@ -121,24 +123,29 @@ def _numbers(receipt: Receipt, cited: Iterable[int]) -> dict[int, int]:
 
 
 def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
-    """The verdicts that verification does not reach once more."""
+    """The verdicts that verification does not reach once more.
+
+    What an older version showed as a quotation is held to be one, though its sentence would be carried by now.
+    """
     noted: Sequence[Mapping[str, Any]] = receipt["verdicts"]
     draft = Draft(
         tuple(Claim(v["sentence"], v["cited"], v["quote"], tuple(v["others"])) for v in noted), receipt["generator"]
     )
     reached = verify(draft, lock, **receipt["rules"], question=receipt["question"])
+    is_older = receipt["version"] < _REWORDED
     # a receipt of an older version does not say what a model judged
-    judged = (replace(now, judged=then.get("judged")) for then, now in zip(noted, reached, strict=True))
+    judged = (
+        replace(now, judged=False if is_older and then["support"] != "carried" else then.get("judged"))
+        for then, now in zip(noted, reached, strict=True)
+    )
     replayed = without_doubted([*judged], lock)
+    compared = _COMPARED[:-1] if is_older else _COMPARED  # the words were paired in another way
     for number, (then, now) in enumerate(zip(noted, replayed, strict=True), start=1):
-        if _outcome(then) != _reached(now):
+        if [then[name] for name in compared] != _reached(now)[: len(compared)]:
             yield f"verdict {number}: it was {then['outcome']} ({then['reason']}), is now {now.outcome} ({now.reason})"
 
 
-def _outcome(noted: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(noted[name] for name in ("outcome", "index", "start", "end", "support", "shown", "carried"))
-
-
-def _reached(verdict: Verdict) -> tuple[Any, ...]:
+def _reached(verdict: Verdict) -> list[Any]:
+    """Return what a receipt notes of a verdict, in the order of `_COMPARED`."""
     carried = [[word.word, word.by, word.how] for word in verdict.carried]
-    return verdict.outcome, verdict.index, verdict.start, verdict.end, verdict.support, verdict.told, carried
+    return [verdict.outcome, verdict.index, verdict.start, verdict.end, verdict.support, verdict.told, carried]

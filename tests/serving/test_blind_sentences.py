@@ -1,6 +1,10 @@
-"""Sixty passages of an invented company, each with three true paraphrases and five false sentences written blind.
+"""114 passages of invented companies, with true paraphrases and false sentences in the words a model would use.
 
-They were written before the rules of verification were read, in the words an honest or a lying model would use.
+The first sixty (`blind_sentences.jsonl`) were written before the rules of verification were read, three true and five
+false sentences each. On the day they were written none of the 300 false ones was carried and 6 of the 180 true ones
+were; the rules were widened afterwards, so the share that is kept now flatters. The false sentences of the next 34
+(`blind_second_false.jsonl`) were written after that, each against one of the widened rules. The last
+(`fresh_sentences.jsonl`) were written after the last change to the rules, which were not changed for them.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from rag_serving.records import Claim, Draft, Lock, Verdict
 from rag_serving.text.units import units
 
 DATA = Path(__file__).parent / "data"
-FLOOR = 0.1
+FLOOR, FRESH_FLOOR = 0.17, 0.4
 Row = Mapping[str, Any]
 
 
@@ -88,9 +92,27 @@ def test_no_false_sentence_written_blind_is_shown() -> None:
     assert not shown
 
 
+def test_no_false_sentence_written_against_the_widened_rules_is_shown() -> None:
+    shown, total = false_shown("blind_second_false.jsonl")
+    low, high = wilson(len(shown), total)
+    print(f"false sentences shown: {len(shown)} of {total}, 95 % {low:.1%} to {high:.1%}")
+    assert total >= 190
+    assert not shown
+
+
 def test_true_paraphrases_written_blind_are_kept() -> None:
     kept, total = true_kept("blind_sentences.jsonl")
     low, high = wilson(len(kept), total)
     print(f"true paraphrases kept: {len(kept)} of {total}, {len(kept) / total:.1%}, 95 % {low:.1%} to {high:.1%}")
     assert total >= 180
     assert len(kept) / total >= FLOOR
+
+
+def test_fresh_sentences_are_kept_where_true_and_never_shown_where_false() -> None:
+    shown, lies = false_shown("fresh_sentences.jsonl")
+    kept, total = true_kept("fresh_sentences.jsonl")
+    low, high = wilson(len(kept), total)
+    print(f"fresh: {len(shown)} of {lies} false ones shown, {len(kept)} of {total} kept, 95 % {low:.1%} to {high:.1%}")
+    assert (lies, total) == (60, 60)
+    assert not shown
+    assert len(kept) / total >= FRESH_FLOOR

@@ -191,6 +191,25 @@ def test_each_part_that_does_not_hold_is_named(own: Pipeline, path: tuple[Any, .
     assert [line for line in own.proof(resign(own, receipt)).faults if line.startswith(fault)]
 
 
+def test_a_quotation_of_an_older_version_holds_though_its_sentence_would_be_carried_now(own: Pipeline) -> None:
+    receipt: Any = own.receipts.get(ask(own), "acme")
+    (verdict,) = receipt["verdicts"]
+    receipt["generator"] = "a model"
+    as_quotation = {"support": "quoted", "shown": f"“{verdict['sentence']}”", "carried": []}
+    as_sentence = {"support": "carried", "shown": verdict["sentence"], "carried": [["paired", "otherwise", "exact"]]}
+    for version, noted, holds in (
+        (4, as_quotation, True),
+        (5, as_quotation, True),
+        (6, as_quotation, False),
+        (4, {**as_quotation, "shown": "“You may restart a broker.”"}, False),
+        (4, as_sentence, True),
+        (6, as_sentence, False),
+        (4, {**as_sentence, "shown": "You may restart a broker."}, False),
+    ):
+        told = {**receipt, "version": version, "verdicts": [{**verdict, **noted}]}
+        assert (not own.proof(resign(own, told)).faults) is holds, (version, noted)
+
+
 def test_what_has_changed_since_is_told_beside_a_receipt_that_holds(own: Pipeline) -> None:
     identifier = ask(own)
     cited = own.receipts.get(identifier, "acme")["citations"][0]

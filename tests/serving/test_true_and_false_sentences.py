@@ -23,7 +23,7 @@ from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft, Lock, Verdict
 
 DATA = Path(__file__).parent / "data"
-FLOOR = 0.36
+FLOOR = 0.45
 Row = Mapping[str, Any]
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from rag_serving.answering.verification.clauses import FRONTED, binds, is_auxiliary, subject_before_auxiliary
+from rag_serving.answering.verification.grammar import FRONTED, binds, is_auxiliary, subject_before_auxiliary
+from rag_serving.answering.verification.verbs import finite_verb, is_second_predicate, is_third_person
 from rag_serving.answering.verification.words import Token, is_negative
 
 Tokens = Sequence[Token]
@@ -39,6 +40,11 @@ _JOINING = frozenset({"and", "but", "while", "whereas"})
 _BACKGROUND = frozenset({"so", "so-that", "because", "since", "therefore"})
 _PAIRING = frozenset(["between", "both", "either", "neither", "or", "nor", "among", "combination", "difference"])
 _FULL_CLAUSE_FOLLOWS = frozenset({"while", "whereas"})
+_ANNOUNCING_WORDS = """
+following example case scenario idea goal plan proposal draft question option rule follows wrong mistake test demo so
+two three four cases options rules goals show shows try tried want wants intend was were had
+"""
+_ANNOUNCING = frozenset(_ANNOUNCING_WORDS.split())
 _DETERMINERS = frozenset(["the", "a", "an", "every", "all", "no", "nobody", "nothing", "each", "your", "our", "some"])
 
 
@@ -63,7 +69,19 @@ def joined(sentence: Tokens) -> list[Tokens]:
         elif token.key in _JOINING and at and sentence[at - 1].kind == "comma" and _may_join(sentence, at):
             cuts.append((at - 1, at + 1))
     starts, ends = [0, *(end for _, end in cuts)], [*(start for start, _ in cuts), len(sentence)]
-    return [sentence[start:end] for start, end in zip(starts, ends, strict=True)] if cuts else []
+    return _named([sentence[start:end] for start, end in zip(starts, ends, strict=True)]) if cuts else []
+
+
+def _named(clauses: list[Tokens]) -> list[Tokens]:
+    """Return the clauses, each that begins with "it" or "they" with the subject of the first in its place."""
+    verb = finite_verb(clauses[0])
+    subject = subject_before_auxiliary(clauses[0]) or clauses[0][: verb or 0]
+    if not subject or any(token.kind not in ("word", "name", "free") for token in subject):
+        return clauses
+    return [
+        [*subject, *clause[1:]] if at and clause and clause[0].text.lower() in ("it", "they") else clause
+        for at, clause in enumerate(clauses)
+    ]
 
 
 def as_one(sentence: Tokens) -> Tokens:
@@ -89,33 +107,53 @@ def _may_join(sentence: Tokens, at: int) -> bool:
 def _shorter(sentence: Tokens) -> Iterator[Tokens]:
     """Yield what is left of a sentence when one part of it is left out."""
     yield from islice(_without_brackets(sentence), 4)
-    begins_with_noun = len(sentence) > 1 and sentence[1].kind == "word" and sentence[1].key not in _COUNTING
-    if sentence[0].key in ("every", "all") and begins_with_noun and not any(map(is_negative, sentence)):
-        yield sentence[1:]
+    first = 1 if sentence[0].key == "by-default" else 0
+    noun = sentence[first + 1 : first + 2]
+    begins_with_noun = bool(noun) and noun[0].kind == "word" and noun[0].key not in _COUNTING
+    if begins_with_noun and sentence[first].key in ("every", "all") and not any(map(is_negative, sentence)):
+        yield [*sentence[:first], *sentence[first + 1 :]]
     for at, token in enumerate(sentence):
         if token.kind == "stop" and token.key in ";:" and 0 < at < len(sentence) - 1:
             yield from _beside_stop(sentence[:at], sentence[at + 1 :], token)
         elif token.kind == "comma" and token.text == "," and 0 < at < len(sentence) - 2:
             yield from _beside_comma(sentence[:at], sentence[at + 1 :])
-        elif (
-            at > 1
-            and token.kind == "name"
-            and sentence[at - 1].key in _CLASSES
-            and sentence[at - 2].text.lower() == "the"
-        ):
-            yield [*sentence[: at - 1], *sentence[at:]]
+        elif token.kind == "name" and at and sentence[at - 1].text.lower() == "the" and _is_class(sentence[at + 1 :]):
+            yield [*sentence[: at + 1], *sentence[at + 2 :]]
         elif token.key in ("and", "but") and 0 < at < len(sentence) - 2:
-            yield from _beside_and(sentence[:at], sentence[at + 1 :])
+            yield from _beside_and(sentence[:at], sentence[at + 1 :], token)
+
+
+def _is_class(behind: Tokens) -> bool:
+    return bool(behind) and behind[0].key in _CLASSES and behind[0].text.lower() == behind[0].key
 
 
 def _beside_stop(head: Tokens, tail: Tokens, stop: Token) -> Iterator[Tokens]:
     """Yield the parts beside a semicolon, colon or dash that may be told alone."""
     if not _is_remark(tail, stop) and not _is_call(head):
         yield head
-    if stop.text == ";" and _is_free_of(head) and not _points(tail) and not _begins(tail, _LIMITING):
-        yield tail
+    if stop.text == ";" and _is_free_of(head) and not _begins(tail, _LIMITING):
+        yield from _without_pointing(tail)
+    if stop.text == ":" and _is_said_plainly(head) and tail[0].text.lower() in ("the", "each", "every", "all"):
+        yield from _without_pointing(tail)
     if stop.text == ":" and _is_call(head):
         yield tail
+
+
+def _without_pointing(tail: Tokens) -> Iterator[Tokens]:
+    """Yield a clause, and it without the last clause it is joined with, where nothing in it points elsewhere."""
+    commas = (
+        at for at, token in enumerate(tail) if token.kind == "comma" and token.text == "," and 0 < at < len(tail) - 2
+    )
+    heads = [part for at in commas for part in _beside_comma(tail[:at], tail[at + 1 :]) if part[0] is tail[0]]
+    yield from (part for part in (tail, *heads) if not _points(part))
+
+
+def _is_said_plainly(head: Tokens) -> bool:
+    """Return whether a clause before a colon neither limits, points at, nor reports what stands behind the colon."""
+    lower = {token.text.lower() for token in head}
+    is_clause = any(map(is_auxiliary, head)) or finite_verb(head) is not None
+    is_open = any(map(binds, head)) or _points(head) or _names_a_speaker(head) or not _is_free_of(head)
+    return is_clause and not is_open and not lower & _ANNOUNCING and not any(t.key == "only" for t in head)
 
 
 def _beside_comma(head: Tokens, tail: Tokens) -> Iterator[Tokens]:
@@ -138,24 +176,28 @@ def _beside_comma(head: Tokens, tail: Tokens) -> Iterator[Tokens]:
             yield rest
 
 
-def _beside_and(head: Tokens, tail: Tokens) -> Iterator[Tokens]:
+def _beside_and(head: Tokens, tail: Tokens, word: Token) -> Iterator[Tokens]:
     """Yield what stands before "and" or "but", and what stands behind it as a clause or of the same subject."""
     head = head[:-1] if head[-1].kind == "comma" else head
     front, main = _fronted(head)
     if not main or not _may_be_split(main):
         return
-    limits = _restricts(tail) or _names_a_speaker(tail)
-    is_predicate = is_auxiliary(tail[0]) or _is_predicate_of_its_own(tail)
-    if is_predicate and not limits and not any(map(is_negative, [*main, tail[0]])):
+    limits = _names_a_speaker(tail) or (_restricts(tail) if word.key == "but" else _limits_all(tail))
+    verb = finite_verb(main)
+    is_second_verb = verb is not None and is_second_predicate(tail) and is_third_person(main[verb])
+    is_predicate = is_auxiliary(tail[0]) or is_second_verb or _is_predicate_of_its_own(tail)
+    is_own = _is_predicate_of_its_own(tail)
+    negates = any(is_negative(token) and not (is_own and token.key == "without") for token in main)
+    if is_predicate and not limits and not negates and not is_negative(tail[0]):
         yield head  # "with a badge and a pass" loses no part: both may be needed
-    if _reports(head) or any(map(is_negative, main)) or any(token.kind in ("stop", "comma") for token in main):
+    if _reports(head) or negates or any(token.kind in ("stop", "comma") for token in main):
         return
     has_auxiliary = any(map(is_auxiliary, main))
-    if is_auxiliary(tail[0]):
-        subject = subject_before_auxiliary(main)
+    if is_auxiliary(tail[0]) or is_second_verb:
+        subject = subject_before_auxiliary(main) or main[: verb or 0]
         if subject and not any(token.key in ("and", "or") for token in subject):
             yield [*front, *subject, *tail]
-    elif has_auxiliary and _is_predicate_of_its_own(tail):
+    elif (has_auxiliary or verb is not None) and _is_predicate_of_its_own(tail):
         yield [*front, *tail]
 
 
@@ -183,6 +225,8 @@ def _without_brackets(sentence: Tokens) -> Iterator[Tokens]:
         if token.text.startswith("(") or (token.kind == "comma" and "(" in token.text):
             end = next((i for i in range(at + 1, len(sentence)) if sentence[i].text == ")"), None)
             inside = sentence[at + 1 : end]
+            if at and sentence[at - 1].kind == "name" and inside[0].key == "by-default" and len(inside) == 2:
+                yield [inside[0], sentence[at - 1], inside[1]]
             explains = at > 0 and any(t.kind in ("figure", "name") for t in (sentence[at - 1], *inside[:1]))
             if end is not None and explains and not any(map(binds, inside)) and not _names_a_speaker(inside):
                 yield [*sentence[:at], *sentence[end + 1 :]]
@@ -198,7 +242,7 @@ def _is_clause(rest: Tokens, word: Token) -> bool:
         return False
     if word.key in _FULL_CLAUSE_FOLLOWS:
         return not rest[0].text.lower().endswith(("ing", "ed"))
-    return rest[0].text.lower() in _DETERMINERS
+    return rest[0].text.lower() in _DETERMINERS or (rest[0].kind == "word" and finite_verb(rest) is not None)
 
 
 def _is_fragment(head: Tokens) -> bool:
@@ -224,6 +268,11 @@ def _restricts(tail: Tokens) -> bool:
     """Return whether what follows a clause limits it or puts its reader under an obligation."""
     binding = (token for token in tail if binds(token) and token.key not in ("can", "may"))
     return any(token.key in _LIMITING or token.key in ("always", "first") for token in tail) or any(binding)
+
+
+def _limits_all(tail: Tokens) -> bool:
+    """Return whether what is joined by "and" may limit what stands before it too."""
+    return any(token.key in _LIMITING or token.key in ("always", "first") for token in tail)
 
 
 def _is_remark(tail: Tokens, stop: Token) -> bool:

@@ -15,25 +15,21 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
-from rag_serving.answering.verification.clauses import (
-    AUXILIARIES,
-    FRONTED,
-    Form,
-    binds,
-    forms,
-    governs,
-    without_droppable,
-)
+from rag_serving.answering.verification.clauses import Form, forms, without_droppable
+from rag_serving.answering.verification.equivalence import read
+from rag_serving.answering.verification.grammar import AUXILIARIES, FRONTED, binds, governs
 from rag_serving.answering.verification.parts import as_one, joined, parts
+from rag_serving.answering.verification.rewrites import entailed, implying
+from rag_serving.answering.verification.tables import cells, row_sentences
 from rag_serving.answering.verification.words import Token, compare, group_of, is_negative, tokens
 from rag_serving.records import CarriedWord
-from rag_serving.text.units import Unit, is_table_head, units
+from rag_serving.text.units import is_table_head, units
 
 _FRAME = re.compile(
     r"^\W{0,3}(?:"
-    r"according to (?:the |this |these )?(?:docs?|documentation|handbook|runbook|wiki|pages?|passages?|sources?)\b"
+    r"(?:according to|based on|as per|per) (?:the |this |these )?"
+    r"(?:docs?|documentation|handbook|runbook|wiki|pages?|passages?|sources?)\b"
     r"(?: ?\[\d{1,2}\])?[ ,:]{1,3}"
     r"|(?:the |this )?(?:docs?|documentation|handbook|runbook|wiki|pages?|passages?|sources?)(?: ?\[\d{1,2}\])? "
     r"(?:says?|states?|notes?|mentions?|explains?)(?: that)?[ ,:]{1,3}"
@@ -70,10 +66,15 @@ _DISOWNING = frozenset(
     ]
 )
 _MOST_UNITS = 400
-_MOST_CELLS = 12
 _TOPIC_WORDS = frozenset({"in", "on", "to", "for", "during"})
+_ASKING_WORDS = (
+    "what how long often many much when where which who why can must may should i we my our happen for to with"
+)
+_ASKING_WORDS += " large big fast high old soon still"
+_ASKING = frozenset(_ASKING_WORDS.split())
+_LONGEST_NAME = 4
 _AMOUNTS = frozenset({"≤", "≥", "every"})
-_IS, _OF, _FOR, _BY, _AND = (tokens(word) for word in ("are", "of", "for", "by", "and"))
+_AND = tokens("and")
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,25 @@ class Sentences:
             rest = len(known) - len(wanted)
             if known[:-rest] == wanted and stands[-rest].key in ("if", "when") and _stands_in(known[-rest:], asked):
                 return stands[:-rest]
+            if known[:-rest] == wanted and stands[-rest].key == "to" and _stands_in(known[1 - rest :], asked):
+                return stands[:-rest]
             if known[rest:] == wanted and form[0].key in FRONTED | _AMOUNTS and _stands_in(known[:rest], asked):
                 return stands[rest:]
+        return None
+
+    def find_named(self, form: Form, asked: Sequence[str]) -> Form | None:
+        """Return the tokens of the passage that have this form once its first word stands for what the question names.
+
+        The question must speak of nothing else that the word could stand for.
+        """
+        wanted = _signature(form)[1:]
+        for known, stands in self._by_form.items():
+            named = len(known) - len(wanted)
+            if not 0 < named <= _LONGEST_NAME or known[named:] != wanted:
+                continue
+            is_noun = all(token.kind in ("word", "name") for token in stands[:named])
+            if is_noun and _is_named_alone([sign.split("+")[0] for sign in known], named, asked):
+                return stands[named:]
         return None
 
     def find(self, form: Form) -> Form | None:
@@ -115,7 +133,7 @@ class Sentences:
     def _by_form(self) -> dict[tuple[str, ...], Form]:
         known: dict[tuple[str, ...], Form] = {}
         for sentence in self._said():
-            for piece in (*parts(sentence), as_one(sentence)):
+            for piece in [said for part in (*parts(sentence), as_one(sentence)) for said in entailed(part)]:
                 for form in forms(piece):
                     for shorter in (form, without_droppable(form)):
                         if shorter:
@@ -125,31 +143,31 @@ class Sentences:
     @cached_property
     def topic(self) -> frozenset[str]:
         """The signatures of the words of the heading."""
-        return frozenset(_sign(token).split("+")[0] for token in tokens(self._heading))
+        return frozenset(_sign(token).split("+")[0] for token in read(self._heading))
 
     @cached_property
     def vocabulary(self) -> frozenset[str]:
         """The signatures of all tokens of the passage and its heading."""
-        said = tokens(self._text), tokens(self._heading)
+        said = read(self._text), read(self._heading)
         return frozenset(_sign(token).split("+")[0] for found in said for token in found)
 
     def _said(self) -> Iterator[list[Token]]:
         """Yield the tokens of each sentence, list item and cell, with the words before it that it depends on."""
-        heading = [token for token in tokens(self._heading) if token.kind != "stop"]
+        heading = [token for token in read(self._heading) if token.kind != "stop"]
         head: list[list[Token]] = []
         lead: list[Token] = []
         before: list[Token] = []
         if _disowns(heading):
             return
         for unit in units(self._text)[:_MOST_UNITS]:
-            said = tokens(unit.of(self._text))
+            said = _without_number(read(unit.of(self._text)))
             if unit.kind in ("table", "code") and lead and (governs(lead) or _disowns(lead)):
                 continue
             if unit.kind == "table":
-                yield from _row(unit, self._text, head)
+                yield from row_sentences(unit, self._text, head)
             elif unit.kind == "heading":
                 kept = lead if is_table_head(self._text, unit) else []
-                head, lead = _cells(unit, self._text), said if _disowns(said) else kept
+                head, lead = cells(unit, self._text), said if _disowns(said) else kept
             elif unit.kind == "list" and lead:
                 yield _led(lead, said)
                 if not _disowns(lead) and not any(map(binds, lead)) and lead[0].key not in FRONTED:
@@ -171,7 +189,7 @@ def supported(sentence: str, cited: Sequence[tuple[int, Sentences]], question: s
     A "yes" or "no" and a frame such as "According to the page," before the sentence are not looked at. What the
     question says word by word may be left out of the answer.
     """
-    said = tokens(without_frame(sentence))
+    said = read(without_frame(sentence))
     if not any(token.counts for token in said):
         return None
     if (
@@ -179,6 +197,7 @@ def supported(sentence: str, cited: Sequence[tuple[int, Sentences]], question: s
         or _carried(as_one(said), cited)
         or _carried_beside(said, cited, question)
         or _carried_topic(said, cited)
+        or _carried_pronoun(said, cited, question)
     ):
         return whole
     carried = [_carried(part, cited) for part in joined(said)]
@@ -198,12 +217,12 @@ def without_frame(sentence: str) -> str:
 def missing_words(sentence: str, cited: Iterable[Sentences]) -> list[str]:
     """Return the words of a sentence that no cited passage has, in order."""
     known = frozenset[str]().union(*(passage.vocabulary for passage in cited))
-    said = (token for token in tokens(without_frame(sentence)) if token.counts)
+    said = (token for token in read(without_frame(sentence)) if token.counts)
     return list(dict.fromkeys(token.text for token in said if _sign(token) not in known))
 
 
 def _carried(said: Sequence[Token], cited: Sequence[tuple[int, Sentences]]) -> Support | None:
-    for form in forms(said):
+    for form in [form for claimed in implying(said) for form in forms(claimed)]:
         for number, passage in cited:
             if form and (stands := passage.find(form)):
                 return Support((number,), _words(form, stands))
@@ -211,7 +230,7 @@ def _carried(said: Sequence[Token], cited: Sequence[tuple[int, Sentences]]) -> S
 
 
 def _carried_beside(said: Sequence[Token], cited: Sequence[tuple[int, Sentences]], question: str) -> Support | None:
-    asked = tokens(question)
+    asked = read(question)
     if not asked or any(is_negative(token) or token.key in ("false", "except") for token in asked):
         return None
     known = [_sign(token).split("+")[0] for token in asked if token.counts]
@@ -234,11 +253,31 @@ def _carried_topic(said: Sequence[Token], cited: Sequence[tuple[int, Sentences]]
     return None
 
 
+def _carried_pronoun(said: Sequence[Token], cited: Sequence[tuple[int, Sentences]], question: str) -> Support | None:
+    """Return how a sentence is carried that begins with "it" or "they": what alone the question asks about."""
+    if not question or said[0].key != "it":
+        return None
+    asked = [_sign(token).split("+")[0] for token in read(question) if token.counts]
+    for form in forms(said):
+        for number, passage in cited:
+            if len(form) > 2 and form[0].key == "it" and (stands := passage.find_named(form, asked)):
+                return Support((number,), _words(form[1:], stands))
+    return None
+
+
 def _stands_in(part: Sequence[str], asked: Sequence[str]) -> bool:
     """Return whether these words stand in the question in this order, one behind the other."""
     wanted = [("strict:if" if sign == "strict:when" else sign).split("+")[0] for sign in part]
     known = ["strict:if" if sign == "strict:when" else sign for sign in asked]
     return len(wanted) > 1 and any(known[at : at + len(wanted)] == wanted for at in range(len(known)))
+
+
+def _is_named_alone(known: Sequence[str], named: int, asked: Sequence[str]) -> bool:
+    """Return whether a question has the first words of a sentence, and nothing that the sentence does not have."""
+    name = list(known[:named])
+    is_named = any(list(asked[at : at + named]) == name for at in range(len(asked)))
+    others = (sign.partition(":") for sign in asked if sign not in known)
+    return is_named and all(word in _ASKING for _, _, word in others)
 
 
 def _words(form: Form, stands: Form) -> tuple[CarriedWord, ...]:
@@ -273,6 +312,12 @@ def _led(lead: list[Token], item: list[Token]) -> list[Token]:
     return [*before, *comma, *item]
 
 
+def _without_number(said: list[Token]) -> list[Token]:
+    """Return a step without the number that it begins with: `3. Wait`."""
+    is_numbered = len(said) > 2 and said[0].kind == "figure" and said[0].text.isdigit() and said[1].text == "."
+    return said[2:] if is_numbered else said
+
+
 def _lacks_subject(said: list[Token]) -> bool:
     """Return whether a sentence begins with its predicate or a value: its heading says what it is about."""
     first = said[0]
@@ -282,44 +327,3 @@ def _lacks_subject(said: list[Token]) -> bool:
 def _disowns(heading: list[Token]) -> bool:
     """Return whether what stands under a heading is not what the page holds to be so: mistakes, examples, ideas."""
     return any(is_negative(token) or token.key.split("+")[0] in _DISOWNING for token in heading)
-
-
-def _cells(unit: Unit, text: str) -> list[list[Token]]:
-    return [tokens(cell) for cell in unit.of(text).strip("| ").split("|")]
-
-
-def _row(unit: Unit, text: str, head: list[list[Token]]) -> Iterator[list[Token]]:
-    """Yield what a table row says: each cell with the row's first cell and the header of its column."""
-    cells = _cells(unit, text)
-    if not (1 < len(cells) <= _MOST_CELLS):
-        return
-    label = cells[0]
-    if len(cells) == 2:
-        yield [*label, *cells[1]]
-    named = [(head[column], cell) for column, cell in enumerate(cells) if column < len(head) and head[column] and cell]
-    for name, cell in [pair for pair in named if pair[1] is not label]:
-        yield from _cell(label, name, cell)
-    for (name, cell), (next_name, next_cell) in pairwise(named[1:]):
-        yield [*label, *_IS, *name, *cell, *_AND, *next_name, *next_cell]
-
-
-def _cell(label: list[Token], name: list[Token], cell: list[Token]) -> Iterator[list[Token]]:
-    """Yield what one cell says: the name of its column, the first cell of its row, and itself."""
-    at = next((at for at, token in enumerate(name) if token.key == "per"), len(name))
-    yield [*label, *name, *cell]
-    yield [*label, *_IS, *name, *cell]
-    yield [*name, *_OF, *label, *cell]
-    yield [*name, *_FOR, *label, *cell]
-    yield [*name, *cell, *_FOR, *label]
-    yield [*name[:at], *_FOR, *label, *cell, *name[at:]]
-    if name[at:]:
-        yield [*label, *cell, *name[at:]]
-    if [token.text.lower() for token in name] in (["meaning"], ["description"], ["definition"]):
-        yield [*label, *tokens("means"), *cell]
-        yield [*label, *cell]
-    yield [*label, *name, *_OF, *cell]
-    yield [*label, *cell, *_BY, *name]
-    if name[0].text.lower() == "who":
-        yield [*cell, *name[1:], *_FOR, *label]
-    if [token.text.lower() for token in cell] in (["no"], ["yes"]):
-        yield [*(cell if cell[0].key == "no" else []), *name, *_FOR, *label]

@@ -18,6 +18,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Literal
 
+from rag_serving.answering.verification.phrases import PHRASES
 from rag_serving.text.figures import SPELLED, UNIT_NAMES, figure_value
 from rag_serving.text.normalization import fold
 
@@ -45,7 +46,7 @@ class Token:
 _FREE = """
 a an the is are am be been has have do does will it its they their them he his she her him you your
 yourself itself themselves this that these those there here which who whom also then please however moreover
-furthermore additionally note indeed simply namely
+furthermore additionally indeed simply namely
 """
 # Words that may be left out but not added.
 _DROPPABLE = "now just very really quite basically actually easily automatically own"
@@ -79,22 +80,15 @@ _FREE_WORDS = frozenset(_FREE.split())
 DROPPABLE = frozenset(_DROPPABLE.split())
 _STRICT_WORDS = frozenset(_STRICT.split())
 
-_PHRASES = (
-    ("at least", "≥"), ("no less than", "≥"), ("no fewer than", "≥"), ("not less than", "≥"),
-    ("at most", "≤"), ("up to", "≤"), ("no more than", "≤"), ("not more than", "≤"), ("a maximum of", "≤"),
-    ("more than", ">"), ("less than", "<"), ("fewer than", "<"), ("in order to", ""), ("as well as", "and"),
-    ("no longer", "no-longer"), ("not any more", "no-longer"), ("as soon as", "as-soon-as"),
-    ("as long as", "as-long-as"), ("has to", "have-to"), ("have to", "have-to"), ("had to", "had-to"),
-    ("need to", "need-to"), ("needs to", "need-to"),
-    ("even if", "even-if"), ("only if", "only-if"), ("in case", "in-case"), ("because of", "because-of"),
-    ("due to", "due-to"), ("instead of", "instead-of"), ("rather than", "rather-than"), ("so that", "so-that"),
-    ("such as", "such-as"), ("for example", "for-example"), ("a few", "a-few"), ("a lot of", "a-lot-of"),
-    ("each other", "each-other"), ("with the exception of", "except"), ("except for", "except"),
-    ("every night", "nightly"), ("every day", "daily"), ("every week", "weekly"), ("every month", "monthly"),
-    ("going to", "going-to"), ("used to", "used-to"),
-)  # fmt: skip
 _STRICT_GROUPS = {"they": "it", "their": "its", "each": "every", "till": "until", "whenever": "when"}
+_STRICT_GROUPS |= {"entire": "whole", "anybody": "anyone", "merely": "only", "solely": "only", "though": "although"}
+_STRICT_GROUPS |= {"via": "through", "upon": "on", "permitted": "allowed", "prohibited": "forbidden"}
+_STRICT_GROUPS |= {"permits": "allow", "allows": "allow", "permit": "allow", "compulsory": "mandatory"}
+_STRICT_GROUPS |= {"requires": "need", "require": "need", "needs": "need", "required": "needed"}
+_AGREEING_VERBS = "enable disable open close start stop add remove include exclude accept reject increase decrease"
+_STRICT_GROUPS |= {f"{verb}s": verb for verb in _AGREEING_VERBS.split()}  # agreement with the subject changes nothing
 _CONTRACTED = re.compile(r"(could|do|does|did|is|are|was|were|has|have|had|must|should|would|need)n't")
+_PRONOUN_VERB = re.compile(r"(it|they|you|we|that|there|he|she)'(re|ve|ll|s)")
 _WONT = {"won't": ("will", "not"), "can't": ("can", "not"), "cannot": ("can", "not"), "shan't": ("shall", "not")}
 
 _PIECE = re.compile(r"\S+")
@@ -158,12 +152,12 @@ def compare(said: Token, stands: Token) -> How | None:
 
 def group_of(word: str) -> str:
     """Return the first word of the group of synonyms that a word in its dictionary form is in, or the word itself."""
-    return _groups().get(word, word)
+    return synonym_groups().get(word, word)
 
 
 @cache
-def _groups() -> dict[str, str]:
-    """Return the first word of its group for each word of the thesaurus."""
+def synonym_groups() -> dict[str, str]:
+    """Return the first word of its group for each word of the thesaurus; `pick_up` is a verb and its particle."""
     lines = resources.files(__package__).joinpath("synonyms.txt").read_text("utf-8").splitlines()
     kept = [line.split() for line in lines if line and not line.startswith("#")]
     return {lemma(word): lemma(words[0]) for words in kept for word in words}
@@ -174,6 +168,8 @@ def lemma(word: str) -> str:
     """Return the dictionary form of an English word in lower case; an unknown word stays as it is."""
     import simplemma  # its rules of all languages take 0.03 s: verbatim sentences need none
 
+    if "_" in word:
+        return word
     found: str = simplemma.lemmatize(word, lang="en")
     return found.lower()
 
@@ -215,8 +211,12 @@ def _of_core(core: str, at: int) -> Iterator[Token]:
         for word in _WONT[lower]:
             yield _word(core, word, at, end)
     elif contracted := _CONTRACTED.fullmatch(lower):
-        yield _word(core, contracted[1], at, end)
-        yield _word(core, "not", at, end)
+        yield _word(contracted[1], contracted[1], at, end)
+        yield _word("not", "not", at, end)
+    elif joined := _PRONOUN_VERB.fullmatch(lower):
+        yield _word(core, joined[1], at, end)
+        verb = {"re": "are", "ve": "have", "ll": "will", "s": "is"}[joined[2]]
+        yield _word(verb, verb, at, end)
     elif number := _NUMBER.fullmatch(lower):
         yield from _of_number(core, number, at)
     elif _PLAIN.fullmatch(lower) and not (_CAMEL.search(core) and not core.isupper()):
@@ -261,6 +261,8 @@ def _word(text: str, lower: str, start: int, end: int) -> Token:
 def _key(lower: str) -> str:
     """Return the lemma of a word; a comparative or superlative stays itself, so that none is read as the positive."""
     base = lemma(lower)
+    if base == lower and len(lower) > 4 and lower.endswith("s") and not lower.endswith(("ss", "us", "is")):
+        return lower[:-1]  # a word that the dictionary does not have: "plugins"
     if base != lower and lower.endswith(("er", "est")) and not lower.startswith(base):
         return lower
     if base != lower and lower in {base + "er", base + "est", base + "r", base + "st"}:
@@ -272,14 +274,13 @@ def _with_phrases(found: list[Token]) -> Iterator[Token]:
     """Yield the tokens with each phrase that means one thing as one token."""
     position = 0
     while position < len(found):
-        for phrase, key in _PHRASES:
-            parts = phrase.split()
-            members = found[position : position + len(parts)]
-            if [member.text.lower() for member in members] == parts:
+        for words, key in PHRASES.get(found[position].text.lower(), ()):
+            members = found[position : position + len(words)]
+            if [member.text.lower() for member in members] == words:
                 kind: Kind = "strict" if key else "free"
                 text = " ".join(member.text for member in members)
                 yield Token(text, key, kind, members[0].start, members[-1].end)
-                position += len(parts)
+                position += len(words)
                 break
         else:
             yield found[position]
