@@ -198,13 +198,12 @@ def test_a_quotation_of_an_older_version_holds_though_its_sentence_would_be_carr
     as_quotation = {"support": "quoted", "shown": f"“{verdict['sentence']}”", "carried": []}
     as_sentence = {"support": "carried", "shown": verdict["sentence"], "carried": [["paired", "otherwise", "exact"]]}
     for version, noted, holds in (
-        (4, as_quotation, True),
         (5, as_quotation, True),
         (6, as_quotation, False),
-        (4, {**as_quotation, "shown": "“You may restart a broker.”"}, False),
-        (4, as_sentence, True),
+        (5, {**as_quotation, "shown": "“You may restart a broker.”"}, False),
+        (5, as_sentence, True),
         (6, as_sentence, False),
-        (4, {**as_sentence, "shown": "You may restart a broker."}, False),
+        (5, {**as_sentence, "shown": "You may restart a broker."}, False),
     ):
         told = {**receipt, "version": version, "verdicts": [{**verdict, **noted}]}
         assert (not own.proof(resign(own, told)).faults) is holds, (version, noted)
