@@ -137,7 +137,8 @@ class Comparison:
 
 def _copied(file: BufferedReader, size: int, hasher: Hasher | None) -> memoryview:
     """A file's bytes in memory, as many as there are of `size`."""
-    data = np.empty(size, np.uint8).data  # numpy asks for huge pages: a fault less for every 4 KB
+    # Not by numpy, which asks for huge pages: to make room for those can take a second where memory is in pieces.
+    data = memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if size else b"")
     done = 0
     while done < size and (read := file.readinto(data[done : done + _BLOCK])):
         if hasher:
