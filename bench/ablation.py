@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def figures(name: str, bench: Bench) -> dict[str, float]:
-    """The columns of a set, by their heads."""
+    """Return the columns of a set, by their heads."""
     columns = COLUMNS.get(name, ((f"{name} nDCG@10", "ndcg", "10"), (f"{name} @10", "recall", "10")))
     found: dict[str, float] = {head: getattr(bench, metric)[cutoff] for head, metric, cutoff in columns}
     return found | ({MS: round(median(bench.run.search_ms), 1)} if name == TIMED else {})

@@ -91,7 +91,8 @@ def _spread(vectors: NDArray[np.float32], size: int) -> NDArray[np.float32]:
 def sentence_table(
     sentences: Sequence[Sentence], size: int, tokenizer: Tokenizer, report: Report
 ) -> tuple[pa.Table, NDArray[np.int64]]:
-    """The chunks, and each one's number: pass by pass over the sentences, because a pass takes a gigabyte to make."""
+    """Return the chunks, and each one's number: pass by pass over the sentences, because a pass takes a gigabyte to
+    make."""
     tables, numbers = [], []
     for start in range(0, size, len(sentences)):
         table, ids = chunk_table(_documents(sentences[: size - start], start), tokenizer)
@@ -103,7 +104,7 @@ def sentence_table(
 
 
 def _documents(sentences: Sequence[Sentence], start: int) -> list[Document]:
-    """A chunk each; pages are the documents that the sentences stand in, of later passes copies of them."""
+    """Return a chunk each; pages are the documents that the sentences stand in, of later passes copies of them."""
     documents = []
     for number, sentence in enumerate(sentences, start):
         page = f"{sentence.document}.{start}" if start else sentence.document

@@ -38,7 +38,7 @@ def over_http(config: Config, asked: Sequence[str], k: int, workers: int) -> Rat
 
 @contextmanager
 def serving(config: Config, workers: int, **sections: Mapping[str, Any]) -> Iterator[int]:
-    """The port of a server that is ready; `sections` are added to its configuration."""
+    """Yield the port of a server that is ready; `sections` are added to its configuration."""
     file = Path(config.home) / "app.yaml"
     content = {"home": str(config.home), "tenants": {name: {} for name in config.tenants}}
     content |= {"embedding": {"query_cache": config.embedding.query_cache}, **sections}

@@ -29,12 +29,12 @@ Rows = Sequence[tuple[int, float]]  # with their scores, best first
 
 
 def floor_texts(documents: Sequence[Document]) -> list[str]:
-    """What the floors see of each document: its title above its text."""
+    """Return what the floors see of each document: its title above its text."""
     return under_prefixes([document.title for document in documents], [document.text for document in documents])
 
 
 def exact_search(vectors: NDArray[np.float32], k: int) -> Callable[[NDArray[np.float32]], Rows]:
-    """The k rows of vectors [n, d] whose products with a query's are the largest."""
+    """Return the k rows of vectors [n, d] whose products with a query's are the largest."""
     k = min(k, len(vectors))
 
     def search(vector: NDArray[np.float32]) -> Rows:
@@ -47,7 +47,7 @@ def exact_search(vectors: NDArray[np.float32], k: int) -> Callable[[NDArray[np.f
 
 
 def bm25s_search(texts: Sequence[str], k: int) -> Callable[[str], Rows]:
-    """The k texts that bm25s ranks first, with English stop words and stemmer."""
+    """Return the k texts that bm25s ranks first, with English stop words and stemmer."""
     stemmer, k = Stemmer.Stemmer("english"), min(k, len(texts))
     index = bm25s.BM25()
     index.index(bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
@@ -61,7 +61,7 @@ def bm25s_search(texts: Sequence[str], k: int) -> Callable[[str], Rows]:
 
 
 def fuse(rankings: Sequence[Rows]) -> Rows:
-    """Every row of the rankings by the sum of 1 / (60 + its ranks)."""
+    """Return every row of the rankings by the sum of 1 / (60 + its ranks)."""
     scores: dict[int, float] = {}
     for ranking in rankings:
         for rank, (row, _) in enumerate(ranking, start=1):
@@ -70,7 +70,7 @@ def fuse(rankings: Sequence[Rows]) -> Rows:
 
 
 def run_floors(collection: Collection, vectors: NDArray[np.float32], embedder: Embedder) -> Mapping[str, Run]:
-    """The floors' rankings of a collection's queries, each query alone; `vectors` are those of `floor_texts`."""
+    """Return the floors' rankings of a collection's queries, each query alone; `vectors` are those of `floor_texts`."""
     exact, lexical = exact_search(vectors, DEPTH), bm25s_search(floor_texts(collection.documents), DEPTH)
     names = ("dense", "bm25s", "fused")
     rankings: dict[str, dict[str, Ranking]] = {name: {} for name in names}
@@ -91,7 +91,7 @@ def run_floors(collection: Collection, vectors: NDArray[np.float32], embedder: E
 
 
 def _named(rows: Rows, collection: Collection) -> Ranking:
-    """Ids for rows; of pages each at the place of its best passage."""
+    """Return ids for rows; of pages each at the place of its best passage."""
     best: dict[str, float] = {}
     for row, score in rows[:DEPTH]:
         document = collection.documents[row]
@@ -100,7 +100,7 @@ def _named(rows: Rows, collection: Collection) -> Ranking:
 
 
 def timed(call: Callable[[], Found]) -> tuple[Found, float]:
-    """What a call gives, and its milliseconds."""
+    """Return what a call gives, and its milliseconds."""
     started = time.perf_counter()
     result = call()
     return result, (time.perf_counter() - started) * 1000

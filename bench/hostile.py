@@ -131,7 +131,7 @@ def _figures(turns: Sequence[Turn]) -> dict[str, Any]:
 
 @contextmanager
 def sample(home: Path | None) -> Iterator[Config]:
-    """The sample wiki, built in a folder of its own unless it is there."""
+    """Yield the sample wiki, built in a folder of its own unless it is there."""
     with tempfile.TemporaryDirectory() as folder:
         target = home or Path(folder)
         environment = {**os.environ, "CITELOCK_HOME": str(target)}

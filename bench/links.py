@@ -39,12 +39,12 @@ def write_collection(wiki: Path, out: Path) -> None:
 
 
 def passages(wiki: Path) -> pa.Table:
-    """The chunks of all pages that are indexed, everyone's; near-duplicates too."""
+    """Return the chunks of all pages that are indexed, everyone's; near-duplicates too."""
     return cut("wiki", wiki_pages(wiki)).chunks
 
 
 def documents(chunks: pa.Table) -> Iterator[dict[str, Any]]:
-    """A row of corpus.jsonl for each chunk."""
+    """Yield a row of corpus.jsonl for each chunk."""
     for chunk in chunks.to_pylist():
         place = {"doc_id": chunk["page_id"], "position": chunk["chunk_idx"], "parent": chunk["parent_id"]}
         headings = [heading for heading in chunk["heading_path"] if heading != chunk["title"]]
@@ -53,7 +53,7 @@ def documents(chunks: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def masked(link: Mapping[str, str]) -> str:
-    """The words around a link, without markup, the link's own words and its target's title."""
+    """Return the words around a link, without markup, the link's own words and its target's title."""
     text = _MARKUP.sub(" ", link["context"])
     for words in (link["anchor"], link["target_title"]):
         if words.strip():

@@ -18,7 +18,7 @@ _LIBRARIES = ("bm25s", "chromadb", "numpy", "onnxruntime", "pyarrow", "tokenizer
 
 
 def machine() -> dict[str, Any]:
-    """The facts, as JSON."""
+    """Return the facts, as JSON."""
     return {
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "system": f"{platform.system()} {platform.machine()}",

@@ -56,7 +56,7 @@ def build(home: Path, chunks: int, dimension: int) -> None:
     from rag_assets.evaluation.cli.bench import Progress
     from rag_serving.indexes.arrange import arranged, table_digest, with_shards
     from rag_serving.indexes.build import build_lexical_index, commit_generation
-    from rag_serving.indexes.candidate import Candidate
+    from rag_serving.indexes.candidate import BuildWorkspace
     from rag_serving.models import open_tokenizer
 
     config, store = _config(home), Store(home)
@@ -67,7 +67,7 @@ def build(home: Path, chunks: int, dimension: int) -> None:
     table, vectors = arranged(table, vectors)
     table = with_shards(table, config.indexing.max_shard_chunks)
     facts = {"embedder": "chance", "dimension": dimension, "shards": [], "inputs_digest": table_digest(table)}
-    Candidate.of(store, TENANT).leave_dense(table, vectors, facts)
+    BuildWorkspace.of(store, TENANT).leave_dense(table, vectors, facts)
     build_lexical_index(store, TENANT, table)
     store.point_current(TENANT, commit_generation(store, TENANT, config).id)
     shutil.rmtree(store.candidate(TENANT))
@@ -75,13 +75,13 @@ def build(home: Path, chunks: int, dimension: int) -> None:
 
 def opened(home: Path) -> dict[str, float]:
     """Seconds to open, to search both indexes for the first time and again; megabytes."""
-    from rag_serving.indexes.current import Published
+    from rag_serving.indexes.current import CurrentGeneration
 
     vector = np.random.default_rng(1).normal(size=_dimension(home)).astype(np.float32)
     found = {"rss_before_mb": rss()}
     started = time.perf_counter()
-    published = Published(Store(home), TENANT, _config(home))
-    with published.lease() as generation:
+    published = CurrentGeneration(Store(home), TENANT, _config(home))
+    with published.acquire() as generation:
         found["open_s"] = time.perf_counter() - started
         for name in ("first_question_s", "second_question_s"):
             began = time.perf_counter()

@@ -39,7 +39,7 @@ class Sentence:
 
 
 def read_sentences(data: Path = DATA) -> list[Sentence]:
-    """Every distinct sentence below `data`, in the order of documents.
+    """Return every distinct sentence below `data`, in the order of documents.
 
     Raises:
         DataError: there is no data.
@@ -60,7 +60,7 @@ def _new_sentences(name: str, text: str, seen: set[str]) -> Iterator[Sentence]:
 
 
 def passage(sentences: list[str], number: int) -> str:
-    """The sentence of that number with its followers, then its predecessors, up to `PASSAGE_WORDS` words."""
+    """Return the sentence of that number with its followers, then its predecessors, up to `PASSAGE_WORDS` words."""
     first, last = number, number + 1
     words = len(sentences[number].split())
     while words < PASSAGE_WORDS and (last < len(sentences) or first > 0):
@@ -74,7 +74,7 @@ def passage(sentences: list[str], number: int) -> str:
 
 
 def _documents(data: Path) -> Iterator[tuple[str, str]]:
-    """Names and plain texts of all documents."""
+    """Yield names and plain texts of all documents."""
     for row in _lines(data / "scifact" / "corpus.jsonl"):
         yield f"scifact.{row['_id']}", f"{row['title']}. {row['text']}"
     for number, row in enumerate(_lines(data / "contextual-retrieval" / "documents.jsonl")):

@@ -58,7 +58,7 @@ def write_million(results: Results, docs: Path) -> None:
 
 
 def million_table(results: Results) -> str:
-    """The machine, and how fast a million chunks answer."""
+    """Return the machine, and how fast a million chunks answer."""
     return f"{_machine(results['machine'])}\n{markdown(_speed(results['speed']))}"
 
 
@@ -70,12 +70,12 @@ def _put(docs: Path, made: Mapping[str, str]) -> None:
 
 
 def empty_page() -> str:
-    """A page with nothing but the places of the tables."""
+    """Return a page with nothing but the places of the tables."""
     return "".join(f"<!-- begin {name} -->\n<!-- end {name} -->\n" for name in PLACES)
 
 
 def with_tables(page: str, made: Mapping[str, str]) -> str:
-    """The page with what stands between `<!-- begin NAME -->` and `<!-- end NAME -->` replaced."""
+    """Return the page with what stands between `<!-- begin NAME -->` and `<!-- end NAME -->` replaced."""
     for name, table in made.items():
         place = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->\n)", re.DOTALL)
         page = place.sub(lambda found, table=table: f"{found[1]}{table}{found[2]}", page)  # type: ignore[misc]
@@ -83,7 +83,7 @@ def with_tables(page: str, made: Mapping[str, str]) -> str:
 
 
 def tables(results: Results) -> dict[str, str]:
-    """The parts of the page by name."""
+    """Return the parts of the page by name."""
     return {
         "machine": _machine(results["machine"]),
         "quality": markdown(_quality(results["quality"])),
@@ -159,6 +159,6 @@ def _share(value: float) -> str:
 
 
 def markdown(rows: Iterator[Sequence[str]]) -> str:
-    """A table; the first row is its head."""
+    """Return a table; the first row is its head."""
     lines = [f"| {' | '.join(row)} |\n" for row in rows]
     return "".join([lines[0], f"|{' --- |' * (lines[0].count(' | ') + 1)}\n", *lines[1:]])

@@ -27,7 +27,7 @@ class JudgedSet:
 
 
 def judged_sets(data: Path = DATA) -> list[JudgedSet]:
-    """Every folder in BEIR layout (its test split), wiki with known links, and SQuAD file; by name.
+    """Return every folder in BEIR layout (its test split), wiki with known links, and SQuAD file; by name.
 
     Raises:
         DataError: there is none.
@@ -49,14 +49,15 @@ def _found(data: Path) -> Iterator[JudgedSet]:
 
 
 def read_links(wiki: Path) -> Collection:
-    """The words around a wiki's links, and the pages they point to: anchor text and target's title are masked."""
+    """Return the words around a wiki's links, and the pages they point to: anchor text and target's title are
+    masked."""
     with tempfile.TemporaryDirectory(prefix="citelock-links-") as folder:
         write_collection(wiki, Path(folder))
         return read_collection(Path(folder))
 
 
 def read_squad(path: Path) -> Collection:
-    """The answerable questions of a SQuAD file, and the paragraphs that they were asked of, each a page."""
+    """Return the answerable questions of a SQuAD file, and the paragraphs that they were asked of, each a page."""
     collection = read_gold_collection(path)
     asked = [question for question in collection.gold.questions if question.answerable]
     return Collection(

@@ -51,7 +51,7 @@ def queries(count: int = QUERIES) -> list[str]:
 
 
 def measure(built: Built, k: int = 10) -> dict[str, Any]:
-    """Every figure of a generation, its floors in the same turns."""
+    """Return every figure of a generation, its floors in the same turns."""
     asked, pipeline = queries(), Pipeline.open(built.config, TENANT)
     embedder = open_embedder(built.config.embedding)
     try:
@@ -105,7 +105,7 @@ def _throughput(pipeline: Pipeline, asked: Sequence[str], k: int) -> Rates:
 
 
 def _bytes(config: Config) -> dict[str, int]:
-    """What a generation takes on disk: its folder's files, and Chroma's."""
+    """Return what a generation takes on disk: its folder's files, and Chroma's."""
     store = Store(Path(config.home))
     folder = store.generation(TENANT, store.current(TENANT) or "")
     sizes = {path.relative_to(folder).parts[0]: 0 for path in folder.rglob("*") if path.is_file()}
@@ -148,7 +148,7 @@ def _nearest(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> set[i
 
 
 def _serving(config: Config) -> dict[str, float]:
-    """What a fresh process takes to open, to answer its first question, and to hold."""
+    """Return what a fresh process takes to open, to answer its first question, and to hold."""
     command = [sys.executable, "-m", "bench.serving", str(config.home)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
     found: dict[str, float] = json.loads(done.stdout)

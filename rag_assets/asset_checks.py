@@ -18,7 +18,7 @@ from rag_assets.evaluation.quality_gates import GateVerdict
 from rag_assets.partitions import SOURCES, TENANTS
 from rag_assets.publishing import CheckResult
 from rag_assets.sources.base import SyncResult
-from rag_assets.steps.incremental.completeness import Account
+from rag_assets.steps.incremental.completeness import CompletenessReport
 from rag_assets.steps.incremental.incremental import SectionsUpdate
 
 
@@ -102,7 +102,7 @@ GOLD_STANDS = _spec(
 
 
 def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResult]:
-    """The results of `publishing.check_generation`; a check that was not reached has not passed."""
+    """Return the results of `publishing.check_generation`; a check that was not reached has not passed."""
     found = {result.name: result for result in results}
     unreached = "not reached: another check failed first"
     return [
@@ -119,7 +119,7 @@ def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResu
 def quality_gates(
     verdicts: Sequence[GateVerdict], override: str | None, measures: Mapping[str, float]
 ) -> dg.AssetCheckResult:
-    """A failed gate stops the publication, unless a person said why it should not; `measures`: means by name."""
+    """Return a failed gate stops the publication, unless a person said why it should not; `measures`: means by name."""
     failed = [verdict for verdict in verdicts if not verdict.passed]
     told = "; ".join(
         f"{verdict.gate}: {verdict.detail}" + (f" (see {', '.join(verdict.questions)})" if verdict.questions else "")
@@ -205,7 +205,7 @@ def macros_lost(update: SectionsUpdate, before: int) -> dg.AssetCheckResult:
     )
 
 
-def pages_accounted_for(account: Account) -> dg.AssetCheckResult:
+def pages_accounted_for(account: CompletenessReport) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         check_name=PAGES_ACCOUNTED_FOR.name,
         passed=account.even,

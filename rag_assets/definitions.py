@@ -34,7 +34,7 @@ LOCATION = "citelock"
 
 
 def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definitions:
-    """The project's definitions.
+    """Return the project's definitions.
 
     Args:
         config_path: the configuration; else CITELOCK_CONFIG, else config/app.yaml.

@@ -26,7 +26,7 @@ NAMED = 20
 
 
 def of_table(table: pa.Table, schema: TableSchema, file: Path, sample: Sequence[str]) -> dict[str, Any]:
-    """What every table's materialization says: rows, columns, where it lies, and a sample of some columns."""
+    """Return what every table's materialization says: rows, columns, where it lies, and a sample of some columns."""
     return {
         "dagster/row_count": len(table),
         "dagster/column_schema": column_schema(schema),
@@ -45,7 +45,7 @@ def column_schema(schema: TableSchema) -> dg.TableSchema:
 
 
 def sample_rows(table: pa.Table, count: int = SAMPLE_ROWS) -> list[dict[str, Any]]:
-    """Rows spread evenly over the table."""
+    """Return rows spread evenly over the table."""
     step = max(len(table) // count, 1)
     chosen = pa.array(list(range(0, len(table), step))[:count], pa.int64())
     rows: list[dict[str, Any]] = table.take(chosen).to_pylist()
@@ -53,21 +53,21 @@ def sample_rows(table: pa.Table, count: int = SAMPLE_ROWS) -> list[dict[str, Any
 
 
 def markdown_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    """Rows as a Markdown table of these columns; long cells are cut."""
+    """Return rows as a Markdown table of these columns; long cells are cut."""
     lines = [f"| {' | '.join(map(for_markdown, columns))} |", f"|{'---|' * len(columns)}"]
     lines += [f"| {' | '.join(_cell(row[name]) for name in columns)} |" for row in rows]
     return "\n".join(lines) if len(lines) > 2 else "none"
 
 
 def named_reasons(reasons: Mapping[str, str], subject: str = "page") -> str:
-    """Ids with their reasons as a Markdown table, the first of many."""
+    """Return ids with their reasons as a Markdown table, the first of many."""
     rows = [{subject: key, "reason": why} for key, why in sorted(reasons.items())]
     more = f"\n\n… and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
     return markdown_table(rows[:NAMED], [subject, "reason"]) + more
 
 
 def listed(lines: Iterable[str]) -> str:
-    """Lines as a Markdown list, each as it is written."""
+    """Return lines as a Markdown list, each as it is written."""
     return "\n".join(f"- {described(line)}" for line in lines) or "none"
 
 
@@ -77,17 +77,19 @@ def described(text: str) -> str:
 
 
 def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
-    """A histogram as Markdown with the picture in it."""
+    """Return a histogram as Markdown with the picture in it."""
     return _picture(plots.histogram(values, title, xlabel), title)
 
 
 def stacked_bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str, xlabel: str) -> str:
-    """A bar for each name, stacked of its parts, as Markdown with the picture in it; the longest bars of many."""
+    """Return a bar for each name, stacked of its parts, as Markdown with the picture in it; the longest bars of
+    many."""
     return _picture(plots.stacked_bars(values, parts, title, xlabel), title)
 
 
 def of_report(report: Report, file: Path, url: str) -> dict[str, Any]:
-    """A report on its asset's page, where its HTML file lies, and where the serving API shows it to operators."""
+    """Return a report on its asset's page, where its HTML file lies, and where the serving API shows it to
+    operators."""
     return {
         "report": dg.MetadataValue.md(markdown(report)),
         "open": dg.MetadataValue.url(url),

@@ -42,7 +42,7 @@ class Installation(dg.ConfigurableResource):  # type: ignore[type-arg]
     config_path: str = ""  # empty: CITELOCK_CONFIG, else config/app.yaml
 
     def config(self) -> Config:
-        """The configuration as it is now: the file is read at each step, so an edit needs no restart.
+        """Return the configuration as it is now: the file is read at each step, so an edit needs no restart.
 
         Raises:
             ConfigError: see `load_config`.
@@ -54,7 +54,7 @@ class Installation(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 def previous_table(path: Path, schema: TableSchema) -> pa.Table:
-    """A table of the last run to build upon: empty where it is missing, damaged, or of another version."""
+    """Return a table of the last run to build upon: empty where it is missing, damaged, or of another version."""
     try:
         return read_table(path, schema)
     except StoreError:
@@ -62,7 +62,7 @@ def previous_table(path: Path, schema: TableSchema) -> pa.Table:
 
 
 def previous_sync(folder: Path) -> dict[str, Any]:
-    """What the source asked to remember of its last sync; nothing where that cannot be read."""
+    """Return what the source asked to remember of its last sync; nothing where that cannot be read."""
     try:
         state = read_json(folder / "sync_state.json")["state"]
     except (StoreError, KeyError, TypeError):
@@ -71,7 +71,7 @@ def previous_sync(folder: Path) -> dict[str, Any]:
 
 
 def listed_pages(pages: pa.Table, id_prefix: str) -> pa.Table:
-    """The rows of PAGES that lists of pages may show: no files, no comments."""
+    """Return the rows of PAGES that lists of pages may show: no files, no comments."""
     return pages.filter(
         pa.array([not hangs_on_a_page(each, id_prefix) for each in pages["page_id"].to_pylist()], pa.bool_())
     )
@@ -125,10 +125,10 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def override_of(context: dg.AssetExecutionContext) -> str | None:
-    """Why a person publishes whatever the gates say: the value of the run's tag `citelock/override_gates`."""
+    """Return why a person publishes whatever the gates say: the value of the run's tag `citelock/override_gates`."""
     return context.run.tags.get(OVERRIDE_TAG, "").strip() or None
 
 
 def is_full(context: dg.AssetExecutionContext) -> bool:
-    """Whether the run was asked to make everything again: it has the tag `citelock/full`."""
+    """Return whether the run was asked to make everything again: it has the tag `citelock/full`."""
     return "citelock/full" in context.run.tags

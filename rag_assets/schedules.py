@@ -37,7 +37,7 @@ def report_yesterday(
 
 
 def schedules(config: Config) -> list[dg.ScheduleDefinition]:
-    """One schedule for each source that has a cron expression."""
+    """Return one schedule for each source that has a cron expression."""
     return [_schedule(key, source.schedule) for key, source in sorted(config.sources.items()) if source.schedule]
 
 

@@ -29,7 +29,7 @@ from rag_assets.monitoring.watching import (
 from rag_assets.partitions import SOURCES, TENANTS, changes, partitions_in_flight
 from rag_assets.resources import Installation
 from rag_assets.state.observed import published_damage, published_inputs, wanted_inputs
-from rag_assets.state.planning import Attempt, publish_requests
+from rag_assets.state.planning import PublishAttempt, publish_requests
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.escaping.redaction import redacted
@@ -165,7 +165,8 @@ def watch_sources(context: dg.SensorEvaluationContext, config: Config) -> Decisi
     "fourth, eighth … in a row. What was told, and whether it was taken, stands beside the asset's partition.",
 )
 def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: Installation) -> dg.SkipReason | None:
-    """One failure a tick: what is returned ends the tick and keeps its place, so that no slow hook is asked twice."""
+    """Return one failure a tick: what is returned ends the tick and keeps its place, so that no slow hook is asked
+    twice."""
     run = context.dagster_run
     partition = run.tags.get(PARTITION)
     job = run.tags.get(WRITES, run.job_name).split(".")[0]
@@ -228,13 +229,13 @@ def configured(installation: Installation) -> Config | dg.SkipReason:
         return dg.SkipReason(str(error))
 
 
-def read_cursor(cursor: str | None) -> dict[str, Attempt]:
-    """What the last tick remembered; nothing where that cannot be read."""
+def read_cursor(cursor: str | None) -> dict[str, PublishAttempt]:
+    """Return what the last tick remembered; nothing where that cannot be read."""
     try:
-        return {tenant: Attempt(**attempt) for tenant, attempt in json.loads(cursor or "{}").items()}
+        return {tenant: PublishAttempt(**attempt) for tenant, attempt in json.loads(cursor or "{}").items()}
     except (ValueError, TypeError, AttributeError):
         return {}
 
 
-def write_cursor(memory: Mapping[str, Attempt]) -> str:
+def write_cursor(memory: Mapping[str, PublishAttempt]) -> str:
     return json.dumps({tenant: vars(attempt) for tenant, attempt in sorted(memory.items())})

@@ -14,14 +14,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.answerer import NO_VECTORS, Answering, Asked, Written
+from rag_serving.answering.answerer import NO_VECTORS, Answering, AnswerTrace, Question
 from rag_serving.answering.citations import pinpointed
 from rag_serving.answering.lock import completed, freeze, lock_selection
 from rag_serving.answering.refusals import nothing_kept
 from rag_serving.artifacts.store import Store
 from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
-from rag_serving.indexes.current import Published, UnpublishedError
+from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.embedding.vocabulary import Words
@@ -32,7 +32,7 @@ from rag_serving.receipts.receipt import make_receipt
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.records import Answer, Candidate, Filters, Query, SearchResults
-from rag_serving.retrieval.boosts import prefer
+from rag_serving.retrieval.boosts import boosted
 from rag_serving.retrieval.hybrid import Mode, RetrievalError, Retrieved, SearchOptions
 from rag_serving.retrieval.hygiene import is_clean, keyword_gate
 from rag_serving.retrieval.lexical_reranker import POOL, rerank_by_words
@@ -42,7 +42,7 @@ from rag_serving.telemetry.events import MAX_RANKED, Trace
 from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.text.analyzer import analyze, analyze_passage
 from rag_serving.text.question_types import kind_of
-from rag_serving.tracing import Attempt, Listen
+from rag_serving.tracing import Listen, StageTrace
 
 if TYPE_CHECKING:
     from rag_serving.config.sections import Features
@@ -78,7 +78,7 @@ class Pipeline:
         self,
         config: Config,
         tenant: str,
-        published: Published,
+        published: CurrentGeneration,
         embedder: Embedder,
         receipts: ReceiptStore,
         reranker: RemoteReranker | None = None,
@@ -109,8 +109,8 @@ class Pipeline:
         reranker: RemoteReranker | None = None,
         telemetry: Telemetry | None = None,
     ) -> Pipeline:
-        """A pipeline that opens model and generation with the first question that needs them, so that it fails here
-        for neither.
+        """Return a pipeline that opens model and generation with the first question that needs them, so that it fails
+        here for neither.
 
         Questions are recorded only where `telemetry` is given: what is asked to measure is no reader's question.
 
@@ -119,7 +119,7 @@ class Pipeline:
         """
         store = Store(config.home)
         receipts = open_receipts(config)
-        published = Published(store, tenant, config)
+        published = CurrentGeneration(store, tenant, config)
         if reranker is None and config.reranker.url:
             from rag_serving.models.reranker_client import open_reranker
 
@@ -146,15 +146,16 @@ class Pipeline:
     def search(
         self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None, explain: bool = False
     ) -> SearchResults:
-        """The k best chunks that the principal may read; with `explain`, or without any, also how the query was read.
+        """Return the k best chunks that the principal may read; with `explain`, or without any, also how the query was
+        read.
 
         Raises:
             UnpublishedError: there is no generation to search.
             RetrievalError: no index can answer.
         """
-        attempt = Attempt()
+        attempt = StageTrace()
         stale = partial(attempt.raise_flag, STALE)
-        with attempt.part("total"), self.published.lease(stale) as generation, self._turns:
+        with attempt.part("total"), self.published.acquire(stale) as generation, self._turns:
             view = generation.for_reader(principal)
             depth = max(2 * k, self.config.reranker.candidates if self.reranker else POOL)
             found = self._find(attempt, view, _Request(principal, query, filters), depth)
@@ -180,11 +181,12 @@ class Pipeline:
         explain: bool = False,
         listen: Listen | None = None,
     ) -> Answer:
-        """An answer whose citations were verified, or the reason why there is none; `listen` hears how far it is."""
-        attempt, trace = Attempt(listen), Trace()
+        """Return an answer whose citations were verified, or the reason why there is none; `listen` hears how far it
+        is."""
+        attempt, trace = StageTrace(listen), Trace()
         request = _Request(principal, question, filters, explain)
         try:
-            with attempt.part("total"), self.published.lease(partial(attempt.raise_flag, STALE)) as generation:
+            with attempt.part("total"), self.published.acquire(partial(attempt.raise_flag, STALE)) as generation:
                 written = self._answer(attempt, generation.for_reader(principal), request)
             answer, trace = self._with_receipt(attempt, written, request), written.trace
         except UnpublishedError as error:
@@ -203,13 +205,14 @@ class Pipeline:
         listen: Listen | None = None,
         principal: Principal | None = None,
     ) -> Answer:
-        """An answer from the given text alone: nothing is retrieved, and citations are offsets into that text."""
-        attempt = Attempt(listen)
+        """Return an answer from the given text alone: nothing is retrieved, and citations are offsets into that
+        text."""
+        attempt = StageTrace(listen)
         with attempt.part("total"):
             vector = None
             with attempt.part("embed", NO_VECTORS):
                 vector = self._recent.of(principal.user if principal else None).embed_query(question)
-            asked = Asked(question, question, dict.fromkeys(analyze(question), 1.0), vector)
+            asked = Question(question, question, dict.fromkeys(analyze(question), 1.0), vector)
             written = self._answering.answer(attempt, asked, lock_selection(selection), explain=explain)
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
         if self.telemetry:
@@ -219,18 +222,19 @@ class Pipeline:
 
     def warm(self) -> None:
         """Open model and generation before the first question comes; failures show with the questions."""
-        with suppress(UnpublishedError), self.published.lease():
+        with suppress(UnpublishedError), self.published.acquire():
             pass
         with suppress(ModelError):
             self._embedder.embed_query("warm")
         self._is_word("warm")
 
     def problem(self) -> str | None:
-        """Why no question can be answered, or None."""
+        """Return why no question can be answered, or None."""
         return self.published.refusal()
 
     def receipt(self, principal: Principal, identifier: str) -> dict[str, Any]:
-        """A stored receipt, shown to its asker or an operator who could read all its passages and may still read them.
+        """Return a stored receipt, shown to its asker or an operator who could read all its passages and may still
+        read them.
 
         Raises:
             ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read it.
@@ -239,14 +243,14 @@ class Pipeline:
         return self._proofs.shown(principal, identifier)
 
     def proof(self, identifier: str) -> Proof:
-        """Whether a stored receipt holds.
+        """Return whether a stored receipt holds.
 
         Raises:
             ReceiptError: there is no such receipt, or its generation is gone.
         """
         return self._proofs.prove(identifier)
 
-    def _answer(self, attempt: Attempt, view: ReaderView, request: _Request) -> Written:
+    def _answer(self, attempt: StageTrace, view: ReaderView, request: _Request) -> AnswerTrace:
         with self._turns:
             found = self._find(attempt, view, request, _POOL)
             query, retrieved = found.query, found.retrieved
@@ -259,7 +263,7 @@ class Pipeline:
             lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
         if kind_of(query.text) == "steps":
             lock = completed(lock, view.beside)
-        asked = Asked(query.text, request.text, weights, retrieved.vector)
+        asked = Question(query.text, request.text, weights, retrieved.vector)
         written = self._answering.answer(attempt, asked, lock, view.id, request.explain)
         notes = query.notes if request.explain or not written.answer.citations else None
         answer = pinpointed(written.answer, lock, view.page_text)
@@ -274,7 +278,7 @@ class Pipeline:
     def _features(self) -> tuple[str, ...]:
         return self.config.features.enabled
 
-    def _find(self, attempt: Attempt, view: ReaderView, request: _Request, k: int) -> Found:
+    def _find(self, attempt: StageTrace, view: ReaderView, request: _Request, k: int) -> Found:
         """Return candidates, with what is wrong noted in the attempt."""
         rm3 = self.config.features.FEATURE_RM3
         options = SearchOptions(self.config.retrieval, self.mode, k, rm3, request.filters, self._is_word)
@@ -288,9 +292,10 @@ class Pipeline:
         return found
 
     def _reranked(
-        self, attempt: Attempt, query: Query, candidates: Iterable[Candidate], weights: TermWeights, count: int
+        self, attempt: StageTrace, query: Query, candidates: Iterable[Candidate], weights: TermWeights, count: int
     ) -> Reranked:
-        """The best of the candidates, with what is wrong noted in the attempt; no model ranks quoted words down."""
+        """Return the best of the candidates, with what is wrong noted in the attempt; no model ranks quoted words
+        down."""
         settings, features = self.config.reranker, self.config.features
         reranker = self.reranker
         switched_on = features.FEATURE_HEURISTIC_FALLBACK if reranker else features.FEATURE_HEURISTIC_RERANKER
@@ -300,7 +305,7 @@ class Pipeline:
             top_n = max(count, settings.top_n or count)
             ranked = rerank(query.text, candidates, top_n, settings.candidates, reranker, heuristic)
             if ranked.by == "sidecar":
-                ranked = replace(ranked, candidates=prefer(tuple(ranked.candidates), query))
+                ranked = replace(ranked, candidates=boosted(tuple(ranked.candidates), query))
         for flag in ranked.flags:
             attempt.raise_flag(flag)
         return ranked
@@ -309,8 +314,9 @@ class Pipeline:
         labels = self.config.ingestion.drop_labels
         return (candidate for candidate in candidates if is_clean(candidate.chunk, labels))
 
-    def _with_receipt(self, attempt: Attempt, written: Written, request: _Request) -> Answer:
-        """The answer with flags, timings and the id of its receipt; that no receipt can be stored is only a flag."""
+    def _with_receipt(self, attempt: StageTrace, written: AnswerTrace, request: _Request) -> Answer:
+        """Return the answer with flags, timings and the id of its receipt; that no receipt can be stored is only a
+        flag."""
         answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=dict(attempt.timings_ms))
         with attempt.part("receipt", NO_RECEIPT):
             made = written.lock, written.verdicts, written.draft
@@ -327,7 +333,7 @@ def _told(found: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[Candi
 
 
 def _rankings(view: ReaderView, retrieved: Retrieved) -> dict[str, list[tuple[str, float]]]:
-    """The rankings by chunk id, as far as telemetry keeps them."""
+    """Return the rankings by chunk id, as far as telemetry keeps them."""
     kept = {name: hits[:MAX_RANKED] for name, hits in retrieved.rankings.items()}
     rows = list({hit.row for hits in kept.values() for hit in hits})
     ids = dict(zip(rows, view.chunk_ids(rows), strict=True))

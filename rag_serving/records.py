@@ -41,7 +41,7 @@ class Filters:
         return bool(self.space or self.labels or self.title)
 
     def payload(self) -> dict[str, list[str]]:
-        """The JSON shape, without empty lists."""
+        """Return the JSON shape, without empty lists."""
         return {key: list(values) for key, values in vars(self).items() if values}
 
 
@@ -61,17 +61,17 @@ class Query:
     notes: tuple[str, ...] = ()  # a line for each decision
 
     def payload(self) -> dict[str, Any]:
-        """The JSON shape: what was read, without the notes."""
+        """Return the JSON shape: what was read, without the notes."""
         read = {name: value for name, value in vars(self).items() if name != "notes"}
         return {**read, "filters": self.filters.payload(), "scope": self.scope.payload()}
 
     def noting(self, *lines: str) -> Query:
-        """The same with more notes."""
+        """Return the same with more notes."""
         return replace(self, notes=(*self.notes, *lines))
 
 
 @dataclass(frozen=True)
-class AlsoAt:
+class Location:
     """Another place where a passage's text stands, which the asker may read."""
 
     title: str  # the heading path
@@ -102,7 +102,7 @@ class Chunk:
     is_boilerplate: bool = False
     text_hash: str = ""
     updated_at: datetime | None = None
-    also_at: tuple[AlsoAt, ...] = ()
+    also_at: tuple[Location, ...] = ()
 
     @property
     def headings(self) -> str:
@@ -119,11 +119,11 @@ class Candidate:
     scores: Mapping[str, float] = field(default_factory=dict)
 
     def scored(self, stage: str, value: float) -> Candidate:
-        """The same chunk, ranked from now on by this stage's score."""
+        """Return the same chunk, ranked from now on by this stage's score."""
         return replace(self, score=value, scores={**self.scores, stage: value})
 
     def result(self) -> dict[str, Any]:
-        """The JSON shape of one search result."""
+        """Return the JSON shape of one search result."""
         chunk = self.chunk
         return {
             "chunk_id": chunk.chunk_id,
@@ -151,7 +151,7 @@ class Lock:
         return len(self.passages)
 
     def passage(self, index: int) -> Candidate | None:
-        """The passage cited as `[index]`, counted from 1, or None outside the lock."""
+        """Return the passage cited as `[index]`, counted from 1, or None outside the lock."""
         return self.passages[index - 1] if 1 <= index <= len(self.passages) else None
 
     @property
@@ -240,11 +240,11 @@ class Citation:
     verification: Verification
     start: int  # offsets of the quote in the chunk's text
     end: int
-    also_at: tuple[AlsoAt, ...] = ()
+    also_at: tuple[Location, ...] = ()
     passage: int = 0  # its place in the lock, counted from 1
 
     def payload(self) -> dict[str, Any]:
-        """The JSON shape; the place in the lock is for receipts alone."""
+        """Return the JSON shape; the place in the lock is for receipts alone."""
         also_at = [vars(place) for place in self.also_at]
         shape = {**vars(self), "heading_path": list(self.heading_path), "also_at": also_at}
         del shape["passage"]

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class Attempt:
+class StageTrace:
     """What was degraded so far, and how long each part took; `listen` hears of each part when it begins."""
 
     listen: Listen | None = None

@@ -37,7 +37,7 @@ class Example:
 
 
 def examples() -> list[Example]:
-    """The commands that ask or search in README, docs (the help texts among them) and Makefile."""
+    """Return the commands that ask or search in README, docs (the help texts among them) and Makefile."""
     found = []
     for path in (ROOT / "README.md", ROOT / "Makefile", *sorted((ROOT / "docs").glob("*.md"))):
         text = path.read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def examples() -> list[Example]:
 
 
 def _shown(path: Path, text: str) -> Iterator[Example]:
-    """The commands of the blocks that show what is printed."""
+    """Yield the commands of the blocks that show what is printed."""
     for block in _BLOCK.finditer(text):
         for part in re.split(r"^\$ ", block["content"], flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
@@ -59,7 +59,7 @@ def _shown(path: Path, text: str) -> Iterator[Example]:
 
 
 def printed(command: str, config: Path) -> str:
-    """What the product prints for a command, without the line break at its end.
+    """Return what the product prints for a command, without the line break at its end.
 
     Raises:
         ValueError: this program cannot run such a command.
@@ -100,7 +100,7 @@ def _posted(arguments: list[str], config: Path) -> str:
 
 
 def _filtered(text: str, arguments: list[str]) -> str:
-    """What `jq` prints of `.key` and, raw, of `.key[]`."""
+    """Return what `jq` prints of `.key` and, raw, of `.key[]`."""
     raw, path = arguments[0] == "-r", arguments[-1]
     value: Any = json.loads(text)[path.removeprefix(".").removesuffix("[]")]
     if raw and path.endswith("[]"):
@@ -109,7 +109,7 @@ def _filtered(text: str, arguments: list[str]) -> str:
 
 
 def comparable(text: str) -> str:
-    """The same for every run: ids of receipts are not."""
+    """Return the same for every run: ids of receipts are not."""
     return _ID.sub("ID", text)
 
 

@@ -31,18 +31,17 @@ from rag_assets.evaluation.evaluate import says
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet, find_gold
 from rag_assets.evaluation.gold_collections import Collection, published, read_gold_collection
 from rag_assets.evaluation.logistic import Matrix, fit
-from rag_serving.answering.answerer import Answering
-from rag_serving.answering.answerer import Asked as Question
+from rag_serving.answering.answerer import Answering, Question
 from rag_serving.answering.extraction.extractor import MODEL, Ranked, rank
-from rag_serving.answering.extraction.features import FOR, RANK_ONLY, Asked
+from rag_serving.answering.extraction.features import FOR, RANK_ONLY, QuestionFeatures
 from rag_serving.answering.extraction.ranker import WEIGHTS, learnt
 from rag_serving.config.loading import Config, load_config, parse_config
-from rag_serving.indexes.current import Published
+from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Draft, Lock
 from rag_serving.text.analyzer import analyze
-from rag_serving.tracing import Attempt
+from rag_serving.tracing import StageTrace
 
 DATA = Path("../shared/data")
 GOLD = Path("evals/gold")
@@ -69,7 +68,7 @@ class Seen:
     sentences: tuple[Sentence, ...]
 
     def without_answer(self) -> Seen:
-        """The same question where the pages that answer it do not exist."""
+        """Return the same question where the pages that answer it do not exist."""
         kept = [sentence for sentence in self.sentences if sentence.page not in self.gold.pages]
         ranks = sorted({sentence.evidence["passage_rank"] for sentence in kept}, reverse=True)
         moved = {old: 1 / place for place, old in enumerate(ranks, start=1)}
@@ -89,7 +88,7 @@ class Watching(Answering):
         super().__init__(config, embedder)
         self._vectors: dict[str, Matrix] = {}  # a sentence is in front of many questions
 
-    def _extracted(self, _: Attempt, asked: Question, lock: Lock) -> Draft:
+    def _extracted(self, _: StageTrace, asked: Question, lock: Lock) -> Draft:
         vector = asked.vector
         if vector is None:
             raise SystemExit("the embedding model gives no vectors; see `citelock doctor`")
@@ -100,7 +99,7 @@ class Watching(Answering):
                 self._vectors.update(zip(new, self._embedder.embed_documents(new), strict=True))
             return [float(self._vectors[text] @ vector) for text in texts]
 
-        evidence = Asked.of(asked.text, asked.weights, analyze)
+        evidence = QuestionFeatures.of(asked.text, asked.weights, analyze)
         self.front = lock, rank(evidence, lock, analyze, similarity, learnt().with_vectors)
         return Draft((), MODEL)
 
@@ -108,7 +107,9 @@ class Watching(Answering):
 class Watched(Pipeline):
     """A pipeline whose sentences are kept."""
 
-    def __init__(self, config: Config, tenant: str, published: Published, embedder: Embedder, *others: Any) -> None:
+    def __init__(
+        self, config: Config, tenant: str, published: CurrentGeneration, embedder: Embedder, *others: Any
+    ) -> None:
         super().__init__(config, tenant, published, embedder, *others)
         self._answering = self.watching = Watching(config, embedder)
 
@@ -149,7 +150,7 @@ def _asked(collection: Collection, home: Path, workers: int) -> list[Seen]:
 
 
 def _see(config: Config, tenant: str, gold: GoldSet, workers: int) -> list[Seen]:
-    """The questions that a sentence was found for, asked in several processes."""
+    """Return the questions that a sentence was found for, asked in several processes."""
     parts = [GoldSet(gold.questions[number::workers], gold.tenant) for number in range(workers)]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         found = pool.map(_seen, repeat(config), repeat(tenant), parts)
@@ -173,7 +174,7 @@ def _sentence(gold: GoldQuestion, lock: Lock, ranked: Ranked) -> Sentence:
 def table(
     adversarial: Sequence[Seen], stated: Sequence[Seen], own: Sequence[Seen], without: Sequence[str]
 ) -> dict[str, Any]:
-    """The weights of one table of the file."""
+    """Return the weights of one table of the file."""
     names = [name for name in adversarial[0].sentences[0].evidence if name not in without]
     order = _rank_weights([*adversarial, *stated, *(list(own) * OWN_IN_RANK)], names)
     asked = [*adversarial, *(list(own) * OWN_IN_CONFIDENCE)]
@@ -215,7 +216,7 @@ def _signed(x: Matrix, y: Matrix, names: Sequence[str]) -> Matrix:
 
 
 def _sign(name: str) -> int:
-    """What a feature may count for: 1 for, -1 against, 0 either."""
+    """Return what a feature may count for: 1 for, -1 against, 0 either."""
     return 0 if name in RANK_ONLY else 1 if name in FOR else -1
 
 

@@ -17,7 +17,7 @@ from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.extraction.conflicts import differing
 from rag_serving.answering.extraction.excerpt_length import CONTINUES, MOST_CHARS, MOST_LINES
 from rag_serving.answering.extraction.extractor import extract
-from rag_serving.answering.extraction.features import Asked
+from rag_serving.answering.extraction.features import QuestionFeatures
 from rag_serving.answering.gates import gate_question
 from rag_serving.answering.lock import completed, lock_selection
 from rag_serving.answering.text_fragments import fragment_url, is_repeated, plain
@@ -79,7 +79,7 @@ class _Corpus:
 def _question(text: str) -> None:
     gate_question(text, {"broker"}, f"{text} ")
     read_query(text, _Corpus())
-    Asked.of(text, {}, analyze)
+    QuestionFeatures.of(text, {}, analyze)
 
 
 def _read(lock: Lock, question: str) -> tuple[Draft, list[Verdict]]:

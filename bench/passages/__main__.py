@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def lengths(corpus: Corpus) -> dict[str, Any]:
-    """How many tokens the passages of a corpus have."""
+    """Return how many tokens the passages of a corpus have."""
     tokens = np.array(corpus.chunks["token_count"].to_pylist())
     return {
         "sections": len(set(corpus.chunks["section_id"].to_pylist())),
@@ -93,7 +93,7 @@ def _questions(corpora: Mapping[str, Corpus], data: Path) -> Iterator[Questions]
 
 
 def _rules(questions: Questions) -> Iterator[Rule]:
-    """The rules that differ: where there are no headings, it does not matter where they stand."""
+    """Yield the rules that differ: where there are no headings, it does not matter where they stand."""
     for rule in RULES:
         if len(questions.corpus.sections) or (rule.headings == "inline" and not rule.parent):
             yield rule
@@ -120,7 +120,7 @@ def _write(results: Mapping[str, Any], docs: Path) -> None:
 
 
 def tables(results: Mapping[str, Any]) -> dict[str, str]:
-    """The tables of passages.md by name."""
+    """Return the tables of passages.md by name."""
     sets = results.get("merging", {})
     return {
         "lengths": markdown(_lengths(results["lengths"])),
@@ -139,7 +139,7 @@ def _lengths(corpora: Mapping[str, Any]) -> Iterator[Sequence[str]]:
 
 
 def _rows(sets: Mapping[str, Any], *, answers: bool) -> Iterator[Sequence[str]]:
-    """A row for each set and rule: means of the first rule, of the others what differs from it."""
+    """Yield a row for each set and rule: means of the first rule, of the others what differs from it."""
     names = OF_ANSWERS if answers else OF_SEARCH
     heads = [name.replace("_", " ") for name in names]
     yield ("questions", "sections", *(() if answers else ("passages", "median", "read")), *heads)

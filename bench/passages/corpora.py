@@ -41,7 +41,7 @@ class Corpus:
 
 
 def read_corpora(data: Path) -> Iterator[Corpus]:
-    """The sample wiki, and of the real data those folders that are there."""
+    """Yield the sample wiki, and of the real data those folders that are there."""
     yield cut("sample", sample_pages())
     if (data / "cwiki").is_dir():
         yield cut("cwiki", wiki_pages(data / "cwiki"))
@@ -52,7 +52,7 @@ def read_corpora(data: Path) -> Iterator[Corpus]:
 
 
 def cut(name: str, pages: pa.Table) -> Corpus:
-    """Pages as sections and indexed chunks, by the default settings."""
+    """Return pages as sections and indexed chunks, by the default settings."""
     sections, settings = build_sections(pages).sections, Ingestion()
     size, stride = settings.chunk_size_tokens, settings.chunk_stride_tokens
     chunks = build_chunks(sections, pages, open_tokenizer(Embedding()), size, stride)
@@ -60,7 +60,7 @@ def cut(name: str, pages: pa.Table) -> Corpus:
 
 
 def sample_pages() -> pa.Table:
-    """The pages of the sample wiki, with their readers."""
+    """Return the pages of the sample wiki, with their readers."""
     config = load_config(ROOT / "config" / "app.yaml")
     tables = []
     for key, source in config.sources.items():
@@ -70,14 +70,15 @@ def sample_pages() -> pa.Table:
 
 
 def wiki_pages(wiki: Path) -> pa.Table:
-    """The pages of a folder of REST envelopes (`WIKI/*/*.json`), each open to everyone."""
+    """Return the pages of a folder of REST envelopes (`WIKI/*/*.json`), each open to everyone."""
     origin = Origin("wiki", "wiki")
     envelopes = [load_envelope(file.read_bytes()) for file in sorted(wiki.glob("*/*.json"))]
     return PAGES.table([row_of(envelope, origin) | {"readers": EVERYONE} for envelope in envelopes])
 
 
 def file_pages(folder: Path, suffix: str) -> pa.Table:
-    """The Markdown (`md`) or HTML files below a folder, without parts that pages include and tables of contents."""
+    """Return the Markdown (`md`) or HTML files below a folder, without parts that pages include and tables of
+    contents."""
     files = [path for path in sorted(folder.rglob(f"*.{suffix}")) if "generated" not in path.relative_to(folder).parts]
     return PAGES.table([_file_row(path, folder, suffix) for path in files if path.name not in _TABLE_OF_CONTENTS])
 

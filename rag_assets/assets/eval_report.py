@@ -80,7 +80,8 @@ def eval_report(
 def _told(
     context: dg.AssetExecutionContext, store: Store, tenant: str, facts: Mapping[str, Any], serving: Serving
 ) -> dict[str, dg.MetadataValue]:
-    """The report on the page and as a file; nothing where it cannot be made, for publishing does not wait for it."""
+    """Return the report on the page and as a file; nothing where it cannot be made, for publishing does not wait for
+    it."""
     try:
         other = facts["compared_with"]
         is_other = other not in (None, facts["generation"])

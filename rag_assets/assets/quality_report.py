@@ -32,8 +32,8 @@ DAYS = 30
 def quality_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """The key measures of every generation that was evaluated, any two of the newest side by side, and the questions
-    of the last 30 days that were not answered.
+    """Return the key measures of every generation that was evaluated, any two of the newest side by side, and the
+    questions of the last 30 days that were not answered.
 
     Generations that were removed since stay in the trend. Runs that `citelock evaluate --save NAME` kept can be put
     beside generations.
@@ -60,7 +60,7 @@ def quality_report(
 
 
 def _known(file: Path) -> list[Mapping[str, Any]]:
-    """The history as it was written the last time; without one it begins anew."""
+    """Return the history as it was written the last time; without one it begins anew."""
     try:
         content = read_json(file)
     except StoreError:
@@ -70,7 +70,7 @@ def _known(file: Path) -> list[Mapping[str, Any]]:
 
 
 def _runs(store: Store, tenant: str, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """What can be put side by side, by the name it is chosen by, the oldest first."""
+    """Return what can be put side by side, by the name it is chosen by, the oldest first."""
     runs: dict[str, Mapping[str, Any]] = {
         name: facts for name, facts in found.items() if is_run(facts) and facts["cases"]
     }
@@ -79,7 +79,7 @@ def _runs(store: Store, tenant: str, found: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def _questions(context: dg.AssetExecutionContext, config: Config, tenant: str) -> Sequence[Mapping[str, Any]]:
-    """What was asked in the last days; nothing where telemetry is off, or its database away."""
+    """Return what was asked in the last days; nothing where telemetry is off, or its database away."""
     if not config.telemetry.enabled:
         return []
     try:
@@ -91,7 +91,7 @@ def _questions(context: dg.AssetExecutionContext, config: Config, tenant: str) -
 
 
 def _plots(history: Sequence[Mapping[str, Any]]) -> list[Plot]:
-    """How the key measures went, where there is more than one generation to tell of."""
+    """Return how the key measures went, where there is more than one generation to tell of."""
     values, places = trend(history)
     title = "Key measures over generations"
     return [Plot(title, plots.lines(values, places, title, "mean"))] if values and len(places) > 1 else []

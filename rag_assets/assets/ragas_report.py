@@ -27,7 +27,7 @@ SCORES = "ragas.json"
 def ragas_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """What RAGAS says of the answers that the published generation gave when it was evaluated.
+    """Return what RAGAS says of the answers that the published generation gave when it was evaluated.
 
     Metrics that need no model always; faithfulness, answer relevancy, context precision and recall where `generation`
     names one. Where the extra is not installed, or fails, the report says so and nothing stops.
@@ -60,7 +60,7 @@ def ragas_report(
 
 
 def _before(file: Path, generation: str) -> RagasScores | None:
-    """What was written for another generation, when this was made the last time."""
+    """Return what was written for another generation, when this was made the last time."""
     try:
         told = read_json(file)
     except StoreError:

@@ -17,7 +17,7 @@ from rag_assets.partitions import TENANTS
 def report_asset(
     *after: str, version: int, partitions: dg.PartitionsDefinition[str] = TENANTS, one_run: bool = False
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """The decorator of a report that is made after these assets.
+    """Return the decorator of a report that is made after these assets.
 
     With `one_run` all partitions that are asked for at once are made in one run; else each has a run of its own, as
     sources and tenants have, so that one that fails takes no other with it.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def telemetry_report(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """What was asked on a day (UTC), how well and how fast it was answered, and what readers complained of.
+    """Return what was asked on a day (UTC), how well and how fast it was answered, and what readers complained of.
 
     The page shows every tenant; a file for each lies in its own folder. What is older than `telemetry.retention_days`
     is deleted, from the database and of these files. Without opting in there is no text of a question.
@@ -80,6 +80,6 @@ def _report_day(engine: "Engine", config: Config, store: Store, day: str) -> dic
 
 
 def _dedup(store: Store, tenant: str) -> tuple[int, int]:
-    """Chunks that the published generation was made of, and those dropped as duplicates."""
+    """Return chunks that the published generation was made of, and those dropped as duplicates."""
     state = read_publish_state(store, tenant)
     return (state.chunks + state.duplicates_dropped, state.duplicates_dropped) if state else (0, 0)

@@ -149,7 +149,7 @@ class Build:
                 note_unchanged(self._store, key, datetime.now(UTC))
 
     def _due_sources(self, keys: Collection[str], full: bool, summary: Summary) -> Mapping[str, str]:
-        """The sources to ingest, each with the reason; one that is not there is an error of its own."""
+        """Return the sources to ingest, each with the reason; one that is not there is an error of its own."""
         facts = []
         for key in keys:
             try:
@@ -178,7 +178,8 @@ class Build:
         return {tenant: tenant_facts(self._store, tenant, outcomes.get(tenant)) for tenant in tenants}
 
     def _damaged(self, tenants: Iterable[str]) -> set[str]:
-        """The tenants whose published generation is damaged; it is made again whether or not anything changed."""
+        """Return the tenants whose published generation is damaged; it is made again whether or not anything
+        changed."""
         found = {tenant: published_damage(self._config, self._store, tenant, "opens") for tenant in tenants}
         for tenant, damage in found.items():
             if damage:
@@ -254,7 +255,7 @@ def refuse_no_reason(override_gates: str | None) -> None:
 
 @contextmanager
 def reporting(as_json: bool, verbose: bool) -> Iterator[Reporter]:
-    """A bar on a terminal, plain lines elsewhere, nothing when a program reads the output."""
+    """Yield a bar on a terminal, plain lines elsewhere, nothing when a program reads the output."""
     if as_json and not sys.stderr.isatty():
         yield SilentReporter()
     elif verbose or not sys.stderr.isatty():

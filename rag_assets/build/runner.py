@@ -32,7 +32,7 @@ class Outcome:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def count(self, asset: str, name: str) -> int:
-        """A number from an asset's metadata, 0 where the run did not get that far."""
+        """Return a number from an asset's metadata, 0 where the run did not get that far."""
         return int(self.metadata.get(asset, {}).get(name, 0))
 
 
@@ -94,27 +94,27 @@ def listed_under(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
 
 
 def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
-    """The metadata of each asset's materialization, by asset name."""
+    """Return the metadata of each asset's materialization, by asset name."""
     made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
     return {one.asset_key.to_user_string(): {k: v.value for k, v in one.metadata.items()} for one in made}
 
 
 def seconds_of(result: dg.ExecuteInProcessResult) -> dict[str, float]:
-    """How long each asset took, in the order they ended; steps that only check one are not told."""
+    """Return how long each asset took, in the order they ended; steps that only check one are not told."""
     made = metadata_of(result)
     ended = result.filter_events(lambda event: event.is_step_success and event.step_key in made)
     return {event.step_key: round(event.step_success_data.duration_ms / 1000, 3) for event in ended if event.step_key}
 
 
 def was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Whether a person stopped the run: Dagster tells that as the failure of the step it was in."""
+    """Return whether a person stopped the run: Dagster tells that as the failure of the step it was in."""
     failures = [event.step_failure_data.error for event in result.filter_events(lambda event: event.is_step_failure)]
     names = {error.cls_name for failure in failures if failure for error in (failure, failure.cause) if error}
     return not names.isdisjoint({"DagsterExecutionInterruptedError", "KeyboardInterrupt"})
 
 
 def failure_of(result: dg.ExecuteInProcessResult) -> str:
-    """Why a run failed, in one line."""
+    """Return why a run failed, in one line."""
     failed = [check for check in result.get_asset_check_evaluations() if not check.passed and check.blocking]
     if failed:
         return "; ".join(

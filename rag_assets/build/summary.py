@@ -34,7 +34,7 @@ class Summary:
     seconds: float = 0.0
 
     def payload(self) -> dict[str, Any]:
-        """The JSON shape; `errors` is there only when something failed, `step_seconds` when something was done.
+        """Return the JSON shape; `errors` is there only when something failed, `step_seconds` when something was done.
 
         `estimates` is there when that was asked for, null for a tenant whose contexts need no model; `notes` where
         whoever asks without a name can read nothing of a source.
@@ -50,7 +50,7 @@ class Summary:
         return shape | {name: value for name, value in extra.items() if value}
 
     def notes(self) -> dict[str, str]:
-        """What would surprise whoever asks, by source."""
+        """Return what would surprise whoever asks, by source."""
         found = {key: readers_of(counts).note(key) for key, counts in self.sources.items()}
         return {key: note for key, note in found.items() if note}
 
@@ -197,5 +197,5 @@ def _publication(facts: dict[str, Any]) -> str:
 
 
 def of(count: int, noun: str) -> str:
-    """A number with its noun."""
+    """Return a number with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -127,7 +127,7 @@ class Remembering:
         self._vectors: dict[str, NDArray[np.float32]] = {}
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector [dimension] of a query."""
+        """Return the vector [dimension] of a query."""
         if text not in self._vectors:
             self._vectors[text] = self._embedder.embed_query(text)
         return self._vectors[text]
@@ -136,7 +136,7 @@ class Remembering:
 def ablate(
     collection: Collection, home: Path, config: Config, variants: tuple[Variant, ...] = VARIANTS
 ) -> Iterator[tuple[Variant, Bench]]:
-    """The collection measured with each variant; indexes are built under `home`, and used again.
+    """Yield the collection measured with each variant; indexes are built under `home`, and used again.
 
     Raises:
         BenchError, ModelError, StoreError, DenseError, BuildError: as `bench`.

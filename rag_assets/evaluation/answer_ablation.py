@@ -33,7 +33,7 @@ from rag_serving.config.loading import Config
 from rag_serving.escaping.targets import for_csv
 from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.catalog import current_generation
-from rag_serving.indexes.current import Published
+from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder
 from rag_serving.models.embedding.cache import SEAL_PURPOSE, VectorCache
@@ -64,7 +64,7 @@ class AnswerVariant:
         return self.retrieval.name
 
     def of(self, config: Config) -> Config:
-        """The configuration with what differs."""
+        """Return the configuration with what differs."""
         update: dict[str, Any] = {"retrieval": config.retrieval.model_copy(update=dict(self.retrieval.settings))}
         sections = {name: dict(values) for name, values in self.sections.items()}
         if self.retrieval.rm3:
@@ -117,7 +117,7 @@ def ablate_answers(
     report: Report | None = None,
     variants: Sequence[AnswerVariant] = ANSWER_VARIANTS,
 ) -> list[dict[str, Any]]:
-    """The gold set asked of the tenant's published generation with every variant: a row each, defaults first.
+    """Return the gold set asked of the tenant's published generation with every variant: a row each, defaults first.
 
     Columns: `variant`, the mean of every measure, `p` (paired randomization test of `answerability` against the
     defaults), `total_ms_p50`. A variant that changes nothing of this configuration is not measured: its row has
@@ -157,7 +157,7 @@ def _measured(pipeline: Pipeline, gold: GoldSet, defaults: Values) -> tuple[dict
 
 
 def changes_nothing(variant: AnswerVariant, config: Config, tenant: str) -> bool:
-    """Whether questions are answered with a variant as they are without it."""
+    """Return whether questions are answered with a variant as they are without it."""
     retrieval = variant.retrieval
     if retrieval.mode != "hybrid" or _effective(variant.of(config)) != _effective(config):
         return False
@@ -165,7 +165,8 @@ def changes_nothing(variant: AnswerVariant, config: Config, tenant: str) -> bool
 
 
 def _effective(config: Config) -> Config:
-    """The configuration with the switches at rest that nothing reads: whether a sidecar ranks decides about others."""
+    """Return the configuration with the switches at rest that nothing reads: whether a sidecar ranks decides about
+    others."""
     features = config.features
     sidecar = features.FEATURE_RERANKER and config.reranker.url is not None
     by_words = features.FEATURE_HEURISTIC_RERANKER and not sidecar
@@ -179,7 +180,7 @@ def _effective(config: Config) -> Config:
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The matrix as CSV, a column for every measure that any variant has."""
+    """Return the matrix as CSV, a column for every measure that any variant has."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -190,14 +191,15 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 @contextmanager
 def _pipeline(variant: AnswerVariant, config: Config, tenant: str, embedder: Embedder) -> Iterator[Pipeline]:
-    """The tenant's pipeline with a variant; one that reshapes the indexed text has a generation of its own, for now."""
+    """Yield the tenant's pipeline with a variant; one that reshapes the indexed text has a generation of its own, for
+    now."""
     changed = variant.of(config)
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="citelock-ablate-")))
         if variant.retrieval.reshape is not as_built:
             changed = changed.model_copy(update={"home": home})
             _reshaped(variant.retrieval, config, home, tenant, embedder)
-        published = Published(Store(changed.home), tenant, changed)
+        published = CurrentGeneration(Store(changed.home), tenant, changed)
         reranker = open_reranker(changed.features, changed.reranker)
         pipeline = Pipeline(changed, tenant, published, embedder, ReceiptStore(home / "receipts.db"), reranker)
         stack.callback(pipeline.close)
@@ -221,7 +223,7 @@ def _reshaped(variant: Variant, config: Config, home: Path, tenant: str, embedde
 
 
 def _published_table(config: Config, tenant: str, reshape: Reshape) -> tuple[pa.Table, bool]:
-    """The published generation's chunks with other text in the indexes, and whether it is the same text."""
+    """Return the published generation's chunks with other text in the indexes, and whether it is the same text."""
     store = Store(config.home)
     published = Generation.open(store, tenant, current_generation(store, tenant), config)
     try:

@@ -109,7 +109,7 @@ def write_run(path: Path, rankings: Mapping[str, Ranking]) -> None:
 
 
 def read_documents(path: Path) -> Iterator[Document]:
-    """The documents of a `corpus.jsonl`.
+    """Yield the documents of a `corpus.jsonl`.
 
     Raises:
         BeirError: it cannot be read, or a document stands twice.
@@ -166,7 +166,7 @@ def _judgements(path: Path) -> dict[str, dict[str, int]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not empty, numbered from 1."""
+    """Yield the lines that are not empty, numbered from 1."""
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):

@@ -75,7 +75,7 @@ class Bench:
     mrr: Mapping[str, float] = field(default_factory=dict)
 
     def payload(self) -> dict[str, Any]:
-        """The JSON shape of `bench --json`."""
+        """Return the JSON shape of `bench --json`."""
         return {
             "queries": len(self.collection.queries),
             "documents": len(self.collection.documents),
@@ -128,7 +128,7 @@ def indexed(
     report: Report | None = None,
     reshape: Callable[[pa.Table], pa.Table] = lambda table: table,
 ) -> Iterator[Index]:
-    """A collection as a generation under `home`; `reshape` changes its rows of GENERATION_CHUNKS before."""
+    """Yield a collection as a generation under `home`; `reshape` changes its rows of GENERATION_CHUNKS before."""
     config = config.model_copy(update={"indexing": config.indexing.model_copy(update={"chroma_url": None})})
     store = Store(home)
     embedder = open_embedder(config.embedding)
@@ -152,7 +152,7 @@ def indexed(
 def chunk_table(
     documents: Sequence[Document], tokenizer: Tokenizer, contexts: bool = True
 ) -> tuple[pa.Table, dict[str, str]]:
-    """Every document as one chunk of GENERATION_CHUNKS that everyone may read, and document ids by chunk id.
+    """Return every document as one chunk of GENERATION_CHUNKS that everyone may read, and document ids by chunk id.
 
     The title is the page's, and stands in the prefix as in any page's. Documents of one file are chunks of one page, in
     the order of their positions.
@@ -224,7 +224,7 @@ def _row(document: Document, index: int, section: int, tokens: int, contexts: bo
 
 
 def with_column(table: pa.Table, column: str, values: Sequence[str]) -> pa.Table:
-    """The table with other values in a column of strings."""
+    """Return the table with other values in a column of strings."""
     place = table.column_names.index(column)
     return table.set_column(place, table.schema.field(column), pa.array(values, pa.string()))
 
@@ -271,7 +271,7 @@ def run_queries(
 
 
 def _ranking(candidates: Iterable[Candidate], ids: Mapping[str, str], of_pages: bool) -> Ranking:
-    """Ids with scores, best first; of pages each at the place of its best passage."""
+    """Return ids with scores, best first; of pages each at the place of its best passage."""
     if not of_pages:
         return [(ids[candidate.chunk.chunk_id], candidate.score) for candidate in candidates]
     best: dict[str, float] = {}
@@ -281,7 +281,7 @@ def _ranking(candidates: Iterable[Candidate], ids: Mapping[str, str], of_pages: 
 
 
 def measured(bench: Bench) -> Bench:
-    """The same with its metrics."""
+    """Return the same with its metrics."""
     recall, ndcg, mrr = metrics(bench.run.rankings, bench.collection).values()
     return replace(bench, recall=recall, ndcg=ndcg, mrr=mrr)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rag_assets.evaluation.confidence import Learnt, Seen, learn
+from rag_assets.evaluation.confidence import CalibrationExample, Fit, learn
 from rag_assets.evaluation.evaluate import Evaluation, Judged
 from rag_assets.evaluation.gold import GoldSet
 from rag_serving.config.loading import Config
@@ -44,12 +44,12 @@ class Calibration:
     """Confidence and thresholds learnt from one half, and what they give on the other."""
 
     gates: dict[str, float]
-    confidence: Learnt
+    confidence: Fit
     curve: tuple[Point, ...]  # of the half that was not learnt from
     measured: Evaluation
 
     def payload(self) -> dict[str, Any]:
-        """The JSON shape of `evaluate --calibrate --json`."""
+        """Return the JSON shape of `evaluate --calibrate --json`."""
         return {
             "gates": self.gates,
             "confidence": {"prior_strength": self.confidence.strength, "learnt_from": len(self.confidence.unseen)},
@@ -59,14 +59,15 @@ class Calibration:
 
 
 def open_gates(config: Config) -> Config:
-    """The configuration with every gate open, so that each answer tells how confident the package's weights are."""
+    """Return the configuration with every gate open, so that each answer tells how confident the package's weights
+    are."""
     opened = {ASKED: 0.0, STATED: 0.0, "min_similarity": -1.0, "min_coverage": 0.0, "confidence_weights": None}
     gates = config.gates.model_copy(update=opened)
     return config.model_copy(update={"gates": gates})
 
 
 def halves(gold: GoldSet) -> tuple[GoldSet, GoldSet]:
-    """The questions of every other part, and those of the rest: no part is in both."""
+    """Return the questions of every other part, and those of the rest: no part is in both."""
     parts = sorted({question.part for question in gold.questions})
     first = frozenset(parts[::2])
     one = tuple(question for question in gold.questions if question.part in first)
@@ -104,13 +105,14 @@ def calibrate(gold: GoldSet, measured: Evaluation) -> Calibration:
 
 
 def curve(judged: Sequence[Judged]) -> list[Point]:
-    """The points of the trade-off between answering and being right, by rising confidence."""
+    """Return the points of the trade-off between answering and being right, by rising confidence."""
     levels = np.unique(np.quantile([confidence_of(each) for each in judged] or [0.0], np.linspace(0, 1, _STEPS)))
     return [_point(judged, float(level)) for level in (0.0, *levels)]
 
 
 def choose(points: Sequence[Point]) -> Point:
-    """The point of the best answerability, less what the precision of citations falls short of its floor by, twice."""
+    """Return the point of the best answerability, less what the precision of citations falls short of its floor by,
+    twice."""
 
     def worth(point: Point) -> float:
         return point.answerability - _SHORT * max(0.0, FLOOR - (point.citation_precision or 0.0))
@@ -119,7 +121,7 @@ def choose(points: Sequence[Point]) -> Point:
 
 
 def closed_at(judged: Judged, min_confidence: float) -> Judged:
-    """The same answer as it is with the gate at this confidence."""
+    """Return the same answer as it is with the gate at this confidence."""
     if confidence_of(judged) >= min_confidence:
         return judged
     answer = replace(judged.answer, status="not_found", answer="", citations=())
@@ -127,19 +129,19 @@ def closed_at(judged: Judged, min_confidence: float) -> Judged:
 
 
 def confidence_of(judged: Judged) -> float:
-    """The confidence of an answer; of one that was not given, less than any."""
+    """Return the confidence of an answer; of one that was not given, less than any."""
     return judged.answer.gates.get("confidence", 1.0) if judged.answered else -1.0
 
 
-def _seen(judged: Judged) -> Seen:
+def _seen(judged: Judged) -> CalibrationExample:
     """An answer is right where it is on a right page and says what the gold set quotes, if it quotes anything."""
     gold = judged.gold
     is_right = gold.answerable and judged.cited_right > 0 and (judged.says_it or not gold.quotes)
-    return Seen(judged.answer.evidence, is_right, gold.part)
+    return CalibrationExample(judged.answer.evidence, is_right, gold.part)
 
 
 def _confident(judged: Judged, confidence: float) -> Judged:
-    """The same answer told with this confidence."""
+    """Return the same answer told with this confidence."""
     return replace(judged, answer=replace(judged.answer, gates={**judged.answer.gates, "confidence": confidence}))
 
 
@@ -161,5 +163,5 @@ def _point(judged: Sequence[Judged], level: float) -> Point:
 
 
 def _low(values: Sequence[float]) -> float:
-    """The value below which only few lie."""
+    """Return the value below which only few lie."""
     return round(float(np.quantile(values, _LOST)), 4) if values else 0.0

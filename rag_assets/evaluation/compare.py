@@ -124,7 +124,7 @@ def _cases(run: Run) -> dict[str, Mapping[str, Any]]:
 
 
 def _measures(run: Run) -> dict[str, Mapping[str, float]]:
-    """Every measure by question, and the milliseconds that each answer took."""
+    """Return every measure by question, and the milliseconds that each answer took."""
     times = {key: (case.get("timings_ms") or {}).get("total") for key, case in _cases(run).items()}
     return {**run["measures"], _TIME: {key: value for key, value in times.items() if value is not None}}
 
@@ -132,7 +132,7 @@ def _measures(run: Run) -> dict[str, Mapping[str, float]]:
 def _differences(
     before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]], both: Sequence[str]
 ) -> list[Difference]:
-    """Every measure of both that has a value for the same questions."""
+    """Return every measure of both that has a value for the same questions."""
     found = []
     for name in (name for name in before if name in after):
         pairs = [(before[name][key], after[name][key]) for key in both if key in before[name] and key in after[name]]

@@ -28,7 +28,7 @@ _FREE = 1e-4  # what holds the bias, which no prior does
 
 
 @dataclass(frozen=True)
-class Seen:
+class CalibrationExample:
     """What spoke for an answer, whether it was right, and the part of the set that its question is of."""
 
     evidence: Mapping[str, float]
@@ -37,7 +37,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class Fit:
     """Weights with the strength of the prior, and how confident each answer is by weights that did not see its part."""
 
     tables: Tables
@@ -45,13 +45,13 @@ class Learnt:
     unseen: tuple[float, ...]
 
 
-def learn(seen: Sequence[Seen], shipped: Tables | None = None) -> Learnt:
-    """The confidence of these answers learnt again, from the package's on."""
+def learn(seen: Sequence[CalibrationExample], shipped: Tables | None = None) -> Fit:
+    """Return the confidence of these answers learnt again, from the package's on."""
     shipped = shipped or learnt()
     parts = sorted({each.part for each in seen})
     right = sum(each.is_right for each in seen)
     if min(right, len(seen) - right) < _FEWEST or len(parts) < _FEWEST_PARTS:
-        return Learnt(shipped, None, tuple(shipped.with_vectors.told(each.evidence) for each in seen))
+        return Fit(shipped, None, tuple(shipped.with_vectors.told(each.evidence) for each in seen))
     fold_of = {part: number % _FOLDS for number, part in enumerate(parts)}
     folds = np.array([fold_of[each.part] for each in seen])
     y = np.array([each.is_right for each in seen], np.float64)
@@ -60,22 +60,22 @@ def learn(seen: Sequence[Seen], shipped: Tables | None = None) -> Learnt:
     strength = min(_STRENGTHS, key=lambda each: loss(left_out[each], y))
     words = _matrix([_by_words(each.evidence, shipped) for each in seen], shipped.words_alone)
     tables = Tables(_fitted(x, y, shipped.with_vectors, strength), _fitted(words, y, shipped.words_alone, strength))
-    return Learnt(tables, strength, tuple(logistic(left_out[strength]).tolist()))
+    return Fit(tables, strength, tuple(logistic(left_out[strength]).tolist()))
 
 
 def _by_words(evidence: Mapping[str, float], shipped: Tables) -> dict[str, float]:
-    """The evidence as it is without vectors: only the score is another one."""
+    """Return the evidence as it is without vectors: only the score is another one."""
     bonus = evidence["score"] - shipped.with_vectors.score(evidence)
     return {**evidence, "score": shipped.words_alone.score(evidence) + bonus}
 
 
 def _matrix(evidence: Sequence[Mapping[str, float]], table: Weights) -> Matrix:
-    """A row for each answer, a column for each weight and one of ones for the bias."""
+    """Return a row for each answer, a column for each weight and one of ones for the bias."""
     return np.array([[*(each.get(name, 0.0) for name in table.confidence), 1.0] for each in evidence])
 
 
 def _left_out(x: Matrix, y: Matrix, folds: NDArray[np.int64], shipped: Weights, strength: float) -> Matrix:
-    """The logit of each answer by weights that were fitted without its fold."""
+    """Return the logit of each answer by weights that were fitted without its fold."""
     found = np.zeros(len(y))
     for fold in np.unique(folds):
         there = folds == fold

@@ -33,7 +33,8 @@ class Statement:
 
 
 def statements(answer: Answer) -> list[Statement]:
-    """The paragraphs of an answer with the passages that their marks name; it was asked for with its passages."""
+    """Return the paragraphs of an answer with the passages that their marks name; it was asked for with its
+    passages."""
     texts = {str(each["chunk_id"]): str(each["text"]) for each in answer.passages or ()}
     passages = {citation.index: texts.get(citation.chunk_id, "") for citation in answer.citations}
     found = []
@@ -53,7 +54,7 @@ def citation_recall(found: Sequence[Statement], entails: Entails) -> float | Non
 
 
 def citation_precision(found: Sequence[Statement], entails: Entails) -> float | None:
-    """Citations that matter over all citations; None of an answer without any.
+    """Return citations that matter over all citations; None of an answer without any.
 
     A citation of a statement that is not supported does not matter; nor does one that does not entail it alone while
     the others do without it.
@@ -75,7 +76,7 @@ def _supported(text: str, passages: Sequence[str], entails: Entails) -> bool:
 
 
 def open_entailment(config: Config) -> Entails | None:
-    """The configured language model as a judge; None where none is configured to judge.
+    """Return the configured language model as a judge; None where none is configured to judge.
 
     Raises:
         ModelError: see `open_judge`.

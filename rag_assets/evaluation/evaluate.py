@@ -137,7 +137,7 @@ class Evaluation:
         }
 
     def payload(self) -> dict[str, Any]:
-        """The JSON shape of `evaluate --json`."""
+        """Return the JSON shape of `evaluate --json`."""
         return {
             "questions": len(self.judged),
             "answered": sum(each.answered for each in self.judged),
@@ -172,7 +172,7 @@ def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None, ex
 
 
 def rank_pages(pipeline: Pipeline, gold: GoldSet) -> dict[str, list[str]]:
-    """The pages that search finds for every answerable question whose page is known, best first, each once."""
+    """Return the pages that search finds for every answerable question whose page is known, best first, each once."""
     found = {}
     for question in gold.questions:
         if question.answerable and question.pages:
@@ -182,7 +182,7 @@ def rank_pages(pipeline: Pipeline, gold: GoldSet) -> dict[str, list[str]]:
 
 
 def judge(question: GoldQuestion, answer: Answer, anchors: Anchors) -> Judged:
-    """An answer beside its question; `anchors` are those of the generation that answered."""
+    """Return an answer beside its question; `anchors` are those of the generation that answered."""
     anchored = sum(
         citation.url.partition("#")[2] in anchors.get(page_of(citation), frozenset()) for citation in answer.citations
     )
@@ -190,18 +190,18 @@ def judge(question: GoldQuestion, answer: Answer, anchors: Anchors) -> Judged:
 
 
 def says(text: str, quotes: Iterable[str]) -> bool:
-    """Whether the text holds one of the quotes or is part of one, white space, case and typography aside."""
+    """Return whether the text holds one of the quotes or is part of one, white space, case and typography aside."""
     said = _plain(_MARKER.sub("", text))
     return bool(said) and any(quote in said or said in quote for quote in map(_plain, quotes))
 
 
 def page_of(citation: Citation) -> str:
-    """The page id inside a chunk id (`{page_id}:{version}:{chunk_idx}`)."""
+    """Return the page id inside a chunk id (`{page_id}:{version}:{chunk_idx}`)."""
     return citation.chunk_id.rsplit(":", 2)[0]
 
 
 def _anchors(pipeline: Pipeline) -> Anchors:
-    with pipeline.published.lease() as generation:
+    with pipeline.published.acquire() as generation:
         pairs: Iterable[tuple[str, str]] = zip(
             generation.table["page_id"].to_pylist(), generation.table["url"].to_pylist(), strict=True
         )

@@ -41,7 +41,7 @@ class GoldQuestion:
     part: str = ""  # questions of one part are learnt from together, or measured together
 
     def asker(self, tenant: str) -> Principal:
-        """Who asks."""
+        """Return who asks."""
         return Principal(tenant, self.user, self.groups)
 
 
@@ -118,7 +118,7 @@ def _list(entry: Mapping[str, Any], key: str, where: str) -> list[Any]:
 
 
 def find_gold(folder: Path, tenant: str) -> GoldSet:
-    """Every question of a folder's gold sets that are of this tenant.
+    """Return every question of a folder's gold sets that are of this tenant.
 
     Raises:
         GoldError: there is none, or a set cannot be used.
@@ -130,7 +130,7 @@ def find_gold(folder: Path, tenant: str) -> GoldSet:
 
 
 def tenant_gold(folder: Path, tenant: str) -> GoldSet | None:
-    """The same, None where there is none.
+    """Return the same, None where there is none.
 
     Raises:
         GoldError: a set cannot be used.

@@ -24,14 +24,14 @@ _NEAR = 50.0
 Lack = Literal["page", "quote", "anchor"]
 
 
-class Place(NamedTuple):
+class GoldLocation(NamedTuple):
     """A section of a page."""
 
     anchor: str
     text: str
 
 
-Pages = Mapping[str, Sequence[Place]]  # sections by page id
+Pages = Mapping[str, Sequence[GoldLocation]]  # sections by page id
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Stale:
         return f"{self.question.id}: {what}" + (f"; nearest: {instead}" if self.nearest_anchor else "")
 
 
-def live_pages(store: Store, config: Config, tenant: str) -> dict[str, list[Place]]:
-    """The sections of the tenant's pages as its sources were synced last; a source without a table has none."""
-    pages: dict[str, list[Place]] = {}
+def live_pages(store: Store, config: Config, tenant: str) -> dict[str, list[GoldLocation]]:
+    """Return the sections of the tenant's pages as its sources were synced last; a source without a table has none."""
+    pages: dict[str, list[GoldLocation]] = {}
     for source in config.sources_of(tenant):
         try:
             table = read_table(store.source(source) / "sections.parquet", SECTIONS)
@@ -65,18 +65,19 @@ def live_pages(store: Store, config: Config, tenant: str) -> dict[str, list[Plac
         for page, anchor, text in zip(
             *(table[name].to_pylist() for name in ("page_id", "anchor", "text")), strict=True
         ):
-            pages.setdefault(page, []).append(Place(anchor, text))
+            pages.setdefault(page, []).append(GoldLocation(anchor, text))
     return pages
 
 
 def check_gold(gold: GoldSet, pages: Pages) -> list[Stale]:
-    """The answerable questions whose page, quote or anchor is gone; one without a quote needs only its page."""
+    """Return the answerable questions whose page, quote or anchor is gone; one without a quote needs only its page."""
     found = [_stale(question, pages) for question in gold.questions if question.answerable]
     return [stale for stale in found if stale]
 
 
 def live(gold: GoldSet, stale: Sequence[Stale]) -> GoldSet:
-    """The questions whose quotes still stand in the pages; an anchor that moved does not make an answer wrong."""
+    """Return the questions whose quotes still stand in the pages; an anchor that moved does not make an answer
+    wrong."""
     gone = {each.question.id for each in stale if each.lacks != "anchor"}
     return GoldSet(tuple(question for question in gold.questions if question.id not in gone), gold.tenant)
 
@@ -94,8 +95,8 @@ def _stale(question: GoldQuestion, pages: Pages) -> Stale | None:
     return None
 
 
-def _nearest(question: GoldQuestion, places: Sequence[Place]) -> Stale:
-    """What stands in the pages now that is most like the quote."""
+def _nearest(question: GoldQuestion, places: Sequence[GoldLocation]) -> Stale:
+    """Return what stands in the pages now that is most like the quote."""
     quote = question.quotes[0]
     best = process.extractOne(quote, [place.text for place in places], scorer=fuzz.partial_ratio, score_cutoff=_NEAR)
     if best is None:
@@ -115,5 +116,5 @@ def _whole_words(text: str, start: int, end: int) -> str:
 
 
 def plain(text: str) -> str:
-    """A text as quotes are compared: white space, typography and case aside."""
+    """Return a text as quotes are compared: white space, typography and case aside."""
     return " ".join(fold(text).text.split()).casefold()

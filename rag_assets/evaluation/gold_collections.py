@@ -43,12 +43,12 @@ class Collection:
 
 
 def is_collection(path: Path) -> bool:
-    """Whether a path is one of these collections, not a gold set of our own."""
+    """Return whether a path is one of these collections, not a gold set of our own."""
     return path.suffix == ".json" or (path / EVIDENCE).is_file()
 
 
 def read_gold_collection(path: Path, split: str = "train") -> Collection:
-    """A SQuAD 2.0 file, or a folder with SciFact.
+    """Return a SQuAD 2.0 file, or a folder with SciFact.
 
     Raises:
         GoldError: it is neither, or cannot be read.
@@ -63,7 +63,8 @@ def read_gold_collection(path: Path, split: str = "train") -> Collection:
 def published(
     collection: Collection, home: Path, config: Config, kind: type[Pipeline] = Pipeline
 ) -> Iterator[Pipeline]:
-    """The documents indexed under `home` with the product's code, ready to be asked; what is there is used again."""
+    """Yield the documents indexed under `home` with the product's code, ready to be asked; what is there is used
+    again."""
     config = config.model_copy(
         update={"home": home, "indexing": config.indexing.model_copy(update={"chroma_url": None})}
     )
@@ -91,7 +92,8 @@ def _indexable(collection: Collection, store: Store, embedder: Embedder, config:
 
 
 def _squad(path: Path) -> Collection:
-    """Each paragraph a page under its article's title; an unanswerable question has its paragraph as page too."""
+    """Return each paragraph a page under its article's title; an unanswerable question has its paragraph as page
+    too."""
     documents, questions = [], []
     for article in json.loads(path.read_text(encoding="utf-8"))["data"]:
         title = article["title"].replace("_", " ")
@@ -113,7 +115,8 @@ def _squad(path: Path) -> Collection:
 
 
 def _scifact(folder: Path, split: str) -> Collection:
-    """Each abstract a page; a claim is answerable by the sentences of its rationales, whatever they say of it."""
+    """Return each abstract a page; a claim is answerable by the sentences of its rationales, whatever they say of
+    it."""
     documents = tuple(read_documents(folder / "corpus.jsonl"))
     texts = {document.id: document.text for document in documents}
     claims = {row["_id"]: row["text"] for row in _lines(folder / "queries.jsonl")}

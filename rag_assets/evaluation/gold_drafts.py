@@ -44,7 +44,8 @@ def complaints(
     questions: Iterable[Mapping[str, Any]],
     receipts: Mapping[str, Mapping[str, Any]],
 ) -> tuple[list[Complaint], int]:
-    """What readers complained of, most often first, and how many answers are left out: their question was not kept.
+    """Return what readers complained of, most often first, and how many answers are left out: their question was not
+    kept.
 
     `feedback` and `questions` are rows of the telemetry tables, `receipts` those that are still there, by id. Only
     questions whose text telemetry was allowed to keep are drafted.
@@ -65,7 +66,7 @@ def complaints(
 
 
 def to_yaml(tenant: str, drafted: Sequence[Complaint]) -> str:
-    """A gold set to be completed by hand: what is known of the answer stands in comments.
+    """Return a gold set to be completed by hand: what is known of the answer stands in comments.
 
     Texts are written as JSON strings, which YAML reads: nothing that a reader wrote can become a key or a comment.
     """

@@ -43,7 +43,7 @@ class Suggestion:
     title: str
 
     def entry(self, number: int) -> dict[str, object]:
-        """The shape of a gold entry."""
+        """Return the shape of a gold entry."""
         return {
             "id": f"draft-{number}",
             "question": self.question,
@@ -80,7 +80,7 @@ def suggest(chunks: Iterable[Chunk], count: int, ask: Ask | None = None) -> list
 
 
 def to_yaml(tenant: str, found: Iterable[Suggestion]) -> str:
-    """A gold set to be accepted entry by entry."""
+    """Return a gold set to be accepted entry by entry."""
     entries = [draft.entry(number) for number, draft in enumerate(found, start=1)]
     head = "# Drafts from the pages: accept, edit or drop each, and give it an id of its own.\n"
     content: Mapping[str, object] = {"tenant": tenant, "questions": entries}
@@ -111,7 +111,7 @@ def _templated(chunk: Chunk) -> tuple[str, str] | None:
 
 
 def _asked(chunk: Chunk, ask: Ask) -> tuple[str, str] | None:
-    """What a model wrote, if its quote stands in the passage and neither orders an assistant about."""
+    """Return what a model wrote, if its quote stands in the passage and neither orders an assistant about."""
     said, _ = neutralized(f"{' › '.join(chunk.heading_path)}\n\n{chunk.text}")
     reply = ask(_SYSTEM, Fence.new().around("passage", said))
     try:

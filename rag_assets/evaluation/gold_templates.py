@@ -121,7 +121,7 @@ def _case(parts: Mapping[str, str]) -> str | None:
 
 
 def _of_subject(template: str) -> Build:
-    """A question with the subject in it, where that is one, and with the base form of the statement's verb."""
+    """Return a question with the subject in it, where that is one, and with the base form of the statement's verb."""
 
     def build(parts: Mapping[str, str]) -> str | None:
         if not is_subject(parts["subject"]):
@@ -147,7 +147,7 @@ def is_subject(text: str) -> bool:
 
 
 def _is_name(word: str) -> bool:
-    """Whether a word is spelt as no plain word is: `camelCase`, `UPPER`, `with.dots`, with digits."""
+    """Return whether a word is spelt as no plain word is: `camelCase`, `UPPER`, `with.dots`, with digits."""
     return bool(re.search(r"[A-Z].*[A-Z]|[a-z][A-Z]|[\d._/-]|`", word))
 
 
@@ -158,14 +158,14 @@ def _names_something(text: str) -> bool:
 
 
 def _inside(text: str) -> str:
-    """A beginning of a sentence as it stands inside one."""
+    """Return a beginning of a sentence as it stands inside one."""
     bare = " ".join(text.replace("`", "").replace("**", "").split())
     article, _, rest = bare.partition(" ")
     return f"{article.lower()} {rest}" if article in ("The", "A", "An") else bare
 
 
 def _with_small_letter(question: str, sentence: str, context: str) -> str:
-    """The question with the statement's first word small, where the context writes it so and not as a name."""
+    """Return the question with the statement's first word small, where the context writes it so and not as a name."""
     word = re.match(r"[A-Z][a-z]+\b", sentence)
     if not word or question.find(word[0]) <= 0:
         return question

@@ -17,7 +17,8 @@ _SURE = 30.0  # beyond it a logistic function is 0 or 1
 
 
 def fit(x: Matrix, y: Matrix, penalty: Matrix, prior: Matrix) -> Matrix:
-    """The weights [d] of the columns of x [n, d] that tell y [n], 0 or 1; `penalty` [d] holds each near `prior` [d].
+    """Return the weights [d] of the columns of x [n, d] that tell y [n], 0 or 1; `penalty` [d] holds each near `prior`
+    [d].
 
     Newton's method with halved steps on the log-likelihood less ½ Σ penalty (w - prior)² (Hastie, Tibshirani and
     Friedman, "The Elements of Statistical Learning", 4.4).
@@ -40,7 +41,7 @@ def fit(x: Matrix, y: Matrix, penalty: Matrix, prior: Matrix) -> Matrix:
 
 
 def loss(logits: Matrix, y: Matrix) -> float:
-    """The mean negative log-likelihood."""
+    """Return the mean negative log-likelihood."""
     return float(np.mean(np.logaddexp(0.0, logits) - y * logits))
 
 

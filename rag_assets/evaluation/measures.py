@@ -40,7 +40,7 @@ def citation_precision(judged: Judged) -> float | None:
 
 
 def citation_recall(judged: Judged) -> float | None:
-    """Whether an answerable question got a right citation: what is not answered is not cited.
+    """Return whether an answerable question got a right citation: what is not answered is not cited.
 
     The quote-based counterpart of citation recall in ALCE: every sentence that the answerer gives has passed
     verification, so that what may lack is the answer.
@@ -49,28 +49,28 @@ def citation_recall(judged: Judged) -> float | None:
 
 
 def sentence_precision(judged: Judged) -> float | None:
-    """Whether an answer to a question with a gold quote says that quote."""
+    """Return whether an answer to a question with a gold quote says that quote."""
     gold = judged.gold
     return float(judged.says_it) if gold.answerable and gold.quotes and judged.answered else None
 
 
 def answerability(judged: Judged) -> float:
-    """Whether the question was answered exactly if there is an answer: the mean is the accuracy."""
+    """Return whether the question was answered exactly if there is an answer: the mean is the accuracy."""
     return float(judged.answered == judged.gold.answerable)
 
 
 def not_found_recall(judged: Judged) -> float | None:
-    """Whether a question without an answer got none: TN / (TN + FP) of answering, the recall of "not found"."""
+    """Return whether a question without an answer got none: TN / (TN + FP) of answering, the recall of "not found"."""
     return None if judged.gold.answerable else float(not judged.answered)
 
 
 def not_found_precision(judged: Judged) -> float | None:
-    """Whether a "not found" was right: the mean is the precision of "not found"."""
+    """Return whether a "not found" was right: the mean is the precision of "not found"."""
     return None if judged.answered else float(not judged.gold.answerable)
 
 
 def anchor_validity(judged: Judged) -> float | None:
-    """Citations whose link lands on an anchor of the cited page over all citations of the answer."""
+    """Return citations whose link lands on an anchor of the cited page over all citations of the answer."""
     citations = judged.answer.citations
     return judged.anchored / len(citations) if citations else None
 
@@ -87,7 +87,7 @@ OF_ANSWERS: Mapping[str, Callable[[Judged], float | None]] = {
 
 
 def answer_similarity(judged: Sequence[Judged], embedder: Embedder) -> dict[str, float]:
-    """Cosine similarity of the vectors of answer and expected answer, by question, where both are there.
+    """Return cosine similarity of the vectors of answer and expected answer, by question, where both are there.
 
     Reimers & Gurevych, "Sentence-BERT", EMNLP 2019, section 3; not comparable between embedding models.
     """
@@ -117,7 +117,7 @@ def f1(precision: float, recall: float) -> float:
 
 
 def of_answers(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
-    """The values of every measure of answers."""
+    """Return the values of every measure of answers."""
     found = {
         name: {each.gold.id: value for each in judged if (value := measure(each)) is not None}
         for name, measure in OF_ANSWERS.items()
@@ -128,7 +128,7 @@ def of_answers(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
 def of_rankings(
     rankings: Mapping[str, Sequence[str]], pages: Mapping[str, frozenset[str]]
 ) -> dict[str, dict[str, float]]:
-    """The values of ranking metrics over pages.
+    """Return the values of ranking metrics over pages.
 
     `rankings`: page ids, best first and each once; `pages`: the right ones; both by question id.
     """

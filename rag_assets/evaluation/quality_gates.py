@@ -89,7 +89,7 @@ def _share(name: str, value: object) -> float:
 
 
 def judge_gates(gates: QualityGates, candidate: Measures, published: Measures | None) -> list[GateVerdict]:
-    """A verdict for every gate that has a value: floors of the candidate, drops where something is published.
+    """Return a verdict for every gate that has a value: floors of the candidate, drops where something is published.
 
     Drops are over the questions that both have: the mean fell by more than is allowed, and by more than chance makes.
     """

@@ -42,7 +42,7 @@ class RagasScores:
 
 
 def ragas_samples(cases: Sequence[Mapping[str, Any]], pages: Pages) -> dict[str, dict[str, Any]]:
-    """A sample for every answered answerable question of `eval_report.json`, by question id.
+    """Return a sample for every answered answerable question of `eval_report.json`, by question id.
 
     Its reference contexts are the sections in which the gold quotes stand; where none is at hand it has none: a short
     quote is like no passage.
@@ -62,7 +62,7 @@ def ragas_samples(cases: Sequence[Mapping[str, Any]], pages: Pages) -> dict[str,
 
 
 def ragas_scores(samples: Mapping[str, Mapping[str, Any]], config: Config, timeout_s: float = TIMEOUT_S) -> RagasScores:
-    """What RAGAS says: metrics without a model always, those with one where `generation` names a model.
+    """Return what RAGAS says: metrics without a model always, those with one where `generation` names a model.
 
     A child that is late or dies costs the scores that it had not told yet, and no other.
     """
@@ -83,7 +83,7 @@ def ragas_scores(samples: Mapping[str, Mapping[str, Any]], config: Config, timeo
 
 
 def _told_by_child(asked: str, timeout_s: float) -> tuple[list[dict[str, Any]], str]:
-    """The lines of the child process, those before its end too where it ended badly, and how it did."""
+    """Return the lines of the child process, those before its end too where it ended badly, and how it did."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "rag_assets.evaluation.ragas_child"],
@@ -104,12 +104,12 @@ def _told_by_child(asked: str, timeout_s: float) -> tuple[list[dict[str, Any]], 
 
 
 def _lines(output: bytes | None) -> list[dict[str, Any]]:
-    """Every line that was written to its end."""
+    """Return every line that was written to its end."""
     return [json.loads(line) for line in (output or b"").splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 def _gathered(told: Sequence[Mapping[str, Any]], questions: Sequence[str], otherwise: str) -> RagasScores:
-    """Scores and faults by metric; `otherwise` is why a score is missing of which nothing was told."""
+    """Return scores and faults by metric; `otherwise` is why a score is missing of which nothing was told."""
     metrics = next(each["metrics"] for each in told if "metrics" in each)
     scores: dict[str, dict[str, float]] = {name: {} for name in metrics}
     reasons: dict[str, str] = {}
@@ -133,7 +133,7 @@ def _holding(case: Mapping[str, Any], pages: Pages) -> list[str]:
 
 
 def _model(config: Config) -> dict[str, Any] | None:
-    """The configured language model by its OpenAI-compatible address, which Ollama has below /v1."""
+    """Return the configured language model by its OpenAI-compatible address, which Ollama has below /v1."""
     settings = config.generation
     if settings.provider == "extractive":
         return None

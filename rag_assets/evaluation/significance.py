@@ -27,7 +27,7 @@ class Interval:
 
 
 def bootstrap_interval(values: Sequence[float], level: float = LEVEL, resamples: int = RESAMPLES) -> Interval:
-    """The mean of values [n] and its percentile bootstrap interval; the same values give the same interval.
+    """Return the mean of values [n] and its percentile bootstrap interval; the same values give the same interval.
 
     Efron & Tibshirani, An Introduction to the Bootstrap (1993), section 13.3.
 
@@ -67,7 +67,8 @@ def paired_p_value(before: Sequence[float], after: Sequence[float], resamples: i
 
 
 def _signs(count: int, most: int) -> tuple[NDArray[np.int64], bool]:
-    """All patterns of `count` signs [2^count, count] where they are no more than `most`, else as many random ones."""
+    """Return all patterns of `count` signs [2^count, count] where they are no more than `most`, else as many random
+    ones."""
     if count < 63 and 2**count <= most:
         return 2 * ((np.arange(2**count)[:, None] >> np.arange(count)) & 1) - 1, True
     return 2 * np.random.default_rng(_SEED).integers(0, 2, (most, count)) - 1, False

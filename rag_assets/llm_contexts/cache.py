@@ -103,7 +103,7 @@ class ContextCache:
 
 
 def _sealed(row: Sequence[object]) -> bytes:
-    """What the seal of an entry covers: all but when it was made, numbers as the file gives them back."""
+    """Return what the seal of an entry covers: all but when it was made, numbers as the file gives them back."""
     covered = [*row[:_MADE_AT], *row[_MADE_AT + 1 :]]
     return json.dumps([float(value) if isinstance(value, int) else value for value in covered]).encode()
 

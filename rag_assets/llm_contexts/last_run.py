@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rag_assets.llm_contexts.tally import Tally
+from rag_assets.llm_contexts.tally import Usage
 from rag_serving.artifacts.store import Store, StoreError, read_json, write_json
 
 FILE = "contexts.json"
@@ -34,7 +34,7 @@ class LastRun(BaseModel):
     contexts_per_second: dict[str, float] = {}
 
 
-def note_run(store: Store, tenant: str, failures: Mapping[str, str], tally: Tally | None = None) -> LastRun:
+def note_run(store: Store, tenant: str, failures: Mapping[str, str], tally: Usage | None = None) -> LastRun:
     """Keep what the next build needs to know; `failures` are reasons by chunk id."""
     reason = Counter(failures.values()).most_common(1)[0][0] if failures else ""
     before = read_last_run(store, tenant)
@@ -56,5 +56,5 @@ def read_last_run(store: Store, tenant: str) -> LastRun:
 
 
 def has_failures(store: Store, tenant: str) -> bool:
-    """Whether the last build left chunks without a context of the model."""
+    """Return whether the last build left chunks without a context of the model."""
     return bool(read_last_run(store, tenant).failures)

@@ -13,7 +13,7 @@ from rag_assets.state.throughput import Throughput, duration
 
 
 @dataclass
-class Tally:
+class Usage:
     """Counts of one run; `total` are the passages that have to be asked about."""
 
     total: int
@@ -55,7 +55,7 @@ class Tally:
         return now.seconds_left if now else None
 
     def line(self) -> str:
-        """All of it on one line of a log."""
+        """Return all of it on one line of a log."""
         left = f", {duration(self.left_s)} left" if self.left_s is not None and self.handled < self.total else ""
         cached = f" ({self.tokens_cached:,} from the prompt cache)" if self.tokens_cached else ""
         return (
@@ -64,7 +64,7 @@ class Tally:
         )
 
     def facts(self) -> dict[str, int | float | dict[str, int]]:
-        """The same for a machine."""
+        """Return the same for a machine."""
         return {
             "contexts_wanted": self.total,
             "contexts_generated": self.done,

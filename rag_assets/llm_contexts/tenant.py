@@ -19,7 +19,7 @@ from rag_assets.llm_contexts.estimate import Estimate, estimate
 from rag_assets.llm_contexts.known import known_contexts, oldest_prompt
 from rag_assets.llm_contexts.last_run import LastRun
 from rag_assets.llm_contexts.servers import model_name, models_of, open_servers
-from rag_assets.llm_contexts.tally import Tally
+from rag_assets.llm_contexts.tally import Usage
 from rag_assets.llm_contexts.writer import ContextWriter, Watch, document_budget
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import Document, build_documents
@@ -37,7 +37,7 @@ class TenantContexts:
 
     written: dict[str, WrittenContext] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-    tally: Tally = field(default_factory=lambda: Tally(0))
+    tally: Usage = field(default_factory=lambda: Usage(0))
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def write_contexts(plan: ContextPlan | None, watch: Watch) -> TenantContexts:
 
 
 @dataclass
-class Telling:
+class UsageReporter:
     """Tells of a tally: every step to a bar, every few seconds a line to a log and facts to the asset's page."""
 
     advance: Callable[[int, int], None]
@@ -102,7 +102,7 @@ class Telling:
     observe: Callable[[dict[str, Any]], object]
     told_at: float = field(default_factory=time.monotonic)
 
-    def __call__(self, tally: Tally) -> None:
+    def __call__(self, tally: Usage) -> None:
         self.advance(tally.handled, tally.total)
         now = time.monotonic()
         if now - self.told_at >= TOLD_S:

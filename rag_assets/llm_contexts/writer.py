@@ -20,7 +20,7 @@ from rag_assets.llm_contexts.cache import ContextCache
 from rag_assets.llm_contexts.calls import Call, calls_about
 from rag_assets.llm_contexts.known import known_contexts, oldest_prompt
 from rag_assets.llm_contexts.servers import NOBODY, Answer, ContextServers, ModelName
-from rag_assets.llm_contexts.tally import Tally
+from rag_assets.llm_contexts.tally import Usage
 from rag_assets.steps.contexts.contextualize import NOT_ASKED, WrittenContext
 from rag_assets.steps.contexts.prompt import VERSION, Document, Passage, prompt, read_answer
 from rag_assets.steps.contexts.quality import QualityScore, score_contexts
@@ -37,10 +37,10 @@ _PREAMBLE_TOKENS = 700  # the task, the passage itself and its question
 
 _log = logging.getLogger(__name__)
 
-Watch = Callable[[Tally], None]
+Watch = Callable[[Usage], None]
 
 
-def _unwatched(tally: Tally) -> None:
+def _unwatched(tally: Usage) -> None:
     """Nobody looks at the tally."""
 
 
@@ -50,7 +50,7 @@ class Contexts:
 
     written: Mapping[str, WrittenContext]
     failures: Mapping[str, str]
-    tally: Tally
+    tally: Usage
 
 
 @dataclass
@@ -103,7 +103,8 @@ class ContextWriter:
     watch: Watch = field(default=_unwatched)
 
     def write(self, documents: Sequence[Document], known: Mapping[str, WrittenContext] | None = None) -> Contexts:
-        """The contexts of all passages, from the cache where it has them; `known` are those, if they were looked up.
+        """Return the contexts of all passages, from the cache where it has them; `known` are those, if they were
+        looked up.
 
         Raises:
             ModelError: the cache cannot be used; a model that fails is no error.
@@ -111,7 +112,7 @@ class ContextWriter:
         if known is None:
             known = known_contexts(self.cache, documents, oldest_prompt(self.settings))
         calls = calls_about(documents, known, self.settings.chunks_per_call)
-        run = _Run(self, Tally(sum(len(call.indexes) for call in calls)))
+        run = _Run(self, Usage(sum(len(call.indexes) for call in calls)))
         if calls:
             asyncio.run(run.all(calls))
         return Contexts({**known, **run.written}, run.failures, run.tally)
@@ -120,7 +121,7 @@ class ContextWriter:
 class _Run:
     """The calls of one `write`, in an event loop."""
 
-    def __init__(self, writer: ContextWriter, tally: Tally) -> None:
+    def __init__(self, writer: ContextWriter, tally: Usage) -> None:
         self.tally = tally
         self.written: dict[str, WrittenContext] = {}
         self.failures: dict[str, str] = {}

@@ -89,7 +89,7 @@ class Child:
         return answer
 
     def _end_of(self, process: subprocess.Popen[bytes], is_late: threading.Event) -> str | None:
-        """Why the process is no more; None where it still runs, or ended well."""
+        """Return why the process is no more; None where it still runs, or ended well."""
         if is_late.is_set():
             return self._limits.too_slow()
         with suppress(subprocess.TimeoutExpired):

@@ -16,7 +16,7 @@ from rag_serving.artifacts.manifest import file_facts
 from rag_serving.artifacts.signed_files import write_signed
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
-from rag_serving.indexes.chroma import DenseError, Place
+from rag_serving.indexes.chroma import ChromaLocation, DenseError
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.shard_collections import SAME, ShardCollections, stored_readers
@@ -82,7 +82,7 @@ def check_generation(
 
 
 def verdict_path(store: Store, tenant: str, generation_id: str) -> Path:
-    """Where the results of a generation's checks lie until it is published."""
+    """Return where the results of a generation's checks lie until it is published."""
     return store.candidate(tenant) / f"checks-{generation_id}.json"
 
 
@@ -98,8 +98,8 @@ def check_files(folder: Path, generation: Generation) -> CheckResult:
     return _result("files", wrong, f"{files} files have their digests", {"files": files})
 
 
-def check_ids(generation: Generation, place: Place) -> CheckResult:
-    """Chunk table, dense shards and lexical index hold the same chunks, the shards with the same readers."""
+def check_ids(generation: Generation, place: ChromaLocation) -> CheckResult:
+    """Return chunk table, dense shards and lexical index hold the same chunks, the shards with the same readers."""
     expected = {chunk_id: generation.readers_of(row) for row, chunk_id in enumerate(generation.chunk_ids())}
     try:
         collections = ShardCollections.open(place)
@@ -182,7 +182,7 @@ def check_page_versions(generation: Generation) -> CheckResult:
 
 
 def check_coverage(generation: Generation, coverage: Coverage) -> CheckResult:
-    """Every page that a source enumerated is indexed or explained, and nothing else is indexed."""
+    """Return every page that a source enumerated is indexed or explained, and nothing else is indexed."""
     indexed = set(generation.table["page_id"].to_pylist())
     enumerated = {page for pages in coverage.enumerated.values() for page in pages}
     wrong = [f"{page} (not indexed)" for page in sorted(enumerated - indexed - coverage.explained.keys())]
@@ -192,7 +192,7 @@ def check_coverage(generation: Generation, coverage: Coverage) -> CheckResult:
 
 
 def sample_rows(count: int) -> list[int]:
-    """All rows of a small table, else an even sample: the same rows each time."""
+    """Return all rows of a small table, else an even sample: the same rows each time."""
     if count < ALL_BELOW:
         return list(range(count))
     return [int(row) for row in np.unique(np.linspace(0, count - 1, SAMPLE).astype(int))]

@@ -28,7 +28,7 @@ from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.indexes.catalog import EVAL_REPORT
-from rag_serving.indexes.current import Published
+from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.generation import Generation
 from rag_serving.models.chat.entailment_judge import Entails
 from rag_serving.models.protocols import Embedder
@@ -112,7 +112,7 @@ def evaluate_candidate(
 
 
 def quality_results(store: Store, tenant: str, generation_id: str) -> list[CheckResult]:
-    """The gates of an evaluated generation for `publish`; those that a person overrode count as passed.
+    """Return the gates of an evaluated generation for `publish`; those that a person overrode count as passed.
 
     Raises:
         PublishError: it was not evaluated.
@@ -127,7 +127,7 @@ def quality_results(store: Store, tenant: str, generation_id: str) -> list[Check
 
 
 def read_gates(path: Path) -> QualityGates:
-    """The gates of a file; none where there is no file.
+    """Return the gates of a file; none where there is no file.
 
     Raises:
         ConfigError: the file cannot be used.
@@ -142,9 +142,9 @@ def read_gates(path: Path) -> QualityGates:
 def candidate_pipeline(
     store: Store, tenant: str, generation_id: str, config: Config, embedder: Embedder
 ) -> Iterator[Pipeline]:
-    """The product's pipeline over one generation, published or not; its receipts are thrown away."""
+    """Yield the product's pipeline over one generation, published or not; its receipts are thrown away."""
     receipts = store.candidate(tenant) / "evaluation.db"
-    published = Published(store, tenant, config, pinned=generation_id)
+    published = CurrentGeneration(store, tenant, config, pinned=generation_id)
     reranker = open_reranker(config.features, config.reranker)
     pipeline = Pipeline(config, tenant, published, embedder, ReceiptStore(receipts, config.home), reranker)
     try:
@@ -156,7 +156,7 @@ def candidate_pipeline(
 
 
 def _settled(config: Config) -> Config:
-    """The configuration that is evaluated: without models behind HTTP unless they were asked for."""
+    """Return the configuration that is evaluated: without models behind HTTP unless they were asked for."""
     if config.evaluation.models == "configured":
         return config
     features = config.features.model_copy(update={"FEATURE_RERANKER": False})
@@ -174,7 +174,7 @@ def _asked(
     entails: Entails | None,
     report: Callable[[int, int], None] | None,
 ) -> dict[str, Any]:
-    """What answers and rankings are worth, by question, and every case."""
+    """Return what answers and rankings are worth, by question, and every case."""
     if not gold.questions:
         return {"created_at": _now(), "measures": {}, "summary": {}, "evaluation": None, "cases": []}
     with candidate_pipeline(store, tenant, generation_id, config, embedder) as pipeline:
@@ -197,7 +197,7 @@ def _asked(
 
 
 def _cases(evaluation: Evaluation) -> list[dict[str, Any]]:
-    """Every question with what was answered; those with a fault first."""
+    """Return every question with what was answered; those with a fault first."""
     return [_case(each) for each in sorted(evaluation.judged, key=lambda each: not each.fault)]
 
 
@@ -215,7 +215,8 @@ def _case(judged: Judged) -> dict[str, Any]:
 
 
 def _text_kept(store: Store, tenant: str, generation_id: str, config: Config) -> dict[str, float]:
-    """Of every page that is the same version as in the published generation, the share of its text that is indexed."""
+    """Return of every page that is the same version as in the published generation, the share of its text that is
+    indexed."""
     current = store.current(tenant)
     if current is None or current == generation_id:
         return {}
@@ -245,7 +246,7 @@ def _note(whole: GoldSet | None, asked: GoldSet) -> str:
 
 
 def _digest(gold: GoldSet, config: Config, embedder: str) -> str:
-    """All that shapes the answers to a generation's questions."""
+    """Return all that shapes the answers to a generation's questions."""
     questions = [
         [each.id, each.question, each.answerable, sorted(each.pages), each.quotes, each.user, sorted(each.groups)]
         for each in gold.questions
@@ -257,7 +258,7 @@ def _digest(gold: GoldSet, config: Config, embedder: str) -> str:
 
 
 def _report(store: Store, tenant: str, generation_id: str | None) -> dict[str, Any] | None:
-    """A generation's report; None where there is none of this version."""
+    """Return a generation's report; None where there is none of this version."""
     if generation_id is None:
         return None
     try:

@@ -13,7 +13,7 @@ from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder
 from rag_serving.config.loading import Config
-from rag_serving.indexes.candidate import Candidate
+from rag_serving.indexes.candidate import BuildWorkspace
 from rag_serving.indexes.catalog import GenerationInfo, list_generations, move_current
 from rag_serving.indexes.generation import place_of
 from rag_serving.indexes.shard_collections import ShardCollections
@@ -111,7 +111,7 @@ def _has_failed(store: Store, tenant: str, generation_id: str) -> bool:
 
 
 def doomed_generations(generations: Sequence[GenerationInfo], keep: int) -> list[str]:
-    """The ids to remove among `generations` (newest first).
+    """Return the ids to remove among `generations` (newest first).
 
     Candidates that were never published do not push out what one may roll back to; only the newest generation of all
     stays without having been published.
@@ -136,7 +136,7 @@ def _verdict(store: Store, tenant: str, generation_id: str) -> list[CheckResult]
 def _named_collections(store: Store, tenant: str) -> frozenset[str]:
     """Collections of every generation on disk, and of a candidate that is being built."""
     ids = [info.id for info in list_generations(store, tenant)]
-    return _named(store, tenant, ids) | Candidate.of(store, tenant).collections()
+    return _named(store, tenant, ids) | BuildWorkspace.of(store, tenant).collections()
 
 
 def _named(store: Store, tenant: str, ids: Sequence[str]) -> frozenset[str]:

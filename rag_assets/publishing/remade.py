@@ -41,7 +41,7 @@ _REPEATED = re.compile(r"[.-]\d+$")
 def checks_made_again(
     embedder: Embedder, folder: Path, selected: Mapping[str, int]
 ) -> list[Callable[[Generation], CheckResult]]:
-    """The checks below, ready for a generation in this folder; `selected`: chunks to index, by source."""
+    """Return the checks below, ready for a generation in this folder; `selected`: chunks to index, by source."""
     return [
         lambda generation: check_embedded_again(generation, embedder),
         lambda generation: check_analyzed_again(generation, folder),
@@ -71,7 +71,7 @@ def check_embedded_again(generation: Generation, embedder: Embedder) -> CheckRes
 
 
 def _vector_damage(generation: Generation, embedder: Embedder, rows: Sequence[int], fresh: NDArray[np.float32]) -> str:
-    """What became of vectors that are not those of their texts; most of them decide."""
+    """Return what became of vectors that are not those of their texts; most of them decide."""
     stored, everyone = generation.vectors(rows), frozenset(generation.reader_classes)
     elsewhere = [generation.exact(vector, 1, everyone)[0].score >= SAME_TEXT for vector in fresh]
     if 2 * sum(elsewhere) >= len(rows):
@@ -115,7 +115,7 @@ def _term_damage(indexed: Sequence[Mapping[str, int]], wanted: Sequence[Mapping[
 
 
 def check_counts(generation: Generation, selected: Mapping[str, int]) -> CheckResult:
-    """Of every source as many chunks are indexed as were selected."""
+    """Return of every source as many chunks are indexed as were selected."""
     indexed = Counter(generation.table["source"].to_pylist())
     wrong = [
         f"{source}: {indexed[source]} of {selected.get(source, 0)} selected chunks are indexed"
@@ -152,7 +152,7 @@ def check_anchors(generation: Generation) -> CheckResult:
 
 
 def _names(anchor: str, heading: str) -> bool:
-    """Whether an anchor is made of a heading, whether or not it has the number of a repeated one."""
+    """Return whether an anchor is made of a heading, whether or not it has the number of a repeated one."""
     letters = _letters(heading)
     return bool(letters) and any(_letters(form).endswith(letters) for form in (anchor, _REPEATED.sub("", anchor)))
 

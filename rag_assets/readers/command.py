@@ -67,7 +67,7 @@ def explain_command(
 
 
 def _principal(config: Config, tenant: str, user: str | None, groups: list[str]) -> Principal | None:
-    """Who is asked about, with the groups that the last sync told of the user; None: nobody was named."""
+    """Return who is asked about, with the groups that the last sync told of the user; None: nobody was named."""
     if user is None and not groups:
         return None
     return Memberships(config).with_groups(Principal(tenant, user, frozenset(groups)))
@@ -92,7 +92,7 @@ def _payload(config: Config, store: Store, tenant: str, page: FoundPage, princip
 
 
 def _notes(store: Store, tenant: str, page: FoundPage, explained: Explained, passages: Passages) -> Iterator[str]:
-    """What the page's readers do not tell: its passages, and what is published."""
+    """Yield what the page's readers do not tell: its passages, and what is published."""
     if passages.narrower:
         other = f" of page {', '.join(passages.shown_from)}" if passages.shown_from else ""
         yield f"{passages.narrower} of {passages.count} passages show text{other} and need its readers, too"

@@ -115,12 +115,12 @@ def _is_meant(row: Mapping[str, Any], wanted: str, ids: set[str]) -> bool:
 
 
 def _id_in(wanted: str) -> str:
-    """The page id that an address holds, else the text itself."""
+    """Return the page id that an address holds, else the text itself."""
     match = _ID_IN_URL.search(wanted) if "/" in wanted else None
     return match[1] if match else wanted
 
 
 def _reasons(sync: LastSync | None, ids: set[str]) -> list[str]:
-    """Why the last sync left a page out."""
+    """Return why the last sync left a page out."""
     left_out = {**sync.excluded, **sync.failed} if sync else {}
     return [left_out[page_id] for page_id in sorted(ids & left_out.keys())]

@@ -20,7 +20,7 @@ SIGNIFICANT = 0.05
 
 
 def ablation_report(tenant: str, generation: str, rows: Sequence[Row], plots: Sequence[Plot] = ()) -> Report:
-    """The report of a tenant; the first row is that of the configured defaults."""
+    """Return the report of a tenant; the first row is that of the configured defaults."""
     if not rows:
         return Report(f"Ablation of {tenant}", "no gold set: nothing was asked")
     measures = measures_of(rows)
@@ -36,12 +36,12 @@ def ablation_report(tenant: str, generation: str, rows: Sequence[Row], plots: Se
 
 
 def measures_of(rows: Sequence[Row]) -> list[str]:
-    """The measures that the defaults have a value of, in their order."""
+    """Return the measures that the defaults have a value of, in their order."""
     return [name for name, value in rows[0].items() if name not in (NAME, CHANCE, TIME) and value is not None]
 
 
 def differences(rows: Sequence[Row], measure: str) -> dict[str, list[float]]:
-    """How much better or worse each variant is than the defaults, the worst first: what a plot shows."""
+    """Return how much better or worse each variant is than the defaults, the worst first: what a plot shows."""
     found = {row[NAME]: row[measure] - rows[0][measure] for row in rows[1:] if row.get(measure) is not None}
     return {name: [value] for name, value in sorted(found.items(), key=lambda pair: pair[1])}
 

@@ -27,7 +27,7 @@ Chunk = Mapping[str, Any]
 def dedup_report(
     tenant: str, chunks: pa.Table, dedup_map: pa.Table, effects: Sequence[Effect], plots: Sequence[Plot]
 ) -> Report:
-    """The report of a tenant. `chunks` (COLUMNS) are those that were looked at, before any was dropped."""
+    """Return the report of a tenant. `chunks` (COLUMNS) are those that were looked at, before any was dropped."""
     known = {row["chunk_id"]: row for row in chunks.select(COLUMNS).to_pylist()}
     pairs = sorted(dedup_map.to_pylist(), key=lambda pair: (pair["jaccard"], pair["dropped_id"]))
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -117,7 +117,7 @@ def _case(kept: str, members: Sequence[Mapping[str, Any]], known: Mapping[str, C
 
 
 def _place(chunk_id: str, known: Mapping[str, Chunk]) -> str:
-    """A chunk as people know it; its id where it is no longer there."""
+    """Return a chunk as people know it; its id where it is no longer there."""
     chunk = known.get(chunk_id)
     if chunk is None:
         return chunk_id

@@ -16,7 +16,7 @@ Facts = Mapping[str, Any]
 
 
 def evaluation_report(facts: Facts, before: Facts | None = None, plots: Sequence[Plot] = ()) -> Report:
-    """The content of `eval_report.json` as a report; `before` is that of the generation it is compared with."""
+    """Return the content of `eval_report.json` as a report; `before` is that of the generation it is compared with."""
     failed = [gate for gate in facts["gates"] if not gate["passed"]]
     cases_before = {case["id"]: case for case in (before or {}).get("cases", ())}
     cases = sorted(facts["cases"], key=lambda case: _rank(case, cases_before.get(case["id"])))
@@ -48,7 +48,7 @@ def evaluation_report(facts: Facts, before: Facts | None = None, plots: Sequence
 
 
 def measured(facts: Facts, before: Facts | None) -> dict[str, list[float]]:
-    """The mean of each measure, with that of the other generation where there is one: what a plot shows."""
+    """Return the mean of each measure, with that of the other generation where there is one: what a plot shows."""
     other = (before or {}).get("summary", {})
     found = {name: facts["summary"][name]["mean"] for name in key_first(facts["summary"])}
     if not before:
@@ -57,7 +57,7 @@ def measured(facts: Facts, before: Facts | None) -> dict[str, list[float]]:
 
 
 def _rank(case: Facts, before: Facts | None) -> tuple[int, str]:
-    """What became wrong first, then what is wrong, then what became right, then the rest."""
+    """Return what became wrong first, then what is wrong, then what became right, then the rest."""
     was_wrong = bool(before and before["fault"])
     if case["fault"]:
         return (1 if was_wrong or before is None else 0), case["id"]
@@ -72,7 +72,7 @@ def _about(facts: Facts) -> str:
 
 
 def _figures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[Figure]:
-    """The measures that people look at first."""
+    """Return the measures that people look at first."""
     return [
         Figure(
             words(name),
@@ -86,7 +86,7 @@ def _figures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[
 
 
 def _measures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[Table]:
-    """Every measure with its interval."""
+    """Return every measure with its interval."""
     rows: list[Mapping[str, Cell]] = [
         {
             "measure": words(name),
@@ -131,7 +131,7 @@ def _gates(gates: Sequence[Facts]) -> Table:
 
 
 def _changed(cases: Sequence[Facts], before: Mapping[str, Facts]) -> list[Table]:
-    """The questions whose answer is judged otherwise than before."""
+    """Return the questions whose answer is judged otherwise than before."""
     rows: list[Mapping[str, Cell]] = [
         {"id": case["id"], "question": case["question"], "now": _judged(case), "before": _judged(before[case["id"]])}
         for case in cases
@@ -183,7 +183,7 @@ def _case(case: Facts, before: Facts | None) -> Case:
 
 
 def _answered(case: Facts) -> list[tuple[str, str]]:
-    """The answer, and its citations with their verdicts."""
+    """Return the answer, and its citations with their verdicts."""
     citations = [
         (f"citation [{each['index']}], quote {each['verification']}", f"“{each['quote']}”\n{each['url']}")
         for each in case["citations"]
@@ -192,7 +192,7 @@ def _answered(case: Facts) -> list[tuple[str, str]]:
 
 
 def _passage(passage: Facts) -> tuple[str, str]:
-    """A locked passage, with why it was used or not."""
+    """Return a locked passage, with why it was used or not."""
     where = " › ".join(str(part) for part in passage.get("heading_path") or [passage.get("title", "")])
     scores = ", ".join(f"{name} {value:.3f}" for name, value in (passage.get("scores") or {}).items())
     told = "; ".join(filter(None, (passage.get("why"), scores)))

@@ -88,7 +88,7 @@ for (const select of [before, after]) if (select) select.onchange = () => {
 
 
 def html(report: Report) -> str:
-    """The whole file. Every text is escaped: a page's content cannot become markup here."""
+    """Return the whole file. Every text is escaped: a page's content cannot become markup here."""
     return "".join(_parts(report))
 
 
@@ -133,7 +133,7 @@ def _table(table: Table, name: str, heading: str = "h2") -> str:
 
 
 def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
-    """The first pair, and two lists to choose another from."""
+    """Yield the first pair, and two lists to choose another from."""
     if not pairs:
         return
     names = list(dict.fromkeys(name for pair in pairs for name in (pair.after, pair.before)))
@@ -156,7 +156,7 @@ def _choice(label: str, names: Sequence[str], chosen: str) -> str:
 
 
 def _head(column: str, table: Table) -> str:
-    """A column's head, above its numbers where it has any."""
+    """Return a column's head, above its numbers where it has any."""
     kind = ' class="number"' if any(_is_number(row.get(column)) for row in table.rows) else ""
     return f'<th scope="col"{kind}><button>{for_html(column)}</button></th>'
 

@@ -19,7 +19,7 @@ MOST_BARS = 20
 
 
 def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
-    """How often which values are there."""
+    """Return how often which values are there."""
     figure, axes = _axes(2.6)
     axes.hist(values, bins=min(40, max(len(set(values)), 1)), color=COLORS[0])
     axes.set(title=title, xlabel=xlabel, ylabel="count")
@@ -27,7 +27,7 @@ def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
 
 
 def stacked_bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str, xlabel: str) -> str:
-    """A bar for each name, stacked of its parts; the longest bars of many."""
+    """Return a bar for each name, stacked of its parts; the longest bars of many."""
     names = sorted(sorted(values, key=lambda name: sum(values[name]))[-MOST_BARS:], reverse=True)
     figure, axes = _axes(1.2 + 0.28 * len(names))
     left = [0.0] * len(names)
@@ -63,7 +63,7 @@ def bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str
 
 
 def lines(values: Mapping[str, Sequence[float | None]], places: Sequence[str], title: str, ylabel: str) -> str:
-    """A line for each name through its values at the places, the oldest first; None leaves a gap."""
+    """Return a line for each name through its values at the places, the oldest first; None leaves a gap."""
     figure, axes = _axes(3.2)
     for name, color in zip(values, COLORS, strict=False):
         drawn = [float("nan") if value is None else value for value in values[name]]

@@ -157,7 +157,7 @@ def _answer(case: Facts, name: str) -> list[tuple[str, str]]:
 
 
 def _figures(history: Sequence[Row], current: str | None) -> list[Figure]:
-    """The key measures of the published generation, beside those of the one that was published before."""
+    """Return the key measures of the published generation, beside those of the one that was published before."""
     published = [row for row in history if row["published"]]
     now = next((row for row in published if row["generation"] == current), None)
     if now is None:
@@ -178,7 +178,7 @@ def _was(note: str, before: float | None) -> str:
 
 
 def _asked(questions: Sequence[Row], days: int) -> list[Figure]:
-    """What became of the questions of the last days."""
+    """Return what became of the questions of the last days."""
     asked = [row for row in questions if row["kind"] == "ask"]
     if not asked:
         return []
@@ -188,7 +188,7 @@ def _asked(questions: Sequence[Row], days: int) -> list[Figure]:
 
 
 def _trend(history: Sequence[Row], current: str | None) -> list[Table]:
-    """A line for each generation, the newest first."""
+    """Return a line for each generation, the newest first."""
     if not history:
         return []
     names = key_first(sorted({name for row in history for name in row["measures"]}))

@@ -27,7 +27,8 @@ def ragas_report(
     before: RagasScores | None = None,
     plots: Sequence[Plot] = (),
 ) -> Report:
-    """The report of a generation; `samples` are what was judged, by question id, `before` what another one got."""
+    """Return the report of a generation; `samples` are what was judged, by question id, `before` what another one
+    got."""
     if found.problem:
         return Report(f"RAGAS of {tenant}", f"No scores of generation {generation}: {found.problem}")
     worst = sorted(samples, key=lambda name: (_mean(found, name), name))
@@ -43,7 +44,7 @@ def ragas_report(
 
 
 def means(found: RagasScores, before: RagasScores | None) -> dict[str, list[float]]:
-    """The mean of each metric, with that of another generation that has them all: what a plot shows."""
+    """Return the mean of each metric, with that of another generation that has them all: what a plot shows."""
     now, other = summary(found.scores), summary(before.scores) if before else {}
     columns = [now, other] if now.keys() <= other.keys() else [now]
     return {_words(name): [told[name]["mean"] for told in columns] for name in now}

@@ -88,7 +88,7 @@ class Report:
 
 
 def text_of(value: Cell) -> str:
-    """A cell as people read it: no more digits than mean something."""
+    """Return a cell as people read it: no more digits than mean something."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -99,7 +99,7 @@ def text_of(value: Cell) -> str:
 
 
 def markdown(report: Report) -> str:
-    """The report as Markdown; the first rows of long tables and the first cases."""
+    """Return the report as Markdown; the first rows of long tables and the first cases."""
     parts = [_flat(report.about), *_figures(report.figures)]
     parts += [f"![{_flat(plot.title)}](data:image/png;base64,{plot.png})" for plot in report.plots]
     for table in report.tables:

@@ -30,7 +30,7 @@ def telemetry_report(
     dedup: Sequence[Table],
     unanswered: Sequence[Table] = (),
 ) -> Report:
-    """A tenant's day."""
+    """Return a tenant's day."""
     return Report(
         title=f"Questions of {tenant} on {day}",
         about=f"{found.questions} questions and {found.searches} searches{_people(found.users)}, {day} (UTC)",
@@ -43,7 +43,7 @@ def telemetry_report(
 
 
 def overview(found: Mapping[str, Kpis]) -> Table:
-    """A row for each tenant."""
+    """Return a row for each tenant."""
     rows: list[Mapping[str, Cell]] = [
         {
             "tenant": tenant,
@@ -64,14 +64,14 @@ def overview(found: Mapping[str, Kpis]) -> Table:
 
 
 def complaint_cases(feedback: Sequence[Row], questions: Sequence[Row]) -> list[Case]:
-    """The answers that readers did not find helpful, with what telemetry may tell of them; the newest first."""
+    """Return the answers that readers did not find helpful, with what telemetry may tell of them; the newest first."""
     asked = {row["receipt_id"]: row for row in questions if row["receipt_id"]}
     bad = [row for row in feedback if row["verdict"] != "helpful"]
     return [_complaint(row, asked.get(row["receipt_id"], {})) for row in reversed(bad)]
 
 
 def dedup_table(counts: Mapping[str, tuple[int, int]]) -> Table:
-    """What removing duplicates saved: (chunks looked at, chunks dropped) of each tenant."""
+    """Return what removing duplicates saved: (chunks looked at, chunks dropped) of each tenant."""
     rows: list[Mapping[str, Cell]] = [
         {"tenant": tenant, "chunks": total, "dropped": dropped, "share": dropped / total if total else None}
         for tenant, (total, dropped) in counts.items()
@@ -151,7 +151,7 @@ def _complaint(feedback: Row, asked: Row) -> Case:
 
 
 def _people(users: int) -> str:
-    """Who asked, where callers say who they are."""
+    """Return who asked, where callers say who they are."""
     return f" by {users} {'person' if users == 1 else 'people'}" if users else ""
 
 

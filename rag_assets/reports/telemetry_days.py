@@ -37,7 +37,7 @@ class Day:
 
 @contextmanager
 def database(config: Config) -> Iterator[Engine]:
-    """The telemetry database, without rows that are too old.
+    """Yield the telemetry database, without rows that are too old.
 
     Raises:
         TelemetryError: it cannot be used.
@@ -51,7 +51,7 @@ def database(config: Config) -> Iterator[Engine]:
 
 
 def read_day(engine: Engine, tenant: str, day: date) -> Day:
-    """The figures of a day, and the answers that readers complained of then, whenever they had asked.
+    """Return the figures of a day, and the answers that readers complained of then, whenever they had asked.
 
     Raises:
         TelemetryError: the database cannot be read.

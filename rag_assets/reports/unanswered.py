@@ -67,7 +67,7 @@ def _line(group: Sequence[Row]) -> Mapping[str, Cell]:
 
 
 def _why(row: Row) -> str:
-    """The gate that decided, with what it decided by."""
+    """Return the gate that decided, with what it decided by."""
     refusal = row.get("refusal")
     if not isinstance(refusal, Mapping):
         return ""

@@ -67,7 +67,7 @@ def attachment_rows(
     textless: Mapping[str, Textless] = NOTHING,
     reader: LimitedReader | None = None,
 ) -> AttachmentRows:
-    """The rows of files whose page is among `pages`, under the page's readers.
+    """Return the rows of files whose page is among `pages`, under the page's readers.
 
     Args:
         found: the files.
@@ -125,13 +125,13 @@ def _rows_of(
 
 
 def kept_row(row: Row, page: Row) -> Row:
-    """The row of what hangs on a page as it was, under the readers that the page has now."""
+    """Return the row of what hangs on a page as it was, under the readers that the page has now."""
     own = ("page_id", "version", "title", "url", "updated_at", "body", "body_format", "content_hash")
     return {**beside(page), **{name: row[name] for name in own}}
 
 
 def hangs_on_a_page(page_id: str, id_prefix: str) -> bool:
-    """Whether a row of PAGES is a file's or that of comments."""
+    """Return whether a row of PAGES is a file's or that of comments."""
     return page_id.removeprefix(id_prefix).startswith((MARK, COMMENTS_MARK))
 
 
@@ -163,7 +163,8 @@ def _row(
 
 
 def _kept_text(one: Attached, before: Row | None, reader: LimitedReader) -> tuple[str, str] | None:
-    """Text and format of the last sync, where file and limits are the same; its page may have got another title."""
+    """Return text and format of the last sync, where file and limits are the same; its page may have got another
+    title."""
     if before is None or one.version is None or before["version"] != one.version:
         return None
     named = before["title"].startswith(f"{one.name} (attachment of ")
@@ -182,7 +183,7 @@ def _text(one: Attached, settings: AttachmentSource, reader: LimitedReader) -> t
 
 
 def beside(page: Row) -> Row:
-    """What hangs on a page has from it: its readers above all."""
+    """Return what hangs on a page has from it: its readers above all."""
     return {
         **page,
         "anchor_flavor": "html",  # no heading of the page stands above it: links lead to the top, or where it says

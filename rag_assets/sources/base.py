@@ -81,7 +81,7 @@ class Source(Protocol):
     key: str
 
     def fingerprint(self) -> str | None:
-        """A cheap digest of the source's content and settings; None where only a sync can tell.
+        """Return a cheap digest of the source's content and settings; None where only a sync can tell.
 
         Raises:
             SourceError: the source is not there.
@@ -103,7 +103,7 @@ class Source(Protocol):
 
 
 def rows_by_id(table: pa.Table | None) -> dict[str, Row]:
-    """The rows of a PAGES table, by page id."""
+    """Return the rows of a PAGES table, by page id."""
     return {row["page_id"]: row for row in table.to_pylist()} if table is not None else {}
 
 
@@ -119,7 +119,7 @@ def finish(
     notes: Iterable[str] = (),
     origins: ReaderOrigins | None = None,
 ) -> SyncResult:
-    """A complete sync as a result; the same pages give the same table."""
+    """Return a complete sync as a result; the same pages give the same table."""
     return SyncResult(
         pages=PAGES.table([rows[page_id] for page_id in sorted(rows)]),
         seen=seen,
@@ -135,12 +135,12 @@ def finish(
 
 
 def settings_digest(key: str, config: SourceBase) -> str:
-    """A digest of everything but the content that shapes the rows of a source."""
+    """Return a digest of everything but the content that shapes the rows of a source."""
     shaping = config.model_dump_json(exclude={"schedule", "stale_after_hours"})
     return digest(key, shaping, f"{PAGES.version}.{READING_VERSION}")
 
 
 def digest(*parts: str) -> str:
-    """A short digest of a sequence of strings."""
+    """Return a short digest of a sequence of strings."""
     joined = "".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:32]

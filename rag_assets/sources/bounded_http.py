@@ -187,7 +187,7 @@ def hosts_of(base_url: str, download_hosts: Collection[str]) -> tuple[str, ...]:
 
 
 def _is_site(base: SplitResult, asked: SplitResult) -> bool:
-    """The site's own host and port; from plain HTTP it may lead to TLS."""
+    """Return the site's own host and port; from plain HTTP it may lead to TLS."""
     is_upgrade = (base.scheme, asked.scheme) == ("http", "https") and (_port(base), _port(asked)) == (80, 443)
     return base.hostname == asked.hostname and (_port(base) == _port(asked) or is_upgrade)
 

@@ -14,7 +14,7 @@ from rag_serving.artifacts.schema import PAGES
 from rag_serving.artifacts.store import StoreError, read_table, remove_folder, write_table
 
 
-class Work:
+class SyncCheckpoint:
     """The numbered batches of one source.
 
     `settled` is the number that the last complete sync left in its state: whoever stored that state had stored its
@@ -34,7 +34,7 @@ class Work:
                 file.unlink()
 
     def rows(self) -> dict[str, Row]:
-        """Everything fetched so far, by page id; a batch that cannot be read was not fetched."""
+        """Return everything fetched so far, by page id; a batch that cannot be read was not fetched."""
         rows: dict[str, Row] = {}
         for file in self._files():
             self.following = int(file.stem) + 1

@@ -29,7 +29,7 @@ class Comment:
 
 
 def comments_row(page: Row, comments: Sequence[Comment], id_prefix: str) -> Row | None:
-    """The row of a page's comments, oldest first; None where there are none.
+    """Return the row of a page's comments, oldest first; None where there are none.
 
     Its version is the sum of theirs, so that it grows with each comment and each edit.
     """
@@ -52,12 +52,12 @@ def comments_row(page: Row, comments: Sequence[Comment], id_prefix: str) -> Row 
 
 
 def comments_id(page: Row, id_prefix: str) -> str:
-    """The id of the row of a page's comments."""
+    """Return the id of the row of a page's comments."""
     return f"{id_prefix}{COMMENTS_MARK}{page['page_id'].removeprefix(id_prefix)}"
 
 
 def unchanged_comments(page: Row, before: Row) -> Row:
-    """The row of comments that are the same, below a page that may have changed."""
+    """Return the row of comments that are the same, below a page that may have changed."""
     row = beside(page)
     title = f"Comments on {page['title']}"
     told = {name: before[name] for name in ("page_id", "version", "updated_at", "body", "body_format")}
@@ -65,7 +65,7 @@ def unchanged_comments(page: Row, before: Row) -> Row:
 
 
 def moment_of(when: object) -> datetime | None:
-    """An ISO 8601 date with its zone, to the millisecond, in UTC; None for anything else."""
+    """Return an ISO 8601 date with its zone, to the millisecond, in UTC; None for anything else."""
     try:
         moment = datetime.fromisoformat(when).astimezone(UTC) if isinstance(when, str) else None
     except (ValueError, OverflowError):

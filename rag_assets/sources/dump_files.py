@@ -43,7 +43,7 @@ class DumpFiles:
 
 @contextmanager
 def dump_files(path: Path) -> Iterator[DumpFiles]:
-    """The files of a folder or zip, readable inside the block.
+    """Yield the files of a folder or zip, readable inside the block.
 
     Raises:
         SourceError: there is no such dump, or no envelope in it.
@@ -58,7 +58,7 @@ def dump_files(path: Path) -> Iterator[DumpFiles]:
 
 
 def attached_to(name: str) -> tuple[str, str] | None:
-    """The page id and the file's name below it of `…/attachments/<page id>/<name>`; None for other files."""
+    """Return the page id and the file's name below it of `…/attachments/<page id>/<name>`; None for other files."""
     parts = PurePosixPath(name).parts
     at = parts.index(_ATTACHMENTS) if _ATTACHMENTS in parts else len(parts)
     return (parts[at + 1], "/".join(parts[at + 2 :])) if len(parts) > at + 2 else None
@@ -83,7 +83,7 @@ def _folder_files(path: Path) -> list[DumpFile]:
 
 
 def _read_file(dump: Path, file: Path) -> bytes:
-    """A file of the folder; a link may lead to another file in it, not out of it."""
+    """Return a file of the folder; a link may lead to another file in it, not out of it."""
     try:
         if not file.resolve().is_relative_to(dump.resolve()):
             raise EnvelopeError("the file is a link that leads out of the dump")
@@ -94,7 +94,7 @@ def _read_file(dump: Path, file: Path) -> bytes:
 
 
 def opened(path: Path, what: str) -> zipfile.ZipFile:
-    """A zip file; raises SourceError, which calls it `what`, where it is none."""
+    """Return a zip file; raises SourceError, which calls it `what`, where it is none."""
     try:
         return zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile, ValueError) as error:
@@ -110,7 +110,8 @@ def _archive_files(archive: zipfile.ZipFile, path: Path) -> list[DumpFile]:
 
 
 def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """The bytes of a file in a zip; raises EnvelopeError where they cannot be had, or are more than MAX_FILE_BYTES."""
+    """Return the bytes of a file in a zip; raises EnvelopeError where they cannot be had, or are more than
+    MAX_FILE_BYTES."""
     if is_link(entry):
         raise EnvelopeError("the file is a link")
     try:
@@ -121,7 +122,7 @@ def read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
 
 
 def is_link(entry: zipfile.ZipInfo) -> bool:
-    """Whether a zip holds a link under this name, whose bytes are where it leads."""
+    """Return whether a zip holds a link under this name, whose bytes are where it leads."""
     return stat.S_ISLNK(entry.external_attr >> 16)
 
 
@@ -132,5 +133,5 @@ def _within_limit(content: bytes) -> bytes:
 
 
 def _is_hidden(name: str) -> bool:
-    """One of the companions that some systems add (`__MACOSX/._1.json`)."""
+    """Return one of the companions that some systems add (`__MACOSX/._1.json`)."""
     return any(part == "__MACOSX" or (part.startswith(".") and part != "..") for part in PurePosixPath(name).parts)

@@ -46,7 +46,7 @@ class Origin:
 
 
 def load_envelope(content: bytes) -> dict[str, Any]:
-    """A file's bytes as an envelope.
+    """Return a file's bytes as an envelope.
 
     Raises:
         EnvelopeError: they are not one JSON object in UTF-8.
@@ -68,7 +68,7 @@ def load_envelope(content: bytes) -> dict[str, Any]:
 
 
 def page_id_of(envelope: Mapping[str, Any], id_prefix: str = "") -> str:
-    """The page's id with the source's prefix.
+    """Return the page's id with the source's prefix.
 
     Raises:
         EnvelopeError: there is none, or it could not be part of a chunk id.
@@ -81,7 +81,7 @@ def page_id_of(envelope: Mapping[str, Any], id_prefix: str = "") -> str:
 
 
 def version_of(envelope: Mapping[str, Any]) -> int:
-    """The page's version number.
+    """Return the page's version number.
 
     Raises:
         EnvelopeError: there is none.
@@ -95,7 +95,7 @@ def version_of(envelope: Mapping[str, Any]) -> int:
 def exclusion_of(
     envelope: Mapping[str, Any], types: Sequence[str] = ("page",), statuses: Sequence[str] = ("current",)
 ) -> str | None:
-    """Why a readable envelope is no page to index, or None; blog posts and archived pages are indexed by option.
+    """Return why a readable envelope is no page to index, or None; blog posts and archived pages are indexed by option.
 
     Raises:
         EnvelopeError: type or status is missing.
@@ -129,7 +129,7 @@ def foreign_space(keys: frozenset[str], space: str) -> str | None:
 
 
 def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:
-    """The row of PAGES; its readers are nobody until all pages of the source are known.
+    """Return the row of PAGES; its readers are nobody until all pages of the source are known.
 
     Raises:
         EnvelopeError: a field is missing or of a wrong type.
@@ -165,7 +165,7 @@ def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:
 
 
 def content_hash(title: str, body: str, body_format: str, anchor_flavor: str) -> str:
-    """A digest of all that a page's sections depend on."""
+    """Return a digest of all that a page's sections depend on."""
     return digest(title, body, body_format, anchor_flavor)
 
 
@@ -175,7 +175,7 @@ def _ancestor_id(ancestor: Mapping[str, Any], id_prefix: str) -> str:
 
 
 def _address(envelope: Mapping[str, Any], space: str, origin: Origin) -> tuple[str, str]:
-    """The page's address without an anchor, and the flavor of its anchors."""
+    """Return the page's address without an anchor, and the flavor of its anchors."""
     raw = envelope.get("id")
     links = envelope.get("_links")
     links = links if isinstance(links, dict) else {}
@@ -188,7 +188,7 @@ def _address(envelope: Mapping[str, Any], space: str, origin: Origin) -> tuple[s
 
 
 def _base(links: Mapping[str, Any], fallback: str | None) -> str:
-    """The site's address; only http(s), because it becomes a link that people follow."""
+    """Return the site's address; only http(s), because it becomes a link that people follow."""
     own = links.get("self")
     for base in (links.get("base"), own.partition("/rest/api/")[0] if isinstance(own, str) else None, fallback):
         if isinstance(base, str) and _is_site(base):
@@ -211,7 +211,7 @@ def _guess_flavor(base: str, path: str) -> str:
 
 
 def _labels(envelope: Mapping[str, Any]) -> list[str]:
-    """Names of the labels that all see: `my` ones are one user's private bookmarks."""
+    """Return names of the labels that all see: `my` ones are one user's private bookmarks."""
     metadata = envelope.get("metadata")
     collection = metadata.get("labels") if isinstance(metadata, dict) else None
     results = collection.get("results") if isinstance(collection, dict) else None
@@ -221,7 +221,7 @@ def _labels(envelope: Mapping[str, Any]) -> list[str]:
 
 
 def _position(envelope: Mapping[str, Any]) -> int | None:
-    """Where the page stands among its siblings; the site says "none" where nobody arranged them."""
+    """Return where the page stands among its siblings; the site says "none" where nobody arranged them."""
     extensions = envelope.get("extensions")
     position = extensions.get("position") if isinstance(extensions, dict) else None
     if not isinstance(position, int) or isinstance(position, bool) or abs(position) > _MAX_VERSION:
@@ -258,7 +258,7 @@ def _string(mapping: Mapping[str, Any], key: str) -> str:
 
 
 def _list(envelope: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """A list of objects; an envelope without it has none."""
+    """Return a list of objects; an envelope without it has none."""
     entries = envelope.get(key, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise EnvelopeError(f"{key} is not a list of objects")
@@ -266,5 +266,5 @@ def _list(envelope: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
 
 def _clean(text: str) -> str:
-    """Text that can be written as UTF-8: JSON may escape half a surrogate pair."""
+    """Return text that can be written as UTF-8: JSON may escape half a surrogate pair."""
     return _SURROGATES.sub("\ufffd", text)

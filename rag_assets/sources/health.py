@@ -36,7 +36,7 @@ _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Two findings for each source: the source now, and its last sync."""
+    """Yield two findings for each source: the source now, and its last sync."""
     store = Store(config.home)
     if not config.sources:
         yield Finding("sources", "warn", "none is configured", "add one under `sources:`; see docs/configuration.md")
@@ -117,7 +117,7 @@ def _first_reason(last: LastSync) -> str | None:
 
 
 def _is_late(last: LastSync, source: Source) -> str | None:
-    """How to mend a sync that is too long ago, None where it is not."""
+    """Return how to mend a sync that is too long ago, None where it is not."""
     if last.finished_at is None or last.fingerprint is not None:  # what a build can tell apart is not synced in vain
         return None
     now = datetime.now(UTC)
@@ -129,7 +129,8 @@ def _is_late(last: LastSync, source: Source) -> str | None:
 
 
 def without_secrets(text: str, source: Source) -> str:
-    """The text in one line without what may sign in: values of environment variables, arguments, parts of addresses."""
+    """Return the text in one line without what may sign in: values of environment variables, arguments, parts of
+    addresses."""
     for name in _secret_names(source):
         value = os.environ.get(name, "").strip()
         text = text.replace(value, "***") if len(value) >= _SHORTEST else text

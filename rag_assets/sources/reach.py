@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence.client import ConfluenceClient, in_path
 from rag_assets.sources.confluence.details import DETAILS
-from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
 from rag_assets.sources.confluence.source import open_client
 from rag_assets.sources.confluence_mcp.answers import listed_of, named_spaces, results_of
 from rag_assets.sources.confluence_mcp.tools import McpTools, ToolError, open_tools
@@ -132,31 +132,31 @@ def _open_to(key: str, first: str = "") -> str:
 
 
 def _is_anonymous(client: ConfluenceClient) -> bool:
-    """Whether the site takes this user for nobody; it need not say.
+    """Return whether the site takes this user for nobody; it need not say.
 
     Raises:
         SourceError: the site is not there, or refuses who signs in.
     """
     try:
         return client.get("rest/api/user/current", {}).get("type") == "anonymous"
-    except (Unreadable, Faulty):
+    except (AccessRefused, ServerFault):
         return False
 
 
 def _space(client: ConfluenceClient, settings: source_kinds.Confluence, key: str) -> tuple[dict[str, Any], bool]:
-    """The space as the site tells of it, and whether v1 does.
+    """Return the space as the site tells of it, and whether v1 does.
 
     Raises:
         SourceError: it is not there for this user.
     """
     try:
         return client.get(f"rest/api/space/{in_path(settings.space)}", {"expand": "permissions"}), True
-    except Unreadable as error:
+    except AccessRefused as error:
         if error.status != 410:
             raise _no_space(client, settings, key, error) from None
     try:
         found = client.get("api/v2/spaces", {"keys": settings.space, "limit": 1}).get("results")
-    except Unreadable as error:
+    except AccessRefused as error:
         raise _no_space(client, settings, key, error) from None
     if not found:
         raise _no_space(client, settings, key, None)
@@ -164,7 +164,7 @@ def _space(client: ConfluenceClient, settings: source_kinds.Confluence, key: str
 
 
 def _no_space(
-    client: ConfluenceClient, settings: source_kinds.Confluence, key: str, error: Unreadable | None
+    client: ConfluenceClient, settings: source_kinds.Confluence, key: str, error: AccessRefused | None
 ) -> SourceError:
     told = f" (it answered {error.status})" if error else ""
     return SourceError(
@@ -174,11 +174,11 @@ def _no_space(
 
 
 def _pages(client: ConfluenceClient, settings: source_kinds.Confluence, key: str, met: list[str]) -> Reach:
-    """Whether a page can be listed, and says who may read it."""
+    """Return whether a page can be listed, and says who may read it."""
     params = {"spaceKey": settings.space, "type": "page", "limit": 1, "expand": DETAILS}
     try:
         results = client.get("rest/api/content", params).get("results")
-    except Unreadable as error:
+    except AccessRefused as error:
         if error.status == 410:
             return Reach("ok", ", ".join(met))
         return Reach("fail", f"{', '.join(met)}, but its pages cannot be listed ({error.status})", "check rights")
@@ -192,7 +192,7 @@ def _pages(client: ConfluenceClient, settings: source_kinds.Confluence, key: str
 
 
 def _listed(tools: McpTools, name: str, settings: source_kinds.ConfluenceMcp) -> str | None:
-    """What is wrong with the server's list of the space, or None."""
+    """Return what is wrong with the server's list of the space, or None."""
     cql = f'type = page AND space = "{settings.space}"'
     try:
         answer = tools.call(name, space_key=settings.space, query=cql, cql=cql, limit=1)
@@ -214,7 +214,7 @@ def _names(archive: zipfile.ZipFile) -> list[str]:
 
 
 def _site(base_url: str) -> str:
-    """An address without what may sign in: user, password and query are left out."""
+    """Return an address without what may sign in: user, password and query are left out."""
     parts = urlsplit(base_url)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path.rstrip('/')}"

@@ -14,7 +14,7 @@ from rag_serving.config import sources as source_kinds
 
 
 def open_source(key: str, settings: source_kinds.Source, folder: Path, reader: LimitedReader | None = None) -> Source:
-    """The source of a key; nothing is read yet.
+    """Return the source of a key; nothing is read yet.
 
     Args:
         key: the source's name in the configuration.

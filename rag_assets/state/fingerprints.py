@@ -25,7 +25,7 @@ from rag_serving.text import analyzer as terms
 
 
 def digest(*parts: object) -> str:
-    """A short SHA-256 of values that JSON can hold."""
+    """Return a short SHA-256 of values that JSON can hold."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
@@ -51,12 +51,12 @@ def chunks_settings(config: Config) -> str:
 
 
 def ingest_settings(config: Config, source: str) -> str:
-    """All that shapes a source's tables, beside its content."""
+    """Return all that shapes a source's tables, beside its content."""
     return digest(settings_digest(source, config.sources[source]), chunks_settings(config))
 
 
 def table_digest(table: pa.Table) -> str:
-    """A digest of the table's content, column by column: names and values, whatever their layout in memory."""
+    """Return a digest of the table's content, column by column: names and values, whatever their layout in memory."""
     whole = hashlib.sha256()
     for name in table.column_names:
         whole.update(json.dumps([name, table[name].to_pylist()], default=str).encode())
@@ -64,12 +64,12 @@ def table_digest(table: pa.Table) -> str:
 
 
 def pages_digest(pages: pa.Table) -> str:
-    """A digest of what pages of other sources may take from these."""
+    """Return a digest of what pages of other sources may take from these."""
     return table_digest(pages.select(["page_id", "space", "title", "url", "readers", "content_hash"]))
 
 
 def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, pages: Mapping[str, str]) -> str:
-    """All that shapes a tenant's generation.
+    """Return all that shapes a tenant's generation.
 
     Args:
         config: its settings of selection, context and indexes count.

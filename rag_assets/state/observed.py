@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def source_facts(config: Config, store: Store, key: str, fingerprint: str | None) -> SourceFacts:
-    """A source now and as it was built; tables that are gone were never built."""
+    """Return a source now and as it was built; tables that are gone were never built."""
     folder = store.source(key)
     built = read_state(store, key).chunks
     if not all((folder / f"{table}.parquet").is_file() for table in ("pages", "sections", "chunks")):
@@ -37,7 +37,7 @@ def source_facts(config: Config, store: Store, key: str, fingerprint: str | None
 
 
 def chunk_digests(config: Config, store: Store, tenant: str) -> dict[str, str]:
-    """The digest of each chunk table that the tenant's sources have."""
+    """Return the digest of each chunk table that the tenant's sources have."""
     states = {key: read_state(store, key).chunks for key in config.sources_of(tenant)}
     return {
         key: state.digest
@@ -61,7 +61,7 @@ def wanted_inputs(config: Config, store: Store, embedder: Embedder, tenants: Ite
 
 
 def shared_pages(store: Store, sources: Iterable[str]) -> dict[str, str]:
-    """The digest of each source's pages where one of them shows pages that are not its own; else nothing."""
+    """Return the digest of each source's pages where one of them shows pages that are not its own; else nothing."""
     states = {key: read_state(store, key).sections for key in sources}
     if len(states) < 2 or not any(state.missed for state in states.values() if state is not None):
         return {}
@@ -78,7 +78,7 @@ def published_damage(config: Config, store: Store, tenant: str, depth: Depth) ->
 
 
 def published_inputs(store: Store, tenant: str) -> str | None:
-    """What the last published generation was made from, or None where nothing usable is published.
+    """Return what the last published generation was made from, or None where nothing usable is published.
 
     A tenant that was rolled back counts as published: a person chose the older generation, and only new inputs
     undo that.

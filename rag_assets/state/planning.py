@@ -41,7 +41,7 @@ class PartitionChanges:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class PublishAttempt:
     """What the sensor remembers of a tenant between two ticks; times in seconds since the epoch."""
 
     inputs: str | None = None  # what a publish was last started for
@@ -50,7 +50,7 @@ class Attempt:
     waiting_since: float | None = None  # when it first wanted to publish and let syncs finish
 
     def due(self, inputs: str, now: float) -> bool:
-        """Whether a publish for these inputs may start: the first time, or long enough after one that failed."""
+        """Return whether a publish for these inputs may start: the first time, or long enough after one that failed."""
         pause = min(RETRY_SECONDS * 2 ** max(self.tries - 1, 0), 86_400.0)
         return inputs != self.inputs or now - self.started_at >= pause
 
@@ -61,11 +61,11 @@ class PublishRequests:
 
     start: Mapping[str, str]  # tenant -> digest of inputs
     skipped: Mapping[str, str]  # tenant -> reason
-    memory: Mapping[str, Attempt]
+    memory: Mapping[str, PublishAttempt]
 
 
 def sources_to_ingest(sources: Iterable[SourceFacts], only: Collection[str] = (), full: bool = False) -> dict[str, str]:
-    """The sources whose tables are not what a sync would make now, each with the reason.
+    """Return the sources whose tables are not what a sync would make now, each with the reason.
 
     Args:
         sources: what is known of every configured source.
@@ -89,7 +89,7 @@ def _ingest_reason(facts: SourceFacts, full: bool) -> str | None:
 
 
 def tenants_to_publish(wanted: Mapping[str, str], published: Mapping[str, str | None]) -> dict[str, str]:
-    """The tenants whose published generation was made from other inputs, each with the reason.
+    """Return the tenants whose published generation was made from other inputs, each with the reason.
 
     Args:
         wanted: per tenant the digest of its present inputs; tenants without any chunk table are absent.
@@ -115,10 +115,10 @@ def publish_requests(
     published: Mapping[str, str | None],
     publishing: Collection[str],
     syncing: Collection[str],
-    memory: Mapping[str, Attempt],
+    memory: Mapping[str, PublishAttempt],
     now: float,
 ) -> PublishRequests:
-    """Which tenants the sensor publishes at this tick.
+    """Return which tenants the sensor publishes at this tick.
 
     A tenant is started once for the same inputs, and again after RETRY_SECONDS when that did not publish them. It waits
     for syncs in flight, so that two sources synced in the same minute are published once, but no longer than
@@ -134,12 +134,12 @@ def publish_requests(
     """
     start: dict[str, str] = {}
     skipped: dict[str, str] = {}
-    remember: dict[str, Attempt] = {}
+    remember: dict[str, PublishAttempt] = {}
     for tenant, inputs in wanted.items():
-        before = memory.get(tenant, Attempt())
+        before = memory.get(tenant, PublishAttempt())
         waiting_since = before.waiting_since if before.waiting_since is not None else now
         if published.get(tenant) == inputs:
-            skipped[tenant], remember[tenant] = "nothing changed", Attempt()
+            skipped[tenant], remember[tenant] = "nothing changed", PublishAttempt()
         elif tenant in publishing:
             skipped[tenant], remember[tenant] = "a publish run is in flight", before
         elif not before.due(inputs, now):
@@ -149,5 +149,5 @@ def publish_requests(
             remember[tenant] = replace(before, waiting_since=waiting_since)
         else:
             tries = before.tries + 1 if before.inputs == inputs else 1
-            start[tenant], remember[tenant] = inputs, Attempt(inputs, tries, now)
+            start[tenant], remember[tenant] = inputs, PublishAttempt(inputs, tries, now)
     return PublishRequests(start, skipped, remember)

@@ -105,7 +105,7 @@ class PublishState(_State):
 
 
 def read_state(store: Store, source: str) -> IngestState:
-    """The source's state; empty where there is none or it cannot be read."""
+    """Return the source's state; empty where there is none or it cannot be read."""
     return _read(store.source(source) / "ingest_state.json", IngestState) or IngestState()
 
 
@@ -124,13 +124,13 @@ def note_unchanged(store: Store, source: str, now: datetime) -> None:
 
 
 def last_sync(store: Store, source: str) -> datetime | None:
-    """When the source was last synced as a whole; None where that never was, or nobody knows."""
+    """Return when the source was last synced as a whole; None where that never was, or nobody knows."""
     pages = read_state(store, source).pages
     return pages.synced_at if pages is not None else None
 
 
 def read_publish_state(store: Store, tenant: str) -> PublishState | None:
-    """The last publication, or None where there was none or it cannot be read."""
+    """Return the last publication, or None where there was none or it cannot be read."""
     return _read(store.tenant(tenant) / "publish_state.json", PublishState)
 
 
@@ -139,7 +139,7 @@ def write_publish_state(store: Store, tenant: str, state: PublishState) -> None:
 
 
 def read_checked(store: Store, tenant: str) -> PublishState:
-    """The candidate generation that was put together last.
+    """Return the candidate generation that was put together last.
 
     Raises:
         StoreError: there is none.
@@ -152,7 +152,7 @@ def write_checked(store: Store, tenant: str, state: PublishState) -> None:
 
 
 def read_candidate(store: Store, tenant: str) -> CandidateState:
-    """What the candidate is made from.
+    """Return what the candidate is made from.
 
     Raises:
         StoreError: its chunks were not selected.
@@ -169,7 +169,7 @@ def write_account(store: Store, source: str, account: SourceAccount) -> None:
 
 
 def settled_chunks(store: Store, source: str) -> tuple[pa.Table, SourceAccount]:
-    """A source's chunks with the account of their pages, both of the same run.
+    """Return a source's chunks with the account of their pages, both of the same run.
 
     Table and account are two files, and a sync may be writing them: the account is signed with the table's digest, and
     when they differ the sync is given a moment to finish.

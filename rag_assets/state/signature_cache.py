@@ -38,7 +38,7 @@ class SignatureCache:
         self._file = CacheFile(self.path, _TABLE, _VERSION)
 
     def fingerprints(self, texts: Sequence[str], hashes: Sequence[str]) -> tuple[Fingerprints, int]:
-        """The fingerprint of each text [texts], and how many had to be computed.
+        """Return the fingerprint of each text [texts], and how many had to be computed.
 
         `hashes` are the texts' own digests (`text_hash`). A file that cannot be used costs time and is told, no more.
         """
@@ -75,7 +75,7 @@ class SignatureCache:
 
 
 def _is_sound(record: object) -> bool:
-    """Whether a stored record is whole: a fingerprint and its check sum."""
+    """Return whether a stored record is whole: a fingerprint and its check sum."""
     whole = isinstance(record, bytes) and len(record) == FINGERPRINT.itemsize + 4
     return whole and isinstance(record, bytes) and record[-4:] == _check(record[:-4])
 

@@ -43,13 +43,13 @@ class Memberships:
         self._read: dict[str, tuple[_Stamp, Mapping[str, frozenset[str]]]] = {}
 
     def with_groups(self, principal: Principal) -> Principal:
-        """The principal with the groups that its user is in."""
+        """Return the principal with the groups that its user is in."""
         if not principal.user or not self._files.get(principal.tenant):
             return principal
         return replace(principal, groups=principal.groups | self._groups_of(principal.tenant, principal.user))
 
     def _groups_of(self, tenant: str, user: str) -> frozenset[str]:
-        """Of the tables as they are now: what a sync wrote counts from the next question on."""
+        """Return of the tables as they are now: what a sync wrote counts from the next question on."""
         files = self._files[tenant]
         try:
             stamp = tuple((str(file), file.stat().st_mtime_ns) for file in files)
@@ -66,7 +66,7 @@ class Memberships:
 
 
 def groups_by_user(tables: list[pa.Table]) -> dict[str, frozenset[str]]:
-    """The groups of each user: those whose members every table that names the group tells the same of this user.
+    """Return the groups of each user: those whose members every table that names the group tells the same of this user.
 
     Args:
         tables: GROUP_MEMBERS of each source.

@@ -39,7 +39,7 @@ class Principal:
 
 
 def reader_class(clauses: Iterable[Iterable[str]]) -> str:
-    """The canonical name of a conjunction of clauses; a clause without a principal makes it `nobody`."""
+    """Return the canonical name of a conjunction of clauses; a clause without a principal makes it `nobody`."""
     canonical = {tuple(sorted(set(clause))) for clause in clauses}
     if () in canonical:
         return NOBODY
@@ -50,7 +50,7 @@ def reader_class(clauses: Iterable[Iterable[str]]) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def clauses_of(readers: str) -> frozenset[frozenset[str]]:
-    """The clauses of a reader class; `reader_class` of them is the class again."""
+    """Return the clauses of a reader class; `reader_class` of them is the class again."""
     if readers == EVERYONE:
         return frozenset()
     if readers == NOBODY or not readers:
@@ -58,19 +58,19 @@ def clauses_of(readers: str) -> frozenset[frozenset[str]]:
     return frozenset(frozenset(unquote(name) for name in clause.split("|")) for clause in readers.split("&"))
 
 
-def both(first: str, second: str) -> str:
-    """The intersection of two reader classes."""
+def intersect_readers(first: str, second: str) -> str:
+    """Return the intersection of two reader classes."""
     return reader_class(clauses_of(first) | clauses_of(second))
 
 
 def satisfies(principal: Principal, readers: str) -> bool:
-    """Whether every clause of the class names this principal."""
+    """Return whether every clause of the class names this principal."""
     return _name_all(principal.names, readers)
 
 
 @lru_cache(maxsize=1 << 16)
 def may_all_read(first: str, second: str) -> bool:
-    """Whether everyone who may read the first reader class may read the second.
+    """Return whether everyone who may read the first reader class may read the second.
 
     A class is a conjunction of clauses, each a set of names of which one must match. It implies a clause exactly when
     one of its own clauses is a subset: a caller with all names outside the clause would satisfy it otherwise.
@@ -79,7 +79,7 @@ def may_all_read(first: str, second: str) -> bool:
 
 
 def satisfied_classes(principal: Principal, tenant: str, classes: frozenset[str]) -> frozenset[str]:
-    """Those of a tenant's reader classes that the principal may read; none of another tenant's."""
+    """Return those of a tenant's reader classes that the principal may read; none of another tenant's."""
     return _satisfied(principal.names, classes) if principal.tenant == tenant else frozenset()
 
 
@@ -93,7 +93,7 @@ def _name_all(names: frozenset[str], readers: str) -> bool:
 
 
 def choose_tenant(tenants: list[str], asked: str | None, how: str) -> str:
-    """The tenant asked for, or the only one.
+    """Return the tenant asked for, or the only one.
 
     Raises:
         ValueError: it is not configured, or there are several; the message says how to name one.

@@ -30,7 +30,7 @@ from rag_serving.models.protocols import Embedder
 from rag_serving.records import Answer, Candidate, Draft, Lock, Verdict
 from rag_serving.telemetry.events import Ranking, Trace
 from rag_serving.text.analyzer import analyze
-from rag_serving.tracing import Attempt
+from rag_serving.tracing import StageTrace
 
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
@@ -39,7 +39,7 @@ NOT_JUDGED, DOUBTED = "claims_not_judged", "claims_doubted_by_the_model"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """A question as the stages after the lock need it."""
 
     text: str  # as it was read
@@ -49,7 +49,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Written:
+class AnswerTrace:
     """An answer with what it was made of."""
 
     answer: Answer
@@ -80,9 +80,9 @@ class Answering:
         self._judge: Entails | None = None
 
     def answer(
-        self, attempt: Attempt, asked: Asked, lock: Lock, generation: str = "", explain: bool = False
-    ) -> Written:
-        """What the passages of the lock say to a question; `generation` is the id of the one they are of."""
+        self, attempt: StageTrace, asked: Question, lock: Lock, generation: str = "", explain: bool = False
+    ) -> AnswerTrace:
+        """Return what the passages of the lock say to a question; `generation` is the id of the one they are of."""
         settings, gates = self._config.generation, self._config.gates
         found = likeness(lock, set(asked.weights), asked.weights, analyze)
         chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
@@ -119,18 +119,20 @@ class Answering:
             answer = replace(answer, generator=draft.model, gates={**found, **told}, evidence=draft.evidence)
             if explain:
                 answer = _explained(answer, draft, verdicts, lock)
-        return Written(answer, draft, lock, verdicts)
+        return AnswerTrace(answer, draft, lock, verdicts)
 
-    def _stopped(self, answer: Answer, attempt: Attempt, asked: Asked, lock: Lock, explain: bool) -> Written:
-        """A question that was not asked of the passages; what they would have said is looked up only to explain it."""
+    def _stopped(self, answer: Answer, attempt: StageTrace, asked: Question, lock: Lock, explain: bool) -> AnswerTrace:
+        """Return a question that was not asked of the passages; what they would have said is looked up only to explain
+        it."""
         if explain:
             is_far = answer.refusal and answer.refusal.value is not None
             draft = self._extracted(attempt, asked, lock) if is_far else Draft((), MODEL)
             answer = _explained(answer, draft, [], lock)
-        return Written(answer, Draft((), MODEL), lock, [])
+        return AnswerTrace(answer, Draft((), MODEL), lock, [])
 
-    def _verified(self, draft: Draft, asked: Asked, lock: Lock) -> tuple[Draft, list[Verdict], Differing | None]:
-        """The draft with its verdicts; where pages differ about what was asked, with what the others say beside it."""
+    def _verified(self, draft: Draft, asked: Question, lock: Lock) -> tuple[Draft, list[Verdict], Differing | None]:
+        """Return the draft with its verdicts; where pages differ about what was asked, with what the others say beside
+        it."""
         settings, fuzzy_min = self._config.generation, self._config.verification.fuzzy_partial_ratio_min
         words = settings.quote_max_words
         rules = fuzzy_min, settings.max_citations, settings.require_quotes, asked.original, words
@@ -141,7 +143,7 @@ class Answering:
             verdicts = verify(draft, lock, *rules)
         return draft, verdicts, differs
 
-    def _judged(self, attempt: Attempt, verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
+    def _judged(self, attempt: StageTrace, verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
         """Return the verdicts with what the model says of each sentence; one that it doubts is shown as a quotation.
 
         It adds nothing, and its absence costs nothing.
@@ -158,7 +160,7 @@ class Answering:
             attempt.raise_flag(DOUBTED)
         return without_doubted(found, lock)
 
-    def _extracted(self, attempt: Attempt, asked: Asked, lock: Lock) -> Draft:
+    def _extracted(self, attempt: StageTrace, asked: Question, lock: Lock) -> Draft:
         settings = self._config.generation
 
         def extracted(similarity: Similarity | None) -> Draft:
@@ -183,7 +185,7 @@ class Answering:
 
 
 def _told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | None:
-    """Which passages do not agree, as far as both sides stand; None where one does not."""
+    """Return which passages do not agree, as far as both sides stand; None where one does not."""
     numbers = shown_numbers(verdicts)
     stand = {v.claim: numbers[v.index] for v in verdicts if v.outcome != "dropped" and v.index}
     others = dict.fromkeys(stand[claim] for claim in differs.others if claim in stand)
@@ -194,13 +196,13 @@ def _told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | No
 
 
 def _explained(answer: Answer, draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Answer:
-    """The answer with its passages and, where it is none, with the best sentence that was not good enough."""
+    """Return the answer with its passages and, where it is none, with the best sentence that was not good enough."""
     refusal = answer.refusal and replace(answer.refusal, best=best_rejected(draft, verdicts, lock))
     return replace(answer, passages=explained(lock, verdicts), refusal=refusal)
 
 
 def open_tables(config: Config) -> Tables:
-    """The weights that the extractive generator goes by.
+    """Return the weights that the extractive generator goes by.
 
     Raises:
         ConfigError: `gates.confidence_weights` cannot be used.
@@ -212,7 +214,7 @@ def open_tables(config: Config) -> Tables:
 
 
 def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, settings: Generation) -> Answer:
-    """The answer of the claims that stand; without one it is withheld."""
+    """Return the answer of the claims that stand; without one it is withheld."""
     citations = citations_of(verdicts, lock, settings.quote_max_words)
     made = Answer(
         "not_found",

@@ -33,7 +33,8 @@ _MARKER = re.compile(r"(?:(?<!\s)\s+|^|(?<=[.,;:!?]))\[\d{1,3}\](?!\()")
 def citations_of(
     verdicts: Sequence[Verdict], lock: Lock, quote_max_words: int = MAX_QUOTE_WORDS
 ) -> tuple[Citation, ...]:
-    """The citations of the claims that were not dropped, by number and in the order of the claims, each place once.
+    """Return the citations of the claims that were not dropped, by number and in the order of the claims, each place
+    once.
 
     `quote_max_words` limits the quotes further.
     """
@@ -47,15 +48,16 @@ def citations_of(
 
 
 def shown_numbers(verdicts: Iterable[Verdict]) -> dict[int, int]:
-    """The number that each cited passage is shown under, by its place in the lock: the order in which the answer first
-    cites them, from 1 without gaps.
+    """Return the number that each cited passage is shown under, by its place in the lock: the order in which the
+    answer first cites them, from 1 without gaps.
     """
     cited = dict.fromkeys(verdict.index for verdict in verdicts if verdict.outcome != "dropped" and verdict.index)
     return {passage: number for number, passage in enumerate(cited, start=1)}
 
 
 def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool = False) -> str:
-    """The claims that stand, a paragraph each, with the numbers of their passages and without links these do not hold.
+    """Return the claims that stand, a paragraph each, with the numbers of their passages and without links these do
+    not hold.
 
     Claims that do not stand are left out, or marked.
     """
@@ -74,7 +76,8 @@ def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool =
 
 
 def pinpointed(answer: Answer, lock: Lock, page_text: Callable[[str], str]) -> Answer:
-    """The answer with links that tell their quote from the same words elsewhere on the page, by the words around it.
+    """Return the answer with links that tell their quote from the same words elsewhere on the page, by the words
+    around it.
 
     `page_text` gives the text of a page by its id.
     """
@@ -97,7 +100,7 @@ def _pinpointed(citation: Citation, lock: Lock, page_text: Callable[[str], str])
 
 
 def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """The locked passages with the scores of every stage and what became of the claims that cite them.
+    """Return the locked passages with the scores of every stage and what became of the claims that cite them.
 
     `passage` is the place in the lock, `index` the number that the answer cites it by, None where it does not.
     """
@@ -118,7 +121,7 @@ def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 
 def markdown(answer: Answer) -> str:
-    """The answer and its sources as Markdown, each source once with all of its quotes."""
+    """Return the answer and its sources as Markdown, each source once with all of its quotes."""
     lines = [markdown_text(answer.answer)]
     if answer.citations and answer.clarification:
         lines += ["", markdown_text(answer.clarification)]
@@ -131,7 +134,7 @@ def markdown(answer: Answer) -> str:
 
 
 def _source(citations: Sequence[Citation]) -> list[str]:
-    """The lines of one source; its link opens at the first of its quotes."""
+    """Return the lines of one source; its link opens at the first of its quotes."""
     first = citations[0]
     where = f"{first.space}, version {first.page_version}" if first.space else f"version {first.page_version}"
     link = f"[{for_markdown(first.title)}]({for_link(first.fragment_url)})"
@@ -144,7 +147,8 @@ def _source(citations: Sequence[Citation]) -> list[str]:
 
 
 def shown_quote(text: str, start: int, end: int, most: int = MAX_QUOTE_WORDS) -> tuple[int, int]:
-    """The range shown for the verified quote `text[start:end]`: 10 to 15 words cut at word borders of the original.
+    """Return the range shown for the verified quote `text[start:end]`: 10 to 15 words cut at word borders of the
+    original.
 
     A longer quote is cut after 15 words, or `most` if these are fewer; a shorter one grows within its sentence, and is
     shorter where the sentence is.
@@ -190,7 +194,7 @@ def _citation(verdict: Verdict, lock: Lock, numbers: Mapping[int, int], quote_ma
 
 
 def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:
-    """A claim without links that its passages do not hold, and without markers that it wrote itself."""
+    """Return a claim without links that its passages do not hold, and without markers that it wrote itself."""
     cited = [candidate for index in indexes if (candidate := lock.passage(index))]
     text, _ = without_links(text, "\n".join(candidate.chunk.text for candidate in cited))
     return _MARKER.sub("", text).strip()

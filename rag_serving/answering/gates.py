@@ -34,7 +34,7 @@ class Stop:
     refusal: Refusal
 
     def answer(self, generation: str = "", lock: Lock | None = None) -> Answer:
-        """The answer that says so, with the closest page where something was found."""
+        """Return the answer that says so, with the closest page where something was found."""
         clarification = closest(lock) if lock else None
         return Answer(
             self.status, self.message, clarification=clarification, refusal=self.refusal, generation=generation
@@ -58,7 +58,8 @@ def gate_question(question: str, terms: Collection[str], typed: str = "") -> Sto
 def likeness(
     lock: Lock, terms: Set[str], weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]]
 ) -> dict[str, float]:
-    """How near the locked passages come: the best cosine similarity, and the best share of the question's weight.
+    """Return how near the locked passages come: the best cosine similarity, and the best share of the question's
+    weight.
 
     Without a dense score (the model is down) there is no `similarity`.
     """
@@ -89,7 +90,7 @@ def gate_confidence(question: str, confidence: float | None, gates: Gates, passa
 
 
 def closest(lock: Lock) -> str | None:
-    """The page nearest to the question, which the asker may read because it was locked for him."""
+    """Return the page nearest to the question, which the asker may read because it was locked for him."""
     if not lock.passages:
         return None
     chunk = lock.passages[0].chunk

@@ -15,7 +15,7 @@ Order = Literal["score", "document"]
 
 
 def freeze(candidates: Iterable[Candidate], count: int, order: Order = "score") -> Lock:
-    """The first `count` candidates that can be cited: each chunk once, none whose link lacks an anchor.
+    """Return the first `count` candidates that can be cited: each chunk once, none whose link lacks an anchor.
 
     In the order of the document, the passages of a page stand together as the page has them, the best page first.
     """
@@ -30,7 +30,7 @@ def freeze(candidates: Iterable[Candidate], count: int, order: Order = "score") 
 
 
 def completed(lock: Lock, beside: Callable[[Chunk, int], Chunk | None]) -> Lock:
-    """The lock, and at its end the passages that its lists of steps began in or run on into.
+    """Return the lock, and at its end the passages that its lists of steps began in or run on into.
 
     `beside` gives the passage before (-1) or after (1) another that the asker may read, else None.
     """
@@ -50,7 +50,7 @@ def _as_in_pages(passages: Sequence[Candidate]) -> tuple[Candidate, ...]:
 
 
 def has_anchor(url: str) -> bool:
-    """Whether a link lands on a section: it has a fragment that is not empty."""
+    """Return whether a link lands on a section: it has a fragment that is not empty."""
     return bool(url.partition("#")[2])
 
 

@@ -22,7 +22,8 @@ _BLOCK_MARK = re.compile(rf"^\s*(?:{_MARKER}\s*)+")
 
 
 def fragment_url(url: str, quote: str, before: str = "", after: str = "") -> str:
-    """The link to the quoted words, `url#anchor:~:text=…`, told from the same words elsewhere by those around them."""
+    """Return the link to the quoted words, `url#anchor:~:text=…`, told from the same words elsewhere by those around
+    them."""
     blocks = [shown for block in _BLOCK_BORDER.split(quote) if (shown := plain(_BLOCK_MARK.sub("", block)))]
     if not blocks:
         return url
@@ -35,7 +36,7 @@ def fragment_url(url: str, quote: str, before: str = "", after: str = "") -> str
 
 
 def is_repeated(quote: str, page: str) -> bool:
-    """Whether the page shows the quoted words more than once; browsers do not regard case."""
+    """Return whether the page shows the quoted words more than once; browsers do not regard case."""
     shown = _visible(quote)
     return bool(shown) and _visible(page).count(shown) > 1
 
@@ -48,7 +49,7 @@ def plain(markdown_text: str) -> str:
 
 
 def _blocks_text(text: str) -> list[str]:
-    """What the page shows of each block of a text, at least one."""
+    """Return what the page shows of each block of a text, at least one."""
     return [plain(_BLOCK_MARK.sub("", block)) for block in _BLOCK_BORDER.split(text)]
 
 

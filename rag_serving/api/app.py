@@ -176,8 +176,8 @@ async def readyz(request: HttpRequest, service: Shared) -> JSONResponse:
 
 
 def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | None = None) -> FastAPI:
-    """The API over the configured tenants. `siblings`: a folder in which the processes of one server find each other;
-    `file`: what the configuration was read from, to be followed and read again.
+    """Yield the API over the configured tenants. `siblings`: a folder in which the processes of one server find each
+    other; `file`: what the configuration was read from, to be followed and read again.
 
     Raises:
         ConfigError: tokens are asked for and not usable.
@@ -236,7 +236,7 @@ def _answer(answer: Answer, caller: Principal) -> JSONResponse:
 
 
 def _content(answer: Answer, caller: Principal) -> dict[str, Any]:
-    """The JSON of an answer; one that is not available is an error as well."""
+    """Return the JSON of an answer; one that is not available is an error as well."""
     answer = replace(answer, timings_ms=timings_for(caller, answer.timings_ms))
     if answer.status == "unavailable":
         return {**answer.payload(), **error_body("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)}

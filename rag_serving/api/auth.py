@@ -57,7 +57,7 @@ class Authenticator:
         self._principals = _read_tokens(config) if config.serving.auth == "tokens" else None
 
     def principal(self, request: Request) -> Principal:
-        """Who asks.
+        """Return who asks.
 
         Raises:
             AuthError: nobody who may.

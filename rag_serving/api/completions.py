@@ -89,7 +89,7 @@ def complete(body: Body, request: HttpRequest, service: Shared, tenant: str | No
 
 
 def _question(turns: list[Turn]) -> str:
-    """The text of the user's last message."""
+    """Return the text of the user's last message."""
     for turn in reversed(turns):
         if turn.role == "user":
             return turn.text
@@ -115,7 +115,7 @@ class _Chunks:
         yield "data: [DONE]\n\n"
 
     def _last(self, head: dict[str, Any], item: Answer | StreamError) -> Iterator[dict[str, Any]]:
-        """The chunks of the answer, or of what kept it from coming."""
+        """Yield the chunks of the answer, or of what kept it from coming."""
         if isinstance(item, StreamError):
             yield openai_error(item.status, item.code, str(item))
         elif item.status == "unavailable":
@@ -142,7 +142,8 @@ def _delta(head: dict[str, Any], delta: dict[str, str], finish: str | None = Non
 
 
 def _usage(answer: Answer, turns: list[Turn], count: TokenCount) -> dict[str, int]:
-    """The tokens that a model behind the answer took, as its server says; else those of what came in and went out."""
+    """Return the tokens that a model behind the answer took, as its server says; else those of what came in and went
+    out."""
     if answer.usage:
         read, written = answer.usage.prompt_tokens, answer.usage.completion_tokens
     else:

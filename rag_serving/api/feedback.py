@@ -44,7 +44,7 @@ def feedback(body: FeedbackBody, caller: Caller, service: Shared) -> JSONRespons
 
 
 def citation_fault(receipt: Mapping[str, Any], citation: int | None) -> str | None:
-    """Why a number is none of a citation of the receipt's answer, or None."""
+    """Return why a number is none of a citation of the receipt's answer, or None."""
     numbers = sorted({each["index"] for each in receipt["citations"]})
     if citation is None or citation in numbers:
         return None

@@ -38,7 +38,7 @@ class Reading:
 
 
 def read(pipeline: Pipeline) -> Reading:
-    """What this process tells of the tenant now. No database is read."""
+    """Return what this process tells of the tenant now. No database is read."""
     breakers = {"reranker": pipeline.reranker.breaker.state} if pipeline.reranker else {}
     if not pipeline.telemetry:
         return Reading(breakers)
@@ -47,7 +47,7 @@ def read(pipeline: Pipeline) -> Reading:
 
 
 def exposition(tenant: str, readings: Sequence[Reading]) -> bytes:
-    """What the processes of a server tell of a tenant, added up, in Prometheus' text format."""
+    """Return what the processes of a server tell of a tenant, added up, in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_Figures(tenant, readings))
     return generate_latest(registry)
@@ -76,7 +76,7 @@ class _Figures(Collector):
         yield self._latencies(today)
 
     def _breakers(self) -> Metric:
-        """One series per breaker and state: how many processes have it in that state."""
+        """Return one series per breaker and state: how many processes have it in that state."""
         family = GaugeMetricFamily(
             "citelock_breaker_state",
             "Processes of this server for which a server's circuit breaker is in that state.",

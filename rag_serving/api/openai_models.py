@@ -61,7 +61,7 @@ def unknown_model(model: str) -> RequestError:
 
 
 def _tenants(request: HttpRequest, service: Service, tenant: str | None) -> list[str]:
-    """The tenants that the caller may ask: one, unless nobody here is asked who he is."""
+    """Return the tenants that the caller may ask: one, unless nobody here is asked who he is."""
     if service.config.serving.auth == "loopback" and tenant is None:
         return sorted(service.pipelines)
     return [caller_of(request, tenant).tenant]

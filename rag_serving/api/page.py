@@ -30,7 +30,7 @@ router = APIRouter(include_in_schema=False)
 
 
 async def _form(request: HttpRequest) -> str:
-    """The question of a sent form; empty where nothing was sent."""
+    """Return the question of a sent form; empty where nothing was sent."""
     try:
         fields = parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=10)
     except ValueError:  # more fields than the form has
@@ -70,19 +70,19 @@ def ask(
 
 
 def _refused(error: AuthError) -> HTMLResponse:
-    """A page without a form that says how to authenticate."""
+    """Return a page without a form that says how to authenticate."""
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
     return _page(0, error.status, headers, problem=str(error))
 
 
 def _sources(answer: Answer) -> list[tuple[int, list[Citation]]]:
-    """The citations by number: a passage stands once, with all of its quotes."""
+    """Return the citations by number: a passage stands once, with all of its quotes."""
     by_number = sorted(answer.citations, key=lambda citation: citation.index)
     return [(number, list(cited)) for number, cited in groupby(by_number, key=lambda citation: citation.index)]
 
 
 def _page(limit: int, status: int = 200, headers: dict[str, str] | None = None, **shown: Any) -> HTMLResponse:
-    """The page; `limit` is the longest question, 0 where nothing may be asked."""
+    """Return the page; `limit` is the longest question, 0 where nothing may be asked."""
     nonce = secrets.token_urlsafe(16)
     given = {"question": "", "problem": None, "answer": None, "sources": [], **shown}
     content = _template().render(nonce=nonce, limit=limit, **given)

@@ -44,7 +44,7 @@ class Processes(Multiprocess):
 
     @classmethod
     def listening(cls, config: uvicorn.Config, renew: Callable[[], bool]) -> Processes:
-        """The supervisor of processes that share the socket which is bound here.
+        """Return the supervisor of processes that share the socket which is bound here.
 
         Raises:
             SystemExit: the address cannot be listened on; the reason was logged.
@@ -86,7 +86,7 @@ class Processes(Multiprocess):
 
 
 def _ended(exit_code: int | None) -> str:
-    """How a process ended, by its exit code: minus a signal's number where that killed it."""
+    """Return how a process ended, by its exit code: minus a signal's number where that killed it."""
     if exit_code is None or exit_code >= 0:
         return f"ended with exit code {exit_code}"
     try:
@@ -98,7 +98,7 @@ def _ended(exit_code: int | None) -> str:
 
 
 def _has_terminal() -> bool:
-    """Whether this process has a controlling terminal; one that was closed is none any more."""
+    """Return whether this process has a controlling terminal; one that was closed is none any more."""
     try:
         os.close(os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY))
     except OSError:

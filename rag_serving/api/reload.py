@@ -40,7 +40,7 @@ class ConfigFile:
     serving: Serving
 
     def load(self) -> Config:
-        """The configuration as the file and the environment have it now.
+        """Return the configuration as the file and the environment have it now.
 
         Raises:
             ConfigError: it cannot be used.
@@ -52,7 +52,7 @@ class ConfigFile:
         return config
 
     def stamp(self) -> _Stamp:
-        """What changes whenever the file does; None where there is none."""
+        """Return what changes whenever the file does; None where there is none."""
         try:
             found = self.path.stat()
         except OSError:
@@ -134,6 +134,6 @@ class Reload:
 
 
 def _changes(old: Features, new: Features) -> list[str]:
-    """Each switch that differs, as it was and is."""
+    """Return each switch that differs, as it was and is."""
     before, after = old.model_dump(), new.model_dump()
     return [f"{name} {before[name]} → {after[name]}" for name in after if before[name] != after[name]]

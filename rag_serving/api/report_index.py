@@ -72,7 +72,7 @@ def _parts(
 def _evaluation(
     report: ReportFile, evaluations: Mapping[str, Mapping[str, Any]], current: str | None
 ) -> tuple[ReportFile, list[str]]:
-    """A report on a generation with its key measures, as cells of HTML."""
+    """Return a report on a generation with its key measures, as cells of HTML."""
     facts = evaluations.get(report.generation or "", {})
     cells = [_mean(facts, name) for name in _MEASURES]
     published = " · <b>published</b>" if report.generation == current else ""

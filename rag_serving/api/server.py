@@ -75,7 +75,7 @@ def uvicorn_settings(serving: Serving) -> dict[str, Any]:
 
 
 def worker() -> FastAPI:
-    """The API in one of several processes, started by `serve`, with which it ends."""
+    """Return the API in one of several processes, started by `serve`, with which it ends."""
     log_to_stderr()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the first process replaces us
     folder = Path(os.environ[_FOLDER])
@@ -105,7 +105,8 @@ def _renew(folder: Path, file: ConfigFile) -> bool:
 
 
 def _short_folder() -> str | None:
-    """Where to make the processes' folder: the path of a Unix socket may have 104 characters, some of them ours."""
+    """Return where to make the processes' folder: the path of a Unix socket may have 104 characters, some of them
+    ours."""
     return None if len(tempfile.gettempdir()) < 60 else "/tmp"
 
 

@@ -57,8 +57,8 @@ class Service:
 
     @classmethod
     def open(cls, config: Config, siblings: Path | None = None, like: Service | None = None) -> Service:
-        """The configured tenants, which share nothing but the embedding model, and that also with the service `like`
-        where it is the same. `siblings`: a folder in which the processes of one server find each other.
+        """Return the configured tenants, which share nothing but the embedding model, and that also with the service
+        `like` where it is the same. `siblings`: a folder in which the processes of one server find each other.
 
         Raises:
             ConfigError: tokens are asked for, or weights, that cannot be used.
@@ -96,7 +96,7 @@ class Service:
             pipeline.published.follow()
 
     def readings(self, tenant: str) -> list[Reading]:
-        """What each process of the server tells of a tenant."""
+        """Return what each process of the server tells of a tenant."""
         return self.siblings.readings(tenant) if self.siblings else [read(self.pipelines[tenant])]
 
     @cached_property
@@ -118,7 +118,7 @@ class Service:
 
 
 def service_of(request: HttpRequest) -> Service:
-    """The service of this request, the same until it is answered."""
+    """Return the service of this request, the same until it is answered."""
     if not hasattr(request.state, "service"):
         request.state.service = request.app.state.service
     service: Service = request.state.service
@@ -169,7 +169,7 @@ Shared = Annotated[Service, Depends(_shared)]
 
 
 def checked_text(name: str, value: str, config: Config) -> str:
-    """A question without outer white space, neither empty nor too long."""
+    """Return a question without outer white space, neither empty nor too long."""
     text = value.strip()
     if fault := fault_of(text):
         raise RequestError(400, "BAD_REQUEST", f"'{name}': {fault}", name)

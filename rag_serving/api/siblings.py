@@ -34,7 +34,7 @@ class Siblings:
         threading.Thread(target=self._answer, name="siblings", daemon=True).start()
 
     def readings(self, tenant: str) -> list[Reading]:
-        """What each process tells; one that died, or does not answer in time, is left out."""
+        """Return what each process tells; one that died, or does not answer in time, is left out."""
         others = [address for address in self._folder.glob("*.socket") if address != self._address]
         found = [self._ask(address, tenant) for address in sorted(others)]
         return [self._read(tenant), *(reading for reading in found if reading)]

@@ -117,7 +117,7 @@ class _Work:
         threading.Thread(target=run, args=(self._run, ended), name="stream", daemon=True).start()
 
     async def heard(self) -> AsyncIterator[Heard]:
-        """What is heard of a question until it is answered, or fails, or its time is over."""
+        """Yield what is heard of a question until it is answered, or fails, or its time is over."""
         item: Heard = None
         while item is None or isinstance(item, Progress):
             try:
@@ -155,17 +155,17 @@ class _Work:
 
 
 def _stopped(deadline: Deadline | None) -> StreamError:
-    """Why there will be no answer: the server ends, or the answer took too long."""
+    """Return why there will be no answer: the server ends, or the answer took too long."""
     if deadline and deadline.is_server_ending:
         return StreamError(503, "UNAVAILABLE", ENDING)
     return StreamError(504, "TIMEOUT", "the answer took too long")
 
 
 def sentences_of(answer: Answer) -> list[str]:
-    """The verified sentences of an answer with their citations; none of any other status."""
+    """Return the verified sentences of an answer with their citations; none of any other status."""
     return answer.answer.split("\n\n") if answer.status == "answered" else []
 
 
 def event(name: str, data: dict[str, Any]) -> str:
-    """One event; JSON has no line breaks of its own."""
+    """Return one event; JSON has no line breaks of its own."""
     return f"event: {name}\ndata: {for_json(data)}\n\n"

@@ -33,7 +33,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name is this machine's own."""
+    """Return whether an address or name is this machine's own."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -41,7 +41,7 @@ def is_loopback(host: str) -> bool:
 
 
 def error_body(code: str, message: str, **more: Any) -> dict[str, Any]:
-    """The one shape of an error."""
+    """Return the one shape of an error."""
     return {"error": True, "message": message, "code": code, **more}
 
 

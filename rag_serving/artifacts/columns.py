@@ -63,7 +63,7 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def reader(column: pa.Array) -> Read:
-    """What reads rows of a column, the same as `column.take(rows).to_pylist()`."""
+    """Return what reads rows of a column, the same as `column.take(rows).to_pylist()`."""
     kind = column.type
     if column.null_count or not len(column):
         return lambda rows: [column[row].as_py() for row in rows]
@@ -100,7 +100,7 @@ def _numbers(column: pa.Array) -> memoryview[int]:
 
 
 def _view(buffer: pa.Buffer, kind: pa.DataType, start: int, count: int) -> memoryview[int]:
-    """Some numbers of a buffer; indexing it is twice as fast as indexing a numpy array."""
+    """Return some numbers of a buffer; indexing it is twice as fast as indexing a numpy array."""
     width = kind.bit_width // 8
     cells = memoryview(buffer).cast("B")[start * width : (start + count) * width]
     return cells.cast("i") if kind == pa.int32() else cells.cast("q")

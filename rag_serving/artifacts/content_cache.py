@@ -36,7 +36,7 @@ class CacheFile:
 
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
-        """A connection to the file, made where it does not exist.
+        """Yield a connection to the file, made where it does not exist.
 
         Raises:
             sqlite3.DatabaseError: it cannot be used; `put_aside` decides whether it is damaged.
@@ -49,7 +49,7 @@ class CacheFile:
             yield database
 
     def lookup(self, database: sqlite3.Connection, query: str, keys: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query that ends in `IN ({marks})`, for any number of keys."""
+        """Yield the rows of a query that ends in `IN ({marks})`, for any number of keys."""
         for start in range(0, len(keys), LOOKUP_KEYS):
             part = keys[start : start + LOOKUP_KEYS]
             yield from database.execute(query.format(marks=",".join("?" * len(part))), part)

@@ -105,7 +105,7 @@ class Comparison:
             raise StoreError(f"{error}; {mend(self._tenant)}") from None
 
     def _read(self, name: str, stamp: Stamp) -> Content:
-        """The content of a file that has this stamp, compared with its digest; empty where it is not wanted."""
+        """Return the content of a file that has this stamp, compared with its digest; empty where it is not wanted."""
         path, key, digest = self._folder / name, f"{self._where}/{name}", self._files[name].sha256
         hasher = None if self._known.holds(key, stamp, digest) else sha256()
         if not hasher and name not in self._wanted:
@@ -126,7 +126,7 @@ class Comparison:
         return content
 
     def _content(self, name: str, file: BufferedReader, stamp: Stamp, hasher: Hasher | None) -> Content:
-        """The bytes of an open file, all of which the hasher has seen."""
+        """Return the bytes of an open file, all of which the hasher has seen."""
         if name in self._held:
             return Content(_copied(file, stamp.size, hasher))
         if hasher:
@@ -136,7 +136,7 @@ class Comparison:
 
 
 def _copied(file: BufferedReader, size: int, hasher: Hasher | None) -> memoryview:
-    """A file's bytes in memory, as many as there are of `size`."""
+    """Return a file's bytes in memory, as many as there are of `size`."""
     # Not by numpy, which asks for huge pages: to make room for those can take a second where memory is in pieces.
     data = memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if size else b"")
     done = 0
@@ -181,7 +181,7 @@ def array_of(data: memoryview) -> NDArray[Any]:
 
 
 def _smallest(files: Mapping[str, FileFacts], names: Collection[str], memory_bytes: int) -> Iterator[str]:
-    """Those of the names whose files together, from the smallest on, are no larger than that."""
+    """Yield those of the names whose files together, from the smallest on, are no larger than that."""
     for name in sorted(names, key=lambda name: (files[name].bytes, name)):
         memory_bytes -= files[name].bytes
         if memory_bytes < 0:

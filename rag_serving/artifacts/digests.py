@@ -115,7 +115,7 @@ class KnownDigests:
             return
 
     def _saved(self) -> _Entries:
-        """What another process wrote down; nothing where it is damaged or of another installation."""
+        """Return what another process wrote down; nothing where it is damaged or of another installation."""
         try:
             content = read_json(self._path)
             if not hmac.compare_digest(self._signature(content["files"]), str(content["signature"])):

@@ -90,7 +90,7 @@ class Manifest(Record):
 
 
 def create_manifest(**fields: Any) -> Manifest:
-    """A manifest of these fields; its id is the first 16 hex digits of the SHA-256 of what identifies it."""
+    """Return a manifest of these fields; its id is the first 16 hex digits of the SHA-256 of what identifies it."""
     draft = Manifest(id="", **fields)
     return draft.model_copy(update={"id": id_of(draft)})
 

@@ -56,11 +56,11 @@ class TableSchema:
         return self.columns.with_metadata({TABLE_KEY: self.name.encode(), VERSION_KEY: str(self.version).encode()})
 
     def empty(self) -> pa.Table:
-        """A table of these columns without rows."""
+        """Return a table of these columns without rows."""
         return self.arrow.empty_table()
 
     def table(self, rows: list[Mapping[str, object]]) -> pa.Table:
-        """Rows as a table of exactly these columns; a missing or extra key is an error that names it."""
+        """Return rows as a table of exactly these columns; a missing or extra key is an error that names it."""
         if rows:
             have, want = set(rows[0]), set(self.columns.names)
             if have != want:

@@ -24,7 +24,7 @@ class SecretError(Exception):
 
 
 def derived_key(home: Path, purpose: str) -> bytes:
-    """The key [32 bytes] of one purpose, such as `receipts`: HMAC-SHA256 of the purpose under the secret.
+    """Return the key [32 bytes] of one purpose, such as `receipts`: HMAC-SHA256 of the purpose under the secret.
 
     The secret is the environment variable `CITELOCK_SECRET`; without it, random bytes in the home folder's `secret`,
     made when first needed and readable by the owner alone. Servers that share receipts must share the secret.

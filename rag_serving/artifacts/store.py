@@ -74,11 +74,11 @@ class Store:
         return self.generations(tenant) / generation_id
 
     def pointer(self, tenant: str) -> Path:
-        """The file that names the published generation."""
+        """Return the file that names the published generation."""
         return self.tenant(tenant) / "current"
 
     def current(self, tenant: str) -> str | None:
-        """The published generation's id, or None where nothing was published yet."""
+        """Return the published generation's id, or None where nothing was published yet."""
         return read_pointer(self.pointer(tenant))
 
     def publication(self, tenant: str) -> Publication:
@@ -94,7 +94,7 @@ class Store:
             raise StoreError(f"{path} {error}") from None
 
     def publication_record(self, tenant: str) -> Path:
-        """The file that says, signed, which generation is published."""
+        """Return the file that says, signed, which generation is published."""
         return self.tenant(tenant) / publication.FILE
 
     def point_current(self, tenant: str, generation_id: str) -> None:
@@ -114,7 +114,8 @@ class Store:
 
     @contextmanager
     def lock(self, tenant: str) -> Iterator[None]:
-        """One writer of a tenant's indexes at a time, over threads and processes; a killed holder lets go by dying."""
+        """Yield one writer of a tenant's indexes at a time, over threads and processes; a killed holder lets go by
+        dying."""
         path = self.tenant(tenant) / ".publish.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w") as file:
@@ -126,7 +127,8 @@ class Store:
 
 
 def read_pointer(path: Path) -> str | None:
-    """What a pointer names, None where there is no such file. Every question asks: a plain read, no text layer."""
+    """Return what a pointer names, None where there is no such file. Every question asks: a plain read, no text
+    layer."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # nobody may be at the other end of a pipe
     except FileNotFoundError:
@@ -173,7 +175,7 @@ def write_mapped(path: Path, table: pa.Table, schema: TableSchema) -> None:
 
 
 def map_table(path: Path, schema: TableSchema) -> pa.Table:
-    """A table of this schema's version that `write_mapped` wrote; what is not looked at is not read.
+    """Return a table of this schema's version that `write_mapped` wrote; what is not looked at is not read.
 
     Raises:
         StoreError: the file is missing, truncated, or of another version.
@@ -188,7 +190,8 @@ def map_table(path: Path, schema: TableSchema) -> pa.Table:
 
 
 def table_of(source: pa.MemoryMappedFile | memoryview, path: Path, schema: TableSchema) -> pa.Table:
-    """The table of this schema's version in the bytes of the file at a path, not copied; errors as `map_table`."""
+    """Return the table of this schema's version in the bytes of the file at a path, not copied; errors as
+    `map_table`."""
     try:
         data = pa.py_buffer(source) if isinstance(source, memoryview) else source
         table = pa.ipc.open_file(data).read_all()
@@ -198,17 +201,17 @@ def table_of(source: pa.MemoryMappedFile | memoryview, path: Path, schema: Table
     return table
 
 
-def whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, copied only where it is in several."""
+def combine_chunks(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece, copied only where it is in several."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def coded(column: pa.ChunkedArray) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """The distinct values of a column without nulls, and the number of its value for every row.
+def dictionary_encode(column: pa.ChunkedArray) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """Return the distinct values of a column without nulls, and the number of its value for every row.
 
     Not by `to_numpy`, which takes half a second to import pandas where that is installed.
     """
-    encoded = whole(column).dictionary_encode()
+    encoded = combine_chunks(column).dictionary_encode()
     numbers: NDArray[np.int32] = np.from_dlpack(encoded.indices)  # type: ignore[assignment]
     return tuple(encoded.dictionary.to_pylist()), numbers
 
@@ -323,7 +326,7 @@ def remove_folder(folder: Path) -> None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its name when the block ends well.
+    """Yield a temporary file beside `path` that takes its name when the block ends well.
 
     The process's umask says who may read it, so that another account can serve what this one builds; `mkstemp` would
     let nobody else. What nobody else may read (`keys`, the telemetry's file) is not written here.

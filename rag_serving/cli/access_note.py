@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def with_access_note(pipeline: Pipeline, principal: Principal, noted: Noted) -> Noted:
     """Return an answer or results with a note that counts what the principal may read, unless that is everything."""
     try:
-        with pipeline.published.lease() as generation:
+        with pipeline.published.acquire() as generation:
             readable, total = len(generation.for_reader(principal)), len(generation)
     except UnpublishedError:
         return noted

@@ -39,7 +39,7 @@ _LOST_DAYS = 7
 
 
 def examine(path: Path | None) -> Iterator[Finding]:
-    """Everything that can be looked at without changing anything; without a usable configuration only that."""
+    """Yield everything that can be looked at without changing anything; without a usable configuration only that."""
     where = path or Path(os.environ.get("CITELOCK_CONFIG", DEFAULT_CONFIG))
     try:
         config = load_config(path)
@@ -195,7 +195,7 @@ def _reranker(config: Config) -> Finding:
 
 
 def _telemetry(config: Config) -> Finding:
-    """The database as it is; it is made, and its folder, by the first question."""
+    """Return the database as it is; it is made, and its folder, by the first question."""
     from rag_serving.telemetry.log import rows_dropped
     from rag_serving.telemetry.recorder import TelemetryError
     from rag_serving.telemetry.tables import faults_of, opened
@@ -236,7 +236,7 @@ def _dagster() -> Finding:
 
 
 def _joined(entry: EntryPoint, config: Config) -> Iterator[Finding]:
-    """What another package looks at; that it cannot is a finding, too."""
+    """Yield what another package looks at; that it cannot is a finding, too."""
     try:
         yield from entry.load()(config)
     except ImportError as error:

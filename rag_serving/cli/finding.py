@@ -28,7 +28,7 @@ class Finding:
 
 
 def age(seconds: float) -> str:
-    """A time span in its largest unit: `3 hours`."""
+    """Return a time span in its largest unit: `3 hours`."""
     for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"

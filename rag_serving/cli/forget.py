@@ -33,7 +33,7 @@ def command(
     from rag_serving.artifacts.store import Store
     from rag_serving.receipts.secrecy import Secrecy
     from rag_serving.receipts.store import open_receipts
-    from rag_serving.telemetry.events import Scribe
+    from rag_serving.telemetry.events import RowBuilder
     from rag_serving.telemetry.tables import opened
     from rag_serving.telemetry.telemetry import KEY_PURPOSE
     from rag_serving.telemetry.writer import forget_user
@@ -44,7 +44,7 @@ def command(
         receipts = store.forget(name, Secrecy(settings.home).asker(Principal(name, user)))
     database, rows = Store(settings.home).serving_db(), 0
     if settings.telemetry.url is not None or database.exists():
-        digest = Scribe(name, derived_key(settings.home, KEY_PURPOSE)).user_hash(user) or ""
+        digest = RowBuilder(name, derived_key(settings.home, KEY_PURPOSE)).user_hash(user) or ""
         with opened(settings.telemetry.url, database) as engine:
             rows = forget_user(engine, name, digest)
     if as_json:

@@ -153,7 +153,7 @@ def repair_command(
 
 
 def _existing(store: Store, tenant: str, generation: str | None) -> str:
-    """The generation that is meant: the published one, though its folder may be gone, or one that is there."""
+    """Return the generation that is meant: the published one, though its folder may be gone, or one that is there."""
     current = store.current(tenant) if generation is None else None
     ids = {info.id for info in list_generations(store, tenant)}
     if generation is not None and generation not in ids:

@@ -91,7 +91,7 @@ class Later(TyperCommand):
 
 
 def _command(name: str, loaded: Any) -> Any:
-    """A Typer app or a function as a command."""
+    """Return a Typer app or a function as a command."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(loaded, typer.Typer):
         app.add_typer(loaded, name=name)
@@ -112,12 +112,12 @@ def _load(target: str) -> Any:
 
 
 def _is_of_typer(error: Exception) -> bool:
-    """Whether Typer tells this error itself: wrong arguments, `Exit`, `Abort`."""
+    """Return whether Typer tells this error itself: wrong arguments, `Exit`, `Abort`."""
     return type(error).__module__.startswith(("typer", "click"))
 
 
 def _told(error: Exception) -> str:
-    """One line; errors of this project say what to do, others only what they are."""
+    """Return one line; errors of this project say what to do, others only what they are."""
     message = " ".join(str(error).split())
     if type(error).__module__.startswith("rag_"):
         return message

@@ -21,7 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def chosen_tenant(config: Config, name: str | None) -> str:
-    """The tenant of this name, or the only one.
+    """Return the tenant of this name, or the only one.
 
     Raises:
         ConfigError: it is not configured, or there are several.

@@ -19,7 +19,7 @@ from rag_serving.escaping.targets import for_json, for_link, for_terminal, for_t
 if TYPE_CHECKING:
     from rag_serving.cli.finding import Finding
     from rag_serving.receipts.proofs import Proof
-    from rag_serving.records import AlsoAt, Answer, Candidate, Citation, Refusal, SearchResults
+    from rag_serving.records import Answer, Candidate, Citation, Location, Refusal, SearchResults
 
 _PLACES_SHOWN = 3
 
@@ -59,7 +59,8 @@ def answer_lines(answer: Answer) -> Iterator[str]:
 
 
 def refusal_lines(refusal: Refusal, is_explained: bool) -> Iterator[str]:
-    """What was looked at; explained, also the gate that decided and the best sentence that was not good enough."""
+    """Yield what was looked at; explained, also the gate that decided and the best sentence that was not good
+    enough."""
     if not is_explained:
         yield dim(f"{refusal.reason} (--explain shows more)")
         return
@@ -70,7 +71,7 @@ def refusal_lines(refusal: Refusal, is_explained: bool) -> Iterator[str]:
 
 
 def citation_lines(citations: Sequence[Citation]) -> Iterator[str]:
-    """A passage with all of its quotes; its link opens at the first of them."""
+    """Yield a passage with all of its quotes; its link opens at the first of them."""
     first = citations[0]
     where = f"{first.space}, version {first.page_version}" if first.space else ""
     yield f"{bold(f'[{first.index}] {first.title}')}  {dim(where)}"
@@ -112,7 +113,7 @@ def result_lines(rank: int, candidate: Candidate) -> Iterator[str]:
     yield from also_at_lines(chunk.also_at)
 
 
-def also_at_lines(places: Sequence[AlsoAt]) -> Iterator[str]:
+def also_at_lines(places: Sequence[Location]) -> Iterator[str]:
     for place in places[:_PLACES_SHOWN]:
         yield f"    {dim('also at')} {for_terminal_line(place.title)}  {dim(place.space)}  {link(place.url, place.url)}"
     if len(places) > _PLACES_SHOWN:
@@ -157,6 +158,6 @@ def dim(text: str) -> str:
 
 
 def link(shown: str, target: str) -> str:
-    """The address; on a terminal it opens the quoted words (OSC 8)."""
+    """Return the address; on a terminal it opens the quoted words (OSC 8)."""
     shown = for_terminal_line(shown)
     return f"\x1b]8;;{for_link(target)}\x1b\\{shown}\x1b]8;;\x1b\\" if sys.stdout.isatty() else shown

@@ -17,7 +17,8 @@ _CLEAR = "\r\x1b[2K"
 
 @contextmanager
 def shown() -> Iterator[Listen | None]:
-    """A listener that keeps a line of standard error up to date, and clears it; None where that is no terminal."""
+    """Yield a listener that keeps a line of standard error up to date, and clears it; None where that is no
+    terminal."""
     if not sys.stderr.isatty():
         yield None
         return

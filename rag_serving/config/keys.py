@@ -36,7 +36,8 @@ Models = Sequence[type[BaseModel]]
 
 
 def nearest_key(config: type[BaseModel], location: Sequence[object]) -> str | None:
-    """The key that was probably meant by the unknown one at the end of a pydantic location, None where none is like it.
+    """Return the key that was probably meant by the unknown one at the end of a pydantic location, None where none is
+    like it.
 
     One of the same section comes first; one of another section is given with its section.
     """
@@ -50,7 +51,8 @@ def nearest_key(config: type[BaseModel], location: Sequence[object]) -> str | No
 
 
 def unknown_variable(config: type[BaseModel], environment: Mapping[str, str], content: Mapping[str, Any]) -> str | None:
-    """What is wrong with the first variable that looks like a key and is none, in a line; None where all are known.
+    """Return what is wrong with the first variable that looks like a key and is none, in a line; None where all are
+    known.
 
     `content`: the configuration file's, whose keys `…_env` may name variables as they like.
     """
@@ -70,7 +72,7 @@ def unknown_variable(config: type[BaseModel], environment: Mapping[str, str], co
 
 
 def variable_of(keys: Sequence[str]) -> str:
-    """The variable that sets a key, given by its path."""
+    """Return the variable that sets a key, given by its path."""
     return PREFIX + DELIMITER.join(keys).upper()
 
 
@@ -86,7 +88,8 @@ def _nearest_variable(config: type[BaseModel], wrong: str) -> str | None:
 
 
 def _is_key(config: type[BaseModel], keys: Sequence[str]) -> bool:
-    """Whether a path of lower-case keys leads to a value; what lies below a mapping of free names is not looked at."""
+    """Return whether a path of lower-case keys leads to a value; what lies below a mapping of free names is not looked
+    at."""
     models: Models = (config,)
     for number, key in enumerate(keys):
         fields = [model.model_fields[found] for model in models if (found := _field(model, key))]
@@ -101,12 +104,13 @@ def _is_key(config: type[BaseModel], keys: Sequence[str]) -> bool:
 
 
 def _field(model: type[BaseModel], key: str) -> str | None:
-    """The name of a field, whatever its case."""
+    """Return the name of a field, whatever its case."""
     return next((name for name in model.model_fields if name.lower() == key), None)
 
 
 def _models_at(models: Models, keys: Sequence[str]) -> Models:
-    """The models that may stand at a pydantic location: names of a mapping lead nowhere, tags of a union narrow it."""
+    """Return the models that may stand at a pydantic location: names of a mapping lead nowhere, tags of a union narrow
+    it."""
     for key in keys:
         fields = [model.model_fields[key] for model in models if key in model.model_fields]
         if fields:
@@ -122,7 +126,7 @@ def _has_kind(model: type[BaseModel], tag: str) -> bool:
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """The models in a type: those of a union, or the values of a mapping."""
+    """Return the models in a type: those of a union, or the values of a mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models(part)]
@@ -133,7 +137,7 @@ def _is_mapping(field: Any) -> bool:
 
 
 def _paths(config: type[BaseModel], before: str = "") -> Iterator[str]:
-    """Every key with its section, such as `retrieval.dense_k`; without those below free names."""
+    """Yield every key with its section, such as `retrieval.dense_k`; without those below free names."""
     for name, field in config.model_fields.items():
         inner = [] if _is_mapping(field) else _models(field.annotation)
         if not inner:
@@ -164,7 +168,7 @@ def url_passwords(content: object) -> Iterator[str]:
 
 
 def _named(content: object, key: str = "") -> Iterator[str]:
-    """The names of variables that a configuration gives: the values of its keys `…_env`."""
+    """Yield the names of variables that a configuration gives: the values of its keys `…_env`."""
     if isinstance(content, Mapping):
         for name, value in content.items():
             yield from _named(value, str(name))

@@ -123,7 +123,7 @@ class Config(BaseSettings):
         return env_settings, init_settings
 
     def sources_of(self, tenant: str) -> dict[str, Source]:
-        """The sources of one tenant, by key."""
+        """Return the sources of one tenant, by key."""
         return {key: source for key, source in sorted(self.sources.items()) if source.tenant == tenant}
 
 
@@ -183,12 +183,12 @@ def _read(path: Path | None) -> tuple[dict[str, Any], str]:
 
 
 def config_path(path: Path | None = None) -> Path:
-    """The file that `load_config` reads."""
+    """Return the file that `load_config` reads."""
     return path or Path(os.environ.get("CITELOCK_CONFIG") or DEFAULT_CONFIG)
 
 
 def load_or_default(path: Path | None = None) -> Config:
-    """The given configuration, else the default file where there is one, else the built-in defaults.
+    """Return the given configuration, else the default file where there is one, else the built-in defaults.
 
     Raises:
         ConfigError: as `load_config` does.
@@ -199,7 +199,7 @@ def load_or_default(path: Path | None = None) -> Config:
 
 
 def parse_config(content: dict[str, Any], origin: str = "configuration") -> Config:
-    """A mapping as a configuration.
+    """Return a mapping as a configuration.
 
     Raises:
         ConfigError: a key, or a variable of the environment, is unknown or its value is not allowed; only the first
@@ -229,7 +229,7 @@ def _validated(content: dict[str, Any], origin: str) -> Config:
 
 
 def _explain(fault: ErrorDetails) -> str:
-    """One validation fault in one line; an unknown key names the nearest known one."""
+    """Return one validation fault in one line; an unknown key names the nearest known one."""
     where = ".".join(_path(fault["loc"]))
     if fault["type"] == "extra_forbidden":
         near = nearest_key(Config, fault["loc"])
@@ -241,7 +241,8 @@ def _explain(fault: ErrorDetails) -> str:
 
 
 def _path(location: tuple[int | str, ...]) -> list[str]:
-    """The keys of a fault's place as the file has them: without the tags of the unions (kinds of source and auth)."""
+    """Return the keys of a fault's place as the file has them: without the tags of the unions (kinds of source and
+    auth)."""
     keys = [str(part) for part in location]
     if keys[:1] == ["sources"]:
         tail = keys[3:]

@@ -136,7 +136,7 @@ class Price(Section):
     """For a million tokens written."""
 
     def of(self, tokens_in: int, tokens_out: int) -> float:
-        """What so many tokens cost."""
+        """Return what so many tokens cost."""
         return (self.input * tokens_in + self.output * tokens_out) / 1e6
 
 

@@ -58,7 +58,7 @@ def _is_under_heads(line: str) -> bool:
 
 
 def _line(line: str, has_cells: bool) -> str:
-    """A line outside fences. Spans of code stay; a backtick without its partner in the line opens none."""
+    """Return a line outside fences. Spans of code stay; a backtick without its partner in the line opens none."""
     ends = _ends(line)
     parts, position = [], 0
     while found := _SPECIAL.search(line, position):
@@ -76,7 +76,7 @@ def _line(line: str, has_cells: bool) -> str:
 
 
 def _ends(line: str) -> dict[int, list[int]]:
-    """Where runs of so many backticks end, the last first."""
+    """Return where runs of so many backticks end, the last first."""
     ends: dict[int, list[int]] = {}
     for run in _TICKS.finditer(line):
         ends.setdefault(len(run[0]), []).append(run.end())
@@ -84,7 +84,7 @@ def _ends(line: str) -> dict[int, list[int]]:
 
 
 def _end_of_code(line: str, opening: re.Match[str], ends: dict[int, list[int]], has_cells: bool) -> int | None:
-    """The end of the code that these backticks open; None where they open none.
+    """Return the end of the code that these backticks open; None where they open none.
 
     Three and more may be taken for a fence, and a cell of a table (`has_cells`) ends at a bar even inside of code.
     """

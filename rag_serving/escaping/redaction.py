@@ -82,7 +82,7 @@ def _without_secret(parameter: re.Match[str]) -> str:
 
 
 def _holds(word: str, values: Iterable[str]) -> bool:
-    """Whether a word is base64 of something that is hidden."""
+    """Return whether a word is base64 of something that is hidden."""
     padded = word.rstrip("=") + "=" * (-len(word.rstrip("=")) % 4)
     try:
         text = b64decode(padded, altchars=b"-_" if "-" in word or "_" in word else None, validate=True).decode()

@@ -28,7 +28,7 @@ class BuildError(RedactedError):
 
 
 def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
-    """Chunks with their vectors [n, d], by source, page and place in the page.
+    """Return chunks with their vectors [n, d], by source, page and place in the page.
 
     Raises:
         BuildError: a chunk id stands twice, or the vectors are not finite numbers, one for each chunk.
@@ -46,7 +46,7 @@ def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
 
 
 def repeated_id(chunks: pa.Table) -> str | None:
-    """A chunk id that stands more than once, None where all differ."""
+    """Return a chunk id that stands more than once, None where all differ."""
     counts = pc.value_counts(chunks["chunk_id"])
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
     return str(repeated[0].as_py()) if len(repeated) else None
@@ -63,7 +63,7 @@ def with_shards(table: pa.Table, max_chunks: int) -> pa.Table:
 
 
 def lexical_texts(table: pa.Table) -> list[str]:
-    """What the lexical index sees of each chunk: its place above its text."""
+    """Return what the lexical index sees of each chunk: its place above its text."""
     return under_prefixes(*values(table, "lexical_prefix", "text"))
 
 
@@ -77,5 +77,5 @@ def table_digest(table: pa.Table) -> str:
 
 
 def values(table: pa.Table, *names: str) -> list[list[Any]]:
-    """Columns as lists."""
+    """Return columns as lists."""
     return [table[name].to_pylist() for name in names]

@@ -36,8 +36,8 @@ from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove
 from rag_serving.config.loading import Config
 from rag_serving.indexes import lexical, shard_collections
 from rag_serving.indexes.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
-from rag_serving.indexes.candidate import Candidate
-from rag_serving.indexes.chroma import DenseError, Place, one_line
+from rag_serving.indexes.candidate import BuildWorkspace
+from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.integrity import MARK, find_file_damage
@@ -116,7 +116,7 @@ def build_dense(
             "shards": [shard.model_dump() for shard in shards],
             "inputs_digest": table_digest(table),
         }
-        Candidate.of(store, tenant).leave_dense(table, vectors, facts)
+        BuildWorkspace.of(store, tenant).write_dense(table, vectors, facts)
     return DenseBuild(shards, built, len(shards) - built, len(table), vectors.shape[1])
 
 
@@ -126,7 +126,7 @@ def build_lexical_index(store: Store, tenant: str, chunks: pa.Table, progress: P
     `chunks` needs the columns source, page_id, chunk_idx, chunk_id, lexical_prefix, text; any order.
     """
     table = chunks.select(["source", "page_id", "chunk_idx", "chunk_id", "lexical_prefix", "text"]).sort_by(ORDER)
-    with store.lock(tenant), Candidate.of(store, tenant).lexical() as folder:
+    with store.lock(tenant), BuildWorkspace.of(store, tenant).lexical() as folder:
         size = build_lexical(folder, table["chunk_id"].to_pylist(), lexical_texts(table), progress)
     return LexicalBuild(len(table), size)
 
@@ -147,7 +147,7 @@ def commit_generation(
         StoreError: a step did not run, or its result is of other chunks.
     """
     with store.lock(tenant):
-        candidate = Candidate.of(store, tenant)
+        candidate = BuildWorkspace.of(store, tenant)
         table, facts = candidate.table(), candidate.facts()
         if candidate.lexical_content() != documents_digest(table["chunk_id"].to_pylist(), lexical_texts(table)):
             raise StoreError(
@@ -183,16 +183,17 @@ def commit_generation(
 
 
 def _whole(store: Store, tenant: str, generation_id: str, config: Config) -> Manifest | None:
-    """The manifest of a generation that stands on disk to the last bit as it was written; another is replaced."""
+    """Return the manifest of a generation that stands on disk to the last bit as it was written; another is
+    replaced."""
     if find_file_damage(store, tenant, generation_id, config, "digests"):
         return None
     return read_manifest(store, tenant, generation_id)
 
 
 def _ensure_shards(
-    place: Place, table: pa.Table, vectors: Vectors, embedder: str, progress: Progress | None
+    place: ChromaLocation, table: pa.Table, vectors: Vectors, embedder: str, progress: Progress | None
 ) -> tuple[tuple[Shard, ...], int]:
-    """Every shard's collection, built where it does not exist yet; and how many were built."""
+    """Return every shard's collection, built where it does not exist yet; and how many were built."""
     names = np.array(table["shard"].to_pylist(), dtype=object)
     shards, built, done = [], 0, 0
     try:
@@ -220,7 +221,7 @@ def _report(progress: Progress | None, before: int, total: int, part: int) -> No
 
 
 def shard_content(rows: pa.Table, vectors: Vectors, embedder: str) -> ShardContent:
-    """A shard's content under the digest of everything that shapes its collection."""
+    """Return a shard's content under the digest of everything that shapes its collection."""
     ids, keys, readers = values(rows, "chunk_id", "vector_key", "readers")
     header = [embedder, str(vectors.shape[1]), *(f"{name}={value}" for name, value in sorted(_hnsw().items()))]
     return ShardContent(content_digest(header, zip(ids, keys, readers, strict=True)), ids, vectors, readers)
@@ -240,7 +241,7 @@ def _bm25() -> dict[str, float | str]:
 
 
 def _content_facts(tenant: str, table: pa.Table, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of the manifest that its id covers."""
+    """Return the part of the manifest that its id covers."""
     return {
         "tenant": tenant,
         "inputs_digest": facts["inputs_digest"],

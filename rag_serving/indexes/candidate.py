@@ -38,16 +38,16 @@ _DENSE, _LEXICAL, _FACTS = "dense", "lexical", "dense.json"
 
 
 @dataclass(frozen=True)
-class Candidate:
+class BuildWorkspace:
     """The working folder of one tenant's build."""
 
     folder: Path
 
     @classmethod
-    def of(cls, store: Store, tenant: str) -> Candidate:
+    def of(cls, store: Store, tenant: str) -> BuildWorkspace:
         return cls(store.candidate(tenant))
 
-    def leave_dense(self, table: pa.Table, vectors: Vectors, facts: Mapping[str, Any]) -> None:
+    def write_dense(self, table: pa.Table, vectors: Vectors, facts: Mapping[str, Any]) -> None:
         """Leave the arranged table, its vectors and what was made of them."""
         with self._part(_DENSE) as working:
             write_table(working / CHUNKS_FILE, table, GENERATION_CHUNKS)
@@ -59,16 +59,16 @@ class Candidate:
 
     @contextmanager
     def lexical(self) -> Iterator[Path]:
-        """An empty folder that becomes the lexical index when the block ends well."""
+        """Yield an empty folder that becomes the lexical index when the block ends well."""
         with self._part(_LEXICAL) as working:
             yield working
 
     def table(self) -> pa.Table:
-        """The table that `leave_dense` left."""
+        """Return the table that `write_dense` left."""
         return read_table(self.folder / _DENSE / CHUNKS_FILE, GENERATION_CHUNKS)
 
     def facts(self) -> dict[str, Any]:
-        """The facts that `leave_dense` left."""
+        """Return the facts that `write_dense` left."""
         facts: dict[str, Any] = read_json(self.folder / _DENSE / _FACTS)
         return facts
 
@@ -80,14 +80,14 @@ class Candidate:
             raise StoreError(f"{error}; run `citelock build`") from error
 
     def collections(self) -> frozenset[str]:
-        """The collections of a dense step whose generation may not be committed yet."""
+        """Return the collections of a dense step whose generation may not be committed yet."""
         try:
             return frozenset(shard["collection"] for shard in self.facts()["shards"])
         except StoreError:
             return frozenset()
 
     def assembled(self) -> Path:
-        """All parts in one folder, still without its manifest; linked, not copied, where that is possible."""
+        """Return all parts in one folder, still without its manifest; linked, not copied, where that is possible."""
         working = _empty(self.folder / "generation")
         for file in sorted((self.folder / _DENSE).iterdir()):
             if file.name != _FACTS:

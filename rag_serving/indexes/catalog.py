@@ -35,12 +35,12 @@ class GenerationInfo:
     gates: str | None = None  # what the gates of quality said; None: it was not evaluated
 
     def payload(self) -> dict[str, Any]:
-        """The JSON shape of one line of the list."""
+        """Return the JSON shape of one line of the list."""
         return {**vars(self), "created_at": self.created_at.isoformat() if self.created_at else None}
 
 
 def list_generations(store: Store, tenant: str) -> list[GenerationInfo]:
-    """Every generation of a tenant, newest first; what cannot be read stands at the end with its problem."""
+    """Return every generation of a tenant, newest first; what cannot be read stands at the end with its problem."""
     folder = store.generations(tenant)
     ids = [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
     current, published = store.current(tenant), published_ids(store, tenant)
@@ -50,7 +50,7 @@ def list_generations(store: Store, tenant: str) -> list[GenerationInfo]:
 
 
 def show_generation(store: Store, tenant: str, generation_id: str | None = None) -> Manifest:
-    """The manifest of a generation, or of the published one.
+    """Return the manifest of a generation, or of the published one.
 
     Raises:
         StoreError: there is none, or it cannot be read.
@@ -59,7 +59,7 @@ def show_generation(store: Store, tenant: str, generation_id: str | None = None)
 
 
 def current_generation(store: Store, tenant: str) -> str:
-    """The published generation's id; a StoreError that says how to get one where there is none."""
+    """Return the published generation's id; a StoreError that says how to get one where there is none."""
     current = store.current(tenant)
     if current is None:
         raise StoreError(f"tenant {tenant!r} has no published generation; run `citelock build`")
@@ -89,7 +89,7 @@ def rollback(store: Store, tenant: str, config: Config, generation_id: str | Non
 
 
 def published_ids(store: Store, tenant: str) -> frozenset[str]:
-    """Ids of the generations that are or were published."""
+    """Return ids of the generations that are or were published."""
     current = store.current(tenant)
     return frozenset(published_at(store, tenant)) | ({current} if current else set())
 
@@ -130,7 +130,7 @@ def _info(
 
 
 def _gates(store: Store, folder: Path) -> str | None:
-    """What an evaluation said, in a few words; nothing where its report was altered."""
+    """Return what an evaluation said, in a few words; nothing where its report was altered."""
     try:
         report = read_signed(store, folder / EVAL_REPORT)
         failed = [gate["gate"] for gate in report["gates"] if not gate["passed"]]

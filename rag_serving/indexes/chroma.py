@@ -26,7 +26,7 @@ class DenseError(RedactedError):
 
 
 @dataclass(frozen=True)
-class Place:
+class ChromaLocation:
     """Where a tenant's collections are: a folder, or a database of the server at `url`."""
 
     folder: Path
@@ -37,12 +37,12 @@ class Place:
         return self.url or str(self.folder)
 
 
-_clients: dict[Place, tuple[object, Any]] = {}
+_clients: dict[ChromaLocation, tuple[object, Any]] = {}
 _lock = threading.Lock()
 
 
-def open_client(place: Place) -> Any:
-    """The process's one client of a place; a folder that was replaced since is opened anew.
+def open_client(place: ChromaLocation) -> Any:
+    """Return the process's one client of a place; a folder that was replaced since is opened anew.
 
     Raises:
         DenseError: the server does not answer or the folder cannot be opened.
@@ -76,7 +76,7 @@ def close_clients() -> None:
         _clients.clear()
 
 
-def _stamp(place: Place) -> object:
+def _stamp(place: ChromaLocation) -> object:
     """Changes when the folder is deleted and made again: an open client would go on writing to the deleted one."""
     if place.url:
         return None
@@ -93,8 +93,9 @@ def _settings(**more: Any) -> Any:
     return Settings(_env_file=None, anonymized_telemetry=False, **more)
 
 
-def _open_folder(place: Place) -> Any:
-    """A client of the folder; what is no database is not even shown to Chroma, which would remember its failure."""
+def _open_folder(place: ChromaLocation) -> Any:
+    """Return a client of the folder; what is no database is not even shown to Chroma, which would remember its
+    failure."""
     import chromadb
 
     if fault := database_fault(place.folder):
@@ -103,8 +104,8 @@ def _open_folder(place: Place) -> Any:
     return chromadb.PersistentClient(str(place.folder), settings=_settings())
 
 
-def _connect_server(place: Place) -> Any:
-    """A client of the tenant's own database on the server, which is made when it is not there yet."""
+def _connect_server(place: ChromaLocation) -> Any:
+    """Return a client of the tenant's own database on the server, which is made when it is not there yet."""
     import chromadb
 
     parts = urlsplit(place.url or "")
@@ -154,5 +155,5 @@ def _sessions(client: Any) -> list[httpx.Client]:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's message without line breaks, at most 200 characters."""
+    """Return an error's message without line breaks, at most 200 characters."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]

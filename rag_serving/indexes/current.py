@@ -39,7 +39,7 @@ class _Opening:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-class Published:
+class CurrentGeneration:
     """The generation that one tenant's questions are answered from. Safe to use from several threads.
 
     What is published is looked at for every lease, and by `follow`, which a server calls again and again. A question
@@ -66,8 +66,9 @@ class Published:
         self.problem: str | None = None
 
     @contextmanager
-    def lease(self, on_stale: Callable[[], object] | None = None) -> Iterator[Generation]:
-        """The published generation, or an older one after a call of `on_stale`; it stays open until the block ends.
+    def acquire(self, on_stale: Callable[[], object] | None = None) -> Iterator[Generation]:
+        """Yield the published generation, or an older one after a call of `on_stale`; it stays open until the block
+        ends.
 
         Raises:
             UnpublishedError: there is none that may answer.
@@ -102,7 +103,8 @@ class Published:
             return
 
     def refusal(self) -> str | None:
-        """Why a question that comes now is refused, or None. Waits for the first generation, and for no newer one."""
+        """Return why a question that comes now is refused, or None. Waits for the first generation, and for no newer
+        one."""
         try:
             wanted = self._named()
             if self._slot.held is None:
@@ -119,7 +121,7 @@ class Published:
         self._slot.exchange(None)
 
     def _named(self) -> str:
-        """The id of the published generation.
+        """Return the id of the published generation.
 
         Raises:
             UnpublishedError: there is none, or what is published cannot be read.
@@ -135,7 +137,8 @@ class Published:
         return named
 
     def _acquire(self) -> tuple[Held, bool]:
-        """The generation to answer from, which counts one reader more, and whether the pointer names another one.
+        """Return the generation to answer from, which counts one reader more, and whether the pointer names another
+        one.
 
         What is given was named by the pointer after the call began, unless it is an older one that may answer.
         """
@@ -149,7 +152,7 @@ class Published:
                 return held, held.generation.id != wanted
 
     def _older(self, wanted: str) -> Held:
-        """The open generation with one reader more, though another is wanted.
+        """Return the open generation with one reader more, though another is wanted.
 
         Raises:
             UnpublishedError: there is none, or it shows pages to more readers than the wanted one.
@@ -163,7 +166,7 @@ class Published:
         return held
 
     def _absence(self) -> str:
-        """Why there is nothing to lease, without anything of the server's inside."""
+        """Return why there is nothing to acquire, without anything of the server's inside."""
         if self._failed:
             return f"generation {self._failed[0]} cannot be opened; `citelock doctor` says why"
         return f"nothing is published for tenant {self._tenant!r} yet; run `citelock build`"
@@ -263,7 +266,7 @@ class Published:
             return
 
     def _before(self, wanted: str) -> list[str]:
-        """The generations that were published and are older than the wanted one, newest first."""
+        """Return the generations that were published and are older than the wanted one, newest first."""
         try:
             generations = list_generations(self._store, self._tenant)
         except (StoreError, OSError):

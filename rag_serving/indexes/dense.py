@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from rag_serving.config.indexing import DenseSearch
 from rag_serving.indexes import exact
-from rag_serving.indexes.chroma import DenseError, Place, one_line
+from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.quantization import Codes
@@ -50,7 +50,7 @@ class DenseIndex:
 
     def __init__(
         self,
-        place: Place,
+        place: ChromaLocation,
         shards: Sequence[ShardRows],
         vectors: Vectors,
         row_of: RowOf,
@@ -80,7 +80,7 @@ class DenseIndex:
     def search(
         self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_], rows: Rows
     ) -> list[Hit]:
-        """The k nearest rows by cosine similarity to `vector` [d], best first.
+        """Return the k nearest rows by cosine similarity to `vector` [d], best first.
 
         `classes` are the reader classes that may be seen, `allowed` [chunks] the rows they cover, `rows` the same as
         ascending numbers.
@@ -92,7 +92,7 @@ class DenseIndex:
         return best(found, exact.similarities(self._vectors, vector, found), k)
 
     def approximate(self, vector: Vectors, k: int) -> list[Hit]:
-        """The k nearest that Chroma alone finds among all chunks.
+        """Return the k nearest that Chroma alone finds among all chunks.
 
         Raises:
             DenseError: a shard cannot be searched by Chroma.
@@ -106,7 +106,7 @@ class DenseIndex:
             self._pool.shutdown(wait=False)
 
     def _by_chroma(self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_]) -> Rows | None:
-        """The k nearest of every shard by its graph, None where one of them cannot answer."""
+        """Return the k nearest of every shard by its graph, None where one of them cannot answer."""
         shards = [shard for shard in self._shards if shard.classes & classes]
         search = self._threads().map if len(shards) > 1 else map
         found = [*search(lambda shard: shard.nearest(vector, k, classes, allowed), shards)]
@@ -122,7 +122,7 @@ class DenseIndex:
 class OpenShard:
     """One shard and its collection, which is opened when it is first asked."""
 
-    def __init__(self, place: Place, shard: ShardRows, row_of: RowOf) -> None:
+    def __init__(self, place: ChromaLocation, shard: ShardRows, row_of: RowOf) -> None:
         self.classes = shard.classes
         self.problem: str | None = None
         self._place, self._name, self._rows, self._row_of = place, shard.collection, shard.rows, row_of
@@ -130,7 +130,7 @@ class OpenShard:
         self._retry_at = 0.0
 
     def nearest(self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_]) -> Rows | None:
-        """Rows of the k nearest that the classes may see; None where it cannot be used or finds too few."""
+        """Return rows of the k nearest that the classes may see; None where it cannot be used or finds too few."""
         if self._collection is None and not (time.monotonic() >= self._retry_at and self.connect()):
             return None
         everything = self.classes <= classes
@@ -146,7 +146,7 @@ class OpenShard:
         return found if len(found) == k else None
 
     def approximate(self, vector: Vectors, k: int) -> Rows:
-        """Rows that Chroma alone finds; raises DenseError where it cannot."""
+        """Return rows that Chroma alone finds; raises DenseError where it cannot."""
         if self._collection is None and not self.connect():
             raise DenseError(self.problem)
         return self._known(query(self._collection, vector, min(k, len(self._rows)), None))
@@ -170,7 +170,7 @@ class OpenShard:
         return True
 
     def _known(self, ids: Sequence[str]) -> Rows:
-        """Rows of those ids that the generation has."""
+        """Return rows of those ids that the generation has."""
         rows = (self._row_of(chunk_id) for chunk_id in ids)
         return np.array([row for row in rows if row is not None], dtype=np.int64)
 

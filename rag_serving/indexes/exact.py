@@ -35,7 +35,7 @@ def save_vectors(folder: Path, vectors: Vectors) -> None:
 
 
 def load_vectors(folder: Path, rows: int, dimension: int) -> Vectors:
-    """The vectors [rows, dimension] of a folder, memory-mapped.
+    """Return the vectors [rows, dimension] of a folder, memory-mapped.
 
     Raises:
         VectorsError: missing, truncated, or of another shape.
@@ -48,7 +48,7 @@ def load_vectors(folder: Path, rows: int, dimension: int) -> Vectors:
 
 
 def vectors_of(data: memoryview, rows: int, dimension: int) -> Vectors:
-    """The vectors [rows, dimension] in the bytes of `vectors.npy`, not copied.
+    """Return the vectors [rows, dimension] in the bytes of `vectors.npy`, not copied.
 
     Raises:
         VectorsError: they are incomplete, or of another shape.
@@ -67,7 +67,7 @@ def vectors_of(data: memoryview, rows: int, dimension: int) -> Vectors:
 
 
 def similarities(vectors: Vectors, vector: Vectors, rows: NDArray[np.int64]) -> Vectors:
-    """Cosine similarity of some rows of normalized `vectors` [n, d] to `vector` [d].
+    """Return cosine similarity of some rows of normalized `vectors` [n, d] to `vector` [d].
 
     Each row is summed alone: equal vectors get equal scores wherever they stand, which BLAS does not promise. Nor does
     this start BLAS's threads, which would be in each other's way where several questions are answered.
@@ -83,7 +83,7 @@ def similarities(vectors: Vectors, vector: Vectors, rows: NDArray[np.int64]) -> 
 def search(
     vectors: Vectors, vector: Vectors, k: int, rows: NDArray[np.int64] | None = None, codes: Codes | None = None
 ) -> list[Hit]:
-    """The k most similar of `rows` (ascending; None: all), best first.
+    """Return the k most similar of `rows` (ascending; None: all), best first.
 
     With the vectors' codes most rows are left out by their bounds; the result is the same to the last bit.
     """
@@ -94,7 +94,7 @@ def search(
 
 
 def _possible(bounds: Bounds, rows: NDArray[np.int64], k: int) -> NDArray[np.bool_]:
-    """Which of the rows may be among the k best."""
+    """Return which of the rows may be among the k best."""
     lower, upper = bounds if len(rows) == len(bounds[0]) else (bounds[0][rows], bounds[1][rows])
     possible: NDArray[np.bool_] = upper >= np.partition(lower, len(lower) - k)[len(lower) - k]
     return possible

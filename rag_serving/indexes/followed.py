@@ -57,7 +57,7 @@ class FollowedPublication:
         return found.current
 
     def _authentic(self) -> Publication:
-        """The signed record, or the newest one that was seen, where an older one was put in its place."""
+        """Return the signed record, or the newest one that was seen, where an older one was put in its place."""
         found = self._store.publication(self._tenant)
         if self._newest and found.number < self._newest.number:
             _log.error("%s is older than it was and has no effect; restart to go back to it", self._files[0])

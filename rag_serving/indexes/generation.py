@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from rag_serving.access.principals import Principal, satisfied_classes
 from rag_serving.artifacts.columns import Read, indices, reader, rows_in
 from rag_serving.artifacts.digests import stamp_of
-from rag_serving.artifacts.store import Store, coded, whole
+from rag_serving.artifacts.store import Store, combine_chunks, dictionary_encode
 from rag_serving.config.indexing import DenseSearch
 from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
-from rag_serving.indexes.chroma import Place
+from rag_serving.indexes.chroma import ChromaLocation
 from rag_serving.indexes.dense import DenseIndex, ShardRows
-from rag_serving.indexes.duplicates import Places
+from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.indexes.generation_files import GenerationFiles, read_files
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import idf
@@ -49,15 +49,15 @@ class _ReadableRows(NamedTuple):
 class Generation:
     """A generation, published or candidate. Safe to use from several threads."""
 
-    def __init__(self, files: GenerationFiles, place: Place, dense_search: DenseSearch = "auto") -> None:
+    def __init__(self, files: GenerationFiles, place: ChromaLocation, dense_search: DenseSearch = "auto") -> None:
         """`place`: where its collections are."""
         self.manifest, self.table, self._vectors, self._lexical, self._codes, self._mapped = files
         self.id = self.manifest.id
         self.tenant = self.manifest.tenant
-        self._readers, self._reader_codes = coded(self.table["readers"])
+        self._readers, self._reader_codes = dictionary_encode(self.table["readers"])
         self._own_classes = frozenset(self._readers)
         self.reader_classes = tuple(sorted(self._readers))
-        self.places = Places(self.table["places"])
+        self.places = DuplicateLocations(self.table["places"])
         self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
         self._dense = DenseIndex(place, self._shard_rows(), self._vectors, self.row_of, self._codes, dense_search)
         self._readable_rows = lru_cache(maxsize=64)(self._find_readable)
@@ -99,15 +99,15 @@ class Generation:
         return False
 
     def dense_faults(self) -> tuple[str, ...]:
-        """What keeps Chroma from answering for a shard, a line each; every collection is opened to tell."""
+        """Return what keeps Chroma from answering for a shard, a line each; every collection is opened to tell."""
         return self._dense.connect()
 
     def chunk(self, row: int, classes: frozenset[str] = frozenset()) -> Chunk:
-        """The chunk at a row of the table, with the other places of its text that these reader classes open."""
+        """Return the chunk at a row of the table, with the other places of its text that these reader classes open."""
         return self.chunks([row], classes)[0]
 
     def chunks(self, rows: Sequence[int], classes: frozenset[str] = frozenset()) -> list[Chunk]:
-        """The chunks at some rows, in their order, each with the other places that these reader classes open."""
+        """Return the chunks at some rows, in their order, each with the other places that these reader classes open."""
         columns = {name: read(rows) for name, read in self._columns.items()}
         for name in _TUPLES:
             columns[name] = [tuple(values or ()) for values in columns[name]]
@@ -115,36 +115,36 @@ class Generation:
         return [*map(Chunk, *columns.values(), places)]
 
     def row_of(self, chunk_id: str) -> int | None:
-        """The row of a chunk id, None where the generation has no such chunk."""
+        """Return the row of a chunk id, None where the generation has no such chunk."""
         return self._rows.get(chunk_id)
 
     def ids_of(self, rows: Sequence[int]) -> list[str]:
-        """The chunk ids at some rows, in their order."""
+        """Return the chunk ids at some rows, in their order."""
         return self._columns["chunk_id"](rows)
 
     def readers_of(self, row: int) -> str:
-        """The reader class of the chunk at a row."""
+        """Return the reader class of the chunk at a row."""
         return self._readers[int(self._reader_codes[row])]
 
     def chunks_of_page(self, page_id: str) -> list[Chunk]:
-        """The chunks of a page in order; empty where the generation has none of it."""
+        """Return the chunks of a page in order; empty where the generation has none of it."""
         rows = self._rows_of_page(page_id)
         return sorted(self.chunks(rows.tolist()), key=lambda chunk: chunk.chunk_idx)
 
     def page_text(self, page_id: str, classes: frozenset[str]) -> str:
-        """The text of those of a page's chunks that these reader classes open, a line or more each."""
+        """Return the text of those of a page's chunks that these reader classes open, a line or more each."""
         rows = self._rows_of_page(page_id)
         return "\n".join(self.table["text"][row].as_py() for row in rows.tolist() if self.readers_of(row) in classes)
 
     def readers_of_page(self, page_id: str) -> frozenset[str]:
-        """The reader classes of a page's chunks, dropped ones too; empty where the generation has none of it."""
+        """Return the reader classes of a page's chunks, dropped ones too; empty where the generation has none of it."""
         rows = self._rows_of_page(page_id)
         return self._classes_of(rows) | self.places.readers_of_page(page_id)
 
     def dense(
         self, vector: NDArray[np.float32], k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None
     ) -> list[Hit]:
-        """The k chunks of the given reader classes nearest to `vector` [d], by cosine similarity, best first.
+        """Return the k chunks of the given reader classes nearest to `vector` [d], by cosine similarity, best first.
 
         `among` [chunks] narrows the search to some rows, which are then compared one by one.
         """
@@ -154,15 +154,16 @@ class Generation:
         return self._dense.search(vector, k, classes, readable.mask, readable.rows)
 
     def exact(self, vector: NDArray[np.float32], k: int, classes: frozenset[str]) -> list[Hit]:
-        """The same by comparing with every vector."""
+        """Return the same by comparing with every vector."""
         return exact.search(self._vectors, vector, k, self._readable(classes).rows)
 
     def approximate(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
-        """What the dense index alone finds among all chunks; raises DenseError where Chroma cannot be used."""
+        """Return what the dense index alone finds among all chunks; raises DenseError where Chroma cannot be used."""
         return self._dense.approximate(vector, k)
 
     def lexical(self, query: str, k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None) -> list[Hit]:
-        """The k best chunks of the given reader classes by BM25, only those with a term of the query, best first.
+        """Return the k best chunks of the given reader classes by BM25, only those with a term of the query, best
+        first.
 
         `among` [chunks] narrows the search to some rows.
         """
@@ -175,7 +176,7 @@ class Generation:
         classes: frozenset[str],
         among: NDArray[np.bool_] | None = None,
     ) -> list[Hit]:
-        """The same for analyzed terms, or for weights by term."""
+        """Return the same for analyzed terms, or for weights by term."""
         readable = self._readable(classes)
         if not len(readable.rows):
             return []
@@ -184,24 +185,26 @@ class Generation:
     def lexical_scores(
         self, terms: Iterable[str] | Mapping[str, float], classes: frozenset[str]
     ) -> NDArray[np.float32]:
-        """The BM25 score [chunks] of every row, 0 without a term of the query and where the classes may not read."""
+        """Return the BM25 score [chunks] of every row, 0 without a term of the query and where the classes may not
+        read."""
         readable = self._readable(classes)
         if not len(readable.rows):
             return np.zeros(len(self), dtype=np.float32)
         return self._lexical.scores(terms, readable.limits)
 
     def similarities(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Cosine similarity of some rows to `vector` [d]."""
+        """Return cosine similarity of some rows to `vector` [d]."""
         return exact.similarities(self._vectors, vector, rows)
 
     def page_means(
         self, scores: NDArray[np.float32], rows: NDArray[np.int64], classes: frozenset[str]
     ) -> NDArray[np.float64]:
-        """The mean of the scores [chunks], 0 where the classes may not read, over what they may of each row's page."""
+        """Return the mean of the scores [chunks], 0 where the classes may not read, over what they may of each row's
+        page."""
         return self.tree.means(scores, rows, self._readable(classes).rows)
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
-        """Inverse document frequency of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
+        """Return inverse document frequency of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
 
         Counted among the chunks of the given reader classes, so that a weight tells nothing of other chunks.
         """
@@ -209,11 +212,11 @@ class Generation:
         return {term: idf(self._lexical.frequency(term, readable.limits), len(readable.rows)) for term in terms}
 
     def frequency(self, term: str, classes: frozenset[str]) -> int:
-        """How many chunks of the given reader classes hold an analyzed term."""
+        """Return how many chunks of the given reader classes hold an analyzed term."""
         return self._lexical.frequency(term, self._readable(classes).limits)
 
     def rows_with(self, terms: Iterable[str], classes: frozenset[str]) -> NDArray[np.int64]:
-        """The rows of the given reader classes that hold every one of some analyzed terms, ascending."""
+        """Return the rows of the given reader classes that hold every one of some analyzed terms, ascending."""
         rows = self._lexical.rows_with(terms)
         return rows[self._readable(classes).mask[rows]]
 
@@ -222,15 +225,16 @@ class Generation:
         return self._readable(classes).mask
 
     def readable(self, classes: frozenset[str]) -> int:
-        """How many chunks these reader classes open."""
+        """Return how many chunks these reader classes open."""
         return len(self._readable(classes).rows)
 
     def names(self, classes: frozenset[str]) -> Names:
-        """The spaces, labels and titles that these reader classes open, those of other places of a text as well."""
+        """Return the spaces, labels and titles that these reader classes open, those of other places of a text as
+        well."""
         return self._names(classes & self.known_classes)
 
     def wording(self, row: int) -> str:
-        """Headings and text of the chunk at a row."""
+        """Return headings and text of the chunk at a row."""
         (path,), (text,) = (self._columns[name]([row]) for name in ("heading_path", "text"))
         return f"{' '.join(path or ())}\n{text}"
 
@@ -245,16 +249,16 @@ class Generation:
         return Speller(self._lexical.terms())
 
     def vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
-        """The L2-normalized vectors [rows, d] of some rows."""
+        """Return the L2-normalized vectors [rows, d] of some rows."""
         chosen: NDArray[np.float32] = self._vectors[np.asarray(rows, dtype=np.int64)]
         return chosen
 
     def chunk_ids(self) -> list[str]:
-        """The chunk id of every row."""
+        """Return the chunk id of every row."""
         return list(self._rows)
 
     def lexical_ids(self) -> list[str]:
-        """The chunk id of every row as the lexical index holds it."""
+        """Return the chunk id of every row as the lexical index holds it."""
         return self._lexical.chunk_ids()
 
     def close(self) -> None:
@@ -263,7 +267,7 @@ class Generation:
 
     @cached_property
     def _columns(self) -> dict[str, Read]:
-        return {name: reader(whole(self.table[name])) for name in _FIELDS}
+        return {name: reader(combine_chunks(self.table[name])) for name in _FIELDS}
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -277,7 +281,8 @@ class Generation:
         return np.flatnonzero(rows_in(self.table["page_id"], [page_id]))
 
     def _readable(self, classes: frozenset[str]) -> _ReadableRows:
-        """The rows of some reader classes, found once for those that occur here: others must not fill the cache."""
+        """Return the rows of some reader classes, found once for those that occur here: others must not fill the
+        cache."""
         return self._readable_rows(classes & self._own_classes)
 
     def _find_readable(self, classes: frozenset[str]) -> _ReadableRows:
@@ -292,8 +297,8 @@ class Generation:
         return names_of([self.table.select(NAMED).take(indices(rows)), self.places.readable(classes)])
 
     def _shard_rows(self) -> list[ShardRows]:
-        """Rows and reader classes of every shard of the manifest."""
-        names, codes = coded(self.table["shard"])
+        """Return rows and reader classes of every shard of the manifest."""
+        names, codes = dictionary_encode(self.table["shard"])
         numbers = {name: number for number, name in enumerate(names)}
         found = []
         for shard in self.manifest.shards:
@@ -302,6 +307,6 @@ class Generation:
         return found
 
 
-def place_of(store: Store, tenant: str, config: Config) -> Place:
-    """Where the tenant's collections are."""
-    return Place(store.chroma(tenant).absolute(), tenant, config.indexing.chroma_url)
+def place_of(store: Store, tenant: str, config: Config) -> ChromaLocation:
+    """Return where the tenant's collections are."""
+    return ChromaLocation(store.chroma(tenant).absolute(), tenant, config.indexing.chroma_url)

@@ -14,7 +14,7 @@ from typing import Literal
 from rag_serving.artifacts.manifest import FILE, Shard, id_of, read_manifest
 from rag_serving.artifacts.store import Store, StoreError, read_json
 from rag_serving.config.loading import Config
-from rag_serving.indexes.chroma import DenseError, Place
+from rag_serving.indexes.chroma import ChromaLocation, DenseError
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.shard_collections import ShardCollections, stored_readers
 from rag_serving.indexes.shard_files import DATABASE, database_fault, fault_of, file_fault
@@ -95,14 +95,14 @@ def find_dense_damage(store: Store, tenant: str, generation_id: str, config: Con
     return found
 
 
-def _database_fault(place: Place) -> str | None:
+def _database_fault(place: ChromaLocation) -> str | None:
     if not (place.folder / DATABASE).exists():
         return "is missing"
     fault = database_fault(place.folder)
     return fault.removeprefix(f"{DATABASE} ") if fault else None
 
 
-def _graph_damage(place: Place, shards: tuple[Shard, ...], thorough: bool) -> Iterator[Damage]:
+def _graph_damage(place: ChromaLocation, shards: tuple[Shard, ...], thorough: bool) -> Iterator[Damage]:
     for shard in shards if place.url is None else ():
         if fault := file_fault(place.folder, shard.collection, thorough):
             yield Damage(shard.collection, f"is damaged: {place.folder.name}/{fault}")
@@ -141,7 +141,7 @@ def _content_fault(
 
 
 def _marked(mark: Path) -> Iterator[Damage]:
-    """What was found before and is not mended; a mark that cannot be read still says that there is something."""
+    """Yield what was found before and is not mended; a mark that cannot be read still says that there is something."""
     if not mark.exists():
         return
     try:
@@ -151,5 +151,5 @@ def _marked(mark: Path) -> Iterator[Damage]:
 
 
 def _reason(error: Exception, path: Path) -> str:
-    """An error without the path, which the part names, and without how to mend it."""
+    """Return an error without the path, which the part names, and without how to mend it."""
     return " ".join(str(error).removeprefix(f"{path} ").partition("; ")[0].split())

@@ -53,7 +53,7 @@ class LexicalError(Exception):
 
 
 def documents_digest(chunk_ids: Sequence[str], texts: Sequence[str]) -> str:
-    """What an index of these texts was made of."""
+    """Return what an index of these texts was made of."""
     return hashlib.sha256(json.dumps([list(chunk_ids), list(texts)]).encode()).hexdigest()
 
 
@@ -108,7 +108,8 @@ def _bm25(vocabulary: dict[str, int], documents: list[list[int]]) -> Any:
 
 
 def _counts(documents: Sequence[Sequence[int]]) -> NDArray[np.int32]:
-    """How often each term stands in each row that has it, by term and then by row, as bm25s orders its weights."""
+    """Return how often each term stands in each row that has it, by term and then by row, as bm25s orders its
+    weights."""
     counters = [Counter(document) for document in documents]
     terms = np.fromiter(chain.from_iterable(counters), np.int32)
     counts = np.fromiter(chain.from_iterable(counter.values() for counter in counters), np.int32)
@@ -165,7 +166,7 @@ class LexicalIndex:
         return self.chunks
 
     def chunk_ids(self) -> list[str]:
-        """The chunk id of every row, as indexed."""
+        """Return the chunk id of every row, as indexed."""
         ids: list[str] = json.loads(bytes(self._ids))
         return ids
 
@@ -176,7 +177,7 @@ class LexicalIndex:
         allowed: NDArray[np.bool_] | None = None,
         among: NDArray[np.bool_] | None = None,
     ) -> list[Hit]:
-        """The k best chunks by BM25, only those with a term of the query, best first.
+        """Return the k best chunks by BM25, only those with a term of the query, best first.
 
         `terms` are analyzed terms, repetitions counting, or weights by term (a relevance model's). Rows outside
         `allowed` [chunks] are not there at all: document frequencies and the mean length are those of the others, so
@@ -191,7 +192,7 @@ class LexicalIndex:
     def scores(
         self, terms: Iterable[str] | Mapping[str, float], allowed: NDArray[np.bool_] | None = None
     ) -> NDArray[np.float32]:
-        """The BM25 score [chunks] of every row, 0 without a term of the query and outside `allowed`."""
+        """Return the BM25 score [chunks] of every row, 0 without a term of the query and outside `allowed`."""
         scores = np.zeros(self.chunks, dtype=np.float32)
         weights = terms if isinstance(terms, Mapping) else Counter(terms)
         mean = 0.0 if allowed is None else self._mean_length(allowed)
@@ -205,7 +206,7 @@ class LexicalIndex:
         return slice(0, 0) if number is None else slice(self._starts[number], self._starts[number + 1])
 
     def _column(self, term: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The rows that hold a term, each once, and its weights there."""
+        """Return the rows that hold a term, each once, and its weights there."""
         part = self._part(term)
         return self._rows[part], self._weights[part]
 
@@ -214,7 +215,8 @@ class LexicalIndex:
         return int(lengths.sum(dtype=np.int64)) / max(len(lengths), 1)
 
     def _column_among(self, term: str, allowed: NDArray[np.bool_], mean: float) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The same as if the `allowed` rows were all: the formula and the order of rounding are those of bm25s."""
+        """Return the same as if the `allowed` rows were all: the formula and the order of rounding are those of
+        bm25s."""
         part = self._part(term)
         seen = allowed[self._rows[part]]
         rows, counts = self._rows[part][seen], self._counts[part][seen].astype(np.float32)
@@ -224,11 +226,11 @@ class LexicalIndex:
         return rows, (np.float32(idf(len(rows), int(np.count_nonzero(allowed)))) * saturation).astype(np.float32)
 
     def terms(self) -> Collection[str]:
-        """Every term of the index."""
+        """Return every term of the index."""
         return self._vocabulary
 
     def rows_with(self, terms: Iterable[str]) -> NDArray[np.int64]:
-        """The rows that hold every one of some analyzed terms, ascending; none without a term."""
+        """Return the rows that hold every one of some analyzed terms, ascending; none without a term."""
         columns = sorted((self._rows[self._part(term)] for term in set(terms)), key=len)
         if not columns:
             return np.zeros(0, dtype=np.int64)
@@ -238,7 +240,7 @@ class LexicalIndex:
         return np.sort(rows).astype(np.int64)
 
     def counts_of(self, rows: Sequence[int]) -> list[dict[str, int]]:
-        """How often each term stands in each of some rows, as the index has it."""
+        """Return how often each term stands in each of some rows, as the index has it."""
         wanted = {row: number for number, row in enumerate(rows)}
         found: list[dict[str, int]] = [{} for _ in rows]
         places = np.flatnonzero(np.isin(self._rows, np.asarray(rows)))
@@ -249,19 +251,19 @@ class LexicalIndex:
         return found
 
     def frequency(self, term: str, allowed: NDArray[np.bool_] | None = None) -> int:
-        """How many of the `allowed` chunks hold an analyzed term."""
+        """Return how many of the `allowed` chunks hold an analyzed term."""
         rows = self._rows[self._part(term)]
         return len(rows) if allowed is None else int(np.count_nonzero(allowed[rows]))
 
 
 def best_of(scores: NDArray[np.float32], k: int) -> list[Hit]:
-    """The k best rows of `scores` [chunks], only those above zero, best first."""
+    """Return the k best rows of `scores` [chunks], only those above zero, best first."""
     found = np.flatnonzero(scores > 0)
     return best(found, scores[found], k)
 
 
 def idf(frequency: int, population: int) -> float:
-    """Inverse document frequency as Lucene and bm25s compute it: ln(1 + (N - n + ½) / (n + ½))."""
+    """Return inverse document frequency as Lucene and bm25s compute it: ln(1 + (N - n + ½) / (n + ½))."""
     return math.log(1 + (population - frequency + 0.5) / (frequency + 0.5))
 
 

@@ -37,7 +37,7 @@ class Comparison:
         self._last: tuple[str, str, bool] | None = None
 
     def narrows(self, old: str, new: str) -> bool:
-        """Whether somebody may read less of a page in the generation `new` than in `old`; true where unknown."""
+        """Return whether somebody may read less of a page in the generation `new` than in `old`; true where unknown."""
         with self._lock:
             if self._last is None or self._last[:2] != (old, new):
                 self._last = old, new, self._compare(old, new)
@@ -75,7 +75,7 @@ def page_readers(chunks: pa.Table) -> pa.Table:
 
 
 def narrowed_pages(old: pa.Table, new: pa.Table) -> list[str]:
-    """The pages of `old` of which somebody may read less in `new`, both PAGE_READERS.
+    """Return the pages of `old` of which somebody may read less in `new`, both PAGE_READERS.
 
     A page that `new` lacks counts: a page that is hidden from the account that reads the wiki looks deleted. So does a
     page with another content if any reader class of its old text is not contained in every class of its new one.
@@ -110,12 +110,12 @@ def read_page_readers(store: Store, tenant: str, generation_id: str) -> pa.Table
 
 
 def _all_contained(old: list[str], new: list[str]) -> bool:
-    """Whether everyone of every old reader class is in every new one."""
+    """Return whether everyone of every old reader class is in every new one."""
     return all(may_all_read(before, after) for before in old for after in new)
 
 
 def _entries(chunks: pa.Table) -> Iterator[tuple[str, _Entry]]:
-    """A page id, and who may read which text of it."""
+    """Yield a page id, and who may read which text of it."""
     columns = (chunks[name].to_pylist() for name in ("page_id", "text_hash", "readers", "places"))
     for page_id, text_hash, readers, places in zip(*columns, strict=True):
         yield page_id, (text_hash, readers)

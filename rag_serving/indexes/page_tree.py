@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.store import coded, whole
+from rag_serving.artifacts.store import combine_chunks, dictionary_encode
 
 Numbers = NDArray[np.int64]
 
@@ -19,27 +19,27 @@ class PageTree:
 
     def __init__(self, table: pa.Table) -> None:
         """`table`: the columns page_id, parent_id and chunk_idx of GENERATION_CHUNKS."""
-        names, self._pages = coded(table["page_id"])
-        above, codes = coded(table["parent_id"])
+        names, self._pages = dictionary_encode(table["page_id"])
+        above, codes = dictionary_encode(table["parent_id"])
         numbers = {name: number for number, name in enumerate(names)}
         self._parents = np.array([numbers.get(name, -1) for name in above], dtype=np.int32)[codes]
-        self._places: NDArray[np.int32] = np.from_dlpack(whole(table["chunk_idx"]))  # type: ignore[assignment]
+        self._places: NDArray[np.int32] = np.from_dlpack(combine_chunks(table["chunk_idx"]))  # type: ignore[assignment]
         self._sizes = np.bincount(self._pages)
 
     def pages(self, rows: Numbers) -> Numbers:
-        """The number of the page of every row: equal numbers are one page."""
+        """Return the number of the page of every row: equal numbers are one page."""
         return self._pages[rows].astype(np.int64)
 
     def parents(self, rows: Numbers) -> Numbers:
-        """The number of the page above that of every row, -1 where it has none here."""
+        """Return the number of the page above that of every row, -1 where it has none here."""
         return self._parents[rows].astype(np.int64)
 
     def places(self, rows: Numbers) -> Numbers:
-        """The place of every row in its page."""
+        """Return the place of every row in its page."""
         return self._places[rows].astype(np.int64)
 
     def means(self, scores: NDArray[np.float32], rows: Numbers, readable: Numbers) -> NDArray[np.float64]:
-        """The mean of the scores [chunks] over the `readable` rows of the page of each of `rows` [n].
+        """Return the mean of the scores [chunks] over the `readable` rows of the page of each of `rows` [n].
 
         `scores` are 0 outside `readable`: to add nothing changes no sum, not in the last bit.
         """

@@ -102,7 +102,7 @@ class Codes:
 
 
 def _query_codes(vector: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.uint8], np.float32]:
-    """A query as two bytes a component around 64, the second for what the first rounds away, and their scale."""
+    """Return a query as two bytes a component around 64, the second for what the first rounds away, and their scale."""
     largest = float(np.abs(vector).max(initial=0))
     scale = np.float32((largest or 1.0) / _QUERY_LEVELS)
     steps = vector / scale
@@ -112,7 +112,7 @@ def _query_codes(vector: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArra
 
 
 def _session(codes: NDArray[np.int8]) -> Any:
-    """A session that multiplies two coded queries [2, d] with codes [d, n], which it copies."""
+    """Return a session that multiplies two coded queries [2, d] with codes [d, n], which it copies."""
     import onnxruntime as ort
     from onnx import TensorProto, helper, numpy_helper
 

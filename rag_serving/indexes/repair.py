@@ -122,7 +122,7 @@ class _Parts:
         return self._manifest.files.keys() - self._sound.keys()
 
     def ways(self) -> list[Callable[[], None]]:
-        """How parts are had again, in this order: what is made of chunks and vectors comes after them."""
+        """Return how parts are had again, in this order: what is made of chunks and vectors comes after them."""
         first = [self.copy, self.convert_chunks, self.recall_vectors]
         return [*first, self.code_vectors, self.list_readers, self.index_words]
 

@@ -122,7 +122,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _file(path: Path, name: str, kind: Kind, title: str, generation: str | None = None) -> ReportFile | None:
-    """The report at a path; no link, because that might lead out of the folder."""
+    """Return the report at a path; no link, because that might lead out of the folder."""
     if not _NAME.fullmatch(name) or path.is_symlink() or not path.is_file():
         return None
     facts = path.stat()

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.indexes.chroma import DenseError, Place, one_line, open_client
+from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line, open_client
 from rag_serving.indexes.shard_files import file_fault, forget_files, graph_folders, note_files
 
 FORMAT = 1
@@ -51,12 +51,12 @@ class ShardCollections:
     folder: Path | None  # that holds their files; None: a server does
 
     @classmethod
-    def open(cls, place: Place) -> ShardCollections:
+    def open(cls, place: ChromaLocation) -> ShardCollections:
         """Connect; raises DenseError."""
         return cls(open_client(place), None if place.url else place.folder)
 
     def ensure(self, content: ShardContent, progress: Callable[[int], None] | None = None) -> tuple[str, bool]:
-        """The name of a complete, sound collection of this content, and whether it had to be built.
+        """Return the name of a complete, sound collection of this content, and whether it had to be built.
 
         One that exists is reused when its files are as they were written, its count is right and a sample of its
         vectors is found; else another is built beside it under a fresh name, because a published generation may still
@@ -78,11 +78,12 @@ class ShardCollections:
         self._build(name, content, None)
 
     def file_fault(self, name: str) -> str | None:
-        """What is wrong with a collection's files, which must not be read then; None where nothing is known of any."""
+        """Return what is wrong with a collection's files, which must not be read then; None where nothing is known of
+        any."""
         return file_fault(self.folder, name, thorough=True) if self.folder else None
 
     def get(self, name: str) -> Any | None:
-        """A collection by name, None where there is none."""
+        """Return a collection by name, None where there is none."""
         from chromadb.errors import NotFoundError
 
         try:
@@ -144,7 +145,7 @@ class ShardCollections:
 
 
 def is_sound(collection: Any, content: ShardContent) -> bool:
-    """Whether a collection has all of its content and a sample of its vectors is found by search."""
+    """Return whether a collection has all of its content and a sample of its vectors is found by search."""
     try:
         if collection.count() != len(content.ids):
             return False
@@ -157,7 +158,7 @@ def is_sound(collection: Any, content: ShardContent) -> bool:
 
 
 def stored_readers(collections: ShardCollections, name: str, page: int = 50_000) -> Iterator[tuple[str, str]]:
-    """Every (chunk id, reader class) of a collection.
+    """Yield every (chunk id, reader class) of a collection.
 
     Raises:
         DenseError: it is gone or damaged.
@@ -178,7 +179,7 @@ def stored_readers(collections: ShardCollections, name: str, page: int = 50_000)
 
 
 def query(collection: Any, vector: NDArray[np.float32], k: int, readers: Sequence[str] | None) -> list[str]:
-    """Ids of the k nearest, only those of the given reader classes (None: all).
+    """Return ids of the k nearest, only those of the given reader classes (None: all).
 
     Raises:
         DenseError: the collection is gone or damaged.

@@ -97,7 +97,7 @@ def fault_of(path: Path, facts: FileFacts, thorough: bool) -> str | None:
 
 
 def _noted(folder: Path, collection: str) -> Mapping[str, FileFacts]:
-    """The files of a collection as they were written; none where that is not known."""
+    """Return the files of a collection as they were written; none where that is not known."""
     try:
         files = read_json(_note(folder, collection))["files"]
         return {str(name): FileFacts.model_validate(facts) for name, facts in files.items()}

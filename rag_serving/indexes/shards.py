@@ -13,12 +13,12 @@ DIGEST_CHARS = 32
 
 
 def page_hash(page_id: str) -> int:
-    """A number that depends on the page id alone, on every machine."""
+    """Return a number that depends on the page id alone, on every machine."""
     return int.from_bytes(hashlib.sha256(page_id.encode()).digest()[:8], "big")
 
 
 def shard_count(page_ids: Sequence[str], max_chunks: int) -> int:
-    """The smallest power of two of shards of which none holds more than `max_chunks` chunks.
+    """Return the smallest power of two of shards of which none holds more than `max_chunks` chunks.
 
     `page_ids` names the page of every chunk. A page is never split: once every shard that is too large holds a single
     page, more shards would not help.
@@ -39,7 +39,7 @@ def shard_count(page_ids: Sequence[str], max_chunks: int) -> int:
 
 
 def shard_name(page_id: str, count: int) -> str:
-    """The shard of a page among `count`, such as `3-of-8`."""
+    """Return the shard of a page among `count`, such as `3-of-8`."""
     return f"{page_hash(page_id) % count}-of-{count}"
 
 

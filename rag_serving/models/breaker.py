@@ -40,7 +40,7 @@ class Breaker:
             return "half_open" if self._probing or self._is_due() else "open"
 
     def allow(self) -> bool:
-        """Whether to ask now. Whoever is allowed must call `succeed` or `fail` when it knows the outcome."""
+        """Return whether to ask now. Whoever is allowed must call `succeed` or `fail` when it knows the outcome."""
         with self._lock:
             if self._opened_at is None:
                 return True

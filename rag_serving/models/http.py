@@ -49,27 +49,27 @@ def refuse_busy(response: httpx.Response) -> None:
 
 
 def is_busy(response: httpx.Response) -> bool:
-    """Whether a later try may not meet this status again."""
+    """Return whether a later try may not meet this status again."""
     return response.status_code in (408, 429) or response.status_code >= 500
 
 
 def busy_error(response: httpx.Response) -> ServerBusyError:
-    """The error for a busy response whose body was read."""
+    """Return the error for a busy response whose body was read."""
     return ServerBusyError(response.status_code, server_text(response), _retry_after_s(response))
 
 
 def server_text(response: httpx.Response) -> str:
-    """The first 200 characters of what the server said, on one line."""
+    """Return the first 200 characters of what the server said, on one line."""
     return one_line(response.text)
 
 
 def one_line(said: object) -> str:
-    """The first 200 characters on one line; some servers give an object where a text is documented."""
+    """Return the first 200 characters on one line; some servers give an object where a text is documented."""
     return " ".join(str(said).split())[:200]
 
 
 def bearer(variable: str | None, setting: str) -> dict[str, str]:
-    """The bearer header with the key of the environment variable that the `setting` names, or no header.
+    """Return the bearer header with the key of the environment variable that the `setting` names, or no header.
 
     Raises:
         ModelError: the variable is named but not set.

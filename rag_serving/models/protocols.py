@@ -61,7 +61,7 @@ class Embedder(Protocol):
         ...
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
-        """Vectors [n, dimension] in the order of the texts.
+        """Return vectors [n, dimension] in the order of the texts.
 
         Raises:
             ModelError: the model does not answer, or answers nonsense.
@@ -69,7 +69,7 @@ class Embedder(Protocol):
         ...
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector [dimension] of a question; fails fast, because somebody waits.
+        """Return the vector [dimension] of a question; fails fast, because somebody waits.
 
         Raises:
             ModelError: the model does not answer, or answers nonsense.
@@ -77,7 +77,7 @@ class Embedder(Protocol):
         ...
 
     def check(self) -> str:
-        """One line of what was found.
+        """Return one line of what was found.
 
         Raises:
             ModelError: the model is of no use; the message says how to mend it.

@@ -39,7 +39,7 @@ _CONNECTIONS = httpx.Limits(max_connections=64, max_keepalive_connections=16, ke
 
 
 def open_reranker(features: Features, settings: Reranker) -> RemoteReranker | None:
-    """The sidecar's client; None where the configuration has no sidecar, or switches it off."""
+    """Return the sidecar's client; None where the configuration has no sidecar, or switches it off."""
     return RemoteReranker(settings) if features.FEATURE_RERANKER and settings.url else None
 
 
@@ -52,7 +52,7 @@ class Sidecar:
 
 
 def ask_sidecar(settings: Reranker) -> Sidecar:
-    """The model that serves at `reranker.url`, and whether it is ready.
+    """Return the model that serves at `reranker.url`, and whether it is ready.
 
     Raises:
         ModelError: the token is not set, nothing answers there, what answers is no reranker, or its model failed.
@@ -92,7 +92,7 @@ class RemoteReranker:
         self._client: httpx.AsyncClient | None = None
 
     def rank(self, query: str, passages: Sequence[tuple[str, str]], top_n: int) -> list[tuple[str, float]]:
-        """The `top_n` best of the (id, text) passages with their scores, best first.
+        """Return the `top_n` best of the (id, text) passages with their scores, best first.
 
         Raises:
             ModelError: the token is not set, or the sidecar failed, is busy, or failed so often that it is left alone.
@@ -146,7 +146,7 @@ class RemoteReranker:
         return json.dumps({"query": query, "candidates": candidates, "top_n": top_n, "max_seq_len": length}).encode()
 
     async def _ask(self, body: bytes, headers: Mapping[str, str], seconds: float) -> bytes:
-        """The body of a 200; the deadline cancels whatever is under way, however little comes in at a time."""
+        """Return the body of a 200; the deadline cancels whatever is under way, however little comes in at a time."""
         if self._client is None:
             self._client = httpx.AsyncClient(timeout=None, limits=_CONNECTIONS)
         started = time.monotonic()
@@ -214,7 +214,7 @@ class _Loop:
 
 
 def _ranking(content: bytes, known: Collection[str], top_n: int) -> list[tuple[str, float]]:
-    """The answered ids and scores, best first.
+    """Return the answered ids and scores, best first.
 
     Raises:
         BadAnswerError: an id is unknown, missing or repeated, or a score is not a finite number.

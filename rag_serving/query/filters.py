@@ -40,7 +40,7 @@ def parse_filters(content: Mapping[str, Any] | None) -> Filters | None:
 
 
 def matching_rows(chunks: pa.Table, filters: Filters) -> NDArray[np.bool_]:
-    """Which rows of a chunk table (columns space, labels, title) match, as a mask [rows]."""
+    """Return which rows of a chunk table (columns space, labels, title) match, as a mask [rows]."""
     matches = np.ones(len(chunks), dtype=np.bool_)
     if filters.space:
         matches &= rows_in(chunks["space"], filters.space)

@@ -34,7 +34,7 @@ class Signs:
 
 
 def read_signs(query: str) -> Signs:
-    """The operators and quoted phrases of any text; the words of a phrase stay in the text.
+    """Return the operators and quoted phrases of any text; the words of a phrase stay in the text.
 
     Operators alone leave their values as words, so that there is something to rank by.
     """

@@ -30,16 +30,16 @@ class Corpus(Protocol):
     def names(self) -> Names: ...
 
     def frequency(self, term: str) -> int:
-        """How many passages hold an analyzed term."""
+        """Return how many passages hold an analyzed term."""
         ...
 
     def correction(self, word: str) -> str | None:
-        """The word of the passages that an unknown word in lower case was meant to be."""
+        """Return the word of the passages that an unknown word in lower case was meant to be."""
         ...
 
 
 def read_query(text: str, corpus: Corpus | None = None, spelling: bool = True) -> Query:
-    """What a question in natural language, or bare keywords, asks for. Any text is a query.
+    """Return what a question in natural language, or bare keywords, asks for. Any text is a query.
 
     Without a corpus nothing is known to exist: no spelling is corrected, no scope believed, no identifier weighted.
     """
@@ -76,7 +76,7 @@ def _as_written(filters: Filters, names: Names) -> Filters:
 
 
 def _corrections(text: str, phrases: Sequence[str], corpus: Corpus) -> dict[str, str]:
-    """Words of the passages by words that none of them holds; quoted words are meant as they are."""
+    """Return words of the passages by words that none of them holds; quoted words are meant as they are."""
     quoted = " ".join(phrases)
     words = [word for word in dict.fromkeys(_WORD.findall(text)) if word not in quoted]
     unknown = [word for word in words if (terms := analyze(word)) and not any(map(corpus.frequency, terms))]

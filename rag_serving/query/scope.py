@@ -42,7 +42,7 @@ class Scope:
 
 
 def read_scope(text: str, names: Names) -> Scope:
-    """The space, label and page that a text names in words, where these names exist."""
+    """Return the space, label and page that a text names in words, where these names exist."""
     left, spaces = _named(text, _SPACE, names.spaces)
     left, labels = _named(left, _LABEL, names.labels)
     left = left.strip()
@@ -50,12 +50,12 @@ def read_scope(text: str, names: Names) -> Scope:
 
 
 def may_name(text: str) -> bool:
-    """Whether a text has words that could name something: only then names need be known."""
+    """Return whether a text has words that could name something: only then names need be known."""
     return any(pattern.search(text) for pattern in (_SPACE, _LABEL, _PLACE))
 
 
 def _named(text: str, pattern: re.Pattern[str], names: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The text without the first mention of an existing name, and that name."""
+    """Return the text without the first mention of an existing name, and that name."""
     for match in pattern.finditer(text):
         groups = match.groupdict()
         written = (groups["name"] or groups.get("before") or "").rstrip(".-")
@@ -65,12 +65,12 @@ def _named(text: str, pattern: re.Pattern[str], names: Mapping[str, str]) -> tup
 
 
 def _page(text: str, titles: Mapping[str, str]) -> str | None:
-    """The longest title that follows a word of place."""
+    """Return the longest title that follows a word of place."""
     found = [titles[one] for place in _PLACE.finditer(text) for one in _beginnings(place["rest"]) if one in titles]
     return max(found, key=len, default=None)
 
 
 def _beginnings(text: str) -> Iterator[str]:
-    """The first words, the first two, …, without signs around them."""
+    """Yield the first words, the first two, …, without signs around them."""
     for word in list(_WORDS.finditer(text))[:_LONGEST_TITLE]:
         yield caseless(text[: word.end()].strip(_BESIDE))

@@ -43,7 +43,7 @@ class Speller:
                 self._alike.setdefault((term[0], len(term)), []).append(term)
 
     def correction(self, word: str, frequency: Frequency, written: Written) -> str | None:
-        """The word of the pages that a word in lower case was meant to be; None where nothing is near enough."""
+        """Return the word of the pages that a word in lower case was meant to be; None where nothing is near enough."""
         if not SHORTEST <= len(word) <= _LONGEST or not _PLAIN.fullmatch(word):
             return None
         edited = _edited(word)
@@ -54,7 +54,8 @@ class Speller:
         return near
 
     def _ranked(self, word: str, near: Sequence[str], frequency: Frequency) -> list[str]:
-        """The known terms of words near a word: those with its first letter before others, then the more frequent."""
+        """Return the known terms of words near a word: those with its first letter before others, then the more
+        frequent."""
         first: dict[str, bool] = {}
         for one, stem in zip(near, stems(near), strict=True):
             if stem in self._terms:
@@ -76,7 +77,7 @@ class Speller:
 
 
 def _nearest(word: str, terms: Iterable[str], written: Written) -> str | None:
-    """The word of the pages nearest to a word, of the first term that is written within two edits there.
+    """Return the word of the pages nearest to a word, of the first term that is written within two edits there.
 
     Two for a short word as well: an edit away may be an inflection that no page has (`valiity`, validity, valid).
     """
@@ -90,7 +91,7 @@ def _nearest(word: str, terms: Iterable[str], written: Written) -> str | None:
 
 
 def _edited(word: str) -> list[str]:
-    """Every word of at least three letters one edit away, each once."""
+    """Return every word of at least three letters one edit away, each once."""
     return [one for one in dict.fromkeys(_edits(word)) if len(one) >= SHORTEST - 1 and one != word]
 
 

@@ -26,7 +26,7 @@ class Names:
 
 
 def names_of(tables: Iterable[pa.Table]) -> Names:
-    """The names in tables with the columns `NAMED`; of two with the same form the first in order."""
+    """Return the names in tables with the columns `NAMED`; of two with the same form the first in order."""
     found: dict[str, set[str | None]] = {column: set() for column in NAMED}
     for table in tables:
         found["space"].update(pc.unique(table["space"]).to_pylist())

@@ -14,7 +14,7 @@ from typing import Any
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
-from rag_serving.indexes.current import Published, UnpublishedError
+from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.receipts.receipt import ReceiptError
@@ -32,7 +32,7 @@ class Proof:
     changes: tuple[str, ...] = ()
 
     def payload(self) -> dict[str, Any]:
-        """The JSON shape."""
+        """Return the JSON shape."""
         return {
             "receipt_id": self.receipt_id,
             "valid": not self.faults,
@@ -45,7 +45,7 @@ class Proofs:
     """Shows and proves stored receipts. Safe to use from several threads."""
 
     def __init__(
-        self, config: Config, tenant: str, published: Published, receipts: ReceiptStore, secrecy: Secrecy
+        self, config: Config, tenant: str, published: CurrentGeneration, receipts: ReceiptStore, secrecy: Secrecy
     ) -> None:
         self._config = config
         self._tenant = tenant
@@ -54,7 +54,8 @@ class Proofs:
         self._secrecy = secrecy
 
     def shown(self, principal: Principal, identifier: str) -> dict[str, Any]:
-        """A stored receipt, shown to its asker or an operator who could read all of it and may still read its pages.
+        """Return a stored receipt, shown to its asker or an operator who could read all of it and may still read its
+        pages.
 
         Raises:
             ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read all
@@ -64,13 +65,14 @@ class Proofs:
         receipt = self._receipts.get(identifier, self._tenant)
         if not self._is_of(principal, receipt):
             raise ReceiptError(f"receipt {identifier!r} is of another asker: the caller may not read it")
-        with self._stored(str(receipt.get("generation"))) as then, self._published.lease() as now:
+        with self._stored(str(receipt.get("generation"))) as then, self._published.acquire() as now:
             if not _is_open_to(receipt, then.for_reader(principal), now.for_reader(principal)):
                 raise ReceiptError(f"receipt {identifier!r} has passages that the caller may not read")
         return self._secrecy.opened(receipt)
 
     def _is_of(self, principal: Principal, receipt: Mapping[str, Any]) -> bool:
-        """Whether a caller asked himself, or may see what others asked; of older receipts nobody knows who asked."""
+        """Return whether a caller asked himself, or may see what others asked; of older receipts nobody knows who
+        asked."""
         if "operator" in principal.roles or "asker" not in receipt:
             return True
         return bool(receipt["asker"] == self._secrecy.asker(principal))
@@ -95,14 +97,14 @@ class Proofs:
 
     def _changes(self, receipt: Mapping[str, Any]) -> list[str]:
         try:
-            with self._published.lease() as now:
+            with self._published.acquire() as now:
                 return [] if now.id == receipt["generation"] else changes(receipt, now)
         except UnpublishedError as error:
             return [f"published: {error}"]
 
     @contextmanager
     def _stored(self, generation_id: str) -> Iterator[Generation]:
-        """A generation by its id, the published one or an older one that is still kept."""
+        """Yield a generation by its id, the published one or an older one that is still kept."""
         try:
             generation = Generation.open(Store(self._config.home), self._tenant, generation_id, self._config)
         except StoreError as error:

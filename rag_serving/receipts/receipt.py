@@ -47,7 +47,7 @@ def make_receipt(
     rules: Mapping[str, float],
     filters: Filters | None = None,
 ) -> dict[str, Any]:
-    """The receipt of an answer: no text of a page but what was claimed and quoted, nothing about who asked.
+    """Return the receipt of an answer: no text of a page but what was claimed and quoted, nothing about who asked.
 
     `rules` are the arguments of `verify` that the verdicts were reached with, beside the question.
     """
@@ -75,28 +75,28 @@ def make_receipt(
 
 
 def canonical(receipt: Mapping[str, Any]) -> str:
-    """The one JSON text of a receipt: keys sorted, no white space, no escapes beyond JSON's own."""
+    """Return the one JSON text of a receipt: keys sorted, no white space, no escapes beyond JSON's own."""
     return json.dumps(receipt, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def receipt_id(receipt: Mapping[str, Any]) -> str:
-    """The digest of the canonical form: a receipt that was changed has another id."""
+    """Return the digest of the canonical form: a receipt that was changed has another id."""
     return hashlib.sha256(canonical(receipt).encode()).hexdigest()[:ID_CHARS]
 
 
 def signature(key: bytes, *fields: str) -> str:
-    """The keyed digest of a receipt's row: id, tenant, time and content as they are stored."""
+    """Return the keyed digest of a receipt's row: id, tenant, time and content as they are stored."""
     return hmac.new(key, canonical({"row": fields}).encode(), hashlib.sha256).hexdigest()
 
 
 def text_hash(text: str) -> str:
-    """The digest that chunks carry of their text."""
+    """Return the digest that chunks carry of their text."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _citation(citation: Citation) -> dict[str, Any]:
-    """A citation with the number shown (`index`) and its place in the lock (`passage`), without its other places: who
-    may read the receipt may not be who may read those.
+    """Return a citation with the number shown (`index`) and its place in the lock (`passage`), without its other
+    places: who may read the receipt may not be who may read those.
     """
     shown = {name: value for name, value in citation.payload().items() if name != "also_at"}
     return {**shown, "passage": citation.passage}

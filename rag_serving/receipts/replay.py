@@ -27,7 +27,7 @@ _UNCHECKED = "sentences: version {} did not compare each with its passages; ask 
 
 
 def faults(receipt: Receipt, generation: Generation, question_fault: Callable[[Receipt], str | None]) -> list[str]:
-    """What does not hold of a receipt, a line each that begins with the part; empty when it is proved.
+    """Return what does not hold of a receipt, a line each that begins with the part; empty when it is proved.
 
     `generation` is the stored generation that the receipt names; `question_fault` compares the question with its
     digest. The receipt may be anything that JSON can say.
@@ -52,7 +52,7 @@ def faults(receipt: Receipt, generation: Generation, question_fault: Callable[[R
 
 
 def changes(receipt: Receipt, published: Generation) -> list[str]:
-    """What is otherwise in the published generation than when the answer was given, a line each.
+    """Return what is otherwise in the published generation than when the answer was given, a line each.
 
     A receipt holds whatever changed since; this tells whether the answer may be out of date.
     """
@@ -74,7 +74,7 @@ def _version(passage: Mapping[str, Any]) -> str:
 
 
 def _lost_quotes(receipt: Receipt, published: Generation) -> Iterator[str]:
-    """The quotes that stand nowhere on their pages any more; a quote may go over the border of two chunks."""
+    """Yield the quotes that stand nowhere on their pages any more; a quote may go over the border of two chunks."""
     pages = {passage["chunk_id"]: passage["page_id"] for passage in receipt["passages"]}
     for citation in receipt["citations"]:
         page_id = pages[citation["chunk_id"]]
@@ -85,7 +85,7 @@ def _lost_quotes(receipt: Receipt, published: Generation) -> Iterator[str]:
 
 
 def _passage(passage: Mapping[str, Any], generation: Generation) -> Chunk | str:
-    """The chunk of a locked passage as it was, or what is wrong with it."""
+    """Return the chunk of a locked passage as it was, or what is wrong with it."""
     what = f"passage [{passage['index']}]: chunk {passage['chunk_id']}"
     row = generation.row_of(passage["chunk_id"])
     if row is None:
@@ -116,14 +116,14 @@ def _citation_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
 
 
 def _numbers(receipt: Receipt, cited: Iterable[int]) -> dict[int, int]:
-    """The numbers of the cited passages: by their first appearance, in older receipts by their place."""
+    """Return the numbers of the cited passages: by their first appearance, in older receipts by their place."""
     if receipt["version"] == _NUMBERED_BY_PLACE:
         return {passage: passage for passage in cited}
     return {passage: number for number, passage in enumerate(dict.fromkeys(cited), start=1)}
 
 
 def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
-    """The verdicts that verification does not reach once more.
+    """Yield the verdicts that verification does not reach once more.
 
     What an older version showed as a quotation is held to be one, though its sentence would be carried by now.
     """

@@ -28,7 +28,7 @@ class StoredReceipt:
         return self.id, self.tenant, self.created_at, self.content
 
     def receipt(self) -> dict[str, Any]:
-        """The content as JSON.
+        """Return the content as JSON.
 
         Raises:
             ReceiptError: it is none.
@@ -41,7 +41,7 @@ class StoredReceipt:
 
 
 def asker_mark(asker: str) -> str:
-    """What the canonical form of a receipt of this asker contains; within a text its quotes would be escaped."""
+    """Return what the canonical form of a receipt of this asker contains; within a text its quotes would be escaped."""
     return f'"asker":"{asker}"'
 
 

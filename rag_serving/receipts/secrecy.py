@@ -51,7 +51,7 @@ class Secrecy:
         return {**kept, "question": None, "sealed": sealed}
 
     def asker(self, principal: Principal) -> str:
-        """The keyed digest of a user, or of the groups of callers without a name.
+        """Return the keyed digest of a user, or of the groups of callers without a name.
 
         Raises:
             ReceiptError: the installation's secret cannot be used.
@@ -73,7 +73,7 @@ class Secrecy:
             return dict(receipt)
 
     def question_fault(self, receipt: Mapping[str, Any]) -> str | None:
-        """Why the question of an opened receipt is not the one that was hashed, or None."""
+        """Return why the question of an opened receipt is not the one that was hashed, or None."""
         question = receipt["question"]
         if question is None:
             return f"question: {self._why_unread(receipt)}"

@@ -83,7 +83,7 @@ class SqliteTable:
             self._close()
 
     def _open(self) -> sqlite3.Connection:
-        """The one writing connection; made anew where the file was deleted under it."""
+        """Return the one writing connection; made anew where the file was deleted under it."""
         if self._writer is None or not self._path.exists():
             self._close()
             make_private(self._path)  # what SQLite keeps beside it has the same mode

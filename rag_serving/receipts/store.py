@@ -74,7 +74,7 @@ class ReceiptStore:
                 table.remove(None, None, oldest)
 
     def get(self, identifier: str, tenant: str) -> dict[str, Any]:
-        """The receipt of this id and tenant, as it was stored.
+        """Return the receipt of this id and tenant, as it was stored.
 
         Raises:
             ReceiptError: there is none, it was changed, or the database cannot be read.
@@ -85,7 +85,7 @@ class ReceiptStore:
         return stored.receipt()
 
     def stored(self, identifier: str, tenant: str) -> StoredReceipt:
-        """The row of this id and tenant, whatever it has become.
+        """Return the row of this id and tenant, whatever it has become.
 
         Raises:
             ReceiptError: there is none, or the database cannot be read.
@@ -98,7 +98,7 @@ class ReceiptStore:
         raise ReceiptError(f"tenant {tenant!r} has no receipt {identifier!r}")
 
     def signature_fault(self, stored: StoredReceipt) -> str | None:
-        """Why a row is not one that was stored here, or None.
+        """Return why a row is not one that was stored here, or None.
 
         Raises:
             ReceiptError: the secret cannot be used.

@@ -89,7 +89,7 @@ class Reranking:
             self._in_progress -= 1
 
     async def rerank(self, content: bytes) -> dict[str, Any]:
-        """The answer to a body; RefusedError says what is wrong with it, or with us."""
+        """Return the answer to a body; RefusedError says what is wrong with it, or with us."""
         with self._slot():
             body = _parsed(content, self.settings)
             started = time.perf_counter()
@@ -123,7 +123,7 @@ def create_app(
     open_model: Callable[[], Model],
     on_failure: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """The API over one model, which is opened when the server starts; `token` None asks nobody for one."""
+    """Yield the API over one model, which is opened when the server starts; `token` None asks nobody for one."""
     meters = Meters()
     reranking = Reranking(settings, Engine(open_model, settings, meters, on_failure), meters, name, token)
 
@@ -179,7 +179,7 @@ def _add_routes(app: FastAPI, reranking: Reranking) -> None:
 
 
 def _parsed(content: bytes, settings: RerankService) -> RerankBody:
-    """The body, within all limits; RefusedError names the field."""
+    """Return the body, within all limits; RefusedError names the field."""
     try:
         body = RerankBody.model_validate_json(content.decode("utf-8"))
     except UnicodeDecodeError:

@@ -35,7 +35,7 @@ def length_sorted(lengths: Sequence[int], max_pairs: int, max_tokens: int) -> li
 
 
 def score_halving(pairs: Sequence[Pair], score: ScoreBatch[Pair]) -> list[float]:
-    """Scores of one batch in its order; a batch that fails is tried in halves, down to single pairs.
+    """Return scores of one batch in its order; a batch that fails is tried in halves, down to single pairs.
 
     The halving ends: a failure that persists costs log2(n) + 1 tries, then the first single pair raises. (The loop of
     FlagEmbedding 1.4, which lowers its batch size on every `RuntimeError`, does not.)
@@ -58,7 +58,7 @@ def score_halving(pairs: Sequence[Pair], score: ScoreBatch[Pair]) -> list[float]
 def score_all(
     pairs: Sequence[Pair], lengths: Sequence[int], score: ScoreBatch[Pair], max_pairs: int, max_tokens: int
 ) -> list[float]:
-    """Scores of all pairs in their order, asked for in length-sorted batches; raises as `score_halving`."""
+    """Return scores of all pairs in their order, asked for in length-sorted batches; raises as `score_halving`."""
     scores = [math.nan] * len(pairs)
     for batch in length_sorted(lengths, max_pairs, max_tokens):
         for position, value in zip(batch, score_halving([pairs[at] for at in batch], score), strict=True):

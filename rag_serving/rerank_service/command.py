@@ -64,7 +64,7 @@ def command(
 
 
 def service_config(path: Path | None) -> Config:
-    """The configuration; where no file is named and none is there, defaults and the environment.
+    """Return the configuration; where no file is named and none is there, defaults and the environment.
 
     Raises:
         ConfigError: as `load_config`.
@@ -77,7 +77,7 @@ def service_config(path: Path | None) -> Config:
 
 
 def service_token(service: RerankService, variable: str | None) -> str | None:
-    """The bearer token that requests must carry; None asks nobody, which only this machine's own address allows.
+    """Return the bearer token that requests must carry; None asks nobody, which only this machine's own address allows.
 
     Raises:
         ConfigError: the variable is not set, or other machines could ask without a token.

@@ -69,7 +69,7 @@ class CrossEncoder:
         )
 
     def encode(self, query: str, passages: Sequence[str], max_seq_len: int) -> list[Pair]:
-        """Tokens of each pair, at most `max_seq_len`: the query keeps a quarter, the passage what is left.
+        """Return tokens of each pair, at most `max_seq_len`: the query keeps a quarter, the passage what is left.
 
         A query shorter than its quarter leaves the rest to the passages.
         """
@@ -84,7 +84,7 @@ class CrossEncoder:
         ]
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
-        """The logits of one batch; RuntimeError where the device cannot compute it."""
+        """Return the logits of one batch; RuntimeError where the device cannot compute it."""
         import torch
 
         columns = {name: [pair[name] for pair in pairs] for name in pairs[0]}
@@ -100,7 +100,7 @@ class CrossEncoder:
         return scores
 
     def _cut(self, query: str, tokens: int) -> str:
-        """The query up to its last token that may stay."""
+        """Return the query up to its last token that may stay."""
         offsets = self._tokenizer(query, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
         return query if len(offsets) <= tokens else query[: offsets[tokens - 1][1]]
 
@@ -131,7 +131,7 @@ def _check_architecture(model: str) -> None:
 
 
 def _positions(config: Any) -> int:
-    """Tokens that the model has positions for."""
+    """Return tokens that the model has positions for."""
     positions = int(getattr(config, "max_position_embeddings", 0) or 1_000_000)
     return positions - config.pad_token_id - 1 if config.model_type in _OFFSET_POSITIONS else positions
 

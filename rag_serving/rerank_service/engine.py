@@ -74,7 +74,7 @@ class Engine:
         return self._ready()[0].max_seq_len
 
     def submit(self, query: str, passages: Sequence[str], max_seq_len: int) -> Future[list[float]]:
-        """The scores of the passages in their order, later.
+        """Return the scores of the passages in their order, later.
 
         Raises:
             NotReadyError: there is no model yet.

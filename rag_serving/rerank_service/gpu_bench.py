@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def run(sweep: Sweep, device: str, tell: Callable[[str], None]) -> dict[str, Any]:
-    """The whole sweep; half precision on CUDA, single precision elsewhere."""
+    """Return the whole sweep; half precision on CUDA, single precision elsewhere."""
     import torch
     import transformers
 
@@ -110,7 +110,7 @@ def run(sweep: Sweep, device: str, tell: Callable[[str], None]) -> dict[str, Any
 
 
 def matrix_product_tflops(size: int, device: str, seconds: float) -> float:
-    """What the device reaches in a product of two square matrices: 2 n³ operations."""
+    """Return what the device reaches in a product of two square matrices: 2 n³ operations."""
     import torch
 
     dtype = torch.float16 if device.startswith("cuda") else torch.float32
@@ -137,7 +137,7 @@ def _model_rows(
 
 
 def _reranker_runs(geometry: Geometry, device: str) -> Callable[[int, int], Callable[[], object]]:
-    """The sidecar's own model and batching over pairs of full length, tokens given."""
+    """Return the sidecar's own model and batching over pairs of full length, tokens given."""
     from transformers import XLMRobertaForSequenceClassification
 
     from rag_serving.rerank_service.cross_encoder import CrossEncoder
@@ -199,7 +199,7 @@ def _save(kind: Any, geometry: Geometry, folder: Path) -> None:
 
 
 def _seconds(work: Callable[[], object], device: str, at_least: float) -> float:
-    """The median of repeated runs after one that is not counted; repeated until `at_least` seconds went by."""
+    """Return the median of repeated runs after one that is not counted; repeated until `at_least` seconds went by."""
     _timed(work, device)
     times: list[float] = []
     while len(times) < _REPEATS or sum(times) < at_least:
@@ -218,7 +218,7 @@ def _timed(work: Callable[[], object], device: str) -> float:
 
 
 def _missing() -> str | None:
-    """What this machine lacks, or None; found out without importing what takes long."""
+    """Return what this machine lacks, or None; found out without importing what takes long."""
     for name in ("torch", "FlagEmbedding"):
         if find_spec(name) is None:
             return f"{name} is not installed; pip install 'citelock[rerank]'"

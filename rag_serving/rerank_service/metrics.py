@@ -40,5 +40,5 @@ class Meters:
         self.failures = Counter("citelock_rerank_failed_runs", "Runs that gave no scores.", registry=self._registry)
 
     def exposition(self) -> bytes:
-        """All of them in Prometheus' text format."""
+        """Return all of them in Prometheus' text format."""
         return generate_latest(self._registry)

@@ -47,13 +47,13 @@ class MicroBatcher(Generic[Pair]):
         self._thread.start()
 
     def submit(self, pairs: Sequence[Pair]) -> Future[list[float]]:
-        """The scores of the pairs in their order, later; ScoringError where the model fails."""
+        """Return the scores of the pairs in their order, later; ScoringError where the model fails."""
         job = Job(pairs)
         self._jobs.put(job)
         return job.scores
 
     def is_failing(self, longest_run_s: float) -> bool:
-        """Whether the last runs all failed, or one has been under way for longer than any should be."""
+        """Return whether the last runs all failed, or one has been under way for longer than any should be."""
         since = self._run_since
         return self._failed_runs >= FAILING_AFTER or (since is not None and time.monotonic() - since > longest_run_s)
 
@@ -69,7 +69,7 @@ class MicroBatcher(Generic[Pair]):
             self._run_since = None
 
     def _gather(self) -> list[Job[Pair]]:
-        """The next job and those that come in with it; empty at the end."""
+        """Return the next job and those that come in with it; empty at the end."""
         first = self._held or self._jobs.get()
         self._held = None
         if first is None:

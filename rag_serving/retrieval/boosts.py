@@ -16,8 +16,9 @@ from rag_serving.text.normalization import caseless, holds
 _PHRASE, _PAGE = 1.1, 0.5
 
 
-def prefer(candidates: Sequence[Candidate], query: Query) -> Sequence[Candidate]:
-    """The candidates best first, those with quoted phrases or of the named page raised; others keep score and order.
+def boosted(candidates: Sequence[Candidate], query: Query) -> Sequence[Candidate]:
+    """Return the candidates best first, those with quoted phrases or of the named page raised; others keep score and
+    order.
 
     None is looked at where the query names neither.
     """

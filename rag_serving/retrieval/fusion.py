@@ -36,7 +36,7 @@ def reciprocal_rank_fusion(rankings: Iterable[Sequence[Item]], k: int = 60) -> l
 
 
 def weighted_sum(scores: Mapping[str, Scores], weights: Mapping[str, float], method: Method = "zscore") -> Scores:
-    """The weighted mean [n] of the normalized scores [n] of every index, which all score the same n candidates.
+    """Return the weighted mean [n] of the normalized scores [n] of every index, which all score the same n candidates.
 
     Fox and Shaw, "Combination of Multiple Searches", TREC-2 (1994), CombSUM; normalized as compared by Montague and
     Aslam, "Relevance Score Normalization for Metasearch", CIKM 2001.
@@ -56,7 +56,7 @@ def standard(scores: Scores) -> Scores:
 
 
 def min_max(scores: Scores) -> Scores:
-    """Scores [n] brought to 0 … 1; all 0 where all are equal."""
+    """Return scores [n] brought to 0 … 1; all 0 where all are equal."""
     if not len(scores) or not np.ptp(scores) > _EPSILON:
         return np.zeros(len(scores))
     scaled: Scores = (scores - scores.min()) / np.ptp(scores)

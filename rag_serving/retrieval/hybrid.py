@@ -24,7 +24,7 @@ from rag_serving.retrieval.page_evidence import of_neighbours, of_page, of_paren
 from rag_serving.retrieval.ranking import Ranked
 from rag_serving.retrieval.rm3 import PASSAGES, expanded
 from rag_serving.text.analyzer import analyze
-from rag_serving.tracing import Attempt
+from rag_serving.tracing import StageTrace
 
 Mode = Literal["hybrid", "dense", "lexical"]
 Scores = NDArray[np.float64]
@@ -86,7 +86,7 @@ def gather(
     Raises:
         RetrievalError: none of the asked indexes can answer.
     """
-    attempt, mode = Attempt(), options.mode
+    attempt, mode = StageTrace(), options.mode
     vector: Vector | None = None
     asked: dict[str, _Asked] = {}
     if mode != "lexical":
@@ -108,7 +108,7 @@ def gather(
 
 
 def query_vector(view: ReaderView, embedder: Embedder, query: str) -> Vector:
-    """The query's vector [d], if it can be compared with those of the generation.
+    """Return the query's vector [d], if it can be compared with those of the generation.
 
     Raises:
         ModelError: the model does not answer, or is not the one that made the generation's vectors.
@@ -155,7 +155,7 @@ def _lexical(view: ReaderView, query: Query, options: SearchOptions, among: Mask
 def _scored(
     view: ReaderView, asked: Mapping[str, _Asked], settings: Retrieval, mode: Mode
 ) -> tuple[Rows, dict[str, Scores]]:
-    """The rows that any index found, ascending, and their scores by stage: those of the last stages add up."""
+    """Return the rows that any index found, ascending, and their scores by stage: those of the last stages add up."""
     rows = np.array(sorted({row for index in asked.values() for row in index.found}), dtype=np.int64)
     scores = {name: index.scores(rows).astype(np.float64) for name, index in asked.items()}
     if mode != "hybrid":
@@ -167,7 +167,7 @@ def _scored(
 
 
 def _fused(rows: Rows, scores: Mapping[str, Scores], rankings: Sequence[Sequence[int]], settings: Retrieval) -> Scores:
-    """One score [n] for each row."""
+    """Return one score [n] for each row."""
     if settings.fusion == "rrf":
         by_row = dict(reciprocal_rank_fusion(rankings, settings.rrf_k))
         return np.array([by_row[row] for row in rows.tolist()], dtype=np.float64)
@@ -178,7 +178,7 @@ def _fused(rows: Rows, scores: Mapping[str, Scores], rankings: Sequence[Sequence
 def _page_evidence(
     view: ReaderView, rows: Rows, fused: Scores, page_means: Scores | None, settings: Retrieval
 ) -> dict[str, Scores]:
-    """What is added to the fused score [n] of each row, by stage; a stage of no weight is left out."""
+    """Return what is added to the fused score [n] of each row, by stage; a stage of no weight is left out."""
     worth: dict[str, Scores] = {}
     pages = view.pages(rows)
     if settings.page_weight:
@@ -194,7 +194,7 @@ def _page_evidence(
 
 
 def _best(view: ReaderView, rows: Rows, scores: Mapping[str, Scores], k: int) -> tuple[list[Hit], Ranked]:
-    """The k best rows, and the same as candidates; equal scores stand in row order."""
+    """Return the k best rows, and the same as candidates; equal scores stand in row order."""
     final = np.sum([values for stage, values in scores.items() if stage not in _INDEXES or len(scores) == 1], axis=0)
     order = np.argsort(-final, kind="stable")[:k]
     told = {stage: values[order].tolist() for stage, values in scores.items()}

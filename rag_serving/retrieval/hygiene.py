@@ -16,12 +16,13 @@ _UNGATED_TYPES = frozenset({"code", "table"})
 
 
 def is_clean(chunk: Chunk, drop_labels: Collection[str]) -> bool:
-    """Whether the chunk is content: no boilerplate, none of the excluded labels."""
+    """Return whether the chunk is content: no boilerplate, none of the excluded labels."""
     return not chunk.is_boilerplate and not set(drop_labels).intersection(chunk.labels)
 
 
 def shares_words(chunk: Chunk, terms: Collection[str], analyze: Analyze, min_overlap: int) -> bool:
-    """Whether heading path and text share enough stemmed terms with the query; a query of fewer terms needs fewer."""
+    """Return whether heading path and text share enough stemmed terms with the query; a query of fewer terms needs
+    fewer."""
     if chunk.content_type in _UNGATED_TYPES:
         return True
     have = set(analyze(" ".join((*chunk.heading_path, chunk.text))))
@@ -31,6 +32,6 @@ def shares_words(chunk: Chunk, terms: Collection[str], analyze: Analyze, min_ove
 def keyword_gate(
     candidates: Iterable[Candidate], query: str, analyze: Analyze, min_overlap: int
 ) -> Iterator[Candidate]:
-    """The candidates that share words with the query, in order, each looked at only when it is asked for."""
+    """Return the candidates that share words with the query, in order, each looked at only when it is asked for."""
     terms = set(analyze(query))
     return (candidate for candidate in candidates if shares_words(candidate.chunk, terms, analyze, min_overlap))

@@ -40,7 +40,7 @@ def rerank_by_words(
     pool: int = POOL,
     proximity: bool = True,
 ) -> Iterator[Candidate]:
-    """The candidates with the first `pool` of them put in a new order; scores stay in the scale that they had.
+    """Return the candidates with the first `pool` of them put in a new order; scores stay in the scale that they had.
 
     `weights` are the query's terms in their order with their inverse document frequencies. Without `proximity` only
     coverage counts, not where the terms stand. Later candidates are looked at only when they are asked for.
@@ -100,7 +100,8 @@ def _neighbours(positions: Positions, weights: Mapping[str, float]) -> tuple[flo
 
 
 def _distance(before: Sequence[int], after: Sequence[int]) -> float:
-    """The least number of places from one of `before` to a later one of `after`, both ascending; infinite if none."""
+    """Return the least number of places from one of `before` to a later one of `after`, both ascending; infinite if
+    none."""
     least = float("inf")
     for place in before:
         at = bisect_left(after, place + 1)
@@ -110,7 +111,7 @@ def _distance(before: Sequence[int], after: Sequence[int]) -> float:
 
 
 def _standard(signals: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each column [n, signals] with mean 0 and deviation 1; 0 where all are equal."""
+    """Return each column [n, signals] with mean 0 and deviation 1; 0 where all are equal."""
     deviation = signals.std(axis=0)
     centred: NDArray[np.float64] = (signals - signals.mean(axis=0)) / np.where(deviation > 1e-9, deviation, 1.0)
     return centred

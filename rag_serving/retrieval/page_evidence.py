@@ -19,7 +19,7 @@ Numbers = NDArray[np.int64]
 
 
 def of_page(scores: Scores, pages: Numbers) -> Scores:
-    """The best score of a candidate's page, as a standard score [n].
+    """Return the best score of a candidate's page, as a standard score [n].
 
     Passages of a page that has a good one are better than the same passages elsewhere: document evidence in passage
     retrieval, Callan, "Passage-Level Evidence in Document Retrieval", SIGIR 1994, turned around.
@@ -29,7 +29,8 @@ def of_page(scores: Scores, pages: Numbers) -> Scores:
 
 
 def of_parent(scores: Scores, pages: Numbers, parents: Numbers) -> Scores:
-    """The best score of the page above a candidate's own [n], 0 where that has none above 0 or is not among them.
+    """Return the best score of the page above a candidate's own [n], 0 where that has none above 0 or is not among
+    them.
 
     Who asks in words of an overview page means one of the pages below it. `parents` are page numbers, below zero where
     there is none.
@@ -42,7 +43,7 @@ def of_parent(scores: Scores, pages: Numbers, parents: Numbers) -> Scores:
 
 
 def of_neighbours(scores: Scores, pages: Numbers, places: Numbers) -> Scores:
-    """The sum of the scores above 0 of the passages directly before and after a candidate in its page [n].
+    """Return the sum of the scores above 0 of the passages directly before and after a candidate in its page [n].
 
     Candidates of a page stand together in the order of their `places` in it. Places, not rows, tell neighbours: a
     passage that is hidden between two others must not bring them together.

@@ -46,7 +46,7 @@ class Ranked(Sequence[Candidate]):
         return self._found[at] or self._look(at)
 
     def _look(self, at: int) -> Candidate:
-        """The candidate at a place, read with those that stand beside it."""
+        """Return the candidate at a place, read with those that stand beside it."""
         start = at - at % _TOGETHER
         chunks = self._read(self._rows[start : start + _TOGETHER])
         for place, chunk in enumerate(chunks, start):

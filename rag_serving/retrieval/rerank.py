@@ -43,7 +43,8 @@ def rerank(
     sidecar: Sidecar | None,
     heuristic: Heuristic | None,
 ) -> Reranked:
-    """Of the first `pool` candidates the `top_n` best by the sidecar; without one, or where it fails, by the heuristic.
+    """Return of the first `pool` candidates the `top_n` best by the sidecar; without one, or where it fails, by the
+    heuristic.
 
     A query never fails here: with neither the order stays. Without a sidecar no candidate is looked at too early.
     """
@@ -60,7 +61,8 @@ def rerank(
 
 
 def passage_text(candidate: Candidate) -> str:
-    """What the model reads: the heading path above the text, because a passage often does not name its subject."""
+    """Return what the model reads: the heading path above the text, because a passage often does not name its
+    subject."""
     chunk = candidate.chunk
     return f"{' > '.join(chunk.heading_path)}\n{chunk.text}" if chunk.heading_path else chunk.text
 

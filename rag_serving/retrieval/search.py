@@ -16,11 +16,11 @@ from rag_serving.models.protocols import Embedder
 from rag_serving.query.parsing import read_query
 from rag_serving.query.vocabulary import Names
 from rag_serving.records import Candidate, Filters, Query
-from rag_serving.retrieval.boosts import prefer
+from rag_serving.retrieval.boosts import boosted
 from rag_serving.retrieval.fusion import min_max
 from rag_serving.retrieval.hybrid import Retrieved, SearchOptions, gather
 from rag_serving.retrieval.mmr import maximal_marginal_relevance
-from rag_serving.tracing import Attempt
+from rag_serving.tracing import StageTrace
 
 NOTHING_READABLE = "who asks may read none of the published passages"
 """Also said where there is no passage at all: how many are hidden is told to nobody who may not read them."""
@@ -62,7 +62,7 @@ def find(view: ReaderView, embedder: Embedder, text: str, options: SearchOptions
     Raises:
         RetrievalError: none of the asked indexes can answer.
     """
-    attempt = Attempt()
+    attempt = StageTrace()
     settings = options.settings
     with attempt.part("query"):
         query = read_query(text, _Corpus(view, options.is_word), settings.spelling)
@@ -81,7 +81,7 @@ def find(view: ReaderView, embedder: Embedder, text: str, options: SearchOptions
     with attempt.part("prefer"):
         query, holders = _holders(view, query)
         added = [*_added(view, query, holders, inside if inside is not None else among, retrieved)]
-        candidates = prefer([*retrieved.candidates, *added] if added else retrieved.candidates, query)
+        candidates = boosted([*retrieved.candidates, *added] if added else retrieved.candidates, query)
         candidates = candidates[: options.k] if added else candidates
     timings = {**attempt.timings_ms, **retrieved.timings_ms}
     return Found(query, replace(retrieved, candidates=candidates, timings_ms=timings))
@@ -94,7 +94,7 @@ def narrowed(view: ReaderView, *filters: Filters | None) -> Mask | None:
 
 
 def _diverse(view: ReaderView, candidates: Sequence[Candidate], balance: float) -> tuple[Candidate, ...]:
-    """All candidates in the order of maximal marginal relevance."""
+    """Return all candidates in the order of maximal marginal relevance."""
     rows = [view.row_of(candidate.chunk.chunk_id) for candidate in candidates]
     vectors = view.vectors([row for row in rows if row is not None])
     relevance = min_max(np.array([candidate.score for candidate in candidates], dtype=np.float64)).tolist()
@@ -103,7 +103,7 @@ def _diverse(view: ReaderView, candidates: Sequence[Candidate], balance: float) 
 
 
 def _holders(view: ReaderView, query: Query) -> tuple[Query, list[int]]:
-    """The rows that hold a quoted phrase; a phrase without any is noted."""
+    """Return the rows that hold a quoted phrase; a phrase without any is noted."""
     rows: set[int] = set()
     for phrase in query.phrases:
         found = view.holding(phrase).tolist()

@@ -41,7 +41,7 @@ class Trace:
     features: Sequence[str] = ()  # the switches that were on
 
 
-class Scribe:
+class RowBuilder:
     """Makes rows for one tenant."""
 
     def __init__(self, tenant: str, key: bytes, store_questions: bool = False, origin: Origin = "server") -> None:
@@ -53,7 +53,7 @@ class Scribe:
     def of_answer(
         self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"
     ) -> dict[str, Any]:
-        """The row of QUESTIONS for an answered, or not answered, question."""
+        """Return the row of QUESTIONS for an answered, or not answered, question."""
         return {
             **self._asked(principal, question, kind),
             **_measured(answer.status, answer.generation, answer.flags, answer.timings_ms),
@@ -66,7 +66,7 @@ class Scribe:
         }
 
     def of_search(self, principal: Principal | None, query: str, found: SearchResults, trace: Trace) -> dict[str, Any]:
-        """The row of QUESTIONS for a search."""
+        """Return the row of QUESTIONS for a search."""
         status = "found" if found.results else "not_found"
         return {
             **self._asked(principal, query, "search"),
@@ -87,7 +87,7 @@ class Scribe:
         citation: int | None = None,
         comment: str | None = None,
     ) -> dict[str, Any]:
-        """The row of FEEDBACK for what a reader said of an answer: one for each reader and answer."""
+        """Return the row of FEEDBACK for what a reader said of an answer: one for each reader and answer."""
         identity = json.dumps([self._tenant, principal.user if principal else None, receipt_id])
         return {
             **_stamp(),
@@ -101,7 +101,7 @@ class Scribe:
         }
 
     def of_loss(self, rows: int) -> dict[str, Any]:
-        """The row of LOSSES for rows that were dropped."""
+        """Return the row of LOSSES for rows that were dropped."""
         return {**_stamp(), "tenant": self._tenant, "rows": rows}
 
     def _asked(self, principal: Principal | None, question: str, kind: Kind) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Scribe:
         }
 
     def user_hash(self, user: str) -> str | None:
-        """The keyed hash that rows have of a user."""
+        """Return the keyed hash that rows have of a user."""
         return self._hash(user)
 
     def _hash(self, text: str | None) -> str | None:
@@ -157,17 +157,17 @@ def _traced(trace: Trace) -> dict[str, Any]:
 
 
 def _ranked(ranking: Ranking | None) -> list[tuple[str, float]] | None:
-    """The first of a ranking with four decimals; None where there was none."""
+    """Return the first of a ranking with four decimals; None where there was none."""
     return None if ranking is None else [(chunk_id, round(score, 4)) for chunk_id, score in ranking[:MAX_RANKED]]
 
 
 def _refused(refusal: Refusal | None) -> dict[str, Any] | None:
-    """Which gate decided, and by how much; what it says of pages is not kept."""
+    """Return which gate decided, and by how much; what it says of pages is not kept."""
     return {"gate": refusal.gate, "value": refusal.value, "threshold": refusal.threshold} if refusal else None
 
 
 def _taken(usage: Usage | None) -> dict[str, Any]:
-    """What a model took: tokens, and their price in the currency of the configured table."""
+    """Return what a model took: tokens, and their price in the currency of the configured table."""
     if usage is None:
         return {"tokens_in": 0, "tokens_out": 0, "cost": 0.0}
     return {"tokens_in": usage.prompt_tokens, "tokens_out": usage.completion_tokens, "cost": usage.cost}

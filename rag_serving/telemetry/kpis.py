@@ -39,7 +39,7 @@ class Kpis:
 
 
 def kpis(questions: pd.DataFrame, feedback: pd.DataFrame, losses: pd.DataFrame) -> Kpis:
-    """The figures of rows of QUESTIONS, of FEEDBACK, and of LOSSES."""
+    """Return the figures of rows of QUESTIONS, of FEEDBACK, and of LOSSES."""
     asked = questions[questions["kind"] != "search"]
     claims = int(asked["claims"].sum())
     in_terminal = questions["origin"] == "terminal"

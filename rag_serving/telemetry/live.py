@@ -75,7 +75,7 @@ class Live:
                 self._add_question(row)
 
     def sums(self, day: str) -> Sums:
-        """What was counted on this day (2026-01-31); zeros where nothing was asked yet."""
+        """Return what was counted on this day (2026-01-31); zeros where nothing was asked yet."""
         with self._lock:
             return deepcopy(self._sums) if self._sums.day == day else Sums(day)
 
@@ -104,7 +104,7 @@ class Live:
 
 
 def figures(parts: Iterable[Sums]) -> Today:
-    """The figures of all processes together; shares and percentiles are those of all questions."""
+    """Return the figures of all processes together; shares and percentiles are those of all questions."""
     whole = Sums()
     for part in parts:
         whole.status += part.status

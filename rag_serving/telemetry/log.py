@@ -22,7 +22,8 @@ _AT_ONCE = 500  # parameters of one query
 def rows_of_day(
     engine: Engine, table: Table, tenant: str, day: date, columns: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """A tenant's rows of one day (UTC) in the order of time, a column each; of `columns` alone, where those are named.
+    """Return a tenant's rows of one day (UTC) in the order of time, a column each; of `columns` alone, where those are
+    named.
 
     Raises:
         TelemetryError: the database cannot be read.
@@ -33,7 +34,7 @@ def rows_of_day(
 def rows_until(
     engine: Engine, table: Table, tenant: str, last: date, days: int, columns: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """The same of so many days of which `last` is the last.
+    """Return the same of so many days of which `last` is the last.
 
     Raises:
         TelemetryError: the database cannot be read.
@@ -45,7 +46,7 @@ def rows_until(
 
 
 def questions_of(engine: Engine, tenant: str, receipt_ids: Collection[str]) -> pd.DataFrame:
-    """The rows of QUESTIONS of these receipts, whenever they were asked.
+    """Return the rows of QUESTIONS of these receipts, whenever they were asked.
 
     Raises:
         TelemetryError: the database cannot be read.
@@ -58,7 +59,7 @@ def questions_of(engine: Engine, tenant: str, receipt_ids: Collection[str]) -> p
 
 
 def rows_dropped(engine: Engine, since: date) -> int:
-    """How many rows of all tenants could not be recorded since a day; 0 where none was ever lost.
+    """Return how many rows of all tenants could not be recorded since a day; 0 where none was ever lost.
 
     Raises:
         TelemetryError: the database cannot be read.
@@ -74,7 +75,7 @@ def rows_dropped(engine: Engine, since: date) -> int:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as mappings; what is missing is None, which pandas makes a NaN."""
+    """Return the rows as mappings; what is missing is None, which pandas makes a NaN."""
     rows = table.to_dict("records")
     return [{str(name): None if value != value else value for name, value in row.items()} for row in rows]
 

@@ -123,7 +123,7 @@ class Recorder:
                 self._news.notify_all()
 
     def _next(self) -> list[Row]:
-        """The next rows; none once closed and empty."""
+        """Return the next rows; none once closed and empty."""
         with self._news:
             self._news.wait_for(lambda: self._rows or self._deadline is not None)
             if self._deadline is None and len(self._rows) < BATCH:

@@ -102,7 +102,7 @@ _CONNECT_S = 3
 
 
 def open_engine(url: str | None, serving_db: Path) -> Engine:
-    """The engine of a database URL, or of the SQLite file where there is none. Nothing is connected yet.
+    """Return the engine of a database URL, or of the SQLite file where there is none. Nothing is connected yet.
 
     Raises:
         TelemetryError: the URL is none, or its driver is not installed.
@@ -127,7 +127,7 @@ def open_engine(url: str | None, serving_db: Path) -> Engine:
 
 @contextmanager
 def opened(url: str | None, serving_db: Path) -> Iterator[Engine]:
-    """The same engine, its connections closed behind it.
+    """Yield the same engine, its connections closed behind it.
 
     Raises:
         TelemetryError: see `open_engine`.
@@ -140,7 +140,7 @@ def opened(url: str | None, serving_db: Path) -> Iterator[Engine]:
 
 
 def faults_of(engine: Engine) -> list[str]:
-    """What the tables of a database lack, in a line each; tables and columns that `prepare` adds are not missed.
+    """Return what the tables of a database lack, in a line each; tables and columns that `prepare` adds are not missed.
 
     Raises:
         TelemetryError: the database cannot be read.
@@ -185,7 +185,7 @@ def _add(engine: Engine, table: Table, column: Column[Any]) -> None:
 
 
 def told(error: Exception) -> str:
-    """A driver's error in one line."""
+    """Return a driver's error in one line."""
     return redacted(" ".join(str(error).split()))[:200]
 
 

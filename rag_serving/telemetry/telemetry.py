@@ -18,7 +18,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Telemetry as Settings
 from rag_serving.records import Answer, SearchResults
-from rag_serving.telemetry.events import FeedbackVerdict, Kind, Origin, Scribe, Trace
+from rag_serving.telemetry.events import FeedbackVerdict, Kind, Origin, RowBuilder, Trace
 from rag_serving.telemetry.live import Live
 from rag_serving.telemetry.recorder import Counts, Recorder, TableName, Writer
 
@@ -74,9 +74,9 @@ class Telemetry:
         self._recorder.close(self._patience_s)
 
     @cached_property
-    def _scribe(self) -> Scribe:
+    def _scribe(self) -> RowBuilder:
         key = derived_key(self._home, KEY_PURPOSE)
-        return Scribe(self._tenant, key, self._settings.store_questions, self._origin)
+        return RowBuilder(self._tenant, key, self._settings.store_questions, self._origin)
 
     def _record(self, table: TableName, row_of: Callable[[], Mapping[str, Any]]) -> None:
         """Hand over a row. Nothing is recorded of a home that does not exist yet: asking must not make one."""
@@ -95,7 +95,8 @@ class Telemetry:
 def open_telemetry(
     config: Config, tenant: str, patience_s: float = PATIENCE_S, origin: Origin = "server"
 ) -> Telemetry | None:
-    """The telemetry of a tenant, or None where it is switched off. Nothing is opened before the first question."""
+    """Return the telemetry of a tenant, or None where it is switched off. Nothing is opened before the first
+    question."""
     if not config.telemetry.enabled:
         return None
     return Telemetry(config.telemetry, config.home, Store(config.home).serving_db(), tenant, patience_s, origin)

@@ -118,7 +118,7 @@ def forget_user(engine: Engine, tenant: str, user_hash: str) -> int:
 
 
 def _insert(engine: Engine, table: TableName) -> Any:
-    """An insert that leaves a row alone that is there already: one written just before the database went away.
+    """Return an insert that leaves a row alone that is there already: one written just before the database went away.
     Of verdicts the newer one takes the older one's place."""
     dialect: Any = postgresql if engine.dialect.name == "postgresql" else sqlite
     kept = METADATA.tables[table]

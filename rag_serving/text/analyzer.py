@@ -48,7 +48,7 @@ STOP_WORDS = frozenset(_STOP.split())
 
 
 def analyze(text: str) -> list[str]:
-    """The BM25 terms of a text, in order, repetitions kept.
+    """Return the BM25 terms of a text, in order, repetitions kept.
 
     Lower-cased Snowball English stems without stop words. A compound name (camelCase, PascalCase with acronyms,
     snake_case, dotted.name, hyphen-name, path/like/this, --flag, ERR-4012) gives itself, each part that is a compound,
@@ -61,7 +61,7 @@ def analyze(text: str) -> list[str]:
 
 
 def identifiers(text: str) -> list[str]:
-    """The names in a text that stand for one thing, each once: `max.poll.records`, `DB_POOL`, `ERR-4012`.
+    """Return the names in a text that stand for one thing, each once: `max.poll.records`, `DB_POOL`, `ERR-4012`.
 
     Nobody writes their shape by accident; `GitHub` could be anything.
     """
@@ -69,24 +69,24 @@ def identifiers(text: str) -> list[str]:
 
 
 def versions(text: str) -> list[str]:
-    """The versions in a text, each once: `v3`, `3.9.1`; `0.5` could be any number."""
+    """Return the versions in a text, each once: `v3`, `3.9.1`; `0.5` could be any number."""
     return list(dict.fromkeys(_RELEASE.findall(text)))
 
 
 def stems(words: Sequence[str]) -> list[str]:
-    """The stems of words in lower case, one for each."""
+    """Return the stems of words in lower case, one for each."""
     return [str(stem) for stem in _stemmer().stemWords(list(words))]
 
 
 @lru_cache(maxsize=4096)
 def analyze_passage(text: str) -> tuple[str, ...]:
-    """The same of a text that many queries find, remembered: it takes some 50 µs of them otherwise."""
+    """Return the same of a text that many queries find, remembered: it takes some 50 µs of them otherwise."""
     return tuple(analyze(text))
 
 
 @lru_cache(maxsize=1 << 17)
 def _terms(word: str) -> tuple[str, ...]:
-    """The terms of one match of `_WORD`; cached, because vocabularies are small."""
+    """Return the terms of one match of `_WORD`; cached, because vocabularies are small."""
     name = word[:_LONGEST_NAME]
     if name.islower() and name.isalpha() and name.isascii():
         return _word(name)
@@ -119,7 +119,7 @@ def _without_clitic(name: str) -> str:
 
 
 def _compound(name: str, level: int) -> Iterator[str]:
-    """A name and its parts, split at the coarsest separator first, so that inner names stay findable whole."""
+    """Yield a name and its parts, split at the coarsest separator first, so that inner names stay findable whole."""
     if version := _NUMBER.fullmatch(name):
         yield from _version(name.lower(), version.group(1))
         return
@@ -146,7 +146,7 @@ def _version(name: str, number: str) -> Iterator[str]:
 
 
 def _leaf(name: str) -> Iterator[str]:
-    """A name without separators: its stem, and the words that case or digits show inside it."""
+    """Yield a name without separators: its stem, and the words that case or digits show inside it."""
     if _UNSPACED.search(name):
         yield from _unspaced(name)
         return
@@ -163,7 +163,7 @@ def _leaf(name: str) -> Iterator[str]:
 
 
 def _beside_digit(parts: list[str]) -> Iterator[bool]:
-    """Whether a part was cut off at a digit: single characters there (log4j, 4) say nothing."""
+    """Return whether a part was cut off at a digit: single characters there (log4j, 4) say nothing."""
     digits = [part.isdigit() for part in parts]
     before, after = [False, *digits[:-1]], [*digits[1:], False]
     return (own or left or right for own, left, right in zip(digits, before, after, strict=True))
@@ -192,7 +192,7 @@ def _stem(word: str) -> str:
 
 @cache
 def _stemmer() -> Any:
-    """One stemmer without its own cache: without state it can serve all threads."""
+    """Return one stemmer without its own cache: without state it can serve all threads."""
     import Stemmer
 
     return Stemmer.Stemmer("english", 0)

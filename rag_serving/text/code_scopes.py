@@ -40,7 +40,8 @@ class Enclosing:
         self._open: list[tuple[int, str]] = []  # indentation and line, outermost first
 
     def definitions(self, text: str) -> tuple[str, ...]:
-        """The lines of the definitions that enclose the beginning of `text`, outermost first; then it is read."""
+        """Return the lines of the definitions that enclose the beginning of `text`, outermost first; then it is
+        read."""
         first = next((line for line in text.split("\n") if line.strip()), "")
         depth = _indentation(first)
         found = [line for indentation, line in self._open if indentation < depth or indentation == 0]

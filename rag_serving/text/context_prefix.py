@@ -14,12 +14,12 @@ MAX_PREFIX_CHARS = 160
 
 
 def under_prefixes(prefixes: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Each text below its prefix: what an index sees."""
+    """Return each text below its prefix: what an index sees."""
     return [f"{prefix}\n{text}" if prefix else text for prefix, text in zip(prefixes, texts, strict=True)]
 
 
 def embedded_texts(chunks: pa.Table) -> list[str]:
-    """What is embedded for each row of GENERATION_CHUNKS: its prefix above its text."""
+    """Return what is embedded for each row of GENERATION_CHUNKS: its prefix above its text."""
     return under_prefixes(chunks["prefix"].to_pylist(), chunks["text"].to_pylist())
 
 

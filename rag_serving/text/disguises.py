@@ -33,7 +33,8 @@ _UNSEEN = frozenset({"Cf", "Cc", "Co", "Cn", "Cs"})
 
 @lru_cache(maxsize=64)
 def readings(text: str) -> tuple[str, ...]:
-    """The text as it can be read, in lower case: as it stands, and with look-alikes, digits and gaps read as letters.
+    """Return the text as it can be read, in lower case: as it stands, and with look-alikes, digits and gaps read as
+    letters.
 
     Each reading differs from those before it.
     """
@@ -44,7 +45,8 @@ def readings(text: str) -> tuple[str, ...]:
 
 
 def spelled_out(text: str) -> list[str]:
-    """What is written letter by letter, with one gap between all: `i g n o r e y o u r r u l e s`, without its gaps."""
+    """Return what is written letter by letter, with one gap between all: `i g n o r e y o u r r u l e s`, without its
+    gaps."""
     return [_WIDE.sub("", run[0]) for run in _LETTERS.finditer(_latin(plain(text)))]
 
 
@@ -58,7 +60,7 @@ def plain(text: str) -> str:
 
 
 def _latin(text: str) -> str:
-    """Words that have Latin letters, or only look-alikes, in Latin letters without accents."""
+    """Return words that have Latin letters, or only look-alikes, in Latin letters without accents."""
     if text.isascii():
         return text
     bare = "".join(c for c in unicodedata.normalize("NFD", text.translate(_LATIN)) if not unicodedata.combining(c))
@@ -66,7 +68,7 @@ def _latin(text: str) -> str:
 
 
 def _joined(text: str) -> str:
-    """The text with words whose letters stand apart: `i g n o r e`, `i.g.n.o.r.e`, wider gaps between words."""
+    """Return the text with words whose letters stand apart: `i g n o r e`, `i.g.n.o.r.e`, wider gaps between words."""
     return _SPACED.sub(lambda run: " ".join(_closed(word) for word in re.split(r"[^\w\n]{2}", run[0])), text)
 
 

@@ -26,7 +26,8 @@ _HIDDEN = re.compile(r"[\U000E0000-\U000E007F\u202a-\u202e\u2066-\u2069]+")
 
 
 def neutralized(text: str) -> tuple[str, int]:
-    """The text without what could pass for a turn or an order of the conversation, and how many places that were.
+    """Return the text without what could pass for a turn or an order of the conversation, and how many places that
+    were.
 
     A sentence that orders is replaced as a whole; of one that only mentions an order, the order.
     """
@@ -39,7 +40,8 @@ def neutralized(text: str) -> tuple[str, int]:
 
 
 def _without_ordering(text: str) -> tuple[str, int]:
-    """The text with `REPLACED` for orders to an assistant and what goes on with them, and how many these were."""
+    """Return the text with `REPLACED` for orders to an assistant and what goes on with them, and how many these
+    were."""
     kept, end = [], 0
     found = ordering_units(text)
     for unit in found:
@@ -49,7 +51,7 @@ def _without_ordering(text: str) -> tuple[str, int]:
 
 
 def _without_orders(text: str) -> tuple[str, int]:
-    """The text with `REPLACED` for orders, and how many these were."""
+    """Return the text with `REPLACED` for orders, and how many these were."""
     kept, end, count = [], 0, 0
     joined = _BROKEN_LINE.sub(" ", text)
     for sentence in _SENTENCE.finditer(joined):

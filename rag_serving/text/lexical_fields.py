@@ -24,7 +24,7 @@ TITLE, HEADINGS, DEFINITIONS = 3, 2, 2
 
 
 def lexical_prefixes(chunks: pa.Table) -> list[str]:
-    """What stands above the text of each chunk for the lexical index.
+    """Return what stands above the text of each chunk for the lexical index.
 
     `chunks` needs section_id, readers, title, heading_path and text; the chunks of a section in their order. What
     encloses a chunk is told only by chunks before it that have the same readers.

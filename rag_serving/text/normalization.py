@@ -30,7 +30,7 @@ class Folded:
     ends: tuple[int, ...]
 
     def original(self, start: int, end: int) -> tuple[int, int]:
-        """The range of the original behind a non-empty range of the folded text."""
+        """Return the range of the original behind a non-empty range of the folded text."""
         return self.starts[start], self.ends[end - 1]
 
 
@@ -60,7 +60,7 @@ def fold(text: str) -> Folded:
 
 
 def _cluster_end(text: str, position: int) -> int:
-    """The end of a base character with the combining marks that follow it."""
+    """Return the end of a base character with the combining marks that follow it."""
     end = position + 1
     while end < len(text) and text[end] >= "\u0300" and unicodedata.combining(text[end]):
         end += 1
@@ -68,7 +68,8 @@ def _cluster_end(text: str, position: int) -> int:
 
 
 def is_border(text: str, position: int) -> bool:
-    """Whether a quote may begin or end here: not inside a word, a compound (`non-root`), a number, its sign or unit."""
+    """Return whether a quote may begin or end here: not inside a word, a compound (`non-root`), a number, its sign or
+    unit."""
     if position <= 0 or position >= len(text):
         return True
     before, after = text[position - 1], text[position]
@@ -82,7 +83,7 @@ def is_border(text: str, position: int) -> bool:
 
 
 def _parts_unit(text: str, position: int) -> bool:
-    """Whether a number stands before and its sign after: `5%` and `5 %`."""
+    """Return whether a number stands before and its sign after: `5%` and `5 %`."""
     behind = text[position : position + 2].lstrip()
     return behind[:1] in _UNITS and text[max(0, position - 2) : position].rstrip()[-1:].isdigit()
 
@@ -93,7 +94,7 @@ def caseless(text: str) -> str:
 
 
 def holds(text: str, phrase: str) -> bool:
-    """Whether a text holds a phrase as whole words, both `caseless`."""
+    """Return whether a text holds a phrase as whole words, both `caseless`."""
     at = text.find(phrase) if phrase else -1
     while at >= 0:
         if not _goes_on(text[:at][-1:], phrase[0]) and not _goes_on(phrase[-1], text[at + len(phrase) :][:1]):
@@ -103,7 +104,7 @@ def holds(text: str, phrase: str) -> bool:
 
 
 def _goes_on(before: str, after: str) -> bool:
-    """Whether two neighbouring characters are of one word."""
+    """Return whether two neighbouring characters are of one word."""
     return bool(before and after) and _is_word(before) and _is_word(after)
 
 
@@ -112,7 +113,7 @@ def _is_word(character: str) -> bool:
 
 
 def _joins(text: str, position: int) -> bool:
-    """Whether the character here glues its neighbours into one word: `3.5`, `non-root`, `doesn't`."""
+    """Return whether the character here glues its neighbours into one word: `3.5`, `non-root`, `doesn't`."""
     if not 0 < position < len(text) - 1:
         return False
     before, glue, after = text[position - 1], text[position], text[position + 1]

@@ -12,7 +12,7 @@ _ANY_GAP = r"[^\w?]{1,6}"
 
 
 def phrase(pattern: str) -> str:
-    """A pattern on one line, whose spaces stand for any gap between words."""
+    """Return a pattern on one line, whose spaces stand for any gap between words."""
     return pattern.replace("\n", "").replace(" ", _ANY_GAP)
 
 

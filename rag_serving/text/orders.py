@@ -101,7 +101,7 @@ def _page_orders() -> re.Pattern[str]:
 
 @cache
 def _addresses() -> re.Pattern[str]:
-    """What a page says to an assistant alone."""
+    """Return what a page says to an assistant alone."""
     return re.compile("|".join(f"(?:{pattern})" for pattern in ADDRESSES))
 
 
@@ -111,13 +111,13 @@ def _mentioned_orders() -> re.Pattern[str]:
 
 
 def is_order(question: str) -> bool:
-    """Whether a question orders the assistant about instead of asking what the pages tell."""
+    """Return whether a question orders the assistant about instead of asking what the pages tell."""
     found = readings(question)
     return any(_is_ordered(reading) for reading in dict.fromkeys((*found, _respelled(found[min(1, len(found) - 1)]))))
 
 
 def orders_assistant(sentence: str) -> bool:
-    """Whether a sentence of a page is meant for an assistant that reads it, and not for people."""
+    """Return whether a sentence of a page is meant for an assistant that reads it, and not for people."""
     found = readings(sentence)
     if any(_page_orders().search(_without_mentions(reading, _page_orders())) for reading in found):
         return True
@@ -128,7 +128,7 @@ def orders_assistant(sentence: str) -> bool:
 
 
 def directed(sentences: Sequence[str], is_ordered: bool = False) -> frozenset[int]:
-    """The places of the sentences of one paragraph that are meant for an assistant.
+    """Return the places of the sentences of one paragraph that are meant for an assistant.
 
     Beside an order whatever tells somebody to say or do something is taken for its continuation, and so is the sentence
     that one of both announces. `is_ordered`: the paragraph stands below an order.
@@ -143,12 +143,12 @@ def directed(sentences: Sequence[str], is_ordered: bool = False) -> frozenset[in
 
 
 def announces(sentence: str) -> bool:
-    """Whether an order says that what stands behind it is what is to be said."""
+    """Return whether an order says that what stands behind it is what is to be said."""
     return _ANNOUNCES.search(plain(sentence)) is not None
 
 
 def may_order(text: str) -> bool:
-    """Whether a text has a word that an order needs; most paragraphs have none, and are not searched further."""
+    """Return whether a text has a word that an order needs; most paragraphs have none, and are not searched further."""
     return bool(spelled_out(text)) or any(
         any(stem in reading for stem in _STEMS) or _MAY_ADDRESS.search(reading) is not None
         for reading in readings(text)
@@ -156,7 +156,7 @@ def may_order(text: str) -> bool:
 
 
 def mentions_of_orders(text: str) -> Iterator[tuple[int, int]]:
-    """The ranges of a text that hold words of orders to an assistant, wherever these stand."""
+    """Yield the ranges of a text that hold words of orders to an assistant, wherever these stand."""
     shown = text.lower()
     if len(shown) == len(text):
         yield from (match.span() for match in _mentioned_orders().finditer(shown))
@@ -170,7 +170,7 @@ def _is_ordered(text: str) -> bool:
 
 
 def _without_mentions(text: str, orders: re.Pattern[str]) -> str:
-    """The text without quoted orders; what else is quoted stays, without its marks."""
+    """Return the text without quoted orders; what else is quoted stays, without its marks."""
 
     def kept(quoted: re.Match[str]) -> str:
         return " " if orders.search(quoted[0][1:-1]) else f" {quoted[0][1:-1]} "
@@ -179,7 +179,7 @@ def _without_mentions(text: str, orders: re.Pattern[str]) -> str:
 
 
 def _respelled(text: str) -> str:
-    """The text with words that are a slip away from one of an order read as that word."""
+    """Return the text with words that are a slip away from one of an order read as that word."""
     return _LONG_WORD.sub(lambda word: _meant(word[0]), text)
 
 
@@ -191,7 +191,8 @@ def _meant(word: str) -> str:
 
 
 def _is_mentioned(text: str, match: re.Match[str]) -> bool:
-    """Whether an order stands in a question about such words: `What do we do about prompts like ignore your rules?`."""
+    """Return whether an order stands in a question about such words: `What do we do about prompts like ignore your
+    rules?`."""
     start = max(match.start("order"), match.start("abroad"), match.start("unspaced"))
     ends = [end.end() for end in _SENTENCE_END.finditer(text, 0, start)]
     before = text[ends[-1] if ends else 0 : start]

@@ -41,20 +41,20 @@ _TURNING = _NEGATING | frozenset(_OTHERS.split())
 
 
 def figures(text: str) -> Counter[str]:
-    """Each piece that holds a digit together with the word after it (its unit), and each comparison sign."""
+    """Return each piece that holds a digit together with the word after it (its unit), and each comparison sign."""
     pieces = [piece.strip(_TRIM) for piece in _PIECE.findall(fold(text).text)]
     pairs = zip(pieces, [*pieces[1:], ""], strict=True)
     found = Counter(f"{piece} {after}" for piece, after in pairs if any(c.isdigit() for c in piece))
     return found + Counter(_COMPARISON.findall(text))
 
 
-def turns(text: str) -> Counter[str]:
-    """The words that turn a sentence round, lower case."""
+def polarity_words(text: str) -> Counter[str]:
+    """Return the words that turn a sentence round, lower case."""
     return turns_of_folded(fold(text).text.lower())
 
 
 def turns_of_folded(text: str) -> Counter[str]:
-    """The same for a text in lower case whose typography was folded away."""
+    """Return the same for a text in lower case whose typography was folded away."""
     found = Counter(word for word in _WORDS.findall(_CONTRACTED.sub(" not", text)) if word in _TURNING)
     if not text.isascii():
         found.update(character for character in text if character in NEGATING_CHARACTERS)
@@ -62,12 +62,12 @@ def turns_of_folded(text: str) -> Counter[str]:
 
 
 def negations(text: str) -> int:
-    """How many words or characters of the text negate."""
+    """Return how many words or characters of the text negate."""
     return sum(word in _NEGATING for word in _words(text)) + sum(c in NEGATING_CHARACTERS for c in text)
 
 
 def contradict(first: str, second: str) -> bool:
-    """Whether one text has a word and the other the same with a negating prefix: `supported`, `unsupported`."""
+    """Return whether one text has a word and the other the same with a negating prefix: `supported`, `unsupported`."""
     one, two = set(_words(first)), set(_words(second))
     return _negated(one - two) & (two - one) != set() or _negated(two - one) & (one - two) != set()
 
@@ -77,5 +77,5 @@ def _negated(vocabulary: set[str]) -> set[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words in lower case, `cannot` and `can't` as `can not`."""
+    """Return the words in lower case, `cannot` and `can't` as `can not`."""
     return _WORDS.findall(_CONTRACTED.sub(" not", fold(text).text.lower()))

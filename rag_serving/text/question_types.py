@@ -68,7 +68,7 @@ _WORD = re.compile(r"\w+(?:['’.,:/-]\w+)*")
 
 
 def kind_of(question: str) -> Kind:
-    """The kind of answer that a question asks for; `statement` where it asks nothing (claims, keywords)."""
+    """Return the kind of answer that a question asks for; `statement` where it asks nothing (claims, keywords)."""
     text = question.strip()
     for kind, pattern in _KINDS:
         if pattern.search(text):
@@ -77,7 +77,8 @@ def kind_of(question: str) -> Kind:
 
 
 def holds(kind: Kind, sentence: str, asked: Collection[str]) -> bool:
-    """Whether the sentence has, beside the words that were asked (lower case), something of the expected kind."""
+    """Return whether the sentence has, beside the words that were asked (lower case), something of the expected
+    kind."""
     if kind == "time":
         sentence = _DURATION.sub(" ", sentence)
     words = [word for word in _WORD.findall(sentence) if word.lower() not in asked]
@@ -96,7 +97,8 @@ def holds(kind: Kind, sentence: str, asked: Collection[str]) -> bool:
 
 
 def topic_of(question: str) -> str:
-    """The question without the words that only say what kind of answer it asks for: `How many`, `What percentage of`.
+    """Return the question without the words that only say what kind of answer it asks for: `How many`, `What
+    percentage of`.
 
     An answer does not repeat them: "How long is a token valid?" is answered by "for 30 minutes".
     """
@@ -104,12 +106,12 @@ def topic_of(question: str) -> str:
 
 
 def names_of(question: str) -> list[str]:
-    """The capitalized words of a question, its first word aside."""
+    """Return the capitalized words of a question, its first word aside."""
     return [word for word in _WORD.findall(question)[1:] if word[0].isupper()]
 
 
 def asked_words(question: str) -> frozenset[str]:
-    """The words of a question in lower case."""
+    """Return the words of a question in lower case."""
     return frozenset(word.lower() for word in _WORD.findall(question))
 
 

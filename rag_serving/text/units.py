@@ -50,7 +50,7 @@ class Unit:
 
 
 def units(text: str) -> list[Unit]:
-    """The units of a Markdown passage in order; white space, markers and rules between them belong to none."""
+    """Return the units of a Markdown passage in order; white space, markers and rules between them belong to none."""
     found: list[Unit] = []
     paragraph: list[tuple[int, int]] = []
     kind: Kind = "sentence"
@@ -92,17 +92,17 @@ def units(text: str) -> list[Unit]:
 
 
 def words(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
-    """The ranges of the words in `text[start:end]`: what white space parts and has a letter or digit."""
+    """Return the ranges of the words in `text[start:end]`: what white space parts and has a letter or digit."""
     return [span for span in pieces(text, start, end) if _WORD.search(text, *span)]
 
 
 def pieces(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
-    """The ranges of what white space parts in `text[start:end]`: words, and signs that stand alone."""
+    """Return the ranges of what white space parts in `text[start:end]`: words, and signs that stand alone."""
     return [match.span() for match in _PIECE.finditer(text, start, len(text) if end is None else end)]
 
 
 def unit_at(text: str, position: int) -> Unit | None:
-    """The unit that holds this character, or None between units."""
+    """Return the unit that holds this character, or None between units."""
     found, starts = _known_units(text)
     place = bisect_right(starts, position) - 1
     return found[place] if place >= 0 and position < found[place].end else None
@@ -110,7 +110,7 @@ def unit_at(text: str, position: int) -> Unit | None:
 
 @lru_cache(maxsize=16)
 def _known_units(text: str) -> tuple[list[Unit], list[int]]:
-    """The units of a text and where they begin: verification asks for those of one passage again and again."""
+    """Return the units of a text and where they begin: verification asks for those of one passage again and again."""
     found = units(text)
     return found, [unit.start for unit in found]
 
@@ -148,7 +148,7 @@ def _sentences(text: str, start: int, end: int, kind: Kind) -> Iterator[Unit]:
 
 
 def _is_inside(text: str, begin: int, stop: int, end: int) -> bool:
-    """Whether brackets or quotation marks that were opened since `begin` are closed behind this full stop.
+    """Return whether brackets or quotation marks that were opened since `begin` are closed behind this full stop.
 
     What stands between is a part of the sentence around it: `It restarts (never by hand. Ask first.) at night.`
     """
@@ -167,13 +167,13 @@ def _is_inside(text: str, begin: int, stop: int, end: int) -> bool:
 
 
 def _is_abbreviation(before: str) -> bool:
-    """Whether the full stop after these words ends no sentence: `e.g.`, `Fig.`, an initial, a list number."""
+    """Return whether the full stop after these words ends no sentence: `e.g.`, `Fig.`, an initial, a list number."""
     last = re.split(r"[\s(\[]", before)[-1].lower()
     return last in _ABBREVIATIONS or (len(last) == 1 and last.isalpha()) or not before.strip("0123456789 \n\t")
 
 
 def _trimmed(text: str, start: int, end: int, kind: Kind, strip: str = "") -> Iterator[Unit]:
-    """The range without outer white space (or `strip`); nothing where nothing is left."""
+    """Yield the range without outer white space (or `strip`); nothing where nothing is left."""
     while start < end and (text[start].isspace() or text[start] in strip):
         start += 1
     while end > start and (text[end - 1].isspace() or text[end - 1] in strip):

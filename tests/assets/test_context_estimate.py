@@ -15,7 +15,7 @@ from test_build_command import build, build_json
 
 from rag_assets.llm_contexts.estimate import CHARS_PER_TOKEN, TOKENS_OUT, Estimate, estimate
 from rag_assets.llm_contexts.last_run import LastRun, note_run, read_last_run
-from rag_assets.llm_contexts.tally import Tally
+from rag_assets.llm_contexts.tally import Usage
 from rag_assets.llm_contexts.tenant import plan_contexts
 from rag_assets.steps.contexts.prompt import build_documents, prompt
 from rag_serving.artifacts.store import Store
@@ -80,7 +80,7 @@ def test_time_is_the_last_runs_pace_or_a_range() -> None:
 
 
 def test_a_run_of_some_length_leaves_its_pace_for_the_next(tmp_path: Path) -> None:
-    store, long, short = Store(tmp_path), Tally(100), Tally(3)
+    store, long, short = Store(tmp_path), Usage(100), Usage(3)
     long.count(done=100)
     long.written_by["ollama/llama3.2"] = 100
     long.started -= 50

@@ -25,7 +25,7 @@ from rag_assets.llm_contexts import known
 from rag_assets.llm_contexts import writer as module
 from rag_assets.llm_contexts.cache import ContextCache
 from rag_assets.llm_contexts.servers import open_patient_chat, open_servers
-from rag_assets.llm_contexts.tally import Tally
+from rag_assets.llm_contexts.tally import Usage
 from rag_assets.llm_contexts.writer import ContextWriter
 from rag_assets.steps.contexts.prompt import VERSION, Document, build_documents
 from rag_serving.config.sections import Context
@@ -235,7 +235,7 @@ def test_who_watches_sees_rate_remaining_time_and_cost(server: StandInChat, tmp_
 
 
 def test_an_empty_tally_says_so() -> None:
-    assert Tally(0).line().startswith("contexts 0/0, 0 failed")
+    assert Usage(0).line().startswith("contexts 0/0, 0 failed")
 
 
 KILLED = """

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rag_assets.state.planning import (
     QUIET_SECONDS,
     RETRY_SECONDS,
-    Attempt,
+    PublishAttempt,
     PublishRequests,
     SourceFacts,
     partition_changes,
@@ -24,11 +24,11 @@ def decide(
     published: str | None = "old",
     publishing: tuple[str, ...] = (),
     syncing: tuple[str, ...] = (),
-    memory: Attempt | None = None,
+    memory: PublishAttempt | None = None,
     now: float = 0.0,
 ) -> PublishRequests:
     return publish_requests(
-        {"acme": wanted}, {"acme": published}, publishing, syncing, {"acme": memory or Attempt()}, now
+        {"acme": wanted}, {"acme": published}, publishing, syncing, {"acme": memory or PublishAttempt()}, now
     )
 
 
@@ -115,7 +115,7 @@ def test_new_changes_do_not_wait_for_the_retry_of_a_failed_publish() -> None:
 
 
 def test_the_memory_keeps_only_tenants_that_exist() -> None:
-    decision = publish_requests({}, {}, (), (), {"gone": Attempt("old", 1)}, 0.0)
+    decision = publish_requests({}, {}, (), (), {"gone": PublishAttempt("old", 1)}, 0.0)
     assert decision.memory == {}
 
 

@@ -38,7 +38,7 @@ def test_a_chunk_has_the_vector_of_its_own_sentence_and_is_found(tmp_path: Path)
     assert likeness[same].min() > 0.85
     pipeline = Pipeline.open(built.config, TENANT)
     try:
-        with pipeline.published.lease() as generation:
+        with pipeline.published.acquire() as generation:
             np.testing.assert_allclose(generation.vectors(range(12)), built.vectors, atol=1e-6)
         found = pipeline.search(Principal(TENANT), "oil the winch", 3).results
     finally:

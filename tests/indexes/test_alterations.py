@@ -280,7 +280,7 @@ classes = None
 print("ready", flush=True)
 for _ in sys.stdin:
     try:
-        with published.lease() as opened:
+        with published.acquire() as opened:
             found = opened.exact(clustered_vectors(1)[0], 3, frozenset(opened.reader_classes))
             opened.lexical("a", 3, frozenset(opened.reader_classes))
             print(opened.id, [opened.chunk(hit.row).chunk_id for hit in found], flush=True)

@@ -19,7 +19,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes import shard_collections
 from rag_serving.indexes.build import build_dense, build_generation
-from rag_serving.indexes.chroma import DenseError, Place
+from rag_serving.indexes.chroma import ChromaLocation, DenseError
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.shard_collections import ShardCollections, ShardContent, is_sound, stored_readers
 
@@ -59,12 +59,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["embedded", "server"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> ChromaLocation:
     url = request.getfixturevalue("server") if request.param == "server" else None
-    return Place(tmp_path / "chroma", f"tenant-{tmp_path.name}"[:40].strip("-_"), url)
+    return ChromaLocation(tmp_path / "chroma", f"tenant-{tmp_path.name}"[:40].strip("-_"), url)
 
 
-def test_a_shard_is_built_once_and_then_reused(place: Place) -> None:
+def test_a_shard_is_built_once_and_then_reused(place: ChromaLocation) -> None:
     collections = ShardCollections.open(place)
     assert collections.ensure(CONTENT) == (f"shard-{CONTENT.digest}", True)
     assert collections.ensure(CONTENT) == (f"shard-{CONTENT.digest}", False)
@@ -73,7 +73,7 @@ def test_a_shard_is_built_once_and_then_reused(place: Place) -> None:
     )
 
 
-def test_a_collection_that_lost_chunks_is_built_again_under_a_fresh_name(place: Place) -> None:
+def test_a_collection_that_lost_chunks_is_built_again_under_a_fresh_name(place: ChromaLocation) -> None:
     collections = ShardCollections.open(place)
     name, _ = collections.ensure(CONTENT)
     collections.get(name).delete(ids=list(CONTENT.ids[:3]))  # type: ignore[union-attr]
@@ -81,7 +81,7 @@ def test_a_collection_that_lost_chunks_is_built_again_under_a_fresh_name(place: 
     assert collections.ensure(CONTENT) == (f"{name}-2", False)
 
 
-def test_a_collection_with_other_vectors_is_not_sound(place: Place) -> None:
+def test_a_collection_with_other_vectors_is_not_sound(place: ChromaLocation) -> None:
     collections = ShardCollections.open(place)
     name, _ = collections.ensure(CONTENT)
     other = replace(CONTENT, vectors=clustered_vectors(40, seed=9))
@@ -89,7 +89,7 @@ def test_a_collection_with_other_vectors_is_not_sound(place: Place) -> None:
     assert not is_sound(collections.get(name), other)
 
 
-def test_what_a_killed_build_left_is_removed(place: Place) -> None:
+def test_what_a_killed_build_left_is_removed(place: ChromaLocation) -> None:
     collections = ShardCollections.open(place)
     name, _ = collections.ensure(CONTENT)
     collections.client.create_collection("building-" + "0" * 32, embedding_function=None)
@@ -252,7 +252,7 @@ def test_a_server_holds_each_tenant_in_a_database_of_its_own(server: str, tmp_pa
     assert generation.degraded == ()
     assert generation.dense(generation.vectors([7])[0], 3, EVERYONE)[0].row == 7
     assert not (tmp_path / "tenants" / TENANT / "chroma").exists()
-    other = ShardCollections.open(Place(tmp_path, "another", server))
+    other = ShardCollections.open(ChromaLocation(tmp_path, "another", server))
     assert other.get(generation.manifest.shards[0].collection) is None
 
 

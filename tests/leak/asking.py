@@ -99,7 +99,7 @@ class Asker:
 
     def _in_one_mode(self, mode: Any, who: Principal, query: str) -> Payload:
         settings = self.pipeline.config.retrieval
-        with self.pipeline.published.lease() as generation:
+        with self.pipeline.published.acquire() as generation:
             options = SearchOptions(settings, mode, 20)
             found = gather(generation.for_reader(who), self.embedder, read_query(query), options)
         return {"results": [candidate.result() for candidate in found.candidates]}

@@ -16,7 +16,7 @@ from restricted_wiki import TENANT, Wiki, restricted_wiki
 from rag_assets.steps.readers import readers
 from rag_assets.steps.sections import transclusion
 from rag_serving.access import principals as access
-from rag_serving.indexes.duplicates import Places
+from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.indexes.protocols import HiddenRowError
@@ -64,7 +64,7 @@ def open_to_whoever_has_many_classes(generation: Generation, classes: frozenset[
     return READABLE(generation, frozenset(generation.reader_classes) if len(classes) > 3 else classes)
 
 
-def all_places(places: Places, row: int, classes: frozenset[str]) -> Any:  # noqa: ARG001
+def all_places(places: DuplicateLocations, row: int, classes: frozenset[str]) -> Any:  # noqa: ARG001
     return OF(places, row, places.classes)
 
 
@@ -72,7 +72,7 @@ def everything_is_visible(view: GenerationView, generation: Generation, classes:
     INIT(view, generation, generation.known_classes)
 
 
-OF = Places.of
+OF = DuplicateLocations.of
 READABLE = Generation._readable
 INIT = GenerationView.__init__
 SERVING_FAULTS: dict[str, tuple[object, str, object]] = {
@@ -81,7 +81,7 @@ SERVING_FAULTS: dict[str, tuple[object, str, object]] = {
     "the lexical index is not filtered": (LexicalIndex, "scores", lexical_without_filter(LexicalIndex.scores)),
     "many classes open all": (Generation, "_readable", open_to_whoever_has_many_classes),
     "a view shows everything": (GenerationView, "__init__", everything_is_visible),
-    "also_at is told to everybody": (Places, "of", all_places),
+    "also_at is told to everybody": (DuplicateLocations, "of", all_places),
     "everybody may see every receipt": (Pipeline, "receipt", lambda self, _, i: self.receipts.get(i, self.tenant)),
 }
 

@@ -7,8 +7,8 @@ from rag_serving.access.principals import (
     EVERYONE,
     NOBODY,
     Principal,
-    both,
     clauses_of,
+    intersect_readers,
     reader_class,
     satisfied_classes,
     satisfies,
@@ -58,5 +58,7 @@ def test_an_intersection_is_read_by_whoever_reads_both(
 ) -> None:
     principal = Principal("t", user, groups)
     one, other = reader_class(first), reader_class(second)
-    assert satisfies(principal, both(one, other)) == (satisfies(principal, one) and satisfies(principal, other))
+    assert satisfies(principal, intersect_readers(one, other)) == (
+        satisfies(principal, one) and satisfies(principal, other)
+    )
     assert (one in satisfied_classes(principal, "t", frozenset({one, other}))) == satisfies(principal, one)

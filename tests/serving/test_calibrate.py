@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from rag_assets.evaluation.calibrate import Calibration, calibrate, choose, closed_at, curve, halves, open_gates
-from rag_assets.evaluation.confidence import Learnt
+from rag_assets.evaluation.confidence import Fit
 from rag_assets.evaluation.evaluate import Evaluation, Judged, judge
 from rag_assets.evaluation.gates_file import write_calibration, write_gates
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
@@ -146,12 +146,12 @@ def test_weights_that_were_learnt_lie_beside_the_configuration_that_names_them(t
     path = tmp_path / "app.yaml"
     path.write_text("tenants: {acme: {}}\n")
     tables = Tables(replace(learnt().with_vectors, bias=-2.0), replace(learnt().words_alone, bias=-1.0))
-    found = Calibration({"min_confidence": 0.42}, Learnt(tables, 100.0, ()), (), Evaluation(()))
+    found = Calibration({"min_confidence": 0.42}, Fit(tables, 100.0, ()), (), Evaluation(()))
     write_calibration(path, found, Embedding())
     config = load_config(path)
     assert config.gates.min_confidence == 0.42
     assert open_tables(config) == tables
-    write_calibration(path, replace(found, confidence=Learnt(learnt(), None, ())), Embedding())
+    write_calibration(path, replace(found, confidence=Fit(learnt(), None, ())), Embedding())
     assert open_tables(load_config(path)) == learnt()
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_serving.text.polarity_words import contradict, figures, negations, turns
+from rag_serving.text.polarity_words import contradict, figures, negations, polarity_words
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_figures_do_not_depend_on_marks(one: str, two: str) -> None:
     ],
 )
 def test_a_turned_sentence_is_seen(one: str, two: str) -> None:
-    assert turns(one) != turns(two)
+    assert polarity_words(one) != polarity_words(two)
 
 
 def test_cannot_and_do_not_count_as_not() -> None:
-    assert turns("it cannot run") == turns("it can't run")
+    assert polarity_words("it cannot run") == polarity_words("it can't run")
     assert negations("don’t, never, without") == 3
 
 

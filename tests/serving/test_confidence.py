@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rag_assets.evaluation.confidence import Seen, learn
+from rag_assets.evaluation.confidence import CalibrationExample, learn
 from rag_serving.answering.extraction.ranker import Tables, Weights, learnt
 
 NAMES = learnt().with_vectors.confidence.keys() - {"score"}
@@ -18,17 +18,18 @@ def evidence(random: np.random.Generator, **known: float) -> dict[str, float]:
     return {**found, "score": learnt().with_vectors.score(found)}
 
 
-def answers(count: int, parts: int = 8, tells: str | None = None, seed: int = 0) -> list[Seen]:
+def answers(count: int, parts: int = 8, tells: str | None = None, seed: int = 0) -> list[CalibrationExample]:
     """Answers that are right where one feature is high; without such a feature, where a coin says so."""
     random = np.random.default_rng(seed)
     seen = [evidence(random) for _ in range(count)]
     right = [each[tells] > 0.5 if tells else bool(random.random() < 0.5) for each in seen]
     return [
-        Seen(each, is_right, f"part {n % parts}") for n, (each, is_right) in enumerate(zip(seen, right, strict=True))
+        CalibrationExample(each, is_right, f"part {n % parts}")
+        for n, (each, is_right) in enumerate(zip(seen, right, strict=True))
     ]
 
 
-def shares_right(seen: list[Seen], tables: Tables) -> float:
+def shares_right(seen: list[CalibrationExample], tables: Tables) -> float:
     told = [tables.with_vectors.told(each.evidence) > 0.5 for each in seen]
     return float(np.mean([each.is_right == is_told for each, is_told in zip(seen, told, strict=True)]))
 
@@ -63,7 +64,7 @@ def test_answers_that_bear_the_weights_out_leave_them_nearly_alone() -> None:
     [answers(40, tells="covered"), answers(200, parts=3), [replace(each, is_right=True) for each in answers(200)], []],
     ids=["few answers", "few parts", "none wrong", "none"],
 )
-def test_too_little_teaches_nothing(seen: list[Seen]) -> None:
+def test_too_little_teaches_nothing(seen: list[CalibrationExample]) -> None:
     found = learn(seen)
     assert (found.tables, found.strength) == (learnt(), None)
     assert found.unseen == tuple(learnt().with_vectors.told(each.evidence) for each in seen)

@@ -16,7 +16,7 @@ from wiki import configuration
 from rag_serving.api.app import create_app
 from rag_serving.config.loading import Config
 from rag_serving.deadline import Deadline, StoppedError, check, within
-from rag_serving.tracing import Attempt
+from rag_serving.tracing import StageTrace
 
 SELECTION = {"question": "How do I restart it?", "mode": "selected_text", "context": "Restart it in the evening. " * 50}
 
@@ -125,7 +125,7 @@ def test_a_model_that_says_nothing_is_left_when_its_reader_leaves() -> None:
 
 
 def test_no_stage_that_may_fail_takes_the_end_for_its_own_failure() -> None:
-    attempt = Attempt()
+    attempt = StageTrace()
     with within(Deadline(0)), pytest.raises(StoppedError), attempt.part("rerank", "flag"):
         raise AssertionError("it is not begun")
     with within(Deadline(60)) as _, attempt.part("rerank", "flag"):

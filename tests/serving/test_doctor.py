@@ -24,7 +24,7 @@ from rag_serving.cli.finding import Finding
 from rag_serving.config.reranking import RerankService
 from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.api import create_app
-from rag_serving.telemetry.events import Scribe
+from rag_serving.telemetry.events import RowBuilder
 from rag_serving.telemetry.tables import LOSSES, METADATA, opened
 
 
@@ -128,11 +128,11 @@ def test_a_database_of_telemetry_is_there_or_will_be(tmp_path: Path) -> None:
 
 def test_dropped_rows_are_counted(tmp_path: Path) -> None:
     file = Store(tmp_path).serving_db()
-    old = {**Scribe("acme", b"key").of_loss(9), "day": "2020-01-01"}
+    old = {**RowBuilder("acme", b"key").of_loss(9), "day": "2020-01-01"}
     with opened(None, file) as engine:
         METADATA.create_all(engine)
         with engine.begin() as connection:
-            connection.execute(insert(LOSSES), [Scribe("acme", b"key").of_loss(rows) for rows in (5, 1200)] + [old])
+            connection.execute(insert(LOSSES), [RowBuilder("acme", b"key").of_loss(rows) for rows in (5, 1200)] + [old])
     state, detail, mend = finding(tmp_path, "telemetry", tmp_path)
     assert (state, "1,205 rows dropped in 7 days" in detail) == ("warn", True)
     assert "log" in mend

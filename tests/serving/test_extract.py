@@ -8,7 +8,7 @@ import pytest
 from passages import candidate_of, lock_of
 
 from rag_serving.answering.extraction.extractor import extract, named
-from rag_serving.answering.extraction.features import FOR, RANK_ONLY, Asked
+from rag_serving.answering.extraction.features import FOR, RANK_ONLY, QuestionFeatures
 from rag_serving.answering.extraction.quote_window import best_window
 from rag_serving.answering.extraction.ranker import learnt
 from rag_serving.answering.verification.verifier import verify
@@ -145,10 +145,10 @@ def test_every_feature_is_weighed() -> None:
 
 
 def test_shares_are_of_the_weight_of_the_question() -> None:
-    asked = Asked.of("broker logs", {"broker": 1.0, "log": 3.0}, analyze)
+    asked = QuestionFeatures.of("broker logs", {"broker": 1.0, "log": 3.0}, analyze)
     assert asked.share(frozenset({"log", "disk"})) == 0.75
     assert asked.rarest(frozenset({"broker"})) == pytest.approx(1 / 3)
-    assert Asked.of("broker logs", {}, analyze).share(frozenset({"log"})) == 0.0
+    assert QuestionFeatures.of("broker logs", {}, analyze).share(frozenset({"log"})) == 0.0
 
 
 # Identifiers

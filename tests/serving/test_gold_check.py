@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
-from rag_assets.evaluation.gold_check import Place, check_gold, live
+from rag_assets.evaluation.gold_check import GoldLocation, check_gold, live
 
 PAGES = {
     "1": [
-        Place("Retention", "Logs are kept for 14 days, then they are deleted."),
-        Place("Backups", "Backups are “taken” at\n02:00 each night."),
+        GoldLocation("Retention", "Logs are kept for 14 days, then they are deleted."),
+        GoldLocation("Backups", "Backups are “taken” at\n02:00 each night."),
     ]
 }
 

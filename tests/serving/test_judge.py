@@ -10,7 +10,7 @@ import pytest
 from passages import lock_of
 from stand_in_chat import MODEL, StandInChat, served
 
-from rag_serving.answering.answerer import DOUBTED, NOT_JUDGED, Answering, Asked, Written
+from rag_serving.answering.answerer import DOUBTED, NOT_JUDGED, Answering, AnswerTrace, Question
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Gates, Generation, Verification
 from rag_serving.models.chat.client import RemoteChat
@@ -18,7 +18,7 @@ from rag_serving.models.chat.entailment_judge import open_judge, question
 from rag_serving.models.protocols import ModelError
 from rag_serving.records import Lock
 from rag_serving.text.fences import Fence
-from rag_serving.tracing import Attempt
+from rag_serving.tracing import StageTrace
 
 PASSAGE = "Each broker keeps logs for 168 hours by default."
 REPLY = 'By default, each broker keeps logs for 168 hours. "keeps logs for 168 hours" [1]'
@@ -32,7 +32,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInChat]:
         yield stand_in
 
 
-def answered(server: StandInChat, judgement: str, model_check: bool = True) -> tuple[Written, Attempt]:
+def answered(server: StandInChat, judgement: str, model_check: bool = True) -> tuple[AnswerTrace, StageTrace]:
     server.script = lambda messages: [judgement if "entailment" in messages[0]["content"] else REPLY]
     generation = Generation(provider="openai", model=MODEL, base_url=f"{server.url}/v1", timeout_s=4, max_retries=0)
     config = Config(
@@ -42,8 +42,8 @@ def answered(server: StandInChat, judgement: str, model_check: bool = True) -> t
     )
     lock = lock_of([PASSAGE])
     lock = Lock(tuple(replace(each, scores={"dense": 0.9}) for each in lock.passages))
-    attempt = Attempt()
-    asked = Asked(QUESTION, QUESTION, {"broker": 1.0, "log": 1.0, "hour": 1.0})
+    attempt = StageTrace()
+    asked = Question(QUESTION, QUESTION, {"broker": 1.0, "log": 1.0, "hour": 1.0})
     return Answering(config, None).answer(attempt, asked, lock, explain=True), attempt  # type: ignore[arg-type]
 
 

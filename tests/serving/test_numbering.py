@@ -151,7 +151,7 @@ def receipt(wiki_home: Path, backwards: dict[str, Any]) -> Iterator[tuple[dict[s
 
 def test_a_receipt_whose_numbers_were_changed_does_not_hold(receipt: tuple[dict[str, Any], Pipeline]) -> None:
     content, pipeline = receipt
-    with pipeline.published.lease() as generation:
+    with pipeline.published.acquire() as generation:
         assert faults(content, generation, pipeline._proofs._secrecy.question_fault) == []
         first, last = content["citations"][0], content["citations"][-1]
         first["index"], last["index"] = last["index"], first["index"]
@@ -169,7 +169,7 @@ def test_a_receipt_of_an_older_version_is_read_by_its_places_and_says_what_it_ca
     for citation in content["citations"]:
         citation["index"] = citation.pop("passage")
     del content["rules"]["quote_max_words"]
-    with pipeline.published.lease() as generation:
+    with pipeline.published.acquire() as generation:
         unproved = "sentences: version 2 did not compare each with its passages; ask the question again"
         assert faults(content, generation, pipeline._proofs._secrecy.question_fault) == [unproved]
         content["citations"][0]["index"] = 1 + content["citations"][0]["index"] % 3

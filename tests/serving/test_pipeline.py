@@ -137,7 +137,7 @@ def test_a_model_that_goes_down_under_a_question_is_done_without(wiki_home: Path
 
 def test_one_mode_that_cannot_answer_is_an_error(pipeline: Pipeline) -> None:
     settings = pipeline.config.retrieval
-    with pipeline.published.lease() as generation:
+    with pipeline.published.acquire() as generation:
         view = generation.for_reader(EVERYONE)
         with pytest.raises(RetrievalError, match="the dense index cannot answer"):
             gather(view, DownEmbedder(), read_query("x"), SearchOptions(settings, "dense"))
@@ -146,7 +146,7 @@ def test_one_mode_that_cannot_answer_is_an_error(pipeline: Pipeline) -> None:
 
 def test_modes_give_only_their_own_scores(pipeline: Pipeline) -> None:
     settings, lag = pipeline.config.retrieval, read_query("consumer lag")
-    with pipeline.published.lease() as generation:
+    with pipeline.published.acquire() as generation:
         view = generation.for_reader(EVERYONE)
         dense = gather(view, embedder(), lag, SearchOptions(settings, "dense")).candidates
         lexical = gather(view, embedder(), lag, SearchOptions(settings, "lexical", k=1)).candidates
@@ -216,10 +216,10 @@ def test_a_broken_newer_generation_leaves_the_old_one_serving(tmp_path: Path) ->
 def test_a_question_keeps_its_generation_while_a_newer_one_takes_over(tmp_path: Path) -> None:
     first = publish(tmp_path)
     pipeline = Pipeline.open(configuration(tmp_path), "acme", embedder())
-    with pipeline.published.lease() as held:
+    with pipeline.published.acquire() as held:
         second = publish(tmp_path, PASSAGES[:3])
         pipeline.published.refresh()
-        with pipeline.published.lease() as newer:
+        with pipeline.published.acquire() as newer:
             assert (held.id, newer.id) == (first, second)
         vector = embedder().embed_query("coffee")
         assert held.chunk(held.dense(vector, 1, frozenset({"everyone"}))[0].row).page_id == "16"

@@ -16,11 +16,11 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.citations import markdown
 from rag_serving.cli.main import app
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import AlsoAt, Filters
+from rag_serving.records import Filters, Location
 
 QUESTION = "How long does each broker keep logs?"
 ANYBODY, HR = Principal("acme"), Principal("acme", groups=frozenset({"hr"}))
-PUBLIC = AlsoAt("Kafka operations → Log retention", "https://wiki.example/pages/71#Log-retention", "ARCHIVE")
+PUBLIC = Location("Kafka operations → Log retention", "https://wiki.example/pages/71#Log-retention", "ARCHIVE")
 SECRET = "https://wiki.example/pages/72#Log-retention"
 
 

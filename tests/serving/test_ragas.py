@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rag_assets.evaluation.gold_check import Place
+from rag_assets.evaluation.gold_check import GoldLocation
 from rag_assets.evaluation.ragas_scores import ABSENT, ragas_samples, ragas_scores
 from rag_serving.config.loading import parse_config
 
@@ -23,7 +23,7 @@ CASE: dict[str, Any] = {
     "answer": "Logs are kept for 14 days. [1][2]",
     "passages": [{"text": LOGS}, {"text": "Descale the coffee machine."}],
 }
-PAGES = {"1": [Place("Logs", LOGS), Place("Other", "Something else.")]}
+PAGES = {"1": [GoldLocation("Logs", LOGS), GoldLocation("Other", "Something else.")]}
 CONFIG = parse_config({})
 needs_ragas = pytest.mark.skipif(importlib.util.find_spec("ragas") is None, reason="needs the extra `ragas`")
 

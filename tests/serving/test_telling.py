@@ -8,7 +8,7 @@ from passages import candidate_of, lock_of
 from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.extraction.excerpts import Layout
 from rag_serving.answering.extraction.extractor import extract, rank
-from rag_serving.answering.extraction.features import Asked
+from rag_serving.answering.extraction.features import QuestionFeatures
 from rag_serving.answering.extraction.ranker import learnt
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft, Lock
@@ -143,7 +143,7 @@ def test_steps_keep_the_code_that_stands_in_them() -> None:
 def test_steps_below_the_heading_that_is_asked_for_are_preferred_beyond_their_evidence() -> None:
     text = "1. Name of the port.\n2. Ask for a number to call back.\n\nTell people that you call back."
     lock = Lock((candidate_of(text, heading_path=("Desk", "Taking a call")),))
-    asked = Asked.of("How do I take a call?", {"take": 1.0, "call": 1.0}, analyze)
+    asked = QuestionFeatures.of("How do I take a call?", {"take": 1.0, "call": 1.0}, analyze)
     ranked = rank(asked, lock, analyze, None, learnt().words_alone)
     preferred = {each.statement.unit.kind: each.score > learnt().words_alone.score(each.evidence) for each in ranked}
     assert preferred == {"list": True, "sentence": False}

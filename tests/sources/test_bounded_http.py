@@ -14,7 +14,7 @@ import pytest
 
 from rag_assets.sources.bounded_http import Limits, RefusedError, hosts_of
 from rag_assets.sources.confluence.client import ConfluenceClient
-from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
 from rag_assets.sources.confluence.transport import AtlassianTransport
 from rag_serving.config.sources import NoAuth
 
@@ -118,7 +118,7 @@ def test_a_download_is_not_led_to_another_port_or_host() -> None:
     with served(content) as (inside, asked):
         port = inside.rpartition(":")[2]
         for there in (f"{inside}/secret", f"http://localhost:{port}/", f"http://[::1]:{port}/", "file:///etc/passwd"):
-            with served(redirect(there)) as (site, _), client_of(site) as client, pytest.raises(Unreadable):
+            with served(redirect(there)) as (site, _), client_of(site) as client, pytest.raises(AccessRefused):
                 client.download("/download/a.txt")
         assert asked == []
 
@@ -140,7 +140,7 @@ def test_a_download_follows_to_the_site_itself_and_to_listed_hosts() -> None:
 def test_a_drip_ends_at_the_deadline(answer: Answer) -> None:
     with served(answer) as (site, _), client_of(site, deadline_s=0.4) as client:
         began = time.monotonic()
-        with pytest.raises(Faulty, match=r"within 0\.4 s"):
+        with pytest.raises(ServerFault, match=r"within 0\.4 s"):
             client.download("/a")
         assert time.monotonic() - began < 8
 
@@ -150,7 +150,7 @@ def test_reading_stops_at_the_limit(answer: Answer) -> None:
     with (
         served(answer) as (site, _),
         client_of(site) as client,
-        pytest.raises(Unreadable, match="larger than 200000 bytes"),
+        pytest.raises(AccessRefused, match="larger than 200000 bytes"),
     ):
         client.download("/a")
 

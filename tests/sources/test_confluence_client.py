@@ -14,7 +14,7 @@ from sources.stand_in_site import page
 
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence.client import ConfluenceClient
-from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
 from rag_assets.sources.confluence.transport import AtlassianTransport
 from rag_serving.config.sources import Auth, BasicAuth, BearerAuth, NoAuth
 
@@ -141,12 +141,12 @@ def test_a_slow_answer_is_asked_for_again(wiki: StandIn) -> None:
 
 def test_failures_that_stay_are_the_requests_fault(wiki: StandIn, client: ConfluenceClient) -> None:
     wiki.faults.append(broken(None))
-    with pytest.raises(Faulty, match="answered 500"):
+    with pytest.raises(ServerFault, match="answered 500"):
         listed(client)
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(404, Unreadable), (410, Unreadable), (400, Unreadable), (401, SourceError)]
+    ("status", "error"), [(404, AccessRefused), (410, AccessRefused), (400, AccessRefused), (401, SourceError)]
 )
 def test_a_refusal_is_not_tried_again(
     wiki: StandIn, client: ConfluenceClient, status: int, error: type[SourceError]
@@ -246,7 +246,7 @@ def test_an_attachment_is_listed_and_downloaded(wiki: StandIn, client: Confluenc
     wiki.faults.append(throttled(1, "1"))
     assert client.download("http://evil.example" + files[0]["_links"]["download"]) == b"bytes \xff"
     wiki.site.forbidden.add("1")
-    with pytest.raises(Unreadable):
+    with pytest.raises(AccessRefused):
         client.download(files[0]["_links"]["download"])
 
 

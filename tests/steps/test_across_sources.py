@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_transclusion import READERS, STAFF, Words, include, page
 
 from rag_assets.steps.chunks.chunking import build_chunks
-from rag_assets.steps.sections.cross_source_includes import Across, Asking, with_other_sources
+from rag_assets.steps.sections.cross_source_includes import Across, IncludingSource, with_other_sources
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import Principal, satisfies
 from rag_serving.artifacts.schema import PAGES
@@ -25,13 +25,13 @@ def ops(title: str, body: str, **changes: Any) -> dict[str, Any]:
     return page(title, body, source="ops", space="OPS", page_id=f"ops-{title}") | changes
 
 
-def asking(*pages: dict[str, Any]) -> Asking:
+def asking(*pages: dict[str, Any]) -> IncludingSource:
     rows = PAGES.table(list(pages))
     made = build_sections(rows)
-    return Asking(build_chunks(made.sections, rows, Words()), rows, made.missed)
+    return IncludingSource(build_chunks(made.sections, rows, Words()), rows, made.missed)
 
 
-def together(source: Asking, *others: dict[str, Any], **more: dict[str, Any]) -> Across:
+def together(source: IncludingSource, *others: dict[str, Any], **more: dict[str, Any]) -> Across:
     tables = {"ops": PAGES.table(list(others)), **{key: PAGES.table([row]) for key, row in more.items()}}
     return with_other_sources(source, tables, Words(), 250, 75, 5_000_000)
 

@@ -13,13 +13,13 @@ from sqlalchemy import select
 
 from rag_serving.access.principals import Principal
 from rag_serving.records import Answer, Usage
-from rag_serving.telemetry.events import Scribe, Trace
+from rag_serving.telemetry.events import RowBuilder, Trace
 from rag_serving.telemetry.recorder import Row, TelemetryError
 from rag_serving.telemetry.sqlite_writer import SqliteWriter
 from rag_serving.telemetry.tables import METADATA, QUESTIONS, open_engine
 from rag_serving.telemetry.writer import DatabaseWriter
 
-SCRIBE = Scribe("acme", b"key", store_questions=True)
+SCRIBE = RowBuilder("acme", b"key", store_questions=True)
 
 
 class Counting(DatabaseWriter):

@@ -16,7 +16,7 @@ from rag_assets.reports.telemetry import telemetry_report
 from rag_serving.access.principals import Principal
 from rag_serving.config.sections import Telemetry as Settings
 from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict
-from rag_serving.telemetry.events import Scribe, Trace
+from rag_serving.telemetry.events import RowBuilder, Trace
 from rag_serving.telemetry.kpis import kpis
 from rag_serving.telemetry.log import records, rows_of_day
 from rag_serving.telemetry.recorder import Recorder, Row, TelemetryError, Writer
@@ -35,7 +35,7 @@ from rag_serving.telemetry.writer import DatabaseWriter, forget
 
 TODAY = datetime.now(UTC).date()
 ALICE = Principal("acme", "alice", frozenset())
-SCRIBE = Scribe("acme", b"key")
+SCRIBE = RowBuilder("acme", b"key")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def passage(number: int) -> Candidate:
 
 
 def answered(
-    scribe: Scribe = SCRIBE, total_ms: float = 10.0, status: Any = "answered", flags: Any = ()
+    scribe: RowBuilder = SCRIBE, total_ms: float = 10.0, status: Any = "answered", flags: Any = ()
 ) -> dict[str, Any]:
     claim = Claim("It is so.", 1, "It is so.")
     verdicts = [Verdict(claim, "exact", "verbatim", 1, 0, 9), Verdict(claim, "dropped", "no quote")]
@@ -99,7 +99,7 @@ def test_a_question_is_recorded_with_all_that_its_stages_said(recorder: Recorder
 
 def test_neither_names_nor_questions_are_kept_unless_opted_for(recorder: Recorder, engine: Engine) -> None:
     recorder.record("questions", answered())
-    recorder.record("questions", answered(Scribe("acme", b"key", store_questions=True)))
+    recorder.record("questions", answered(RowBuilder("acme", b"key", store_questions=True)))
     assert recorder.flush()
     silent, open_ = rows_of_day(engine, QUESTIONS, "acme", TODAY).to_dict("records")
     assert "alice" not in str(silent)
@@ -109,12 +109,12 @@ def test_neither_names_nor_questions_are_kept_unless_opted_for(recorder: Recorde
 
 
 def test_a_hash_depends_on_the_installation() -> None:
-    other = answered(Scribe("acme", b"another key"))
+    other = answered(RowBuilder("acme", b"another key"))
     assert other["user_hash"] != answered()["user_hash"]
 
 
 def test_other_tenants_and_other_days_are_not_read(recorder: Recorder, engine: Engine) -> None:
-    recorder.record("questions", answered(Scribe("other", b"key")))
+    recorder.record("questions", answered(RowBuilder("other", b"key")))
     recorder.record("questions", {**answered(), "day": "2020-01-01"})
     assert recorder.flush()
     assert rows_of_day(engine, QUESTIONS, "acme", TODAY).empty
@@ -311,7 +311,7 @@ def test_the_figures_of_a_day(engine: Engine) -> None:
 
 def test_times_of_a_terminal_are_kept_apart(engine: Engine) -> None:
     METADATA.create_all(engine)
-    terminal = Scribe("acme", b"key", origin="terminal")
+    terminal = RowBuilder("acme", b"key", origin="terminal")
     before = {**answered(total_ms=20), "origin": None}  # of an older version
     rows = [answered(total_ms=10), before, answered(terminal, total_ms=3000)]
     with engine.begin() as connection:

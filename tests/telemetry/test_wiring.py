@@ -90,7 +90,7 @@ def test_every_kind_of_question_leaves_one_row(url: str | None, engine: Engine, 
 
 def test_each_index_alone_what_both_make_and_the_switches_are_kept(url: str | None, engine: Engine, home: Path) -> None:
     pipeline = opened(configuration(home, telemetry={"url": url}, features={"FEATURE_RM3": True}))
-    with pipeline.published.lease() as generation:
+    with pipeline.published.acquire() as generation:
         rows = {chunk_id: row for row, chunk_id in enumerate(generation.chunk_ids())}
         vector = embedder().embed_query(QUESTION)
         nearest = [generation.chunk_ids()[hit.row] for hit in generation.exact(vector, 80, frozenset({"everyone"}))]

@@ -160,7 +160,7 @@ def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json
 def _asked(
     path: Path | None, config: Path | None, tenant: str | None, index: Path | None, change: Callable[[Config], Config]
 ) -> Iterator[tuple[Pipeline, GoldSet]]:
-    """The questions, and the pipeline that they are asked of: a tenant's, or a collection's own."""
+    """Yield the questions, and the pipeline that they are asked of: a tenant's, or a collection's own."""
     from rag_assets.evaluation.gold_collections import is_collection, published, read_gold_collection
     from rag_serving.pipeline import Pipeline
 
@@ -179,7 +179,7 @@ def _asked(
 
 
 def _gold(path: Path | None, tenant: str | None, settings: Config) -> tuple[GoldSet, str]:
-    """The questions, and the tenant that is asked: the option's, else the gold set's, else the only one."""
+    """Return the questions, and the tenant that is asked: the option's, else the gold set's, else the only one."""
     from rag_assets.evaluation.gold import find_gold, read_gold
 
     found = read_gold(path) if path else None

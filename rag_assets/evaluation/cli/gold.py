@@ -118,7 +118,7 @@ def from_feedback(
 
 
 def _ask(config: Config) -> Ask | None:
-    """How the configured language model is asked; None where there is none."""
+    """Return how the configured language model is asked; None where there is none."""
     if config.generation.provider == "extractive":
         return None
     from rag_serving.models.chat.factory import open_chat

@@ -23,14 +23,14 @@ from rag_assets.sources.confluence.listing import (
     detailed,
     list_ids,
 )
-from rag_assets.sources.confluence.responses import Faulty, Unreadable
-from rag_assets.sources.confluence.sync_state import Memory
+from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
+from rag_assets.sources.confluence.sync_state import SyncState
 
 
 def list_changes(
-    client: ConfluenceClient, scope: Scope, before: Mapping[str, Row], memory: Memory, batch_size: int
+    client: ConfluenceClient, scope: Scope, before: Mapping[str, Row], memory: SyncState, batch_size: int
 ) -> Listing | None:
-    """The pages of the last sync, renewed where CQL tells of a change; None where the site has no CQL.
+    """Return the pages of the last sync, renewed where CQL tells of a change; None where the site has no CQL.
 
     Pages that came or went without a change of their own (restored, purged, hidden from this user) show in the count:
     then ids are listed, and that listing decides.
@@ -51,7 +51,7 @@ def list_changes(
             )
         )
         count = counted(client, scope)
-    except (Unreadable, Faulty):
+    except (AccessRefused, ServerFault):
         return None
     for entry in detailed(client, entries, batch_size):
         listing.add(complete(client, entry))
@@ -74,7 +74,7 @@ def _list_ids(client: ConfluenceClient, listing: Listing, batch_size: int) -> No
 
 
 def _bare(page_id: str, row: Row, scope: Scope) -> dict[str, object]:
-    """An entry that says of a page only that it is there, in the version that is known."""
+    """Return an entry that says of a page only that it is there, in the version that is known."""
     return {"id": page_id, "type": scope.types[0], "status": row["status"], "version": {"number": row["version"]}}
 
 

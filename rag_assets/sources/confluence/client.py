@@ -23,9 +23,9 @@ from rag_assets.sources.confluence import v2
 from rag_assets.sources.confluence.rate_limit import pace_of
 from rag_assets.sources.confluence.responses import (
     MAX_WAIT_S,
-    Again,
-    Faulty,
-    Unreadable,
+    AccessRefused,
+    RetryableError,
+    ServerFault,
     content_of,
     moment_of,
     object_of,
@@ -86,7 +86,7 @@ class ConfluenceClient:
         self._transport.close()
 
     def get(self, path: str, params: Mapping[str, Any], retries: int | None = None) -> dict[str, Any]:
-        """A JSON object; throttling, server errors, time-outs and cut answers are tried again.
+        """Return a JSON object; throttling, server errors, time-outs and cut answers are tried again.
 
         Args:
             path: below the site's address, such as `rest/api/content`.
@@ -103,7 +103,7 @@ class ConfluenceClient:
         return self._patiently(lambda: object_of(self._at(path), self._once(path, told)), retries)
 
     def download(self, link: str) -> bytes:
-        """The bytes behind `_links.download`; of the link only path and query are used, never its host.
+        """Return the bytes behind `_links.download`; of the link only path and query are used, never its host.
 
         Raises:
             SourceError: as `get`.
@@ -113,7 +113,7 @@ class ConfluenceClient:
         return self._patiently(lambda: content_of(self._at(path), self._once(quote(path), told)))
 
     def collect(self, path: str, params: Mapping[str, Any], lean: str | None = None) -> Iterator[Envelope]:
-        """Every entry of a paged collection, once; raises where its end is not certain.
+        """Yield every entry of a paged collection, once; raises where its end is not certain.
 
         A cursor in `_links.next` is followed; without one, `start` is counted from what came (a server may send fewer
         than `limit`), and only an empty page is the end. One whose link says that more remain is asked for once again;
@@ -131,7 +131,7 @@ class ConfluenceClient:
             results = _results(answer, path)
             fresh = {_identity(entry): entry for entry in results if _identity(entry) not in seen}
             if results and not fresh and more:
-                raise Faulty(f"{self._at(path)} gives the same entries again and again; nothing was changed")
+                raise ServerFault(f"{self._at(path)} gives the same entries again and again; nothing was changed")
             seen.update(fresh)
             yield from (self._based(entry, answer) for entry in fresh.values())
             start += len(results)
@@ -151,13 +151,13 @@ class ConfluenceClient:
             position = {"cursor": cursor} if cursor is not None else {"start": start}
 
     def by_ids(self, ids: Sequence[str], expand: str) -> Batch:
-        """Pages by id, in one request if that works, else in halves, down to one page that fails alone."""
+        """Return pages by id, in one request if that works, else in halves, down to one page that fails alone."""
         batch = Batch()
         if len(ids) > 1 and self._searches:
             try:
                 found = self._search(ids, expand)
-            except (Unreadable, Faulty) as error:
-                self._searches = not (isinstance(error, Unreadable) and error.status in (405, 410, 501))
+            except (AccessRefused, ServerFault) as error:
+                self._searches = not (isinstance(error, AccessRefused) and error.status in (405, 410, 501))
                 for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]) if self._searches else ():
                     _merge(batch, self.by_ids(half, expand))
             else:
@@ -179,13 +179,13 @@ class ConfluenceClient:
         try:
             answer = self._content(page_id, expand)
             batch.found[page_id] = self._based(answer, answer)
-        except Unreadable as error:
+        except AccessRefused as error:
             if (found := self._found(page_id, expand)) is not None:
                 batch.found[page_id] = found
             else:
                 batch.refused[page_id] = str(error)
             self._failing = 0
-        except Faulty as error:
+        except ServerFault as error:
             batch.faulty[page_id] = str(error)
             self._failing += 1
             if self._failing >= FAILING_PAGES_IN_A_ROW:
@@ -194,32 +194,34 @@ class ConfluenceClient:
             self._failing = 0
 
     def _found(self, page_id: str, expand: str) -> Envelope | None:
-        """A page that is refused by its id may still be found: whether it arrives must not depend on its batch."""
+        """Return a page that is refused by its id may still be found: whether it arrives must not depend on its
+        batch."""
         try:
             return self._search([page_id], expand).get(page_id) if self._searches else None
-        except (Unreadable, Faulty):
+        except (AccessRefused, ServerFault):
             return None
 
     def _content(self, page_id: str, expand: str) -> Envelope:
         """By v1; where that is gone, by v2."""
         try:
             return self.get(f"rest/api/content/{in_path(page_id)}", {"expand": expand, **self._status})
-        except Unreadable as error:
+        except AccessRefused as error:
             if error.status != 410:
                 raise
             return v2.read(self, page_id)
 
     def _slice(self, path: str, params: Mapping[str, Any], lean: str | None) -> dict[str, Any]:
-        """One page of results. A batch that fails is halved, which is a second try already: it gets few of its own."""
+        """Return one page of results. A batch that fails is halved, which is a second try already: it gets few of its
+        own."""
         try:
             return self.get(path, params, retries=1 if "cql" in params else None)
-        except (Unreadable, Faulty):
+        except (AccessRefused, ServerFault):
             if lean is None:
                 raise
             return self.get(path, {**params, "expand": lean})
 
     def _based(self, entry: Envelope, answer: Mapping[str, Any]) -> Envelope:
-        """An entry with the site's own address, which a collection tells once for all of them."""
+        """Return an entry with the site's own address, which a collection tells once for all of them."""
         links = entry.get("_links")
         shared = answer.get("_links")
         base = shared.get("base") if isinstance(shared, dict) else None
@@ -229,13 +231,13 @@ class ConfluenceClient:
         retrying = Retrying(
             stop=partial(self._stop, self._max_retries if retries is None else min(retries, self._max_retries)),
             wait=self._wait,
-            retry=retry_if_exception_type(Again),
+            retry=retry_if_exception_type(RetryableError),
             sleep=self._sleep,
             reraise=True,
         )
         try:
             return retrying(ask)
-        except Again as error:
+        except RetryableError as error:
             raise error.final from None
 
     def _once(self, path: str, params: Mapping[str, str]) -> Reply:
@@ -245,22 +247,24 @@ class ConfluenceClient:
         try:
             reply = self._transport(path, params)
         except RefusedError as error:
-            raise Unreadable(f"{self._at(path)}: {error}", REFUSED) from None
+            raise AccessRefused(f"{self._at(path)}: {error}", REFUSED) from None
         except Unreachable as error:
             where = f"{self._at(path)} gave no answer ({error})"
-            raise Again(Faulty(where) if error.slow else SourceError(f"{where}; check base_url and network")) from None
+            raise RetryableError(
+                ServerFault(where) if error.slow else SourceError(f"{where}; check base_url and network")
+            ) from None
         self.server_time = self.server_time or moment_of(reply.headers.get("Date"))
         return reply
 
     def _stop(self, retries: int, state: RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
-        faulty = isinstance(error, Again) and isinstance(error.final, Faulty)
+        faulty = isinstance(error, RetryableError) and isinstance(error.final, ServerFault)
         return state.attempt_number > (retries if faulty else self._max_retries)
 
     def _wait(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
         backoff = self._backoff(state)
-        if not isinstance(error, Again) or error.after is None:
+        if not isinstance(error, RetryableError) or error.after is None:
             return backoff
         # A pause that many clients were told to make ends for all of them at once: jitter here, too.
         return min(error.after, MAX_WAIT_S) + min(backoff, 1.0)
@@ -270,19 +274,19 @@ class ConfluenceClient:
 
 
 def in_path(part: str) -> str:
-    """An id or key as one segment of a path; personal spaces are named `~user`."""
+    """Return an id or key as one segment of a path; personal spaces are named `~user`."""
     return quote(part, safe="~")
 
 
 def _results(answer: Mapping[str, Any], path: str) -> list[Envelope]:
     results = answer.get("results")
     if not isinstance(results, list) or not all(isinstance(entry, dict) for entry in results):
-        raise Faulty(f"{path} answered without a list of results; check that base_url is a Confluence site")
+        raise ServerFault(f"{path} answered without a list of results; check that base_url is a Confluence site")
     return results
 
 
 def _identity(entry: Envelope) -> str:
-    """What tells entries apart: an id, and names where labels and users have none."""
+    """Return what tells entries apart: an id, and names where labels and users have none."""
     names = (entry.get(name) for name in ("id", "prefix", "name", "accountId", "userKey", "username"))
     return ":".join(map(str, names))
 

@@ -22,7 +22,7 @@ from rag_assets.sources.confluence.client import ConfluenceClient
 from rag_assets.sources.confluence.details import DETAILS, ancestor_grants, complete
 from rag_assets.sources.confluence.listing import LIST_LIMIT, Listing, batches
 from rag_assets.steps.readers.readers import EffectiveReaders, Grants, effective_readers, grants_of, lineage
-from rag_serving.access.principals import NOBODY, both
+from rag_serving.access.principals import NOBODY, intersect_readers
 
 ROUNDS = 4
 """So often a lineage is read again; one that is another each time is shown to nobody until the next sync."""
@@ -39,7 +39,7 @@ def settled_readers(
     before: Mapping[str, str],
     fetched: Mapping[str, bool],
 ) -> EffectiveReaders:
-    """The reader class of every page of a listing.
+    """Return the reader class of every page of a listing.
 
     Args:
         client: who asks.
@@ -73,7 +73,8 @@ def settled_readers(
 def decided_as_before(
     client: ConfluenceClient, grants: Mapping[str, Grants], pages: Collection[str], asked: Iterable[str]
 ) -> set[str]:
-    """Those of the asked pages of which all that decides reads now as it did: it held when anything was read between.
+    """Return those of the asked pages of which all that decides reads now as it did: it held when anything was read
+    between.
 
     Args:
         client: who asks.
@@ -87,17 +88,17 @@ def decided_as_before(
 
 
 def _wider(shown: Iterable[str], found: EffectiveReaders, before: Mapping[str, str]) -> Iterator[str]:
-    """The pages that are shown to people whom the last sync did not show their text."""
+    """Yield the pages that are shown to people whom the last sync did not show their text."""
     for one in shown:
         now = found.readers[one]
-        if now != NOBODY and (one not in before or both(before[one], now) != now):
+        if now != NOBODY and (one not in before or intersect_readers(before[one], now) != now):
             yield one
 
 
 def _torn(
     grants: Mapping[str, Grants], pages: Iterable[str], runs: Mapping[str, tuple[int, int]]
 ) -> dict[str, list[str]]:
-    """Pages whose lineage need not have held at one moment, each with what must be read again."""
+    """Return pages whose lineage need not have held at one moment, each with what must be read again."""
     torn: dict[str, list[str]] = {}
     for page_id in pages:
         above = _known_lineage(page_id, grants)
@@ -124,7 +125,7 @@ def _read_again(client: ConfluenceClient, listing: Listing, ids: set[str]) -> se
 def _read(
     client: ConfluenceClient, grants: Mapping[str, Grants], pages: Collection[str], ids: set[str]
 ) -> dict[str, Grants]:
-    """The grants of pages and of others above them as they are now; what cannot be read again is left out."""
+    """Return the grants of pages and of others above them as they are now; what cannot be read again is left out."""
     fresh: dict[str, Grants] = {}
     for some in batches(sorted(one for one in ids if one in pages), LIST_LIMIT):
         found = client.by_ids(some, DETAILS).found

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rag_assets.sources.confluence.client import ConfluenceClient
-from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
 
 _STEP = timedelta(minutes=15)  # zones differ by quarters of an hour
 _WEST, _EAST = timedelta(hours=-12), timedelta(hours=14)
@@ -22,14 +22,15 @@ WIDEST = -_WEST
 
 
 def cql_date(moment: datetime, offset: timedelta) -> str:
-    """A moment as a CQL literal, cut to the minute."""
+    """Return a moment as a CQL literal, cut to the minute."""
     return (moment.astimezone(UTC) + offset).strftime("%Y-%m-%d %H:%M")
 
 
 def zone_offset(
     client: ConfluenceClient, page_id: str, modified: datetime, remembered: timedelta | None
 ) -> timedelta | None:
-    """The offset of CQL's dates from UTC, or None where it cannot be told; one request where the remembered one holds.
+    """Return the offset of CQL's dates from UTC, or None where it cannot be told; one request where the remembered one
+    holds.
 
     Args:
         client: who asks.
@@ -53,14 +54,14 @@ def zone_offset(
 
 
 def _holds(client: ConfluenceClient, page_id: str, modified: datetime, offset: timedelta) -> bool:
-    """Whether the page is found in the quarter of an hour around its time."""
+    """Return whether the page is found in the quarter of an hour around its time."""
     after = cql_date(modified - timedelta(minutes=7), offset)
     before = cql_date(modified + timedelta(minutes=8), offset)
     return _finds(client, f'id = {page_id} and lastmodified >= "{after}" and lastmodified < "{before}"')
 
 
 def _bisected(client: ConfluenceClient, page_id: str, modified: datetime) -> timedelta | None:
-    """The largest offset at which the page counts as changed since its own time."""
+    """Return the largest offset at which the page counts as changed since its own time."""
 
     def found(steps: int) -> bool:
         return _finds(client, f'id = {page_id} and lastmodified >= "{cql_date(modified, _WEST + steps * _STEP)}"')
@@ -84,7 +85,7 @@ def _modified_now(client: ConfluenceClient, page_id: str) -> datetime | None:
     try:
         version = client.get(f"rest/api/content/{page_id}", {"expand": "version"}).get("version")
         return datetime.fromisoformat(version["when"]) if isinstance(version, dict) else None
-    except (Unreadable, Faulty, KeyError, TypeError, ValueError):
+    except (AccessRefused, ServerFault, KeyError, TypeError, ValueError):
         return None
 
 
@@ -92,5 +93,5 @@ def _profile_offset(client: ConfluenceClient, moment: datetime) -> timedelta | N
     try:
         told = client.get("rest/api/user/current", {}).get("timeZone")
         return moment.astimezone(ZoneInfo(told)).utcoffset() if isinstance(told, str) else None
-    except (Unreadable, Faulty, ZoneInfoNotFoundError, ValueError):
+    except (AccessRefused, ServerFault, ZoneInfoNotFoundError, ValueError):
         return None

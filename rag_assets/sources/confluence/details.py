@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rag_assets.sources.confluence.client import ConfluenceClient, Envelope, in_path
-from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
 from rag_assets.steps.readers.readers import GrantError, Grants, grants_of, restriction_readers
 from rag_serving.access.principals import NOBODY
 
@@ -23,27 +23,27 @@ _LIMIT = 200
 
 
 def complete(client: ConfluenceClient, entry: Envelope) -> Envelope:
-    """The entry with all of its labels and restrictions; `CUT` in it says what could not be read to its end."""
+    """Return the entry with all of its labels and restrictions; `CUT` in it says what could not be read to its end."""
     return _with_all_restrictions(client, _with_all_labels(client, entry))
 
 
 def ancestor_grants(client: ConfluenceClient, page_id: str) -> Grants | None:
-    """What an ancestor that was not listed (archived, a folder, a draft) says; None where it cannot be read."""
+    """Return what an ancestor that was not listed (archived, a folder, a draft) says; None where it cannot be read."""
     try:
         return Grants((), restriction_readers({"read": all_restrictions(client, page_id)}))
     except GrantError as error:
         return Grants((), NOBODY, str(error))
-    except (Unreadable, Faulty):
+    except (AccessRefused, ServerFault):
         pass
     try:
         entry = client.get(f"rest/api/content/{in_path(page_id)}", {"status": "any", "expand": DETAILS})
-    except (Unreadable, Faulty):
+    except (AccessRefused, ServerFault):
         return None
     return grants_of(complete(client, entry))
 
 
 def all_restrictions(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
-    """All read restrictions of a page: users and groups are paged together by one `start`.
+    """Return all read restrictions of a page: users and groups are paged together by one `start`.
 
     Raises:
         Unreadable, Faulty: they cannot be had.
@@ -55,7 +55,7 @@ def all_restrictions(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
         params = {"expand": "restrictions.user,restrictions.group", "start": start, "limit": _LIMIT}
         lists = client.get(path, params).get("restrictions")
         if not isinstance(lists, dict):
-            raise Unreadable(f"{path} answered without restrictions", 200)
+            raise AccessRefused(f"{path} answered without restrictions", 200)
         came = 0
         for kind, collection in lists.items():
             results = collection.get("results") if isinstance(collection, dict) else None
@@ -76,13 +76,13 @@ def _with_all_labels(client: ConfluenceClient, entry: Envelope) -> Envelope:
         return entry
     try:
         results = list(client.collect(f"rest/api/content/{entry.get('id')}/label", {"limit": _LIMIT}))
-    except (Unreadable, Faulty) as error:
+    except (AccessRefused, ServerFault) as error:
         return {**entry, CUT: f"its labels cannot be read to their end: {error}"}
     return {**entry, "metadata": {**metadata, "labels": {"results": results}}}
 
 
 def _with_all_restrictions(client: ConfluenceClient, entry: Envelope) -> Envelope:
-    """Where the rest cannot be had, what came stays: fewer may read the page than should, never more."""
+    """Return where the rest cannot be had, what came stays: fewer may read the page than should, never more."""
     restrictions = entry.get("restrictions")
     read = restrictions.get("read") if isinstance(restrictions, dict) else None
     lists = read.get("restrictions") if isinstance(read, dict) else None
@@ -92,12 +92,12 @@ def _with_all_restrictions(client: ConfluenceClient, entry: Envelope) -> Envelop
         return entry
     try:
         return {**entry, "restrictions": {"read": all_restrictions(client, str(entry.get("id")))}}
-    except (Unreadable, Faulty) as error:
+    except (AccessRefused, ServerFault) as error:
         return {**entry, CUT: f"its restrictions cannot be read to their end: {error}"} if cut else entry
 
 
 def _is_cut(collection: object) -> bool:
-    """Whether a collection inside an entry may go on: it says so, or it is as long as its page."""
+    """Return whether a collection inside an entry may go on: it says so, or it is as long as its page."""
     if not isinstance(collection, dict):
         return False
     links, size, limit = collection.get("_links"), collection.get("size"), collection.get("limit")

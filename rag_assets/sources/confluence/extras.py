@@ -36,11 +36,11 @@ from rag_assets.sources.confluence.client import FAILING_PAGES_IN_A_ROW, Conflue
 from rag_assets.sources.confluence.consistent_readers import UNSETTLED, decided_as_before
 from rag_assets.sources.confluence.groups import group_members, groups_named
 from rag_assets.sources.confluence.page_children import NOTHING_HANGS, Hanging, Kind, list_hanging, state_of
-from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
 from rag_assets.sources.confluence.source import Confluence, cut_short, open_client
 from rag_assets.sources.envelope import EnvelopeError
 from rag_assets.steps.readers.readers import Grants
-from rag_serving.access.principals import NOBODY, both
+from rag_serving.access.principals import NOBODY, intersect_readers
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.sources import Confluence as Settings
 
@@ -64,7 +64,7 @@ class _Asking:
         self._found = list_hanging(self._client, space, self._kind)
 
     def state_of(self, page: Row) -> str | None:
-        """The state of what search knows to hang on a page; None where only the page can tell."""
+        """Return the state of what search knows to hang on a page; None where only the page can tell."""
         return state_of(self._listed(page)) if self._searched(page) else None
 
     def of(self, pages: Iterable[Row], hanging: Mapping[str, Row]) -> Iterator[tuple[str, Envelope]]:
@@ -82,7 +82,7 @@ class _Asking:
             yield from ((page_id, entry) for entry in entries or ())
 
     def page(self, page: Row, expand: str) -> list[Envelope] | None:
-        """Everything on one page; None where it cannot be listed.
+        """Return everything on one page; None where it cannot be listed.
 
         Raises:
             SourceError: so many pages fail one after the other that the site does.
@@ -90,14 +90,15 @@ class _Asking:
         path = f"rest/api/content/{in_path(page['page_id'].removeprefix(self._prefix))}/child/{self._kind}"
         try:
             entries = list(self._client.collect(path, {"expand": expand, "depth": "all", "limit": 100}))
-        except (Unreadable, Faulty) as error:
+        except (AccessRefused, ServerFault) as error:
             self._fail(page["page_id"], error)
             return None
         self._in_a_row = 0
         return list(_current(entries))
 
     def kept(self, hanging: Mapping[str, Row], pages: Mapping[str, Row], mark: str) -> dict[str, Row]:
-        """The rows of the last sync for pages that failed, for whoever might read them and may read the pages now.
+        """Return the rows of the last sync for pages that failed, for whoever might read them and may read the pages
+        now.
 
         Nobody else: what stood there was perhaps removed before he was let in.
         """
@@ -107,7 +108,10 @@ class _Asking:
             for row_id, row in hanging.items()
             if row_id.startswith(mark) and row["ancestors"][-1] in failed
         }
-        return {one: {**row, "readers": both(hanging[one]["readers"], row["readers"])} for one, row in kept.items()}
+        return {
+            one: {**row, "readers": intersect_readers(hanging[one]["readers"], row["readers"])}
+            for one, row in kept.items()
+        }
 
     def _searched(self, page: Row) -> bool:
         """Search knows nothing of archived pages."""
@@ -120,7 +124,7 @@ class _Asking:
     def _fail(self, page_id: str, error: SourceError) -> None:
         what = f"{self._kind}s"
         self.failures.append((page_id, f"its {what} cannot be listed ({error}); those of the last sync stay"))
-        self._in_a_row += isinstance(error, Faulty)
+        self._in_a_row += isinstance(error, ServerFault)
         if self._in_a_row >= FAILING_PAGES_IN_A_ROW:
             raise SourceError(f"the {what} of {self._in_a_row} pages in a row failed, so the site does; last: {error}")
 
@@ -226,7 +230,7 @@ class ConfluenceExtras:
         before: Mapping[str, Any],
         asking: _Asking,
     ) -> tuple[dict[str, Row], dict[str, str]]:
-        """The rows of comments, and the state that search told of each page's, for the next sync."""
+        """Return the rows of comments, and the state that search told of each page's, for the next sync."""
         rows: dict[str, Row] = {}
         states: dict[str, str] = {}
         for page in pages:
@@ -286,14 +290,14 @@ def _attached(client: ConfluenceClient, page_id: str, entry: Envelope) -> Attach
 
 
 def _is_shown(before: Row | None, now: Row) -> bool:
-    """Whether the last sync showed this text to all of these readers."""
-    if before is None or both(before["readers"], now["readers"]) != now["readers"]:
+    """Return whether the last sync showed this text to all of these readers."""
+    if before is None or intersect_readers(before["readers"], now["readers"]) != now["readers"]:
         return False
     return all(before[name] == now[name] for name in ("title", "body", "version"))
 
 
 def _site(links: Mapping[str, Any], client: ConfluenceClient) -> str:
-    """Where people find the site: scoped tokens ask by another address (api.atlassian.com/ex/confluence/…)."""
+    """Return where people find the site: scoped tokens ask by another address (api.atlassian.com/ex/confluence/…)."""
     base = links.get("base")
     told = isinstance(base, str) and base.startswith(("https://", "http://"))
     return str(base).rstrip("/") if told else client.base_url
@@ -305,8 +309,8 @@ def _object(entry: Envelope, name: str) -> dict[str, Any]:
 
 
 def _download(client: ConfluenceClient, link: str) -> bytes:
-    """A file's bytes; a fault of this one file is no fault of the site."""
+    """Return a file's bytes; a fault of this one file is no fault of the site."""
     try:
         return client.download(link)
-    except (Unreadable, Faulty) as error:
+    except (AccessRefused, ServerFault) as error:
         raise EnvelopeError(f"it cannot be fetched: {error}") from None

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from rag_assets.sources.confluence.client import ConfluenceClient, in_path
-from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
 from rag_assets.steps.readers.readers import names_in
 from rag_serving.access.principals import clauses_of
 
@@ -24,14 +24,15 @@ GroupMember = tuple[str, str | None]
 
 
 def groups_named(pages: pa.Table) -> list[str]:
-    """The groups that the reader classes of PAGES name, in order."""
+    """Return the groups that the reader classes of PAGES name, in order."""
     classes = pages["readers"].unique().to_pylist()
     names = {name for readers in classes for clause in clauses_of(readers) for name in clause}
     return sorted(name.removeprefix("group:") for name in names if name.startswith("group:"))
 
 
 def group_members(client: ConfluenceClient, groups: Iterable[str]) -> tuple[list[GroupMember], list[str]]:
-    """The members of groups by every name that restrictions may give them, and a note for each group without answer.
+    """Return the members of groups by every name that restrictions may give them, and a note for each group without
+    answer.
 
     Raises:
         SourceError: the site as a whole fails.
@@ -42,7 +43,7 @@ def group_members(client: ConfluenceClient, groups: Iterable[str]) -> tuple[list
         rows.append((group, None))
         try:
             rows += [(group, user) for user in sorted(_users(client, group))]
-        except (Unreadable, Faulty) as error:
+        except (AccessRefused, ServerFault) as error:
             notes.append(f"the members of group {group!r} cannot be read, so it has none: {error}")
     return rows, notes
 
@@ -51,12 +52,12 @@ def _users(client: ConfluenceClient, group: str) -> set[str]:
     """`GET /rest/api/group/{name}/member`; Cloud has `/rest/api/group/{id}/membersByGroupId` instead."""
     try:
         entries = list(client.collect(f"rest/api/group/{in_path(group)}/member", {"limit": _LIMIT}))
-    except Unreadable as error:
+    except AccessRefused as error:
         if error.status not in (400, 404, 405, 410):
             raise
         found = client.get("rest/api/group/by-name", {"name": group})
         if found.get("name") != group or not found.get("id"):
-            raise Unreadable(f"{client.base_url} knows no group {group!r}", 404) from None
+            raise AccessRefused(f"{client.base_url} knows no group {group!r}", 404) from None
         path = f"rest/api/group/{in_path(str(found['id']))}/membersByGroupId"
         entries = list(client.collect(path, {"limit": _LIMIT}))
     return {name.removeprefix("user:") for name in names_in(entries, "user")}

@@ -16,7 +16,7 @@ from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence import v2
 from rag_assets.sources.confluence.client import Batch, ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence.details import CUT, DETAILS, ancestor_grants, complete
-from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
 from rag_assets.sources.envelope import (
     EnvelopeError,
     exclusion_of,
@@ -55,7 +55,7 @@ class Scope:
         return f'type in ({", ".join(self.types)}) and space = "{self.space}"'
 
     def excludes(self, entry: Envelope) -> str | None:
-        """Why an entry is not wanted, or None; raises EnvelopeError.
+        """Return why an entry is not wanted, or None; raises EnvelopeError.
 
         Whatever was asked, what the site answers may name another space: an index that lags behind a move, a proxy, a
         fault. An entry that names none is hidden until its body names one, without which no row is made.
@@ -63,7 +63,7 @@ class Scope:
         return exclusion_of(entry, self.types, self.statuses) or foreign_space(space_keys(entry), self.space)
 
     def holds(self, entry: Envelope) -> bool:
-        """Whether an entry that came by its id stands in the space, and is wanted."""
+        """Return whether an entry that came by its id stands in the space, and is wanted."""
         return (
             self.space.casefold() in space_keys(entry)
             and entry.get("status") in self.statuses
@@ -124,7 +124,7 @@ def list_space(client: ConfluenceClient, scope: Scope, batch_size: int) -> Listi
 
 
 def counted(client: ConfluenceClient, scope: Scope) -> int | None:
-    """How many current pages search knows of; None where it does not tell.
+    """Return how many current pages search knows of; None where it does not tell.
 
     Raises:
         Unreadable, Faulty: there is no search.
@@ -163,13 +163,13 @@ def _add_unlisted(client: ConfluenceClient, listing: Listing, batch_size: int) -
         found = client.collect("rest/api/content/search", {"cql": scope.cql, "limit": BARE_LIMIT})
         known = listing.pages.keys() | listing.excluded.keys() | listing.failures.keys()
         ids = {str(entry.get("id")) for entry in found} - known
-    except (Unreadable, Faulty):
+    except (AccessRefused, ServerFault):
         return
     add_by_id(client, listing, ids, batch_size)
 
 
 def list_ids(client: ConfluenceClient, scope: Scope) -> set[str]:
-    """The ids that a space lists, and nothing else: a fifth of the requests that details take.
+    """Return the ids that a space lists, and nothing else: a fifth of the requests that details take.
 
     Raises:
         SourceError: as `list_space`.
@@ -187,18 +187,18 @@ def detailed(client: ConfluenceClient, entries: list[Envelope], batch_size: int)
 
 
 def has_details(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry came with what a row needs besides the body."""
+    """Return whether an entry came with what a row needs besides the body."""
     return "ancestors" in entry and "restrictions" in entry
 
 
 def batches(ids: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Ids in lists of at most `size`."""
+    """Return ids in lists of at most `size`."""
     whole = list(ids)
     return (whole[start : start + size] for start in range(0, len(whole), size))
 
 
 def still_there(client: ConfluenceClient, gone: list[str], scope: Scope, batch_size: int) -> Batch:
-    """Of pages that an enumeration did not list, those that are in the space all the same.
+    """Return of pages that an enumeration did not list, those that are in the space all the same.
 
     An offset enumeration misses a page when an earlier one is deleted under it. What lies in the trash needs no asking.
     """
@@ -212,7 +212,7 @@ def still_there(client: ConfluenceClient, gone: list[str], scope: Scope, batch_s
 
 
 def _trashed(client: ConfluenceClient, scope: Scope, wanted: set[str]) -> set[str]:
-    """Which of the wanted pages lie in the trash; not every user may look there."""
+    """Return which of the wanted pages lie in the trash; not every user may look there."""
     found: set[str] = set()
     for kind in scope.types:
         params = {"spaceKey": scope.space, "type": kind, "status": "trashed", "limit": BARE_LIMIT}
@@ -221,13 +221,13 @@ def _trashed(client: ConfluenceClient, scope: Scope, wanted: set[str]) -> set[st
                 found |= {str(entry.get("id"))} & wanted
                 if found == wanted:
                     return found
-        except (Unreadable, Faulty):
+        except (AccessRefused, ServerFault):
             continue
     return found
 
 
 def _entries(client: ConfluenceClient, scope: Scope, expand: str | None) -> Iterator[Envelope]:
-    """The entries of every wanted type and status; of a space without any it is asked whether it exists."""
+    """Yield the entries of every wanted type and status; of a space without any it is asked whether it exists."""
     any_came = False
     try:
         for kind in scope.types:
@@ -237,7 +237,7 @@ def _entries(client: ConfluenceClient, scope: Scope, expand: str | None) -> Iter
                     yield entry
         if not any_came:
             client.get(f"rest/api/space/{in_path(scope.space)}", {})
-    except Unreadable as error:
+    except AccessRefused as error:
         raise SourceError(
             f"space {scope.space!r} cannot be listed: {error}; check the key and the user's rights"
         ) from None
@@ -252,7 +252,7 @@ def _of_one_kind(
         yield from client.collect(
             "rest/api/content", {**params, **({"expand": expand} if expand else {})}, lean=LEAN if expand else None
         )
-    except Unreadable as error:
+    except AccessRefused as error:
         if error.status != 410:
             raise
         yield from v2.listed(client, space, kind, status)

@@ -14,7 +14,7 @@ from typing import Literal
 from rag_assets.sources.base import digest
 from rag_assets.sources.confluence.client import ConfluenceClient, Envelope
 from rag_assets.sources.confluence.listing import LIST_LIMIT
-from rag_assets.sources.confluence.responses import Faulty, Unreadable
+from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
 
 Kind = Literal["attachment", "comment"]
 Hanging = dict[str, list[Envelope]]
@@ -22,7 +22,7 @@ Hanging = dict[str, list[Envelope]]
 
 
 def list_hanging(client: ConfluenceClient, space: str, kind: Kind) -> Hanging | None:
-    """All files or comments that search knows of; None where the site cannot tell this way.
+    """Return all files or comments that search knows of; None where the site cannot tell this way.
 
     Search may not have learnt yet of what is new, and may know what is gone: the former comes with a later sync; of
     what is missing its page has to be asked.
@@ -39,13 +39,13 @@ def list_hanging(client: ConfluenceClient, space: str, kind: Kind) -> Hanging | 
             if page_id is None:
                 return None
             found.setdefault(page_id, []).append(entry)
-    except (Unreadable, Faulty):
+    except (AccessRefused, ServerFault):
         return None
     return found
 
 
 def state_of(entries: Iterable[Envelope]) -> str:
-    """A digest of ids and versions: another one where anything was added, edited or removed."""
+    """Return a digest of ids and versions: another one where anything was added, edited or removed."""
     return digest(*sorted(f"{entry.get('id')}:{_number(entry)}" for entry in entries))
 
 
@@ -53,7 +53,7 @@ NOTHING_HANGS = state_of(())
 
 
 def _page_of(entry: Envelope) -> str | None:
-    """The page that a file or a comment hangs on.
+    """Return the page that a file or a comment hangs on.
 
     On both kinds of site `container` is that page (`_expandable.container` names its address, and other clients rely on
     its id: sooperset/mcp-atlassian#796, Spenhouet/confluence-markdown-exporter#302). Cloud's reference calls it the

@@ -33,6 +33,6 @@ _lock = threading.Lock()
 
 
 def pace_of(base_url: str) -> Pace:
-    """The pace of a site; sources of the same site share it."""
+    """Return the pace of a site; sources of the same site share it."""
     with _lock:
         return _paces.setdefault(urlsplit(base_url).netloc.lower(), Pace())

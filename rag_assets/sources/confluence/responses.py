@@ -19,7 +19,7 @@ MAX_WAIT_S = 300.0
 """A server that asks for a longer pause is left alone; what was fetched until then is kept."""
 
 
-class Unreadable(SourceError):  # noqa: N818
+class AccessRefused(SourceError):  # noqa: N818
     """The site refuses this one thing: it is forbidden, gone, or not understood. That is never a deletion."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -27,11 +27,11 @@ class Unreadable(SourceError):  # noqa: N818
         self.status = status
 
 
-class Faulty(SourceError):  # noqa: N818
+class ServerFault(SourceError):  # noqa: N818
     """The site fails at this one thing, again and again."""
 
 
-class Again(Exception):  # noqa: N818
+class RetryableError(Exception):
     """Worth another try, after so many seconds where the server said so; `final` is the error if all tries fail."""
 
     def __init__(self, final: SourceError, after: float | None = None) -> None:
@@ -41,7 +41,7 @@ class Again(Exception):  # noqa: N818
 
 
 def object_of(where: str, reply: Reply) -> dict[str, Any]:
-    """The JSON object of a reply.
+    """Return the JSON object of a reply.
 
     Raises:
         Again: it was cut.
@@ -53,14 +53,14 @@ def object_of(where: str, reply: Reply) -> dict[str, Any]:
     try:
         answer = json.loads(content)
     except (ValueError, RecursionError):
-        raise Again(Faulty(f"{where} answered with broken JSON ({len(content)} bytes)")) from None
+        raise RetryableError(ServerFault(f"{where} answered with broken JSON ({len(content)} bytes)")) from None
     if not isinstance(answer, dict):
         raise SourceError(f"{where} answered with a JSON {type(answer).__name__}; check base_url")
     return answer
 
 
 def content_of(where: str, reply: Reply) -> bytes:
-    """The bytes of a good reply. Data Center may throttle with 403 or 503 as well as with 429.
+    """Return the bytes of a good reply. Data Center may throttle with 403 or 503 as well as with 429.
 
     Raises:
         Again: throttled, or the server failed.
@@ -76,16 +76,16 @@ def content_of(where: str, reply: Reply) -> bytes:
     spent = reply.headers.get("X-RateLimit-Remaining") == "0"
     if reply.status == 429 or (reply.status in (403, 503) and (after is not None or spent)):
         throttled = SourceError(f"{where}: throttled; run the sync again later, it goes on where it stopped")
-        raise throttled if after is not None and after > MAX_WAIT_S else Again(throttled, after)
+        raise throttled if after is not None and after > MAX_WAIT_S else RetryableError(throttled, after)
     if reply.status >= 500 or reply.status == 408:
-        raise Again(Faulty(where), after)
+        raise RetryableError(ServerFault(where), after)
     if 300 <= reply.status < 400:
         raise SourceError(f"{where}: it leads elsewhere; check base_url")
-    raise Unreadable(where, reply.status)
+    raise AccessRefused(where, reply.status)
 
 
 def moment_of(header: str | None) -> datetime | None:
-    """An HTTP date in UTC (RFC 9110, 5.6.7), or None."""
+    """Return an HTTP date in UTC (RFC 9110, 5.6.7), or None."""
     try:
         moment = parsedate_to_datetime(header) if header else None
     except ValueError:

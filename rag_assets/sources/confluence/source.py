@@ -18,18 +18,18 @@ import pyarrow as pa
 
 from rag_assets.sources.base import Progress, Row, SourceError, SyncResult, digest, finish, rows_by_id
 from rag_assets.sources.bounded_http import Limits, hosts_of
-from rag_assets.sources.checkpoint import Work
+from rag_assets.sources.checkpoint import SyncCheckpoint
 from rag_assets.sources.confluence.changes import list_changes
 from rag_assets.sources.confluence.client import ConfluenceClient, Envelope, in_path
 from rag_assets.sources.confluence.consistent_readers import settled_readers
 from rag_assets.sources.confluence.details import CUT, DETAILS, complete
 from rag_assets.sources.confluence.listing import Listing, Scope, batches, has_details, list_space, still_there
-from rag_assets.sources.confluence.responses import Faulty, Unreadable
-from rag_assets.sources.confluence.sync_state import Memory, recall, remember
+from rag_assets.sources.confluence.responses import AccessRefused, ServerFault
+from rag_assets.sources.confluence.sync_state import SyncState, dump_sync_state, load_sync_state
 from rag_assets.sources.confluence.transport import AtlassianTransport
 from rag_assets.sources.envelope import EnvelopeError, Origin, row_of, version_of
 from rag_assets.steps.readers.readers import Grants, grants_of, space_readers
-from rag_serving.access.principals import NOBODY, both
+from rag_serving.access.principals import NOBODY, intersect_readers
 from rag_serving.config.sources import Confluence as Settings
 
 _BODIES = f"body.storage,{DETAILS}"
@@ -87,7 +87,7 @@ class Confluence:
         listing = changes or list_space(client, self._scope, self._settings.batch_size)
         sync = _Sync(listing, before, before if "identity" in state else {}, dict(listing.failures))
         self._check_gone(client, sync)
-        work = Work(self._folder, self._identity, _settled(state))
+        work = SyncCheckpoint(self._folder, self._identity, _settled(state))
         self._fetch(client, sync, work, progress)
         space, notes = self._space_readers(client)
         rows = self._rows(sync)
@@ -99,7 +99,10 @@ class Confluence:
             for one in before.keys() & rows.keys()
             if not _is_listed(rows[one], one, listing)
         }
-        readers = {**effective.readers, **{one: both(narrow, effective.readers[one]) for one, narrow in old.items()}}
+        readers = {
+            **effective.readers,
+            **{one: intersect_readers(narrow, effective.readers[one]) for one, narrow in old.items()},
+        }
         self.grants, prefix = listing.grants, self._settings.id_prefix
         return finish(
             known,
@@ -119,14 +122,14 @@ class Confluence:
         )
 
     def _comparable(self, known: Mapping[str, Row]) -> dict[str, Row]:
-        """The rows of the last sync by raw id."""
+        """Return the rows of the last sync by raw id."""
         return {page_id.removeprefix(self._settings.id_prefix): row for page_id, row in known.items()}
 
-    def _recall(self, before: Mapping[str, Row], state: Mapping[str, Any]) -> Memory | None:
-        """What the last sync remembered, where the listing it rests on still serves."""
+    def _recall(self, before: Mapping[str, Row], state: Mapping[str, Any]) -> SyncState | None:
+        """Return what the last sync remembered, where the listing it rests on still serves."""
         overlap = timedelta(hours=self._settings.overlap_hours)
         every_s = self._settings.listing_every_s if self._scope.statuses == ("current",) else 0.0
-        return recall(state, self._ancestors(before), self._scope.parts, every_s, overlap)
+        return load_sync_state(state, self._ancestors(before), self._scope.parts, every_s, overlap)
 
     def _remembered(
         self,
@@ -134,15 +137,16 @@ class Confluence:
         sync: _Sync,
         rows: Mapping[str, Row],
         state: Mapping[str, Any],
-        memory: Memory | None,
+        memory: SyncState | None,
     ) -> dict[str, Any]:
-        """What the next sync may go by; `state` is that of the complete listing this sync rests on, if it made none."""
+        """Return what the next sync may go by; `state` is that of the complete listing this sync rests on, if it made
+        none."""
         began = client.server_time or datetime.now(UTC)
-        now = Memory(began, sync.listing.grants, set(sync.failures), memory.offset if memory else None)
-        return remember(now, state.get("listed_at", self._began), self._ancestors(rows), self._scope.parts)
+        now = SyncState(began, sync.listing.grants, set(sync.failures), memory.offset if memory else None)
+        return dump_sync_state(now, state.get("listed_at", self._began), self._ancestors(rows), self._scope.parts)
 
     def _ancestors(self, rows: Mapping[str, Row]) -> dict[str, tuple[str, ...]]:
-        """The raw ids above each page."""
+        """Return the raw ids above each page."""
         prefix = self._settings.id_prefix
         return {one: tuple(above.removeprefix(prefix) for above in row["ancestors"]) for one, row in rows.items()}
 
@@ -171,7 +175,7 @@ class Confluence:
             listing.failures[page_id] = f"{reason}; it is not certain whether the page is gone"
         sync.failures.update(listing.failures)
 
-    def _fetch(self, client: ConfluenceClient, sync: _Sync, work: Work, progress: Progress | None) -> None:
+    def _fetch(self, client: ConfluenceClient, sync: _Sync, work: SyncCheckpoint, progress: Progress | None) -> None:
         """The bodies of new and changed pages, batch by batch onto disk."""
         resumable = self._comparable(work.rows())
         wanted = []
@@ -190,7 +194,8 @@ class Confluence:
                 progress(done, len(wanted))
 
     def _take(self, client: ConfluenceClient, sync: _Sync, page_id: str, envelope: Envelope | None) -> Row | None:
-        """The row of a page that was fetched. It renews the entry: a page may have been restricted, then edited."""
+        """Return the row of a page that was fetched. It renews the entry: a page may have been restricted, then
+        edited."""
         if envelope is None:
             return None
         envelope = complete(client, envelope)
@@ -213,7 +218,7 @@ class Confluence:
         return row
 
     def _rows(self, sync: _Sync) -> dict[str, Row]:
-        """Every row of the space; a page that could not be fetched keeps its last version.
+        """Return every row of the space; a page that could not be fetched keeps its last version.
 
         One that could not even be listed keeps its last readers, too: as its own restriction, which others narrow.
         """
@@ -237,12 +242,13 @@ class Confluence:
         return rows
 
     def _space_readers(self, client: ConfluenceClient) -> tuple[str, list[str]]:
-        """The reader class of the space; by `from_source` the space's own permissions, as far as they can be read."""
+        """Return the reader class of the space; by `from_source` the space's own permissions, as far as they can be
+        read."""
         if self._settings.readers != "from_source":
             return space_readers(self._settings.readers), []
         try:
             answer = client.get(f"rest/api/space/{in_path(self._settings.space)}", {"expand": "permissions"})
-        except (Unreadable, Faulty):
+        except (AccessRefused, ServerFault):
             answer = {}
         readers = space_readers("from_source", answer.get("permissions"))
         if readers != NOBODY:
@@ -254,7 +260,7 @@ class Confluence:
 
 
 def open_client(settings: Settings) -> ConfluenceClient:
-    """A client that is signed in as the settings say.
+    """Return a client that is signed in as the settings say.
 
     Raises:
         SourceError: an environment variable is missing.
@@ -288,7 +294,7 @@ def _is_version(row: Row | None, version: int) -> bool:
 
 
 def _is_listed(row: Row, page_id: str, listing: Listing) -> bool:
-    """Whether a row has the version that the listing tells."""
+    """Return whether a row has the version that the listing tells."""
     entry = listing.pages.get(page_id)
     return entry is not None and _is_version(row, version_of(entry))
 

@@ -17,7 +17,7 @@ from rag_serving.access.principals import EVERYONE
 
 
 @dataclass
-class Memory:
+class SyncState:
     """Of the last sync."""
 
     since: datetime  # by the site's clock
@@ -26,10 +26,10 @@ class Memory:
     offset: timedelta | None = None  # of CQL's dates
 
 
-def remember(
-    memory: Memory, listed_at: float, ancestors: Mapping[str, tuple[str, ...]], scope: Sequence[str]
+def dump_sync_state(
+    memory: SyncState, listed_at: float, ancestors: Mapping[str, tuple[str, ...]], scope: Sequence[str]
 ) -> dict[str, Any]:
-    """A memory as JSON; of pages that have rows only what these do not tell.
+    """Return a memory as JSON; of pages that have rows only what these do not tell.
 
     Args:
         memory: of this sync; `since` is when it began.
@@ -57,17 +57,17 @@ def remember(
     }
 
 
-def recall(
+def load_sync_state(
     state: Mapping[str, Any],
     ancestors: Mapping[str, tuple[str, ...]],
     scope: Sequence[str],
     every_s: float,
     overlap: timedelta,
-) -> Memory | None:
-    """What is remembered, or None where the space must be listed completely.
+) -> SyncState | None:
+    """Return what is remembered, or None where the space must be listed completely.
 
     Args:
-        state: what `remember` gave, or anything.
+        state: what `dump_sync_state` gave, or anything.
         ancestors: by raw page id, of the pages that have rows.
         scope: what is wanted now.
         every_s: seconds for which a complete listing serves.
@@ -83,7 +83,7 @@ def recall(
         for page_id, (above, own, fault) in state["apart"].items():
             grants[page_id] = Grants(tuple(above) if above is not None else None, own, fault)
         minutes = state["offset_minutes"]
-        return Memory(
+        return SyncState(
             datetime.fromisoformat(state["began"]).astimezone(UTC) - overlap,
             grants,
             set(state["unsettled"]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from rag_assets.sources.confluence.responses import Unreadable
+from rag_assets.sources.confluence.responses import AccessRefused
 
 if TYPE_CHECKING:
     from rag_assets.sources.confluence.client import ConfluenceClient
@@ -26,7 +26,7 @@ def listed(client: ConfluenceClient, space: str, kind: str, status: str) -> Iter
     """
     found = client.get("api/v2/spaces", {"keys": space, "limit": 1}).get("results")
     if not isinstance(found, list) or not found or not isinstance(found[0], dict):
-        raise Unreadable(f"api/v2/spaces knows no space {space}", 404)
+        raise AccessRefused(f"api/v2/spaces knows no space {space}", 404)
     number = str(found[0].get("id"))
     client.space_keys.setdefault(number, space)
     path = f"api/v2/spaces/{number}/{_PATHS[kind]}"
@@ -35,14 +35,14 @@ def listed(client: ConfluenceClient, space: str, kind: str, status: str) -> Iter
 
 
 def read(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
-    """One page with body, labels and ancestors. Its restrictions are v1's and are added by who needs them.
+    """Return one page with body, labels and ancestors. Its restrictions are v1's and are added by who needs them.
 
     Raises:
         Unreadable, Faulty: it cannot be had.
     """
     try:
         kind, entry = "page", client.get(f"api/v2/pages/{page_id}", {"body-format": "storage"})
-    except Unreadable as error:
+    except AccessRefused as error:
         if error.status != 404:
             raise
         kind, entry = "blogpost", client.get(f"api/v2/blogposts/{page_id}", {"body-format": "storage"})

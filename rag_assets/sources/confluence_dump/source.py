@@ -55,7 +55,8 @@ class _Reading:
     carries_restrictions: bool = False
 
     def seen(self, failures: Mapping[str, str]) -> int:
-        """How many pages the dump lists; a further copy of a page counts, because it is excluded or failed as such."""
+        """Return how many pages the dump lists; a further copy of a page counts, because it is excluded or failed as
+        such."""
         return len(self.rows.keys() | self.excluded.keys() | failures.keys()) + len(self.repeated)
 
 
@@ -69,7 +70,7 @@ class ConfluenceDump:
         self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix)
 
     def fingerprint(self) -> str:
-        """A digest of names, contents and settings: times would miss what was written within one clock tick.
+        """Return a digest of names, contents and settings: times would miss what was written within one clock tick.
 
         300 pages take about 20 ms, unpacked.
         """

@@ -40,16 +40,16 @@ class Entity:
     lists: dict[str, list[str]] = field(default_factory=dict)
 
     def text(self, *names: str) -> str:
-        """The first of these properties that says something."""
+        """Return the first of these properties that says something."""
         return next((found for name in names if (found := self.texts.get(name, "").strip())), "")
 
     def ref(self, *names: str) -> str:
-        """The id behind the first of these properties that refers to something."""
+        """Return the id behind the first of these properties that refers to something."""
         return next((found for name in names if (found := self.refs.get(name, ""))), "")
 
 
 def entities(stream: IO[bytes], kinds: Collection[str]) -> Iterator[Entity]:
-    """The objects of these classes in the order of the file; one object is in memory at a time.
+    """Yield the objects of these classes in the order of the file; one object is in memory at a time.
 
     A document type is refused, so there are no entities to expand and nothing to fetch. Control characters, which
     Confluence writes and XML forbids, are left out.
@@ -120,7 +120,8 @@ def _entity(element: Any) -> Entity:
 
 
 def _restored(text: str) -> str:
-    """The text as it was: Confluence writes a space after every `]]`, so that none of them ends its CDATA section."""
+    """Return the text as it was: Confluence writes a space after every `]]`, so that none of them ends its CDATA
+    section."""
     if "]] " not in text:
         return text
     if text.count("]]") == text.count("]] "):

@@ -23,7 +23,7 @@ from rag_serving.config.sources import ConfluenceExport as Settings
 
 
 def attached_files(archive: zipfile.ZipFile, space: ExportedSpace, settings: Settings) -> Iterator[Attached]:
-    """The files of the space's pages in their current versions; a deleted one is none."""
+    """Yield the files of the space's pages in their current versions; a deleted one is none."""
     for one in space.attachments:
         page_id = one.ref("containerContent", "content")
         if page_id in space.contents and one.text("contentStatus") in ("current", ""):
@@ -44,7 +44,7 @@ def attached_files(archive: zipfile.ZipFile, space: ExportedSpace, settings: Set
 def comment_rows(
     space: ExportedSpace, bodies: Mapping[str, str], pages: Mapping[str, Row], prefix: str
 ) -> dict[str, Row]:
-    """The rows of the comments on these pages; `bodies` are theirs by id."""
+    """Return the rows of the comments on these pages; `bodies` are theirs by id."""
     said: dict[str, list[Comment]] = defaultdict(list)
     for one in space.comments:
         if one.id in bodies and one.text("contentStatus") in ("current", ""):
@@ -62,7 +62,7 @@ def _size(archive: zipfile.ZipFile, path: str) -> int | None:
 
 
 def _bytes_of(archive: zipfile.ZipFile, path: str, limit: int) -> bytes:
-    """A file's bytes, one more than the limit at most: what the zip says of sizes need not be true."""
+    """Return a file's bytes, one more than the limit at most: what the zip says of sizes need not be true."""
     try:
         if is_link(archive.getinfo(path)):
             raise EnvelopeError(f"{path} is a link")

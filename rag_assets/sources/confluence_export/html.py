@@ -45,7 +45,7 @@ class HtmlReading:
 
 
 def index_of(archive: zipfile.ZipFile) -> str | None:
-    """The name of the index; the topmost where there are several."""
+    """Return the name of the index; the topmost where there are several."""
     found = [name for name in archive.namelist() if PurePosixPath(name).name == INDEX]
     return min(found, key=lambda name: (name.count("/"), name), default=None)
 
@@ -58,7 +58,7 @@ def read_html(
     progress: Progress | None,
     reader: LimitedReader,
 ) -> HtmlReading:
-    """Every page beside the index. One whose file is broken or missing is a failure of its own.
+    """Return every page beside the index. One whose file is broken or missing is a failure of its own.
 
     Raises:
         SourceError: the index is not one of a Confluence export, or does not tell the space.
@@ -109,13 +109,13 @@ def _row(page: ExportedPage, page_id: str, space: str, settings: Settings, origi
 
 
 def _page_id(name: str, folder: str) -> str | None:
-    """The id of a page's file; files of folders below are no pages."""
+    """Return the id of a page's file; files of folders below are no pages."""
     rest = name.removeprefix(folder)
     return page_id_in(rest) if name.startswith(folder) and "/" not in rest else None
 
 
 def _moment(changed: str) -> str | None:
-    """The day of the last change, where it is told in English."""
+    """Return the day of the last change, where it is told in English."""
     found = _DATE.search(changed)
     try:
         return datetime.strptime(found[1], "%b %d, %Y").replace(tzinfo=UTC).isoformat() if found else None
@@ -126,7 +126,7 @@ def _moment(changed: str) -> str | None:
 def _files_of(
     archive: zipfile.ZipFile, folder: str, page: ExportedPage, page_id: str, settings: Settings
 ) -> Iterator[Attached]:
-    """The files that a page lists below its text; the list alone knows their names."""
+    """Yield the files that a page lists below its text; the list alone knows their names."""
     entries: Mapping[str, zipfile.ZipInfo] = archive.NameToInfo
     for href, name in page.links:
         path = unquote(href)

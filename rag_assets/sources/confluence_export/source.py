@@ -54,7 +54,7 @@ class ConfluenceExport:
         self._reader = reader
 
     def fingerprint(self) -> str:
-        """A digest of what the zip's directory says of each file (size and checksum), and of the settings."""
+        """Return a digest of what the zip's directory says of each file (size and checksum), and of the settings."""
         with self._archive() as archive:
             files = sorted((one.filename, one.file_size, one.CRC) for one in archive.infolist())
         return digest(settings_digest(self.key, self._settings), *map(repr, files))
@@ -230,7 +230,7 @@ def _objects(archive: zipfile.ZipFile, kinds: Collection[str]) -> Iterator[Entit
 
 
 def _descriptor(archive: zipfile.ZipFile) -> dict[str, str]:
-    """The export's own note of where and how it was made: `name=value` lines."""
+    """Return the export's own note of where and how it was made: `name=value` lines."""
     try:
         with archive.open(_DESCRIPTOR) as stream:
             lines = stream.read(64 * 1024).decode("utf-8", "replace").splitlines()

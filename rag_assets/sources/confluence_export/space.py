@@ -15,7 +15,7 @@ from typing import Any
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.confluence_export.entities_xml import Entity
 from rag_assets.steps.readers.readers import Grants, restriction_readers
-from rag_serving.access.principals import EVERYONE, NOBODY, both
+from rag_serving.access.principals import EVERYONE, NOBODY, intersect_readers
 
 Envelope = dict[str, Any]
 
@@ -103,11 +103,11 @@ class ExportedSpace:
         return key
 
     def space_of(self, content: Entity) -> str:
-        """The key of a page's space; empty where it is not said."""
+        """Return the key of a page's space; empty where it is not said."""
         return self.spaces.get(content.ref("space"), "")
 
     def envelope(self, content: Entity, body: str | None = None) -> Envelope:
-        """A page as REST v1 would give it."""
+        """Return a page as REST v1 would give it."""
         return {
             "id": content.id,
             "type": _TYPES[content.kind],
@@ -123,7 +123,7 @@ class ExportedSpace:
         }
 
     def moment(self, content: Entity) -> str | None:
-        """When it was last changed, as ISO 8601 with its zone; exports write local time without one."""
+        """Return when it was last changed, as ISO 8601 with its zone; exports write local time without one."""
         written = content.text("lastModificationDate", "creationDate")
         try:
             return datetime.fromisoformat(written).replace(tzinfo=self.zone).isoformat()
@@ -131,15 +131,15 @@ class ExportedSpace:
             return written or None
 
     def grants(self, content: Entity) -> Grants:
-        """What the export says of a page's readers; a restriction that cannot be resolved lets nobody in."""
+        """Return what the export says of a page's readers; a restriction that cannot be resolved lets nobody in."""
         own, fault = EVERYONE, None
         for set_id in sorted(self._sets_of.get(content.id, ())):
             level, why = self._set_readers(set_id)
-            own, fault = both(own, level), fault or why
+            own, fault = intersect_readers(own, level), fault or why
         return Grants(tuple(self._ancestors(content)), own, fault)
 
     def permissions(self) -> list[Envelope]:
-        """Who may view the space, as `expand=permissions` of REST tells it."""
+        """Return who may view the space, as `expand=permissions` of REST tells it."""
         return [self._permission(one) for one in self._viewers if self._in_space(one)]
 
     def _in_space(self, permission: Entity) -> bool:
@@ -177,7 +177,7 @@ class ExportedSpace:
         return {"user": {"results": users}, "group": {"results": groups}}
 
     def _user(self, permission: Entity) -> Envelope | None:
-        """The user behind a permission: a reference since Confluence 5.3, before that a name."""
+        """Return the user behind a permission: a reference since Confluence 5.3, before that a name."""
         key = permission.ref("userSubject")
         known = self._users.get(key)
         names = {
@@ -198,7 +198,7 @@ class ExportedSpace:
         return found.text("title") if found else ""
 
     def _ancestors(self, content: Entity) -> list[str]:
-        """Ids of the pages above, root first; they end where the chain leaves the export or runs in a ring."""
+        """Return ids of the pages above, root first; they end where the chain leaves the export or runs in a ring."""
         chain: list[str] = []
         parent = content.ref("parent")
         while parent and parent not in chain and parent != content.id:
@@ -209,7 +209,7 @@ class ExportedSpace:
 
 
 def number_of(content: Entity) -> int | None:
-    """The version number, where there is one."""
+    """Return the version number, where there is one."""
     written = content.text("version", "attachmentVersion")
     return int(written) if written.isascii() and written.isdigit() else None
 

@@ -44,7 +44,7 @@ class Listed:
 
 
 def results_of(answer: Any) -> list[Mapping[str, Any]] | None:
-    """The entries of a list or of an object that holds one; None where the answer is neither."""
+    """Return the entries of a list or of an object that holds one; None where the answer is neither."""
     if isinstance(answer, dict):
         answer = next((answer[name] for name in ("results", "pages") if name in answer), None)
     if not isinstance(answer, list) or not all(isinstance(entry, dict) for entry in answer):
@@ -53,7 +53,7 @@ def results_of(answer: Any) -> list[Mapping[str, Any]] | None:
 
 
 def listed_of(answer: Any) -> Iterator[Listed]:
-    """The pages of a search or of a page tree; what is no page is left out."""
+    """Yield the pages of a search or of a page tree; what is no page is left out."""
     for entry in results_of(answer) or ():
         told = entry["content"] if isinstance(entry.get("content"), dict) and "id" in entry["content"] else entry
         if told.get("id") and told.get("type", "page") == "page":
@@ -93,7 +93,7 @@ def check_space(space: str, *answers: Mapping[str, Any]) -> None:
 
 
 def page_of(answer: Any, listed: Listed, space: str, base_url: str | None) -> tuple[Envelope, BodyFormat]:
-    """The envelope of a page and the format of its body; what the answer leaves out is taken from the list.
+    """Return the envelope of a page and the format of its body; what the answer leaves out is taken from the list.
 
     Raises:
         NotOfSpaceError: the page is of another space, or nothing says of which.
@@ -129,7 +129,8 @@ def page_of(answer: Any, listed: Listed, space: str, base_url: str | None) -> tu
 
 
 def restrictions_of(answer: Any) -> Any:
-    """The `restrictions` block of an answer `{"read": {"users": […], "groups": […]}}`, or of a block as REST has it."""
+    """Return the `restrictions` block of an answer `{"read": {"users": […], "groups": […]}}`, or of a block as REST
+    has it."""
     read = answer.get("read") if isinstance(answer, dict) else None
     if not isinstance(read, dict) or "restrictions" in read:
         return answer if read else {"read": None}
@@ -160,7 +161,7 @@ def _body(told: Mapping[str, Any]) -> tuple[str, BodyFormat]:
 
 
 def _version(told: Mapping[str, Any]) -> Envelope:
-    """A number and a date; servers that tell neither get version 1."""
+    """Return a number and a date; servers that tell neither get version 1."""
     version = told.get("version")
     if isinstance(version, dict):
         return version

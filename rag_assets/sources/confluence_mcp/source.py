@@ -105,7 +105,7 @@ class ConfluenceMcp:
         )
 
     def _list(self, tools: McpTools) -> dict[str, Listed]:
-        """Every page of the space.
+        """Return every page of the space.
 
         Raises:
             SourceError: it is not certain that these are all.
@@ -133,7 +133,7 @@ class ConfluenceMcp:
         return {page.id: page for page in listed_of(answer)}
 
     def _search(self, tools: McpTools) -> Iterator[Listed]:
-        """Pages by CQL; what has come is excluded from the next search, because not every server can page."""
+        """Yield pages by CQL; what has come is excluded from the next search, because not every server can page."""
         seen: set[str] = set()
         while True:
             cql = f'type = page AND space = "{self._settings.space}"'
@@ -274,7 +274,7 @@ class ConfluenceMcp:
 
 
 def _ancestors(page: Listed, listed: Mapping[str, Listed]) -> list[Envelope]:
-    """The pages above, root first, from the parents that the tree tells."""
+    """Return the pages above, root first, from the parents that the tree tells."""
     chain: list[str] = []
     parent = page.parent
     while parent and parent not in chain and parent != page.id:

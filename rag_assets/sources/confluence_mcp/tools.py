@@ -36,7 +36,8 @@ class McpTools:
         return self._tools.keys()
 
     def call(self, name: str, **arguments: Any) -> Any:
-        """A tool's answer: parsed where it is JSON, else its text. Arguments that the tool does not have are left out.
+        """Return a tool's answer: parsed where it is JSON, else its text. Arguments that the tool does not have are
+        left out.
 
         Raises:
             ToolError: the server says that this call failed.
@@ -55,7 +56,7 @@ class McpTools:
 
 @contextmanager
 def open_tools(settings: Settings) -> Iterator[McpTools]:
-    """The tools of the server that the settings name, for as long as the block runs.
+    """Yield the tools of the server that the settings name, for as long as the block runs.
 
     Raises:
         SourceError: `mcp` is not installed, or the server cannot be started or reached.
@@ -89,7 +90,7 @@ def _close(connection: Any) -> None:
 
 
 def _server(settings: Settings) -> Any:
-    """What `mcp.Client` connects to."""
+    """Return what `mcp.Client` connects to."""
     if settings.command:
         from mcp import StdioServerParameters
 
@@ -147,7 +148,7 @@ def _where(settings: Settings) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The first cause in one line; what runs in task groups fails in groups."""
+    """Return the first cause in one line; what runs in task groups fails in groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return " ".join((str(error) or type(error).__name__).split())[:300]

@@ -25,7 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_assets.steps.chunks.windows import WINDOW_CHARS, overlapping, window_cuts
-from rag_serving.access.principals import EVERYONE, both
+from rag_serving.access.principals import EVERYONE, intersect_readers
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.models.protocols import Tokenizer
 
@@ -60,7 +60,7 @@ class Piece:
 def build_chunks(
     sections: pa.Table, pages: pa.Table, tokenizer: Tokenizer, size: int = 250, stride: int = 75
 ) -> pa.Table:
-    """Chunks of all sections, in page order.
+    """Return chunks of all sections, in page order.
 
     Args:
         sections: rows of SECTIONS.
@@ -107,7 +107,8 @@ class _Places:
         return _APART + self._blocks[also_readers] * _BLOCK + count % _BLOCK
 
     def _free_block(self, name: str) -> int:
-        """The block that a digest of the name says; the one after it where two classes meet, as good as never."""
+        """Return the block that a digest of the name says; the one after it where two classes meet, as good as
+        never."""
         block = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % _BLOCKS
         while block in self._taken:
             block = (block + 1) % _BLOCKS
@@ -118,7 +119,7 @@ class _Places:
 def _section_chunks(
     section: Mapping[str, Any], page: Mapping[str, Any], tokens: NDArray[np.int32], size: int, stride: int
 ) -> Iterator[dict[str, Any]]:
-    """The rows of one section's chunks, without their place in the page."""
+    """Yield the rows of one section's chunks, without their place in the page."""
     text: str = section["text"]
     starts = tokens[:, 0].tolist()
     pieces = pieces_of(text, section["blocks"], starts, size)
@@ -144,7 +145,7 @@ def _section_chunks(
             "token_count": tokens_between(starts, start, end),
             "content_type": _content_type(chunk),
             "labels": page["labels"],
-            "readers": both(page["readers"], section["also_readers"]),
+            "readers": intersect_readers(page["readers"], section["also_readers"]),
             "page_readers": page["readers"],
             "included_from": section["included_from"],
             "is_boilerplate": section["is_boilerplate"],
@@ -160,7 +161,8 @@ _FRAGMENT = "!$&'()*+,;=:@/?-._~"
 
 
 def pieces_of(text: str, blocks: Sequence[Mapping[str, Any]], starts: Sequence[int], size: int) -> list[Piece]:
-    """The section's atoms as pieces; prose is divided further at sentence ends, an atom that is too long at words."""
+    """Return the section's atoms as pieces; prose is divided further at sentence ends, an atom that is too long at
+    words."""
     pieces: list[Piece] = []
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
         start, end, kind = block["start"], block["end"], block["kind"]
@@ -192,7 +194,7 @@ def _segmented(pieces: Sequence[Piece], starts: Sequence[int], size: int) -> Ite
 
 
 def segment(sizes: Sequence[int], prices: Sequence[float], size: int) -> list[tuple[int, int]]:
-    """The cheapest segmentation of pieces into chunks, as (first, last) piece of each.
+    """Return the cheapest segmentation of pieces into chunks, as (first, last) piece of each.
 
     Args:
         sizes: tokens of each piece.
@@ -224,7 +226,7 @@ def segment(sizes: Sequence[int], prices: Sequence[float], size: int) -> list[tu
 
 
 def tokens_between(starts: Sequence[int], start: int, end: int) -> int:
-    """Tokens that begin in [start, end)."""
+    """Return tokens that begin in [start, end)."""
     return bisect_left(starts, end) - bisect_left(starts, start)
 
 
@@ -249,7 +251,8 @@ def _size_cost(tokens: int, size: int) -> float:
 
 
 def _cut_price(text: str, kind: str, following: str | None) -> float:
-    """What a cut after an atom costs: more between rows of a table or after a line that introduces what follows."""
+    """Return what a cut after an atom costs: more between rows of a table or after a line that introduces what
+    follows."""
     if kind == "heading" or (kind == "paragraph" and text.rstrip().endswith(":")):
         return _LEAD_IN
     if kind == following == "table":
@@ -282,13 +285,13 @@ def _word_cuts(text: str, start: int, end: int, starts: Sequence[int], step: int
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    """The same stretch without white space at its borders."""
+    """Return the same stretch without white space at its borders."""
     piece = text[start:end]
     return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
 
 
 def _window_start(text: str, starts: Sequence[int], start: int, stride: int) -> int:
-    """Where the context before a chunk begins: at most `stride` tokens earlier, at a word border."""
+    """Return where the context before a chunk begins: at most `stride` tokens earlier, at a word border."""
     place = starts[max(bisect_left(starts, start) - stride, 0)] if stride and start else start
     place = max(place, start - stride * _CONTEXT_CHARS)
     while 0 < place < start and not text[place - 1].isspace():
@@ -297,7 +300,7 @@ def _window_start(text: str, starts: Sequence[int], start: int, stride: int) -> 
 
 
 def _window_end(text: str, starts: Sequence[int], end: int, stride: int) -> int:
-    """Where the context after a chunk ends: at most `stride` tokens later, at a word border."""
+    """Return where the context after a chunk ends: at most `stride` tokens later, at a word border."""
     token = bisect_left(starts, end) + stride
     place = min(starts[token] if token < len(starts) else len(text), end + stride * _CONTEXT_CHARS)
     while end < place < len(text) and not text[place - 1].isspace():
@@ -306,7 +309,7 @@ def _window_end(text: str, starts: Sequence[int], end: int, stride: int) -> int:
 
 
 def _content_type(pieces: Sequence[Piece]) -> str:
-    """The kind that most of the chunk's characters belong to."""
+    """Return the kind that most of the chunk's characters belong to."""
     weight: dict[str, int] = {}
     for piece in pieces:
         kind = "paragraph" if piece.kind == "heading" else piece.kind

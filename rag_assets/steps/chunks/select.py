@@ -31,23 +31,23 @@ class Selection:
     excluded: Mapping[str, str]  # chunk_id -> reason
 
     def reasons(self) -> dict[str, int]:
-        """How many chunks each reason left out, most first."""
+        """Return how many chunks each reason left out, most first."""
         return dict(Counter(self.excluded.values()).most_common())
 
     def without(self, chunk_ids: Collection[str], reason: str) -> Selection:
-        """The same with some more chunks left out, all for one reason."""
+        """Return the same with some more chunks left out, all for one reason."""
         dropped = pc.is_in(self.chunks["chunk_id"], value_set=pa.array(list(chunk_ids), pa.string()))
         return Selection(self.chunks.filter(pc.invert(dropped)), {**self.excluded, **dict.fromkeys(chunk_ids, reason)})
 
     def pages_without_chunks(self, chunks: pa.Table) -> dict[str, str]:
-        """Those pages of the table that was selected from of which nothing is left, with a reason of theirs."""
+        """Return those pages of the table that was selected from of which nothing is left, with a reason of theirs."""
         kept = set(self.chunks["page_id"].to_pylist())
         pairs = zip(chunks["page_id"].to_pylist(), chunks["chunk_id"].to_pylist(), strict=True)
         return {page_id: self.excluded[chunk_id] for page_id, chunk_id in pairs if page_id not in kept}
 
 
 def join_sources(chunks: Mapping[str, pa.Table]) -> pa.Table:
-    """The chunk tables of a tenant's sources as one, each row with its source, in order of page and place.
+    """Return the chunk tables of a tenant's sources as one, each row with its source, in order of page and place.
 
     Raises:
         CollisionError: two sources have a page of the same id.
@@ -75,7 +75,7 @@ def refuse_collisions(pages: Mapping[str, Iterable[str]]) -> None:
 
 
 def select_chunks(chunks: pa.Table, drop_labels: Collection[str], drop_boilerplate: bool) -> Selection:
-    """The chunks that are indexed: none of a page with a dropped label, no boilerplate where that is dropped."""
+    """Return the chunks that are indexed: none of a page with a dropped label, no boilerplate where that is dropped."""
     unwanted = {label.casefold() for label in drop_labels}
     excluded: dict[str, str] = {}
     keep: list[bool] = []

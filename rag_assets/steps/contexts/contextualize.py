@@ -56,7 +56,7 @@ def build_contexts(
     failures: Mapping[str, str] | None = None,
     count_tokens: CountTokens | None = None,
 ) -> pa.Table:
-    """Rows of CONTEXTS, one for each chunk, in the same order.
+    """Return rows of CONTEXTS, one for each chunk, in the same order.
 
     Args:
         chunks: rows of SELECTED_CHUNKS.
@@ -134,7 +134,7 @@ def _under(prefix: str, context: WrittenContext | None) -> str:
 
 
 def contextualized(chunks: pa.Table, contexts: pa.Table) -> pa.Table:
-    """Chunks with their prefixes, as rows of GENERATION_CHUNKS that have no vector and no shard yet.
+    """Return chunks with their prefixes, as rows of GENERATION_CHUNKS that have no vector and no shard yet.
 
     Args:
         chunks: rows of SELECTED_CHUNKS.
@@ -151,6 +151,6 @@ def contextualized(chunks: pa.Table, contexts: pa.Table) -> pa.Table:
 
 
 def with_vector_keys(chunks: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Rows of GENERATION_CHUNKS that name the vectors of their texts."""
+    """Return rows of GENERATION_CHUNKS that name the vectors of their texts."""
     place = chunks.column_names.index("vector_key")
     return chunks.set_column(place, chunks.schema.field("vector_key"), pa.array(keys, pa.string()))

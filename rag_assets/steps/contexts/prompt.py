@@ -69,7 +69,7 @@ class Document:
         return len(self._whole) <= self.budget_chars
 
     def head(self, fence: Fence) -> str:
-        """What every prompt begins with: all of the text, or the headings where it is too long."""
+        """Return what every prompt begins with: all of the text, or the headings where it is too long."""
         name, text = self._data
         title = _one_line(self.passages[0].title)
         fenced = fence.around(name, f"Title: {_harmless(title)}\n\n{text}")
@@ -98,7 +98,7 @@ class Document:
 
 
 def build_documents(chunks: pa.Table, budget_tokens: int) -> list[Document]:
-    """The documents of rows of SELECTED_CHUNKS, whose heads have `budget_tokens` tokens at most."""
+    """Return the documents of rows of SELECTED_CHUNKS, whose heads have `budget_tokens` tokens at most."""
     rows = chunks.select(["page_id", "readers", "chunk_idx", "chunk_id", "title", "heading_path", "text"]).to_pylist()
     rows.sort(key=lambda row: (row["page_id"], row["readers"], row["chunk_idx"]))
     found = []
@@ -113,7 +113,7 @@ def build_documents(chunks: pa.Table, budget_tokens: int) -> list[Document]:
 
 
 def prompt(document: Document, indexes: Sequence[int], fence: Fence, advice: Iterable[str] = ()) -> str:
-    """What is asked about some passages of a document; `advice` is what was wrong with an answer before."""
+    """Return what is asked about some passages of a document; `advice` is what was wrong with an answer before."""
     several = len(indexes) > 1
     parts = [document.head(fence)]
     for number, index in enumerate(indexes, start=1):
@@ -130,7 +130,7 @@ def prompt(document: Document, indexes: Sequence[int], fence: Fence, advice: Ite
 
 
 def read_answer(text: str, count: int) -> list[str | None]:
-    """The contexts of an answer about `count` passages, None for one that it lacks."""
+    """Return the contexts of an answer about `count` passages, None for one that it lacks."""
     if count == 1:
         return [_clean(_NUMBERED.sub("", text, count=1)) or None]
     marks = list(_NUMBERED.finditer(text))
@@ -142,7 +142,7 @@ def read_answer(text: str, count: int) -> list[str | None]:
 
 
 def _surroundings(document: Document, index: int, fence: Fence) -> Iterator[str]:
-    """The passages before and after, where the head does not hold them."""
+    """Yield the passages before and after, where the head does not hold them."""
     if document.is_whole:
         return
     near = document.passages[max(0, index - 2) : index], document.passages[index + 1 : index + 3]
@@ -175,13 +175,13 @@ def _address(*parts: str) -> str:
 
 
 def document_type(title: str) -> str:
-    """What kind of document a title is of: files are named with their ending."""
+    """Return what kind of document a title is of: files are named with their ending."""
     ending = re.search(r"\.([A-Za-z0-9]{2,4})$", title)
     return f"{ending[1].upper()} file" if ending else "wiki page"
 
 
 def _harmless(text: str) -> str:
-    """Text without what reads like a mark of a fence or an instruction."""
+    """Return text without what reads like a mark of a fence or an instruction."""
     return neutralized(text)[0]
 
 
@@ -190,7 +190,7 @@ def _one_line(text: str) -> str:
 
 
 def _shortened(text: str, limit: int) -> str:
-    """The beginning and the end of a long text."""
+    """Return the beginning and the end of a long text."""
     if len(text) <= limit:
         return text
     half = (limit - len(_CUT)) // 2
@@ -198,6 +198,6 @@ def _shortened(text: str, limit: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """One line, without the marks that models put around what they were asked for."""
+    """Return one line, without the marks that models put around what they were asked for."""
     line = re.sub(r"^\W*(?:context|answer)\s*:", "", " ".join(text.split()), flags=re.IGNORECASE)
     return line.strip("*\"'“”` ")

@@ -61,7 +61,7 @@ class QualityScore:
 
 
 def score_contexts(contexts: Sequence[str], chunks: Sequence[str], documents: Sequence[str]) -> list[QualityScore]:
-    """The quality of each context [n] of a chunk [n] of a document [n]."""
+    """Return the quality of each context [n] of a chunk [n] of a document [n]."""
     words = np.array([len(context.split()) for context in contexts], dtype=np.int64)
     missing = [missing_terms(*pair) for pair in zip(contexts, chunks, strict=True)]
     relevance = np.array([1 - len(lacks) / (count or 1) for lacks, count in missing])
@@ -90,7 +90,7 @@ def score_contexts(contexts: Sequence[str], chunks: Sequence[str], documents: Se
 
 
 def missing_terms(context: str, chunk: str) -> tuple[list[str], int]:
-    """The key terms of the chunk that the context lacks, and how many key terms there are."""
+    """Return the key terms of the chunk that the context lacks, and how many key terms there are."""
     key = [term for term, _ in Counter(analyze(chunk)).most_common(KEY_TERMS)]
     have = set(analyze(context))
     return [term for term in key if term not in have], len(key)
@@ -127,7 +127,7 @@ def _length_scores(words: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _opens(context: str) -> bool:
-    """Whether a sentence begins with a capital."""
+    """Return whether a sentence begins with a capital."""
     return any(sentence.strip()[:1].isupper() for sentence in context.split("."))
 
 

@@ -46,7 +46,7 @@ _DOUBT = 4 * 0.5 / PERMUTATIONS**0.5  # four standard errors of an estimate, at 
 
 
 def scope_of(dropped: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
-    """Where two chunks stand to each other: rows with page_id, version, space.
+    """Return where two chunks stand to each other: rows with page_id, version, space.
 
     `within_page`: the same page. `across_versions`: another version of the page, or another page of the same space or
     of a version or copy of it, whose key differs in digits and signs alone (`KAFKA-3`, `KAFKA-39`). `across_spaces`:
@@ -59,7 +59,7 @@ def scope_of(dropped: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
 
 
 def find_duplicates(chunks: pa.Table, known: Fingerprints, threshold: float) -> pa.Table:
-    """Rows of DEDUP_MAP, by the dropped chunk's place in the table.
+    """Return rows of DEDUP_MAP, by the dropped chunk's place in the table.
 
     Args:
         chunks: rows of CHUNKS.
@@ -80,7 +80,7 @@ def find_duplicates(chunks: pa.Table, known: Fingerprints, threshold: float) -> 
 
 
 def without_duplicates(chunks: pa.Table, dedup_map: pa.Table) -> pa.Table:
-    """The chunks that are kept, as rows of SELECTED_CHUNKS: each knows the places of those dropped for it.
+    """Return the chunks that are kept, as rows of SELECTED_CHUNKS: each knows the places of those dropped for it.
 
     Args:
         chunks: rows of CHUNKS and the column `source`.
@@ -107,7 +107,7 @@ class Effect(NamedTuple):
 
 
 def effectiveness(chunks: pa.Table, dedup_map: pa.Table) -> list[Effect]:
-    """What was dropped in each space, by name."""
+    """Return what was dropped in each space, by name."""
     space_of = dict(zip(chunks["chunk_id"].to_pylist(), chunks["space"].to_pylist(), strict=True))
     totals = Counter(space_of.values())
     dropped: dict[str, Counter[str]] = defaultdict(Counter)
@@ -141,7 +141,7 @@ class _Search:
         self._shingles = lru_cache(maxsize=20_000)(self._shingles_of)
 
     def kept_for(self, row: int, readers: str) -> tuple[int, float] | None:
-        """The kept row that a row may be dropped for, the most similar, then the newest; with the similarity."""
+        """Return the kept row that a row may be dropped for, the most similar, then the newest; with the similarity."""
         subject = self.subject_of[row]
         if (kept := self._readable(subject, readers)) is not None:
             return kept, 1.0
@@ -161,7 +161,7 @@ class _Search:
         self._order[row] = len(self._order)
 
     def _readable(self, subject: int, readers: str) -> int | None:
-        """The newest kept row of a subject that everyone of a reader class may read."""
+        """Return the newest kept row of a subject that everyone of a reader class may read."""
         rows = [row for kept, row in self._kept[subject].items() if may_all_read(readers, kept)]
         return min(rows, key=self._order.__getitem__, default=None)
 
@@ -228,5 +228,5 @@ def _place(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _family(space: str | None) -> str:
-    """A space's key without digits and signs; a key of nothing else stands for itself."""
+    """Return a space's key without digits and signs; a key of nothing else stands for itself."""
     return _NOT_A_LETTER.sub("", (space or "").casefold()) or (space or "")

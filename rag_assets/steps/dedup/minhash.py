@@ -36,7 +36,7 @@ _BLOCK = 2_000  # texts whose shingles are in memory at once
 
 
 def fingerprints(texts: Sequence[str]) -> Fingerprints:
-    """The fingerprint of each text [texts]."""
+    """Return the fingerprint of each text [texts]."""
     found = np.zeros(len(texts), FINGERPRINT)
     for start in range(0, len(texts), _BLOCK):
         block = texts[start : start + _BLOCK]
@@ -62,7 +62,7 @@ def signatures(shingles: Shingles) -> NDArray[np.uint32]:
 
 
 def bands_of(threshold: float) -> tuple[int, int]:
-    """How many bands of how many rows: the longest rows with which CAUGHT still holds at the threshold.
+    """Return how many bands of how many rows: the longest rows with which CAUGHT still holds at the threshold.
 
     Two sets of Jaccard similarity s share one of b buckets of r rows with probability 1 - (1 - s^r)^b (Leskovec,
     Rajaraman, Ullman, Mining of Massive Datasets, 3.4.2).
@@ -75,7 +75,7 @@ def bands_of(threshold: float) -> tuple[int, int]:
 
 
 def buckets(signature: NDArray[np.uint32], keys: NDArray[np.uint64], threshold: float) -> NDArray[np.int64]:
-    """The bucket of each text in each band [texts, bands]; -1 where it is alone there.
+    """Return the bucket of each text in each band [texts, bands]; -1 where it is alone there.
 
     Only texts of the same key meet. Buckets of different bands have different numbers.
     """
@@ -93,12 +93,12 @@ def buckets(signature: NDArray[np.uint32], keys: NDArray[np.uint64], threshold: 
 
 
 def estimate(first: NDArray[np.uint32], second: NDArray[np.uint32]) -> float:
-    """The Jaccard similarity as two signatures tell it: the share of permutations in which they agree."""
+    """Return the Jaccard similarity as two signatures tell it: the share of permutations in which they agree."""
     return float(np.count_nonzero(first == second)) / PERMUTATIONS
 
 
 def number(text: str) -> int:
-    """A text as a 64-bit number."""
+    """Return a text as a 64-bit number."""
     return _digest(text, 8)
 
 
@@ -111,7 +111,7 @@ def _permutations() -> NDArray[np.uint32]:
 
 
 def _premixed(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The 32-bit finalizer of MurmurHash3, which affine32 puts before its permutations."""
+    """Return the 32-bit finalizer of MurmurHash3, which affine32 puts before its permutations."""
     values = (values ^ (values >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     values = (values ^ (values >> np.uint32(13))) * np.uint32(0xC2B2AE35)
     return values ^ (values >> np.uint32(16))

@@ -39,18 +39,19 @@ class Shingles(NamedTuple):
         return len(self.starts) - 1
 
     def sets(self) -> Iterator[NDArray[np.uint64]]:
-        """The set of each text, ascending."""
+        """Yield the set of each text, ascending."""
         for start, end in zip(self.starts, self.starts[1:], strict=False):
             yield np.unique(self.hashes[start:end])
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, compatibility forms and case folded away (NFKC); marks and punctuation are no words."""
+    """Return the words of a text, compatibility forms and case folded away (NFKC); marks and punctuation are no
+    words."""
     return _WORD.findall(_folded(text))
 
 
 def shingles_of(texts: Sequence[Sequence[str]]) -> Shingles:
-    """All runs of three words of each text, given as its words; a shorter text is one shingle of its own."""
+    """Return all runs of three words of each text, given as its words; a shorter text is one shingle of its own."""
     numbers: dict[str, int] = {}
     pad = [0] * (WORDS_PER_SHINGLE - 1)
     flat: list[int] = []
@@ -78,7 +79,7 @@ def jaccard(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> float:
 
 
 def literals_of(text: str) -> str:
-    """What may not differ between two texts of which one stands for the other.
+    """Return what may not differ between two texts of which one stands for the other.
 
     In order: what holds a digit, and comparison signs; then names such as `log.dirs` with their case, how often each
     word occurs that turns a sentence round (`verification.claims`), and fenced code to the letter, ends of lines aside.
@@ -94,7 +95,7 @@ def literals_of(text: str) -> str:
 
 
 def _names(text: str) -> Iterator[str]:
-    """What names a thing in a program, with its case: `log.dirs`, `MAX_HEAP`, `acksAll`."""
+    """Yield what names a thing in a program, with its case: `log.dirs`, `MAX_HEAP`, `acksAll`."""
     for piece in _JOINED.findall(text):
         name = piece.strip(".-")
         if "." in name or "_" in name or _HUMP.search(name):
@@ -102,7 +103,8 @@ def _names(text: str) -> Iterator[str]:
 
 
 def codes_of(text: str) -> list[str]:
-    """The fenced code of a text to the letter, ends of lines aside; all of a text that a cut left half a fence."""
+    """Return the fenced code of a text to the letter, ends of lines aside; all of a text that a cut left half a
+    fence."""
     found = _FENCED.findall(text) if "```" in text else []
     whole = all(closed for _, _, closed in found)
     return [code_of(body) for _, body, _ in found] if whole else [code_of(text)]
@@ -118,12 +120,13 @@ def _folded(text: str) -> str:
 
 
 def _number(word: str) -> int:
-    """A word as 64 bits, never 0: that fills up short texts."""
+    """Return a word as 64 bits, never 0: that fills up short texts."""
     return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") or 1
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The 64-bit finalizer of MurmurHash3 (Appleby, public domain): every input bit changes half of the output bits."""
+    """Return the 64-bit finalizer of MurmurHash3 (Appleby, public domain): every input bit changes half of the output
+    bits."""
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
     return values ^ (values >> np.uint64(33))

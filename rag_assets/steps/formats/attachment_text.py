@@ -47,12 +47,13 @@ class AttachmentText(NamedTuple):
 
 
 def attachment_kind(name: str) -> Kind | None:
-    """What a file is by its name; None for what has no text that is read (images, office files, archives)."""
+    """Return what a file is by its name; None for what has no text that is read (images, office files, archives)."""
     return _KINDS.get(_extension(name))
 
 
 def attachment_text(name: str, content: bytes, budget: Budget = BUDGET) -> AttachmentText:
-    """The text of a file; one that is longer than the budget is cut, and its body ends with the reason (`noted`).
+    """Return the text of a file; one that is longer than the budget is cut, and its body ends with the reason
+    (`noted`).
 
     Raises:
         AttachmentError: it is of no kind that is read, is not what its name says, or is broken.
@@ -84,14 +85,15 @@ def _extension(name: str) -> str:
 
 
 def _declared(content: bytes) -> str | None:
-    """The encoding that an HTML page names in its head."""
+    """Return the encoding that an HTML page names in its head."""
     from bs4.dammit import EncodingDetector
 
     return EncodingDetector.find_declared_encoding(content, is_html=True)
 
 
 def _decoded(content: bytes, declared: str | None = None) -> str:
-    """The text of bytes: UTF-8, UTF-16 where it says so, else as declared or Windows-1252 (what older files are in).
+    """Return the text of bytes: UTF-8, UTF-16 where it says so, else as declared or Windows-1252 (what older files are
+    in).
 
     UTF-8 comes before what is declared: text in another encoding is hardly ever valid UTF-8, and pages lie.
     """
@@ -115,7 +117,7 @@ def _shortened(text: str, budget: Budget) -> str:
 
 
 def _table(text: str, budget: Budget) -> str:
-    """A file of delimited values as a Markdown table; the first line is its head and shows the delimiter."""
+    """Return a file of delimited values as a Markdown table; the first line is its head and shows the delimiter."""
     head = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(",;\t|", key=head.count)
     try:
@@ -132,7 +134,7 @@ def _table(text: str, budget: Budget) -> str:
 
 
 def _html(text: str) -> str:
-    """What stands in the body of an HTML page, well formed."""
+    """Return what stands in the body of an HTML page, well formed."""
     from lxml import etree, html
 
     if not text.strip():
@@ -151,7 +153,7 @@ def _html(text: str) -> str:
 
 
 def _pdf(content: bytes, budget: Budget) -> str:
-    """The pages up to the budget, parted by form feeds."""
+    """Return the pages up to the budget, parted by form feeds."""
     pages: list[str] = []
     left = budget.text_chars
     for text in _pdf_pages(content):
@@ -163,7 +165,7 @@ def _pdf(content: bytes, budget: Budget) -> str:
 
 
 def _pdf_pages(content: bytes) -> Iterator[str]:
-    """The text layer of each page; what is only an image has none."""
+    """Yield the text layer of each page; what is only an image has none."""
     import pypdfium2
 
     try:

@@ -86,7 +86,7 @@ class Atom(NamedTuple):
 
 
 def clean(text: str) -> str:
-    """One line: white space (NBSP too) collapsed, invisible characters removed, canonically composed (NFC)."""
+    """Return one line: white space (NBSP too) collapsed, invisible characters removed, canonically composed (NFC)."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", _INVISIBLE.sub("", text))
     return " ".join(text.split())
@@ -107,7 +107,7 @@ def paragraphs(text: str) -> list[str]:
 
 
 def code_block(body: str, language: str = "") -> Block:
-    """A fenced block. The body stays to the letter; the fence is longer than any run of backticks in it."""
+    """Return a fenced block. The body stays to the letter; the fence is longer than any run of backticks in it."""
     fence = "`" * max([3, *(len(run) + 1 for run in _BACKTICKS.findall(body))])
     match = _LANGUAGE.match(language.strip().lower())
     info = match[0] if match and match[0] not in ("none", "plain") else ""
@@ -147,7 +147,7 @@ def _code_in_line(block: Block, lifted: list[Block]) -> str:
 
 
 def joined(blocks: Sequence[Block]) -> tuple[str, list[Atom]]:
-    """The blocks as one text and where each stands in it; between two atoms there is only white space."""
+    """Return the blocks as one text and where each stands in it; between two atoms there is only white space."""
     parts: list[str] = []
     atoms: list[Atom] = []
     position, group = 0, 0

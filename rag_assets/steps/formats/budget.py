@@ -109,7 +109,7 @@ def _cells(block: Block) -> int:
 
 
 def _shallow(block: Block) -> Sequence[Block]:
-    """A heading that is too long for one, as a paragraph that links still reach."""
+    """Return a heading that is too long for one, as a paragraph that links still reach."""
     if block.kind != "heading" or len(block.text) <= HEADING_MAX:
         return [block]
     anchors = [Block("reference", "", anchors=block.anchors)] if block.anchors else []

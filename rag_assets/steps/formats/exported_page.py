@@ -65,7 +65,7 @@ def exported_index(content: bytes) -> ExportedIndex:
 
 
 def _parsed(content: bytes) -> Any:
-    """The tree of an HTML file; nothing is fetched."""
+    """Return the tree of an HTML file; nothing is fetched."""
     from lxml import etree, html
 
     parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
@@ -92,7 +92,7 @@ def _inner(element: Any) -> str:
 
 
 def _key_of(index: Any) -> str | None:
-    """The space's key from the details in the index."""
+    """Return the space's key from the details in the index."""
     for head in index.iter("th"):
         cell = head.getnext()
         if head.text_content().strip() == "Key" and cell is not None and (key := cell.text_content().strip()):

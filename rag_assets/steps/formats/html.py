@@ -87,7 +87,7 @@ def _mark_headings(root: Element) -> list[str]:
 
 
 def _id_of(heading: Element) -> str:
-    """The heading's own id, one inside it, that of an anchor right before it, or of a section that it opens."""
+    """Return the heading's own id, one inside it, that of an anchor right before it, or of a section that it opens."""
     for element in heading.iter():
         if found := _name(element):
             return found

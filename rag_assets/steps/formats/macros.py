@@ -74,7 +74,7 @@ def _status(page: Page, macro: Macro) -> Outcome:
 
 
 def _jira(page: Page, macro: Macro) -> Outcome:
-    """The issue key or, of a list of issues, its title or query. The issues themselves are not on the page."""
+    """Return the issue key or, of a list of issues, its title or query. The issues themselves are not on the page."""
     for name in ("key", "", "title", "jqlquery", "jql"):
         if macro.parameters.get(name):
             page.write(macro.parameters[name])
@@ -101,14 +101,14 @@ def _formula(page: Page, macro: Macro) -> Outcome:
 
 
 def _button(page: Page, macro: Macro) -> Outcome:
-    """The words on it."""
+    """Return the words on it."""
     words = macro.parameters.get("label") or macro.parameters.get("title", "")
     page.write(words)
     return "rendered" if words else _unknown(page, macro)
 
 
 def _diagram(page: Page, macro: Macro) -> Outcome:
-    """Its name, as of a file: what is drawn is an attachment."""
+    """Return its name, as of a file: what is drawn is an attachment."""
     named = (macro.parameters.get(name) for name in _DIAGRAM_NAMES)
     name = next(filter(None, named), macro.file)
     if not name:
@@ -121,7 +121,7 @@ _DIAGRAM_NAMES = ("diagramdisplayname", "diagramname", "displayname", "name", "f
 
 
 def _hideable(page: Page, macro: Macro) -> Outcome:
-    """Its content, unless it is only there for other pages: to show it, or for a report of page properties."""
+    """Return its content, unless it is only there for other pages: to show it, or for a report of page properties."""
     return "hidden" if is_hidden(macro) else _unknown(page, macro)
 
 
@@ -134,24 +134,24 @@ def _excerpt_include(page: Page, macro: Macro) -> None:
 
 
 def _reference(macro: Macro, excerpt: str | None) -> Reference:
-    """The page that the macro names, by an element or, as older editors did, by its bare title."""
+    """Return the page that the macro names, by an element or, as older editors did, by its bare title."""
     named = next((macro.parameters[name] for name in _TITLES if macro.parameters.get(name)), "")
     space, title = macro.target or ("", named)
     return Reference(macro.name, title, space, excerpt)
 
 
 def excerpt_name(macro: Macro) -> str:
-    """The name that an excerpt has, or that is asked for; empty where there is none."""
+    """Return the name that an excerpt has, or that is asked for; empty where there is none."""
     return macro.parameters.get("multiexcerptname") or macro.parameters.get("name", "")
 
 
 def is_excerpt(macro: Macro, name: str) -> bool:
-    """Whether a macro is the excerpt of this name; without a name any excerpt is."""
+    """Return whether a macro is the excerpt of this name; without a name any excerpt is."""
     return macro.name in _EXCERPTS and macro.rich is not None and name in ("", excerpt_name(macro))
 
 
 def is_hidden(macro: Macro) -> bool:
-    """Whether a macro's content does not stand on its own page: an excerpt or page properties so marked."""
+    """Return whether a macro's content does not stand on its own page: an excerpt or page properties so marked."""
     return macro.name in _HIDEABLE and macro.parameters.get("hidden", "").lower() == "true"
 
 
@@ -161,7 +161,7 @@ _TITLES = ("", "pagewithexcerpt", "page", "pagetitle", "title")
 
 
 def _listing(page: Page, macro: Macro) -> Outcome | None:
-    """A list of pages, where lists are asked for."""
+    """Return a list of pages, where lists are asked for."""
     if not page.lists:
         return "navigation"
     space, title = macro.target or ("", macro.parameters.get("page", ""))
@@ -230,7 +230,7 @@ def render(page: Page, macro: Macro) -> Outcome | None:
 
 
 def read_macro(element: Element) -> Macro:
-    """The macro that an `ac:structured-macro` or `ac:macro` element is."""
+    """Return the macro that an `ac:structured-macro` or `ac:macro` element is."""
     parameters: dict[str, str] = {}
     rich: Any = None
     plain: str | None = None

@@ -47,7 +47,7 @@ class PageError(Exception):
 
 
 def parse_storage(body: str) -> Element:
-    """The body as a tree under one `page` element, names in the AC, RI and AT namespaces.
+    """Return the body as a tree under one `page` element, names in the AC, RI and AT namespaces.
 
     Text is as written, CDATA included; comments and processing instructions are gone. A body that is not well-formed is
     recovered by the HTML parser after its CDATA was made plain text, so that code bodies survive.
@@ -86,7 +86,7 @@ def check_whole(parser: Any) -> None:
 
 
 def _prepared(body: str) -> str:
-    """The body with characters, declarations and entities that XML does not know replaced outside CDATA."""
+    """Return the body with characters, declarations and entities that XML does not know replaced outside CDATA."""
     source = _FORBIDDEN.sub("", body)
     if "xmlns" in source or "<?xml" in source:
         source = _outside_cdata(_DECLARATION, source)
@@ -99,7 +99,7 @@ def _outside_cdata(pattern: re.Pattern[str], source: str) -> str:
 
 
 def _character(match: re.Match[str]) -> str:
-    """What stands for an ampersand: the entity's character, or the ampersand itself, escaped."""
+    """Return what stands for an ampersand: the entity's character, or the ampersand itself, escaped."""
     whole, number, name = match[0], match[1], match[2]
     if not whole.startswith("&"):
         return whole
@@ -114,7 +114,7 @@ def _character(match: re.Match[str]) -> str:
 
 
 def _recovered(source: str) -> Element:
-    """A tree out of a malformed body. Raises PageError where even HTML's rules find no element."""
+    """Return a tree out of a malformed body. Raises PageError where even HTML's rules find no element."""
     from lxml import etree
 
     doctype = _DOCTYPE.match(source)
@@ -141,7 +141,8 @@ def _recovered(source: str) -> Element:
 
 
 def _without_markup(text: str | None) -> str | None:
-    """Text of a recovered tree without the pieces of tags that HTML's rules took for text; what was escaped stays."""
+    """Return text of a recovered tree without the pieces of tags that HTML's rules took for text; what was escaped
+    stays."""
     if not text:
         return text
     for _ in range(3):  # what is left may come together as a mark
@@ -160,7 +161,7 @@ def _qualify(tree: Element) -> None:
 
 
 def _qualified(name: str) -> str:
-    """The name in its namespace, or nothing where it has no prefix of storage format."""
+    """Return the name in its namespace, or nothing where it has no prefix of storage format."""
     prefix, _, local = name.partition(":")
     return f"{_PREFIXES[prefix]}{_NOT_IN_NAMES.sub('', local) or 'unknown'}" if prefix in _PREFIXES and local else ""
 
@@ -172,7 +173,7 @@ class _Finder:
         self._text, self._token, self._found = text, token, -2
 
     def after(self, position: int) -> int:
-        """The first place at or after the position, or the text's length."""
+        """Return the first place at or after the position, or the text's length."""
         if self._found < position:
             found = self._text.find(self._token, position)
             self._found = found if found >= 0 else len(self._text)

@@ -49,7 +49,8 @@ def storage_excerpt(body: str, name: str) -> Content | None:
 
 
 def one_line(element: Element) -> str:
-    """What stands inside an element as one line, without code that a line cannot carry and without other pages' text.
+    """Return what stands inside an element as one line, without code that a line cannot carry and without other pages'
+    text.
 
     Raises PageError where it is nested too deep.
     """
@@ -123,7 +124,7 @@ def _table(walk: Walk, node: Element) -> None:
 
 
 def table_rows(table: Element) -> Iterator[Element]:
-    """The rows of a table, not those of tables inside it; what else stands between them is a row of its own."""
+    """Yield the rows of a table, not those of tables inside it; what else stands between them is a row of its own."""
     for part in table:
         if part.tag in ("tbody", "thead", "tfoot"):
             yield from part
@@ -132,7 +133,7 @@ def table_rows(table: Element) -> Iterator[Element]:
 
 
 def _cells(walk: Walk, row: Element, lifted: list[Block]) -> list[Cell]:
-    """The cells of a row; in a malformed table any other element stands as a cell too."""
+    """Return the cells of a row; in a malformed table any other element stands as a cell too."""
     cells = []
     for each in row if row.tag == "tr" else [row]:
         rule = _RULES.get(each.tag)
@@ -157,13 +158,13 @@ def _preformatted(walk: Walk, node: Element) -> None:
 
 
 def _joins(above: Element, below: Element) -> bool:
-    """Whether two neighbours, of which either may be missing, are `<pre>` with nothing between them."""
+    """Return whether two neighbours, of which either may be missing, are `<pre>` with nothing between them."""
     both = above is not None and below is not None and above.tag == below.tag == "pre"
     return both and not (above.tail or "").strip()
 
 
 def _verbatim(walk: Walk, element: Element, lifted: list[Block]) -> str:
-    """The text of an element to the letter, a break as a new line; elements with rules as one line.
+    """Return the text of an element to the letter, a break as a new line; elements with rules as one line.
 
     What a line cannot carry is appended to `lifted`.
     """
@@ -230,7 +231,7 @@ def _drop(_walk: Walk, _node: Element) -> None:
 
 
 def _count(value: str | None) -> int:
-    """A small whole number in an attribute, else 1."""
+    """Return a small whole number in an attribute, else 1."""
     return int(value) if value and len(value) < 7 and value.isascii() and value.isdigit() else 1
 
 

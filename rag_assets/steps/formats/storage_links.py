@@ -34,7 +34,7 @@ def link(walk: Walk, node: Element) -> None:
 
 
 def _link_of(node: Element, text: str) -> Link | None:
-    """Where the link leads; None for an account, and for what says nothing of it."""
+    """Return where the link leads; None for an account, and for what says nothing of it."""
     anchor = node.get(f"{AC}anchor", "")
     for child in node:
         space = child.get(f"{RI}space-key", "")
@@ -53,7 +53,8 @@ def _link_of(node: Element, text: str) -> Link | None:
 
 
 def _spaced(element: Element, line: str) -> str:
-    """The line with the white space that the element has around it, which parts it from the words beside the link."""
+    """Return the line with the white space that the element has around it, which parts it from the words beside the
+    link."""
     written = "".join(element.itertext())
     return " " * written[:1].isspace() + line + " " * written[-1:].isspace()
 
@@ -78,7 +79,7 @@ def emoticon(walk: Walk, node: Element) -> None:
 
 
 def _target(node: Element) -> str:
-    """What names the target of a link or an image; an account is only ever "@user"."""
+    """Return what names the target of a link or an image; an account is only ever "@user"."""
     for child in node:
         if child.tag == f"{RI}user":
             return "@user"

@@ -219,18 +219,18 @@ class Walk:
         return self._groups
 
     def line(self, element: Element) -> tuple[str, list[Block]]:
-        """What stands inside an element as one line, and the code that a line cannot carry."""
+        """Return what stands inside an element as one line, and the code that a line cannot carry."""
         lifted: list[Block] = []
         return self.cell(element, lifted), lifted
 
     def cell(self, element: Element, lifted: list[Block]) -> str:
-        """What stands inside an element as one line; code that it cannot carry is appended to `lifted`."""
+        """Return what stands inside an element as one line; code that it cannot carry is appended to `lifted`."""
         with self.apart() as blocks:
             self.content(element)
         return flat(blocks, lifted)
 
     def ruled_line(self, node: Element, rule: Rule, lifted: list[Block]) -> str:
-        """An element with a rule as one line; code that it cannot carry is appended to `lifted`."""
+        """Return an element with a rule as one line; code that it cannot carry is appended to `lifted`."""
         with self.apart() as blocks:
             rule(self, node)
         return flat(blocks, lifted)

@@ -34,7 +34,7 @@ class Repeats:
 
 
 def row_blocks(rows: Sequence[Sequence[Cell]], group: int, repeats: Repeats | None = None) -> Iterator[Block]:
-    """One block a row; a first row of header cells carries the delimiter line. Rows without text are left out."""
+    """Yield one block a row; a first row of header cells carries the delimiter line. Rows without text are left out."""
     first = True
     for cells, texts in zip(rows, grid(rows, repeats or Repeats()), strict=True):
         if not any(texts):
@@ -52,7 +52,8 @@ def row_line(texts: Sequence[str]) -> str:
 
 
 def grid(rows: Sequence[Sequence[Cell]], repeats: Repeats) -> Iterator[list[str]]:
-    """The texts of each row with merged cells repeated in every row and column that they cover, while they may be."""
+    """Yield the texts of each row with merged cells repeated in every row and column that they cover, while they may
+    be."""
     below: dict[int, tuple[int, str]] = {}  # column → rows still covered from above, and the text there
     for cells in rows:
         texts: list[str] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Account:
+class CompletenessReport:
     """Where each enumerated page of a source went; ids without a place are `unexplained`."""
 
     enumerated: int
@@ -37,7 +37,7 @@ def take_account(
     chunked: Iterable[str],
     excluded: Mapping[str, str],
     failed: Mapping[str, str],
-) -> Account:
+) -> CompletenessReport:
     """Find a place for every enumerated page.
 
     A page that was read and has no text is excluded as such: it has nothing that could be found or cited.
@@ -52,7 +52,7 @@ def take_account(
     ids, with_chunks = set(enumerated), set(chunked)
     empty = set(sectioned) - with_chunks - excluded.keys() - failed.keys()
     explained = {**excluded, **dict.fromkeys(sorted(empty & ids), "no text")}
-    return Account(
+    return CompletenessReport(
         enumerated=len(ids),
         chunked=len(with_chunks & ids),
         excluded={page_id: why for page_id, why in explained.items() if page_id in ids},

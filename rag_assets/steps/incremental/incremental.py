@@ -42,13 +42,13 @@ class SectionsUpdate:
     cut: Mapping[str, str] = field(default_factory=dict)  # page id -> why the rest of it is left out
 
     def macros(self, outcome: str) -> dict[str, int]:
-        """How often each macro had this outcome, most first."""
+        """Return how often each macro had this outcome, most first."""
         rows = self.ledger.filter(pc.equal(self.ledger["outcome"], outcome))
         counts = rows.group_by("macro").aggregate([("count", "sum")]).sort_by([("count_sum", "descending")])
         return dict(zip(counts["macro"].to_pylist(), counts["count_sum"].to_pylist(), strict=True))
 
     def outcomes(self) -> dict[str, int]:
-        """How many macros had each outcome."""
+        """Return how many macros had each outcome."""
         counts = self.ledger.group_by("outcome").aggregate([("count", "sum")])
         return dict(zip(counts["outcome"].to_pylist(), counts["count_sum"].to_pylist(), strict=True))
 
@@ -71,7 +71,7 @@ def update_sections(
     reader: BodyReader | None = None,
     cut_before: Mapping[str, str] = NOTHING_CUT,
 ) -> SectionsUpdate:
-    """Sections and ledger of the pages as they are now.
+    """Return sections and ledger of the pages as they are now.
 
     Pages that show text of others are read each time: their hash is of what they show, never the page's own, so a
     change of the other page, of its readers, or of what is there to be found reaches them at once.
@@ -101,7 +101,7 @@ def update_sections(
 def update_chunks(
     sections: pa.Table, pages: pa.Table, previous: pa.Table, tokenizer: Tokenizer, size: int, stride: int
 ) -> ChunksUpdate:
-    """Chunks of the pages as they are now.
+    """Return chunks of the pages as they are now.
 
     Args:
         sections: rows of SECTIONS.

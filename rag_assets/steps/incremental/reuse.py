@@ -28,12 +28,12 @@ class Reuse:
 
 
 def content_stamp(row: Row) -> tuple[Any, ...]:
-    """What a page's sections depend on."""
+    """Return what a page's sections depend on."""
     return (row["content_hash"],)
 
 
 def page_stamp(row: Row) -> tuple[Any, ...]:
-    """What a page's chunks depend on: its content, and all that a chunk repeats of its page."""
+    """Return what a page's chunks depend on: its content, and all that a chunk repeats of its page."""
     return (
         row["content_hash"],
         row["version"],
@@ -53,7 +53,7 @@ STAMPED = [
 
 
 def split_unchanged(pages: pa.Table, previous: pa.Table, stamp: Stamp) -> Reuse:
-    """The previous rows of pages whose stamp is the same, and the pages whose rows must be made again.
+    """Return the previous rows of pages whose stamp is the same, and the pages whose rows must be made again.
 
     Args:
         pages: rows of PAGES.
@@ -71,7 +71,8 @@ def split_unchanged(pages: pa.Table, previous: pa.Table, stamp: Stamp) -> Reuse:
 
 
 def renumbered(rows: pa.Table, pages: pa.Table) -> pa.Table:
-    """Rows of unchanged content under their page's present version: `version`, and `section_id` where there is one."""
+    """Return rows of unchanged content under their page's present version: `version`, and `section_id` where there is
+    one."""
     versions = dict(zip(pages["page_id"].to_pylist(), pages["version"].to_pylist(), strict=True))
     ids = rows["page_id"].to_pylist()
     old, new = rows["version"].to_pylist(), [versions[page_id] for page_id in ids]
@@ -88,12 +89,12 @@ def renumbered(rows: pa.Table, pages: pa.Table) -> pa.Table:
 
 
 def rows_of(table: pa.Table, pages: pa.Table) -> pa.Table:
-    """The rows that belong to the pages of another table."""
+    """Return the rows that belong to the pages of another table."""
     return table.filter(pc.is_in(table["page_id"], value_set=pc.unique(pages["page_id"])))
 
 
 def restamped(pages: pa.Table, sections: pa.Table) -> pa.Table:
-    """Pages with the content hash of their sections, which also covers what they show of other pages."""
+    """Return pages with the content hash of their sections, which also covers what they show of other pages."""
     hashes = dict(zip(sections["page_id"].to_pylist(), sections["content_hash"].to_pylist(), strict=True))
     own = zip(pages["page_id"].to_pylist(), pages["content_hash"].to_pylist(), strict=True)
     stamps = [hashes.get(page_id, content_hash) for page_id, content_hash in own]
@@ -107,7 +108,7 @@ def merged(kept: pa.Table, made: pa.Table, *order: str) -> pa.Table:
 
 
 def _stamps(table: pa.Table, stamp: Stamp) -> dict[str, tuple[Any, ...]]:
-    """The stamp of each page, from its first row."""
+    """Return the stamp of each page, from its first row."""
     columns = [name for name in STAMPED if name in table.column_names]
     stamps: dict[str, tuple[Any, ...]] = {}
     for row in table.select(columns).to_pylist():

@@ -30,7 +30,7 @@ class Level:
     lets_in: bool | None = None  # the principal; None: nobody was named
 
     def payload(self) -> dict[str, object]:
-        """The JSON shape; `readers` as clauses of which each must name the principal."""
+        """Return the JSON shape; `readers` as clauses of which each must name the principal."""
         return {**vars(self), "readers": clauses(self.readers)}
 
 
@@ -86,7 +86,7 @@ def explain(
 def _levels(
     row: Row, above: Mapping[str, Row], origins: ReaderOrigins, source: str, setting: SpaceReaders
 ) -> Iterator[Level]:
-    """The space, then the ancestors from the root, then the page; of ancestors only those that narrow."""
+    """Yield the space, then the ancestors from the root, then the page; of ancestors only those that narrow."""
     if setting == "from_source":
         yield Level("space", origins.space, f"permissions of space {row['space']}")
     else:
@@ -101,7 +101,7 @@ def _levels(
 
 
 def _line(row: Row, above: Mapping[str, Row]) -> Sequence[str]:
-    """The page's ancestors, root first, those that only its ancestors name, and the page."""
+    """Return the page's ancestors, root first, those that only its ancestors name, and the page."""
     pages = {str(one): Grants(tuple(page["ancestors"] or ()), None) for one, page in above.items()}
     pages[str(row["page_id"])] = Grants(tuple(row["ancestors"] or ()), None)
     own = list(row["ancestors"] or ())
@@ -124,14 +124,15 @@ def _reason(level: str, reason: str | None) -> str:
 
 
 def clauses(readers: str) -> list[list[str]] | str:
-    """A reader class as lists of principals, of each of which one must match; `everyone` and `nobody` by name."""
+    """Return a reader class as lists of principals, of each of which one must match; `everyone` and `nobody` by
+    name."""
     if readers in (EVERYONE, NOBODY):
         return readers
     return sorted(sorted(clause) for clause in clauses_of(readers))
 
 
 def in_words(readers: Sequence[Sequence[str]] | str) -> str:
-    """What `clauses` gave, for people: `(group:ops or user:ann) and group:hr`."""
+    """Return what `clauses` gave, for people: `(group:ops or user:ann) and group:hr`."""
     if isinstance(readers, str):
         return readers
     return " and ".join(_either(clause, len(readers) > 1) for clause in readers)

@@ -48,7 +48,7 @@ class ReaderOrigins:
     levels: Mapping[str, tuple[str, str | None]]  # page id -> its own reader class but everyone, and why if nobody
 
     def prefixed(self, prefix: str) -> ReaderOrigins:
-        """The same by ids with the source's prefix."""
+        """Return the same by ids with the source's prefix."""
         levels = {f"{prefix}{one}" if one != UNNAMED else one: level for one, level in self.levels.items()}
         return ReaderOrigins(self.space, levels)
 
@@ -63,7 +63,7 @@ class ReaderOrigins:
             return None
 
     def payload(self) -> dict[str, object]:
-        """The JSON shape, in `sync_state.json`."""
+        """Return the JSON shape, in `sync_state.json`."""
         return {"space": self.space, "levels": {one: list(level) for one, level in self.levels.items()}}
 
 
@@ -77,7 +77,7 @@ class EffectiveReaders:
 
 
 def grants_of(envelope: Mapping[str, Any], id_prefix: str = "") -> Grants:
-    """What a REST v1 content envelope says of the page's readers; never raises."""
+    """Return what a REST v1 content envelope says of the page's readers; never raises."""
     try:
         own, fault = restriction_readers(envelope.get("restrictions", {})), None
     except GrantError as error:
@@ -86,7 +86,7 @@ def grants_of(envelope: Mapping[str, Any], id_prefix: str = "") -> Grants:
 
 
 def restriction_readers(restrictions: object) -> str | None:
-    """The reader class of a `restrictions` block; None where it is absent or was not expanded at all (`{}`).
+    """Return the reader class of a `restrictions` block; None where it is absent or was not expanded at all (`{}`).
 
     Raises:
         GrantError: it is there, and is not what REST v1 documents.
@@ -101,7 +101,7 @@ def restriction_readers(restrictions: object) -> str | None:
 
 
 def space_readers(setting: SpaceReaders, permissions: object = None) -> str:
-    """The reader class of a whole space, by configuration or by the permissions the source gave for it.
+    """Return the reader class of a whole space, by configuration or by the permissions the source gave for it.
 
     `permissions` is the list of `GET /rest/api/space/{key}?expand=permissions`. Anything else gives `nobody`.
     """
@@ -147,13 +147,13 @@ def effective_readers(pages: Mapping[str, Grants], space: str, *, unsaid: str, m
 
 
 def missing_ancestors(pages: Mapping[str, Grants]) -> tuple[str, ...]:
-    """Ids that pages name as ancestors and that are not among the pages."""
+    """Return ids that pages name as ancestors and that are not among the pages."""
     named = {ancestor for grants in pages.values() for ancestor in grants.ancestors or ()}
     return tuple(sorted(named - pages.keys() - {UNNAMED}))
 
 
 def _level(grants: Grants | None, unsaid: str, missing: str) -> tuple[str, str]:
-    """What one page of a lineage lets in, and the reason to give if that is nobody."""
+    """Return what one page of a lineage lets in, and the reason to give if that is nobody."""
     if grants is None:
         return missing, "is not among the pages that could be read"
     if grants.own is None:
@@ -162,13 +162,13 @@ def _level(grants: Grants | None, unsaid: str, missing: str) -> tuple[str, str]:
 
 
 def _of(page_id: str, lineal: str, fault: str) -> str:
-    """The reason as a sentence about a page."""
+    """Return the reason as a sentence about a page."""
     whose = "it" if lineal == page_id else f"its ancestor {lineal or 'without an id'}"
     return f"{whose}{fault}" if fault.startswith(":") else f"{whose} {fault}"
 
 
 def lineage(page_id: str, pages: Mapping[str, Grants]) -> Iterator[str]:
-    """The page and its ancestors, and theirs: where two pages disagree about a chain, both narrow."""
+    """Yield the page and its ancestors, and theirs: where two pages disagree about a chain, both narrow."""
     seen, waiting = {page_id}, [page_id]
     while waiting:
         lineal = waiting.pop()
@@ -207,7 +207,7 @@ def _entries(collection: object, kind: str) -> list[object]:
 
 
 def names_in(entries: Sequence[object], kind: str) -> Iterator[str]:
-    """The principals of a list; an entry that cannot be read lets in no one, it does not open the level."""
+    """Yield the principals of a list; an entry that cannot be read lets in no one, it does not open the level."""
     for entry in entries:
         if isinstance(entry, dict) and _is_of(entry, kind):
             yield from (f"{kind}:{entry[name]}" for name in _NAMES[kind] if _is_name(entry.get(name)))
@@ -223,7 +223,7 @@ def _is_name(value: object) -> bool:
 
 
 def _permission_readers(permissions: list[object]) -> str:
-    """The union of all grants to view the space (`operation: read`, `targetType: space`)."""
+    """Return the union of all grants to view the space (`operation: read`, `targetType: space`)."""
     names: set[str] = set()
     for grant in permissions:
         if not isinstance(grant, dict) or not _views_space(grant.get("operation")):

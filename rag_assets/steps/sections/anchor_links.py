@@ -28,7 +28,7 @@ class Landing(NamedTuple):
 
 
 def landings(sections: pa.Table, pages: pa.Table) -> Iterator[Landing]:
-    """Every link to an anchor of one of the pages, in order.
+    """Yield every link to an anchor of one of the pages, in order.
 
     A link names an anchor by its words (`ac:anchor`: a heading's, or an anchor macro's name) or by its whole id (the
     part of an address behind `#`). An anchor that stands twice leads to the first, as in a browser.
@@ -57,7 +57,7 @@ def landings(sections: pa.Table, pages: pa.Table) -> Iterator[Landing]:
 
 
 def _places(sections: pa.Table) -> dict[tuple[str, str], str]:
-    """The first section of a page that an anchor leads to; the page's own text alone has anchors."""
+    """Return the first section of a page that an anchor leads to; the page's own text alone has anchors."""
     places: dict[tuple[str, str], str] = {}
     columns = ("section_id", "page_id", "anchor", "anchors", "included_from")
     for row in sections.select(columns).to_pylist():

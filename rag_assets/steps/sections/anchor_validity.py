@@ -39,7 +39,7 @@ class AnchorFigures:
 
 
 def anchor_figures(sections: pa.Table) -> AnchorFigures:
-    """The figures of a table of SECTIONS. Text of other pages shares the anchor of the heading that shows it."""
+    """Return the figures of a table of SECTIONS. Text of other pages shares the anchor of the heading that shows it."""
     columns = (sections[name].to_pylist() for name in ("page_id", "anchor", "anchor_rule", "anchors", "included_from"))
     anchors: list[tuple[tuple[str, str], str]] = []  # of a page, by which rule
     owners: Counter[tuple[str, str]] = Counter()

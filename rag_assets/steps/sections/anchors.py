@@ -45,11 +45,11 @@ class Anchors:
         self._above = "top"  # HTML's name for the top of a page
 
     def title(self) -> Anchor:
-        """The page title's own anchor, for text above the first heading."""
+        """Return the page title's own anchor, for text above the first heading."""
         return Anchor(_RULES[self._flavor].title(self._title) or "top", f"{self._flavor}-title")
 
     def heading(self, text: str, macros: Sequence[str] = ()) -> Anchor:
-        """The anchor of the next heading; `macros` are names of the anchor macros inside it."""
+        """Return the anchor of the next heading; `macros` are names of the anchor macros inside it."""
         rules = _RULES[self._flavor]
         if isinstance(rules, _Html):
             self._above = macros[0] if macros else self._above
@@ -67,11 +67,11 @@ class Anchors:
         return Anchor(name, f"{self._flavor}-repeated" if count else self._flavor)
 
     def macro(self, name: str) -> Anchor:
-        """The anchor that an anchor macro of this name makes, wherever it stands."""
+        """Return the anchor that an anchor macro of this name makes, wherever it stands."""
         return Anchor(_RULES[self._flavor].macro(self._title, name), f"{self._flavor}-macro")
 
     def meant(self, words: str) -> list[str]:
-        """The ids that a link may mean by these words: a whole id, the name of an anchor macro, a heading."""
+        """Return the ids that a link may mean by these words: a whole id, the name of an anchor macro, a heading."""
         rules = _RULES[self._flavor]
         of_heading = [] if isinstance(rules, _Html) else [rules.heading(self._title, words)]
         return [words, rules.macro(self._title, words), *of_heading]

@@ -37,7 +37,7 @@ _LINKED = 0.6
 
 
 def is_boilerplate(heading: str, blocks: Sequence[Block]) -> bool:
-    """Whether a section holds navigation, template hints, footers or edit notices and nothing else.
+    """Return whether a section holds navigation, template hints, footers or edit notices and nothing else.
 
     - Never with code, and never with a table.
     - Every line is a known leftover ("Back to top", "TBD", "Last updated by …"), a bracketed hint or image name, or
@@ -61,5 +61,5 @@ def _is_leftover(line: str) -> bool:
 
 
 def _bare(line: str) -> str:
-    """A line without list marks, quotes and closing punctuation, in lower case."""
+    """Return a line without list marks, quotes and closing punctuation, in lower case."""
     return line.strip(_MARKS).lower()

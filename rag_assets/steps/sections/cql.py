@@ -29,7 +29,7 @@ class CqlError(Exception):
 
 
 def page_filter(cql: str, here: Row, known: Container[str]) -> Predicate:
-    """Whether the query means a page, as a function of its row of PAGES.
+    """Return whether the query means a page, as a function of its row of PAGES.
 
     Args:
         cql: the query; its order is left out.
@@ -49,12 +49,12 @@ def page_filter(cql: str, here: Row, known: Container[str]) -> Predicate:
 
 
 def is_blog_post(row: Row) -> bool:
-    """Whether a row of PAGES is a blog post, as its address tells."""
+    """Return whether a row of PAGES is a blog post, as its address tells."""
     return _BLOG.search(row["url"] or "") is not None
 
 
 def _tokens(cql: str) -> list[str]:
-    """The query in pieces; text in quotes has a quote before it."""
+    """Return the query in pieces; text in quotes has a quote before it."""
     found: list[str] = []
     position, cql = 0, cql.strip()
     while position < len(cql):

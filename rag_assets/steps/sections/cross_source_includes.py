@@ -21,7 +21,7 @@ from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.models.protocols import Tokenizer
 
 
-class Asking(NamedTuple):
+class IncludingSource(NamedTuple):
     """A source with pages that show pages which it does not have."""
 
     chunks: pa.Table  # CHUNKS, as the source made them
@@ -38,7 +38,7 @@ class Across(NamedTuple):
 
 
 def with_other_sources(
-    source: Asking,
+    source: IncludingSource,
     others: Mapping[str, pa.Table],
     tokenizer: Tokenizer,
     size: int,
@@ -46,7 +46,7 @@ def with_other_sources(
     max_page_bytes: int,
     reader: BodyReader | None = None,
 ) -> Across:
-    """The chunks of a source, those pages made again that show a page of another source.
+    """Return the chunks of a source, those pages made again that show a page of another source.
 
     Args:
         source: whose pages ask.

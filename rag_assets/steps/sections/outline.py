@@ -31,7 +31,8 @@ class Section:
 def split_at_headings(
     blocks: Sequence[Block], heading: str, path: tuple[str, ...], anchors: Anchors | OneAnchor
 ) -> Iterator[Section]:
-    """Sections in order, with text or without. An anchor stands with the text after it, be that in the next section.
+    """Yield sections in order, with text or without. An anchor stands with the text after it, be that in the next
+    section.
 
     Args:
         blocks: of a whole body.

@@ -25,7 +25,7 @@ from rag_assets.steps.sections.cql import CqlError, Predicate, is_blog_post, pag
 from rag_assets.steps.sections.outline import Section
 from rag_assets.steps.sections.page_properties import Properties
 from rag_assets.steps.sections.transclusion import INCLUDED_MAX, Library, Passage
-from rag_serving.access.principals import both
+from rag_serving.access.principals import intersect_readers
 
 LISTED_MAX = 2_000
 """Pages of one passage of a list; a longer one says less than a search."""
@@ -62,7 +62,8 @@ class PageLists:
         self._properties: dict[str, list[Properties]] = {}
 
     def passages(self, listing: Listing, page: Row, section: Section) -> list[Passage] | None:
-        """What a list on a page shows, a passage for each reader class; None where it asks for more than is read."""
+        """Return what a list on a page shows, a passage for each reader class; None where it asks for more than is
+        read."""
         try:
             groups = list((self._children if listing.macro == "children" else self._report)(listing, page))
         except (CqlError, ValueError):
@@ -96,7 +97,7 @@ class PageLists:
         return str(target["page_id"])
 
     def _descendants(self, root: str, levels: int, asked: Mapping[str, str]) -> Iterator[Row]:
-        """Pages below, each before its own children."""
+        """Return pages below, each before its own children."""
         waiting, seen = [(root, levels)], {root}
         found: list[Row] = []
         while waiting:
@@ -118,7 +119,7 @@ class PageLists:
             yield item
 
     def _item(self, row: Row, together: set[str], excerpts: bool) -> Block:
-        """A list item, set in below those pages above it that stand in the same list."""
+        """Return a list item, set in below those pages above it that stand in the same list."""
         indent = 2 * sum(above in together for above in row["ancestors"] or ())
         said = clean(row["title"] or "")
         if excerpts and (content := self._library.content(self._whole(row), "")) is not None:
@@ -126,7 +127,7 @@ class PageLists:
         return Block("list", f"- {said}", 1, indent)
 
     def _report(self, listing: Listing, page: Row) -> Iterator[tuple[str, list[Block]]]:
-        """A table with a row for each page that has page properties."""
+        """Yield a table with a row for each page that has page properties."""
         asked = listing.parameters
         wanted = self._wanted(asked, page)
         found = [row for _, row in self._current.values() if wanted(row) and self._values(row, asked) is not None]
@@ -152,7 +153,7 @@ class PageLists:
         )
 
     def _values(self, row: Row, asked: Mapping[str, str]) -> dict[str, str] | None:
-        """The page's properties of the id that is asked for; None where it has none."""
+        """Return the page's properties of the id that is asked for; None where it has none."""
         page_id = row["page_id"]
         if page_id not in self._properties:
             self._properties[page_id] = self._read(self._whole(row))
@@ -170,13 +171,13 @@ class PageLists:
             return []
 
     def _whole(self, row: Row) -> Row:
-        """The row with its body."""
+        """Return the row with its body."""
         whole: Row = self._pages.slice(self._current[row["page_id"]][0], 1).to_pylist()[0]
         return whole
 
 
 def _first(rows: Sequence[Row], root: str, most: int, page: Row) -> Iterator[Row]:
-    """The rows without children beyond the first so many, and what stands below those; 0: all.
+    """Return the rows without children beyond the first so many, and what stands below those; 0: all.
 
     Which children come first depends on who looks. Counted are those that the same people may read, so nobody misses
     one that the site would show him, and nothing tells of one that he may not read; who may read more may find more.
@@ -187,14 +188,14 @@ def _first(rows: Sequence[Row], root: str, most: int, page: Row) -> Iterator[Row
 
 
 def _by_readers(page: Row, rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """The rows that the same people may read, of those who may read the page."""
+    """Return the rows that the same people may read, of those who may read the page."""
     return ((readers, some[:LISTED_MAX]) for readers, some in sorted(_grouped(page, rows).items()))
 
 
 def _grouped(page: Row, rows: Iterable[Row]) -> dict[str, list[Row]]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(both(page["readers"], row["readers"]), []).append(row)
+        groups.setdefault(intersect_readers(page["readers"], row["readers"]), []).append(row)
     return groups
 
 
@@ -245,12 +246,12 @@ def _table(rows: Sequence[Row], values: Sequence[Mapping[str, str]], asked: Mapp
 
 
 def _headings(asked: str) -> list[str]:
-    """Names of columns: parted by commas, in quotes where they hold one."""
+    """Return names of columns: parted by commas, in quotes where they hold one."""
     return [clean(name) for name in next(csv.reader([asked], skipinitialspace=True), []) if clean(name)]
 
 
 def _natural(text: str | None) -> Any:
-    """Numbers by their size, words whatever their case."""
+    """Return numbers by their size, words whatever their case."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split((text or "").casefold())]
 
 

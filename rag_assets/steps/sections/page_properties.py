@@ -23,7 +23,7 @@ class Properties(NamedTuple):
 
 
 def page_properties(body: str) -> list[Properties]:
-    """The page properties of a storage-format body, in order.
+    """Return the page properties of a storage-format body, in order.
 
     A table has its keys in the first column or, where all of its first row are headers and no other cell is, there;
     then the second row has the values. Raises PageError where the body cannot be read.

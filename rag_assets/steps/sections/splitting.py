@@ -71,7 +71,7 @@ def build_sections(
     listed: pa.Table | None = None,
     reader: BodyReader | None = None,
 ) -> SectionsResult:
-    """Sections and macros of all pages, in their order.
+    """Return sections and macros of all pages, in their order.
 
     A page that cannot be read is recorded and stops nothing.
 
@@ -116,7 +116,7 @@ def _check_size(body: str | None, limit: int) -> None:
 def sections_of_page(
     page: Mapping[str, Any], library: Library | None = None, lists: PageLists | None = None
 ) -> PageSections:
-    """The sections of one row of PAGES. Text of other pages is found in the library; without one it stays away.
+    """Return the sections of one row of PAGES. Text of other pages is found in the library; without one it stays away.
 
     Text above the first heading is a section of level 0 under the page's title. A heading without text of its own makes
     no row when deeper headings follow: it stands in their paths. Without those its row's text is the heading itself, so
@@ -153,7 +153,7 @@ def sections_of_page(
 def _listed(
     page: Mapping[str, Any], sections: Sequence[Section], lists: PageLists, ledger: Counter[tuple[str, str]]
 ) -> Iterator[Passage]:
-    """What the lists on a page show; what became of each is counted in the ledger."""
+    """Yield what the lists on a page show; what became of each is counted in the ledger."""
     taken = Counter[str]()  # characters by reader class: what one may not read leaves no less room for others
     places = ((section, listing) for section in sections for listing in section.listings)
     for place, (section, listing) in enumerate(places):
@@ -169,7 +169,7 @@ def _listed(
 
 
 def _kept(sections: Sequence[Section]) -> Iterator[_Text]:
-    """What becomes rows of the page's own text: sections with text, and bare headings without deeper ones below.
+    """Yield what becomes rows of the page's own text: sections with text, and bare headings without deeper ones below.
 
     Whoever follows a link to another heading reads what stands below it.
     """
@@ -185,7 +185,8 @@ def _kept(sections: Sequence[Section]) -> Iterator[_Text]:
 
 
 def _section_rows(page: Mapping[str, Any], own: Sequence[_Text], included: Sequence[Passage]) -> list[dict[str, Any]]:
-    """Rows of the page's own text, then those of others: nothing of the former tells whether the latter are there."""
+    """Return rows of the page's own text, then those of others: nothing of the former tells whether the latter are
+    there."""
     has_text = any(text.blocks[0].kind != "heading" for text in own)
     texts = [*own, *(_Text(passage.section, passage.section.blocks, passage) for passage in included)]
     return [_section_row(page, order, text, has_text) for order, text in enumerate(texts)]
@@ -218,13 +219,13 @@ def _section_row(page: Mapping[str, Any], order: int, found: _Text, has_text: bo
 
 
 def _further(main: Anchor, anchors: Sequence[Anchor]) -> list[dict[str, Any]]:
-    """The anchors that are others than the main one, each once."""
+    """Return the anchors that are others than the main one, each once."""
     by_name = {anchor.name: anchor for anchor in anchors if anchor.rule != BORROWED and anchor.name != main.name}
     return [anchor._asdict() for anchor in by_name.values()]
 
 
 def _stamped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of a page that refers to others: their hash covers what they say, as the page's own hash cannot.
+    """Return rows of a page that refers to others: their hash covers what they say, as the page's own hash cannot.
 
     It never equals the page's, so that such a page is never taken for unchanged.
     """

@@ -19,7 +19,7 @@ from rag_assets.steps.formats.storage import PageError
 from rag_assets.steps.sections.anchors import OneAnchor
 from rag_assets.steps.sections.outline import Section, split_at_headings
 from rag_assets.steps.sections.reading import BodyReader, DirectReader
-from rag_serving.access.principals import EVERYONE, both
+from rag_serving.access.principals import EVERYONE, intersect_readers
 
 DEPTH_MAX = 5  # pages that include pages that include …
 INCLUDED_MAX = 1_000_000  # characters of the same readers that one page may pull in; more is broken or hostile
@@ -64,7 +64,7 @@ class Library:
         self._contents: dict[_Key, Content | None] = {}
 
     def find(self, space: str, title: str, asking: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The row of the page, None where there is none. A title may carry its space: `ENG:Release steps`.
+        """Return the row of the page, None where there is none. A title may carry its space: `ENG:Release steps`.
 
         Args:
             space: key of the space.
@@ -92,14 +92,15 @@ class Library:
         return found
 
     def content(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
-        """What a page, or an excerpt of it, holds; None where there is no such excerpt or the page cannot be read."""
+        """Return what a page, or an excerpt of it, holds; None where there is no such excerpt or the page cannot be
+        read."""
         key = page["page_id"], excerpt
         if key not in self._contents:
             self._contents[key] = self._read(page, excerpt)
         return self._contents[key]
 
     def body(self, page: Mapping[str, Any]) -> str | None:
-        """The page's body; None where it is not in storage format, or too large."""
+        """Return the page's body; None where it is not in storage format, or too large."""
         body = page["body"] or ""
         small = len(body) * 4 <= self._limit or len(body.encode(errors="replace")) <= self._limit
         return body if page["body_format"] == "storage" and small else None
@@ -127,7 +128,8 @@ class Transclusion:
         self._followed = Counter[str]()  # by reader class, too
 
     def passages(self, section: Section) -> list[Passage]:
-        """The text that the references of a section stand for, in their order; that of nested ones after its page's."""
+        """Return the text that the references of a section stand for, in their order; that of nested ones after its
+        page's."""
         found: list[Passage] = []
         start: _Key = (self._page["page_id"], None)
         for reference in section.references:
@@ -156,7 +158,7 @@ class Transclusion:
         content = self._library.content(page, reference.excerpt) if key not in chain else None
         if content is None or len(chain) > DEPTH_MAX:
             return False
-        narrower = both(readers, page["readers"])
+        narrower = intersect_readers(readers, page["readers"])
         if (key, narrower) in self._taken:
             return True
         self._taken_characters[narrower] += sum(len(block.text) for block in content.blocks)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rag_serving.answering.extraction.excerpts import Layout
-from rag_serving.answering.extraction.features import Analyze, Asked
+from rag_serving.answering.extraction.features import Analyze, QuestionFeatures
 from rag_serving.answering.extraction.quote_window import best_window
 from rag_serving.deadline import check
 from rag_serving.records import Claim, Lock, Verdict
@@ -43,7 +43,7 @@ class Differing:
     others: tuple[Claim, ...]
 
     def beside(self, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-        """The claims with the others right behind the one that they differ from, none twice."""
+        """Return the claims with the others right behind the one that they differ from, none twice."""
         at = claims.index(self.claim) + 1
         return (*claims[:at], *(other for other in self.others if other not in claims), *claims[at:])
 
@@ -51,11 +51,11 @@ class Differing:
 def differing(
     question: str, weights: Mapping[str, float], lock: Lock, verdicts: Sequence[Verdict], analyze: Analyze, count: int
 ) -> Differing | None:
-    """The first claim that stands and that other pages differ from; None where they all agree.
+    """Return the first claim that stands and that other pages differ from; None where they all agree.
 
     `weights` are those of the question's analyzed terms; quotes have up to `count` words.
     """
-    asked = Asked.of(question, weights, analyze)
+    asked = QuestionFeatures.of(question, weights, analyze)
     if asked.kind not in _KINDS:
         return None
     for verdict in verdicts:
@@ -66,7 +66,8 @@ def differing(
 
 
 def measures(text: str) -> dict[str, set[float]]:
-    """The figures of a text by kind: times in seconds, sizes in bytes, others in their own unit; "" has those alone.
+    """Return the figures of a text by kind: times in seconds, sizes in bytes, others in their own unit; "" has those
+    alone.
 
     Versions, times of the day and figures inside names are none.
     """
@@ -81,8 +82,8 @@ def measures(text: str) -> dict[str, set[float]]:
     return found
 
 
-def _others(asked: Asked, lock: Lock, verdict: Verdict, analyze: Analyze) -> Iterator[tuple[int, Unit]]:
-    """The first sentence of each other page that differs from the cited one, with its passage."""
+def _others(asked: QuestionFeatures, lock: Lock, verdict: Verdict, analyze: Analyze) -> Iterator[tuple[int, Unit]]:
+    """Yield the first sentence of each other page that differs from the cited one, with its passage."""
     cited = lock.passage(verdict.index or 0)
     unit = unit_at(cited.chunk.text, verdict.start or 0) if cited else None
     if cited is None or unit is None:
@@ -108,9 +109,15 @@ def _others(asked: Asked, lock: Lock, verdict: Verdict, analyze: Analyze) -> Ite
 
 
 def _claim(
-    asked: Asked, lock: Lock, index: int, unit: Unit, verdicts: Sequence[Verdict], analyze: Analyze, count: int
+    asked: QuestionFeatures,
+    lock: Lock,
+    index: int,
+    unit: Unit,
+    verdicts: Sequence[Verdict],
+    analyze: Analyze,
+    count: int,
 ) -> Claim:
-    """The claim that already cites a sentence, else one that tells it."""
+    """Return the claim that already cites a sentence, else one that tells it."""
     for verdict in verdicts:
         if verdict.outcome != "dropped" and verdict.index == index and unit.start <= (verdict.start or 0) < unit.end:
             return verdict.claim
@@ -120,7 +127,7 @@ def _claim(
     return Claim(told.text, index, said[start:end], told.parts)
 
 
-def _is_about(asked: Asked, text: str, analyze: Analyze) -> bool:
+def _is_about(asked: QuestionFeatures, text: str, analyze: Analyze) -> bool:
     return asked.share(frozenset(analyze(text))) >= _ABOUT
 
 
@@ -141,7 +148,7 @@ class _Said:
 
 
 def _differ(one: _Said, two: _Said) -> bool:
-    """Whether two sentences say the same but for a figure of the same kind."""
+    """Return whether two sentences say the same but for a figure of the same kind."""
     first, second = one.measures, two.measures
     pairs = [(first[kind], second[kind]) for kind in first.keys() & second.keys()]
     if not any(len(a) == len(b) == 1 and not _is_close(*a, *b) for a, b in pairs):
@@ -150,7 +157,7 @@ def _differ(one: _Said, two: _Said) -> bool:
 
 
 def _words(text: str, analyze: Analyze) -> frozenset[str]:
-    """The terms of a text without figures and units."""
+    """Return the terms of a text without figures and units."""
     words = (word for word in text.split() if word.strip(".,;:").lower() not in FIGURE_WORDS)
     return frozenset(term for term in analyze(" ".join(words)) if not any(character.isdigit() for character in term))
 

@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rag_serving.answering.extraction.excerpts import Layout, Told
-from rag_serving.answering.extraction.features import Analyze, Asked, Statement, features
+from rag_serving.answering.extraction.excerpts import Excerpt, Layout
+from rag_serving.answering.extraction.features import Analyze, QuestionFeatures, Statement, features
 from rag_serving.answering.extraction.list_continuation import steps_across
 from rag_serving.answering.extraction.quote_window import best_window
 from rag_serving.answering.extraction.ranker import Tables, Weights, learnt
@@ -73,12 +73,13 @@ def extract(
     quote_max_words: int = 12,
     tables: Tables | None = None,
 ) -> Draft:
-    """The best sentences of the lock as claims, best first, with the confidence of the best; none without a sentence.
+    """Return the best sentences of the lock as claims, best first, with the confidence of the best; none without a
+    sentence.
 
     `weights` are those of the question's analyzed terms. Without `similarity` words alone decide. `tables` weigh the
     evidence; without them those of the package do.
     """
-    asked, table = Asked.of(question, weights, analyze), (tables or learnt()).of(similarity is not None)
+    asked, table = QuestionFeatures.of(question, weights, analyze), (tables or learnt()).of(similarity is not None)
     ranked = rank(asked, lock, analyze, similarity, table)
     chosen = _chosen(asked, ranked, max_citations)
     claims = _claims(asked, lock, [each.statement for each in chosen], analyze, quote_max_words)[:max_citations]
@@ -89,8 +90,10 @@ def extract(
     return Draft(claims, MODEL, confidence=table.confident(best.evidence, best.score), evidence=evidence)
 
 
-def rank(asked: Asked, lock: Lock, analyze: Analyze, similarity: Similarity | None, weights: Weights) -> list[Ranked]:
-    """The sentences in front with their evidence, best first."""
+def rank(
+    asked: QuestionFeatures, lock: Lock, analyze: Analyze, similarity: Similarity | None, weights: Weights
+) -> list[Ranked]:
+    """Return the sentences in front with their evidence, best first."""
     front = _front(asked, list(statements(asked, lock, analyze)))
     names = named(asked.text, analyze)
     near = (
@@ -107,9 +110,9 @@ def rank(asked: Asked, lock: Lock, analyze: Analyze, similarity: Similarity | No
     return sorted(ranked, key=lambda each: -each.score)
 
 
-def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement]:
-    """What can answer: no headings, no questions, no fragments of a few words, nothing about another identifier, and
-    nothing that is meant for an assistant.
+def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterator[Statement]:
+    """Yield what can answer: no headings, no questions, no fragments of a few words, nothing about another identifier,
+    and nothing that is meant for an assistant.
     """
     names = named(asked.text, analyze)
     for index, candidate in enumerate(lock.passages, start=1):
@@ -133,7 +136,7 @@ def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement
                 terms |= leads[lead.start]
             found = Statement(index, unit, text, terms, headings, before, passage, place == 0)
             if procedure:
-                named_by = max((asked.likeness(analyze(heading)) for heading in chunk.heading_path), default=0.0)
+                named_by = max((asked.passage_support(analyze(heading)) for heading in chunk.heading_path), default=0.0)
                 told = "\n".join((*chunk.heading_path[-1:], procedure.text))
                 yield replace(found, terms=terms | headings, procedure=told, named=named_by)
             elif _can_answer(chunk, unit) and unit not in layout.directed:
@@ -142,8 +145,9 @@ def statements(asked: Asked, lock: Lock, analyze: Analyze) -> Iterator[Statement
                 before = terms
 
 
-def _parts(asked: Asked, layout: Layout) -> Iterator[tuple[Unit, Told | None]]:
-    """The units of a passage; to who asks how to do something the steps of a list, or a block of code, are one."""
+def _parts(asked: QuestionFeatures, layout: Layout) -> Iterator[tuple[Unit, Excerpt | None]]:
+    """Yield the units of a passage; to who asks how to do something the steps of a list, or a block of code, are
+    one."""
     end, refused = 0, set[tuple[int, int]]()
     for unit in layout.units:
         if unit.end <= end:
@@ -156,23 +160,23 @@ def _parts(asked: Asked, layout: Layout) -> Iterator[tuple[Unit, Told | None]]:
         yield unit, procedure
 
 
-def _can_be_followed(procedure: Told, layout: Layout) -> bool:
-    """Whether steps, or code, say enough to be quoted, and no assistant what to do."""
+def _can_be_followed(procedure: Excerpt, layout: Layout) -> bool:
+    """Return whether steps, or code, say enough to be quoted, and no assistant what to do."""
     if weight(procedure.quoted.of(layout.text)) < MIN_QUOTE_BYTES:
         return False
     return not any(procedure.start <= other.start < procedure.end for other in layout.directed)
 
 
 def named(question: str, analyze: Analyze) -> frozenset[str]:
-    """The identifiers of a question as terms: `max.poll.records`, `DB_POOL`, `ERR-4012`.
+    """Return the identifiers of a question as terms: `max.poll.records`, `DB_POOL`, `ERR-4012`.
 
     Who asks for one by name means no other, so a passage without it answers nothing, however alike its words are.
     """
     return frozenset(analyze(name)[0] for name in _IDENTIFIER.findall(question))
 
 
-def _is_introduced(asked: Asked, unit: Unit) -> bool:
-    """Whether the unit is code that a question for a command is answered by: what it does stands before it."""
+def _is_introduced(asked: QuestionFeatures, unit: Unit) -> bool:
+    """Return whether the unit is code that a question for a command is answered by: what it does stands before it."""
     return unit.kind == "code" and asked.kind in ("command", "steps")
 
 
@@ -185,8 +189,8 @@ def _can_answer(chunk: Chunk, unit: Unit) -> bool:
     )
 
 
-def _front(asked: Asked, found: Sequence[Statement]) -> list[Statement]:
-    """The sentences that words and passage rank put in front."""
+def _front(asked: QuestionFeatures, found: Sequence[Statement]) -> list[Statement]:
+    """Return the sentences that words and passage rank put in front."""
 
     def promise(statement: Statement) -> float:
         around = (statement.headings | statement.previous) - statement.terms
@@ -199,7 +203,7 @@ def _passage(lock: Lock, statement: Statement) -> Candidate:
     return lock.passages[statement.index - 1]
 
 
-def _bonus(asked: Asked, statement: Statement, names: frozenset[str], analyze: Analyze) -> float:
+def _bonus(asked: QuestionFeatures, statement: Statement, names: frozenset[str], analyze: Analyze) -> float:
     bonus = 0.0
     if statement.procedure:
         bonus = _PROCEDURE + _PROCEDURE_NAMED * statement.named
@@ -210,8 +214,8 @@ def _bonus(asked: Asked, statement: Statement, names: frozenset[str], analyze: A
     return bonus
 
 
-def _chosen(asked: Asked, ranked: Sequence[Ranked], count: int) -> list[Ranked]:
-    """The best sentence and those nearly as good that do not repeat a chosen one."""
+def _chosen(asked: QuestionFeatures, ranked: Sequence[Ranked], count: int) -> list[Ranked]:
+    """Return the best sentence and those nearly as good that do not repeat a chosen one."""
     states = asked.kind == "statement" and len(asked.words) >= _FEWEST_WORDS_OF_A_CLAIM
     behind = _BEHIND_CLAIM if states else _BEHIND_OTHERS
     chosen: list[Ranked] = []
@@ -229,9 +233,9 @@ def _overlap(one: frozenset[str], two: frozenset[str]) -> float:
 
 
 def _claims(
-    asked: Asked, lock: Lock, chosen: Sequence[Statement], analyze: Analyze, quote_max_words: int
+    asked: QuestionFeatures, lock: Lock, chosen: Sequence[Statement], analyze: Analyze, quote_max_words: int
 ) -> tuple[Claim, ...]:
-    """The chosen sentences as they are told, none that was told with one before it."""
+    """Return the chosen sentences as they are told, none that was told with one before it."""
     claims: dict[str, Claim] = {}
     covered: list[tuple[int, int, int]] = []
     for statement in chosen:
@@ -248,9 +252,9 @@ def _claims(
     return tuple(claims.values())
 
 
-def _told(asked: Asked, statement: Statement, lock: Lock, analyze: Analyze) -> list[tuple[int, Told]]:
-    """What is said for a sentence, and of which passage: the steps or the code that who asks how to do something needs,
-    the list that is asked for by its lead-in, else the sentence alone.
+def _told(asked: QuestionFeatures, statement: Statement, lock: Lock, analyze: Analyze) -> list[tuple[int, Excerpt]]:
+    """Return what is said for a sentence, and of which passage: the steps or the code that who asks how to do
+    something needs, the list that is asked for by its lead-in, else the sentence alone.
     """
     unit, index = statement.unit, statement.index
     chunk = _passage(lock, statement).chunk

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag_serving.records import Candidate
-from rag_serving.text.polarity_words import contradict, negations, turns
+from rag_serving.text.polarity_words import contradict, negations, polarity_words
 from rag_serving.text.question_types import Kind, asked_words, holds, kind_of, names_of, topic_of
 from rag_serving.text.units import Unit
 
@@ -29,7 +29,7 @@ _LONG = 30.0  # words
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionFeatures:
     """A question as its sentences are judged by it."""
 
     text: str
@@ -39,11 +39,11 @@ class Asked:
     weights: Mapping[str, float]  # inverse document frequency by term
     names: frozenset[str]  # terms of capitalized words
     numbers: frozenset[str]  # terms with a digit
-    turns: Counter[str]
+    polarity_words: Counter[str]
     negates: bool
 
     @classmethod
-    def of(cls, question: str, weights: Mapping[str, float], analyze: Analyze) -> Asked:
+    def of(cls, question: str, weights: Mapping[str, float], analyze: Analyze) -> QuestionFeatures:
         terms = frozenset(analyze(topic_of(question))) or frozenset(analyze(question))
         return cls(
             text=question,
@@ -53,22 +53,22 @@ class Asked:
             weights=weights,
             names=frozenset(term for name in names_of(question) for term in analyze(name)),
             numbers=frozenset(term for term in terms if any(character.isdigit() for character in term)),
-            turns=turns(question),
+            polarity_words=polarity_words(question),
             negates=negations(question) > 0,
         )
 
     def share(self, terms: frozenset[str]) -> float:
-        """The share of the question's weight that these terms have, 0 to 1."""
+        """Return the share of the question's weight that these terms have, 0 to 1."""
         total = sum(self.weights.get(term, 0.0) for term in sorted(self.terms))
         return sum(self.weights.get(term, 0.0) for term in sorted(terms & self.terms)) / (total or 1.0)
 
-    def likeness(self, heading: Iterable[str]) -> float:
-        """How nearly a heading, as terms, is what is asked for and nothing else, 0 to 1."""
+    def passage_support(self, heading: Iterable[str]) -> float:
+        """Return how nearly a heading, as terms, is what is asked for and nothing else, 0 to 1."""
         terms = frozenset(heading)
         return self.share(terms) * len(terms & self.terms) / (len(terms) or 1)
 
     def rarest(self, terms: frozenset[str]) -> float:
-        """The weight of the rarest of these terms against the rarest of the question, 0 to 1."""
+        """Return the weight of the rarest of these terms against the rarest of the question, 0 to 1."""
         most = max((self.weights.get(term, 0.0) for term in self.terms), default=0.0)
         return max((self.weights.get(term, 0.0) for term in terms & self.terms), default=0.0) / (most or 1.0)
 
@@ -96,8 +96,11 @@ class Statement:
         return self.procedure or self.text
 
 
-def features(asked: Asked, statement: Statement, candidate: Candidate, similarity: float | None) -> dict[str, float]:
-    """The features of a sentence, by name, each about 0 to 1; those of vectors only where there is a similarity."""
+def features(
+    asked: QuestionFeatures, statement: Statement, candidate: Candidate, similarity: float | None
+) -> dict[str, float]:
+    """Return the features of a sentence, by name, each about 0 to 1; those of vectors only where there is a
+    similarity."""
     own = asked.terms & statement.terms
     near = (asked.terms & (statement.headings | statement.previous)) - own
     apart = (asked.terms & statement.passage) - own - near
@@ -118,7 +121,7 @@ def features(asked: Asked, statement: Statement, candidate: Candidate, similarit
         "negated": float(asked.negates),
         "negation_differs": float(turned and asked.negates != (negations(statement.text) > 0)),
         "contradicts": float(turned and contradict(asked.text, statement.text)),
-        "turns_missing": sum((asked.turns - turns(statement.text)).values()) / 3 if turned else 0.0,
+        "turns_missing": sum((asked.polarity_words - polarity_words(statement.text)).values()) / 3 if turned else 0.0,
         "no_person": float(asked.kind == "person" and not fits),
         "no_time": float(asked.kind == "time" and not fits),
         "no_quantity": float(asked.kind == "quantity" and not fits),

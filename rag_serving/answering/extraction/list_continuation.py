@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rag_serving.answering.extraction.excerpts import Layout, Told
+from rag_serving.answering.extraction.excerpts import Excerpt, Layout
 from rag_serving.records import Chunk, Lock
 
 BEFORE, AFTER = -1, 1
@@ -17,7 +17,7 @@ MOST_PASSAGES = 3  # of one list: an answer cites no more
 
 
 def runs_on(chunk: Chunk, following: Chunk) -> bool:
-    """Whether the steps that end a passage go on with the next number in the one behind it in its section."""
+    """Return whether the steps that end a passage go on with the next number in the one behind it in its section."""
     if _section(chunk) != _section(following) or following.chunk_idx != chunk.chunk_idx + 1:
         return False
     last = Layout(chunk.text).last_step
@@ -25,7 +25,7 @@ def runs_on(chunk: Chunk, following: Chunk) -> bool:
 
 
 def sharing(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> list[Chunk]:
-    """The passages that hold one list of steps with this one, in order, itself among them.
+    """Return the passages that hold one list of steps with this one, in order, itself among them.
 
     `beside` gives the passage before or after another, None where there is none.
     """
@@ -37,8 +37,8 @@ def sharing(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> list[
     return found
 
 
-def steps_across(lock: Lock, index: int, told: Told) -> list[tuple[int, Told]]:
-    """The steps that are told of a passage of the lock, with those before and after them in others, in order."""
+def steps_across(lock: Lock, index: int, told: Excerpt) -> list[tuple[int, Excerpt]]:
+    """Return the steps that are told of a passage of the lock, with those before and after them in others, in order."""
     own = lock.passages[index - 1].chunk
     places = {_place(candidate.chunk): at for at, candidate in enumerate(lock.passages, start=1)}
     units = Layout(own.text).units
@@ -54,19 +54,19 @@ def steps_across(lock: Lock, index: int, told: Told) -> list[tuple[int, Told]]:
 
 
 def _before(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk | None:
-    """The passage that the list at the beginning of this one began in, or None; only such a one is fetched."""
+    """Return the passage that the list at the beginning of this one began in, or None; only such a one is fetched."""
     found = beside(chunk, BEFORE) if (Layout(chunk.text).first_step or 1) > 1 else None
     return found if found and runs_on(found, chunk) else None
 
 
 def _after(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk | None:
-    """The passage that the list at the end of this one runs on into, or None; only such a one is fetched."""
+    """Return the passage that the list at the end of this one runs on into, or None; only such a one is fetched."""
     found = beside(chunk, AFTER) if Layout(chunk.text).last_step is not None else None
     return found if found and runs_on(chunk, found) else None
 
 
-def _part(chunk: Chunk, own: Chunk) -> Told:
-    """The steps of another passage: at its end where it stands before, else at its beginning."""
+def _part(chunk: Chunk, own: Chunk) -> Excerpt:
+    """Return the steps of another passage: at its end where it stands before, else at its beginning."""
     layout = Layout(chunk.text)
     steps = [unit for unit in layout.units if unit.kind == "list"]
     return layout.run(steps[-1] if chunk.chunk_idx < own.chunk_idx else steps[0])

@@ -22,7 +22,7 @@ _WORD = re.compile(r"\w")
 def best_window(
     sentence: str, weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]], count: int
 ) -> tuple[int, int]:
-    """The range of up to `count` words that holds most of the weight; the first among equals.
+    """Return the range of up to `count` words that holds most of the weight; the first among equals.
 
     Words are what white space parts. A window that keeps all of the sentence's negations is preferred to one that loses
     one.
@@ -41,7 +41,7 @@ def best_window(
 def best_part(
     quote: str, weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]], count: int
 ) -> tuple[int, int]:
-    """The range of up to `count` words of a quote that holds most of the weight; the first among equals.
+    """Return the range of up to `count` words of a quote that holds most of the weight; the first among equals.
 
     A range that no negation stands right before or behind is preferred: what it says would be turned round.
     """
@@ -59,7 +59,8 @@ def best_part(
 
 
 def trimmed(text: str, spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The range of some `pieces` of a text, without the signs (`|`, `–`) at its ends; whole where there is no word."""
+    """Return the range of some `pieces` of a text, without the signs (`|`, `–`) at its ends; whole where there is no
+    word."""
     wordy = [span for span in spans if _WORD.search(text, *span)] or list(spans)
     return wordy[0][0], wordy[-1][1]
 

@@ -37,15 +37,15 @@ class Weights:
     bias: float
 
     def score(self, found: Features) -> float:
-        """What sentences of one question are ordered by."""
+        """Return what sentences of one question are ordered by."""
         return sum(self.rank.get(name, 0.0) * value for name, value in found.items())
 
     def confident(self, found: Features, score: float) -> float:
-        """How likely a sentence with these features, and this score among the others, answers: 0 to 1."""
+        """Return how likely a sentence with these features, and this score among the others, answers: 0 to 1."""
         return self.told({**found, "score": score})
 
     def told(self, evidence: Features) -> float:
-        """The same from features with the score among them."""
+        """Return the same from features with the score among them."""
         logit = self.bias + sum(self.confidence.get(name, 0.0) * value for name, value in evidence.items())
         return 1 / (1 + math.exp(-min(max(logit, -_SURE), _SURE)))
 
@@ -63,13 +63,13 @@ class Tables:
 
 @cache
 def learnt() -> Tables:
-    """The weights that the package carries."""
+    """Return the weights that the package carries."""
     found = json.loads(Path(__file__).with_name(WEIGHTS).read_text(encoding="utf-8"))
     return Tables(*(Weights(**found[table]) for table in _TABLES))
 
 
 def calibrated(path: Path | None, embedding: str) -> Tables:
-    """The package's weights with the confidence of this file; without a file they alone.
+    """Return the package's weights with the confidence of this file; without a file they alone.
 
     `embedding` names the model that similarities come from.
 
@@ -93,7 +93,7 @@ def calibrated(path: Path | None, embedding: str) -> Tables:
 
 
 def to_json(tables: Tables, embedding: str) -> str:
-    """The confidence of these tables as the text of a file that `calibrated` reads."""
+    """Return the confidence of these tables as the text of a file that `calibrated` reads."""
     found: dict[str, Any] = {"version": VERSION, "embedding": embedding}
     for name, table in zip(_TABLES, (tables.with_vectors, tables.words_alone), strict=True):
         found[name] = {"confidence": dict(table.confidence), "bias": table.bias}

@@ -17,14 +17,14 @@ from rapidfuzz import fuzz
 
 from rag_serving.answering.verification.wording import overhang
 from rag_serving.text.normalization import Folded, fold, is_border
-from rag_serving.text.polarity_words import NEGATING_CHARACTERS, contradict, figures, turns
+from rag_serving.text.polarity_words import NEGATING_CHARACTERS, contradict, figures, polarity_words
 
 # Letters and digits in UTF-8 bytes: what is shorter stands in almost every passage and proves nothing.
 MIN_QUOTE_BYTES = 8
 
 
 @dataclass(frozen=True)
-class Place:
+class QuoteSpan:
     """Where a quote stands in a text."""
 
     start: int
@@ -45,27 +45,27 @@ class Passage:
         return fold(self.text)
 
 
-def find_quote(quote: str, text: str | Passage, fuzzy_min: float = 90.0) -> Place | None:
-    """Where the quote stands in the text: exactly, else nearly with the same figures and turns, else None."""
+def find_quote(quote: str, text: str | Passage, fuzzy_min: float = 90.0) -> QuoteSpan | None:
+    """Return where the quote stands in the text: exactly, else nearly with the same figures and turns, else None."""
     passage = Passage(text) if isinstance(text, str) else text
     return find_exact(quote, passage) or find_near(quote, passage, fuzzy_min)
 
 
-def find_exact(quote: str, text: str | Passage) -> Place | None:
-    """The first place where the quote stands between word borders, white space and typography folded away."""
+def find_exact(quote: str, text: str | Passage) -> QuoteSpan | None:
+    """Return the first place where the quote stands between word borders, white space and typography folded away."""
     passage, needle = Passage(text) if isinstance(text, str) else text, needle_of(quote)
     if not needle:
         return None
     if (start := _between_borders(needle, passage.text)) is not None:
-        return Place(start, start + len(needle), "exact")
+        return QuoteSpan(start, start + len(needle), "exact")
     if (start := _between_borders(needle, passage.folded.text)) is None:
         return None
     first, last = passage.folded.original(start, start + len(needle))
-    return Place(first, last, "exact")
+    return QuoteSpan(first, last, "exact")
 
 
-def find_near(quote: str, text: str | Passage, ratio_min: float) -> Place | None:
-    """The best near match, widened to word borders, if nothing that matters differs from the quote."""
+def find_near(quote: str, text: str | Passage, ratio_min: float) -> QuoteSpan | None:
+    """Return the best near match, widened to word borders, if nothing that matters differs from the quote."""
     folded = (Passage(text) if isinstance(text, str) else text).folded
     needle = needle_of(quote)
     if not needle or not folded.text:
@@ -86,14 +86,18 @@ def find_near(quote: str, text: str | Passage, ratio_min: float) -> Place | None
     if not (is_border(folded.text, start) and is_border(folded.text, end)):
         return None
     found = folded.text[start:end]
-    if figures(found) != figures(needle) or turns(found) != turns(needle) or contradict(found, needle):
+    if (
+        figures(found) != figures(needle)
+        or polarity_words(found) != polarity_words(needle)
+        or contradict(found, needle)
+    ):
         return None
     first, last = folded.original(start, end)
-    return Place(first, last, "fuzzy", ratio)
+    return QuoteSpan(first, last, "fuzzy", ratio)
 
 
 def needle_of(quote: str) -> str:
-    """A quote as it is looked for: folded, without the quotation marks and ellipses around it."""
+    """Return a quote as it is looked for: folded, without the quotation marks and ellipses around it."""
     needle, before = fold(quote).text.strip(), ""
     while needle != before:
         before = needle
@@ -119,7 +123,7 @@ def _between_borders(needle: str, text: str) -> int | None:
 
 
 def _widened(text: str, start: int, end: int) -> tuple[int, int]:
-    """The range without outer white space, grown to the next word borders."""
+    """Return the range without outer white space, grown to the next word borders."""
     while start < end and text[start].isspace():
         start += 1
     while end > start and text[end - 1].isspace():

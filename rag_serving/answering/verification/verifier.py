@@ -17,7 +17,7 @@ from typing import cast
 
 from rag_serving.answering.extraction.quote_window import REACH_OF_NEGATION, best_part
 from rag_serving.answering.verification.grammar import governs
-from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, Passage, Place, find_quote, needle_of, weight
+from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, Passage, QuoteSpan, find_quote, needle_of, weight
 from rag_serving.answering.verification.support import Sentences, missing_words, supported
 from rag_serving.answering.verification.words import tokens
 from rag_serving.answering.verification.yes_no import affirms, polarity_fault, without_yes_or_no
@@ -72,7 +72,7 @@ def without_doubted(verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
 
 
 def _limited(verdicts: Sequence[Verdict], max_citations: int) -> list[Verdict]:
-    """The verdicts, without those that repeat a citation of their sentence or cite one place too many."""
+    """Return the verdicts, without those that repeat a citation of their sentence or cite one place too many."""
     kept: list[Verdict] = []
     places: set[tuple[int | None, int | None, int | None]] = set()
     told: set[tuple[str, int | None, int | None, int | None]] = set()
@@ -193,7 +193,7 @@ class _Judge:
         needle = needle_of(quoted)
         return quoted if any(needle in passage.folded.text for passage in self.passages) else None
 
-    def _find(self, quote: str, passage: Passage) -> Place | None:
+    def _find(self, quote: str, passage: Passage) -> QuoteSpan | None:
         """Return where a quote stands in what a passage says to readers."""
         place = find_quote(quote, passage, self.fuzzy_min)
         return place if place and MASK not in passage.text[place.start : place.end] else None
@@ -286,8 +286,8 @@ def _can_be_shown(unit: Unit) -> bool:
     return unit.kind in ("sentence", "list") and unit.end - unit.start <= _LONGEST_SENTENCE_SHOWN
 
 
-def _place(verdict: Verdict) -> Place:
-    return Place(cast(int, verdict.start), cast(int, verdict.end), "exact")
+def _place(verdict: Verdict) -> QuoteSpan:
+    return QuoteSpan(cast(int, verdict.start), cast(int, verdict.end), "exact")
 
 
 def _passage_of(candidate: Candidate) -> Passage:
@@ -298,11 +298,11 @@ def _passage_of(candidate: Candidate) -> Passage:
     return Passage(text, "" if orders_assistant(heading) else heading)
 
 
-def _rank(place: Place) -> tuple[bool, float]:
+def _rank(place: QuoteSpan) -> tuple[bool, float]:
     return place.how == "exact", place.ratio
 
 
-def _reason(place: Place) -> str:
+def _reason(place: QuoteSpan) -> str:
     return "verbatim" if place.how == "exact" else f"near match, ratio {place.ratio:.0f}, same figures and negations"
 
 
@@ -312,7 +312,8 @@ def _stems(text: str) -> list[str]:
 
 
 def _is_made_of(claim: Claim, text: str) -> bool:
-    """Whether a claim is nothing but words of this passage, each part to the letter: a row told with its columns.
+    """Return whether a claim is nothing but words of this passage, each part to the letter: a row told with its
+    columns.
 
     What a sentence quotes keeps its quotation marks, so that a model's sentence is never taken for such a claim.
     """
@@ -324,8 +325,9 @@ def _is_made_of(claim: Claim, text: str) -> bool:
     return bool(claim.others) and not rest.strip(" \n:;")
 
 
-def _is_turned(claim: Claim, text: str, place: Place) -> bool:
-    """Whether the sentence negates where the quote begins or breaks off, and the claim does not negate at all."""
+def _is_turned(claim: Claim, text: str, place: QuoteSpan) -> bool:
+    """Return whether the sentence negates where the quote begins or breaks off, and the claim does not negate at
+    all."""
     unit = unit_at(text, place.start)
     if unit is None or negations(claim.text) or negations(text[place.start : place.end]):
         return False
@@ -334,7 +336,7 @@ def _is_turned(claim: Claim, text: str, place: Place) -> bool:
     return any(negations(part) for part in around)
 
 
-def _reach(text: str, unit: Unit, place: Place) -> int:
-    """Where the words begin that a negation before the quote may be among."""
+def _reach(text: str, unit: Unit, place: QuoteSpan) -> int:
+    """Return where the words begin that a negation before the quote may be among."""
     before = words(text, unit.start, place.start)[-REACH_OF_NEGATION:]
     return before[0][0] if before else place.start

@@ -25,7 +25,7 @@ _SAME_BEGINNING, _SHORTEST_SLIP, _ALIKE = 3, 4, 80.0
 
 
 def overhang(found: str, quote: str) -> tuple[int, int] | None:
-    """How many characters at either edge of `found` hold words that the quote does not have, if the rest agrees.
+    """Return how many characters at either edge of `found` hold words that the quote does not have, if the rest agrees.
 
     Words agree if they are the same but for a slip and stand in the same order; an article more or less is none. None
     where any other word was lost, added or exchanged.
@@ -53,14 +53,14 @@ def overhang(found: str, quote: str) -> tuple[int, int] | None:
 
 
 def _is_slip(ours: list[str], theirs: list[str]) -> bool:
-    """Whether these words, which are not the same, may stand for each other."""
+    """Return whether these words, which are not the same, may stand for each other."""
     if len(ours) != len(theirs):
         return all(word.lower() in _ARTICLES for word in (*ours, *theirs))
     return all(_are_alike(one, two) for one, two in zip(ours, theirs, strict=True))
 
 
 def _are_alike(one: str, two: str) -> bool:
-    """Whether two words are one but for its case at the beginning, an ending or a letter.
+    """Return whether two words are one but for its case at the beginning, an ending or a letter.
 
     Only words of plain lower case may slip: identifiers, acronyms and figures must be the same to the letter.
     """
@@ -77,7 +77,7 @@ def _are_alike(one: str, two: str) -> bool:
 
 
 def _strange_letters(quote: str, found: str) -> bool:
-    """Whether the quote has letters or digits from beyond ASCII that the text does not, accents aside."""
+    """Return whether the quote has letters or digits from beyond ASCII that the text does not, accents aside."""
     strange = Counter(c for c in quote if not c.isascii() and c.isalnum())
     strange.subtract(c for c in found if not c.isascii() and c.isalnum())
     return any(count > 0 and not unicodedata.normalize("NFD", c)[0].isascii() for c, count in strange.items())

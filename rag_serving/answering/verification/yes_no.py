@@ -34,7 +34,7 @@ _STEM, _NEARLY_ALL = 4, 0.75
 
 
 def polarity_fault(question: str, sentence: str, unit: str) -> str | None:
-    """Why a yes or no goes against the cited sentence of a passage, or None where nothing speaks against it.
+    """Return why a yes or no goes against the cited sentence of a passage, or None where nothing speaks against it.
 
     What holds only under a condition (`unless`, `only`, `until`) is not judged.
     """
@@ -77,7 +77,7 @@ def without_yes_or_no(sentence: str) -> str:
 
 
 def _clause_about(question: str, unit: str) -> str | None:
-    """The clause of the unit that has nearly all words of the question, or None."""
+    """Return the clause of the unit that has nearly all words of the question, or None."""
     asked = _stems(question)
     best = max(_CLAUSE.split(unit), key=lambda clause: len(asked & _stems(clause)))
     return best if asked and len(asked & _stems(best)) >= _NEARLY_ALL * len(asked) else None

@@ -54,7 +54,8 @@ class Generator:
         self._model: RemoteChat | None = None
 
     def write(self, question: str, lock: Lock, extracted: Callable[[], Draft], listen: Listen | None = None) -> Draft:
-        """A draft by the model, or by extraction: where no model is configured, or it is down, which is flagged."""
+        """Return a draft by the model, or by extraction: where no model is configured, or it is down, which is
+        flagged."""
         if self._settings.provider == "extractive" or not len(lock):
             return extracted()
         if not self._breaker.allow():
@@ -91,7 +92,7 @@ class Generator:
         raise AssertionError("unreachable")
 
     def _draft(self, model: RemoteChat, prompt: Prompt, lock: Lock, reply: Reply) -> Draft:
-        """What the reply says.
+        """Return what the reply says.
 
         Raises:
             ModelError: it says nothing, not even that nothing was found: thoughts alone, unseen characters, a few words
@@ -132,7 +133,8 @@ class Generator:
 
 
 def without_foreign_links(claims: Sequence[Claim], lock: Lock) -> tuple[tuple[Claim, ...], int]:
-    """The claims without links that the passages which their sentences cite do not hold, and how many these were.
+    """Return the claims without links that the passages which their sentences cite do not hold, and how many these
+    were.
 
     A true claim is not lost for a link beside it; of a claim that was nothing but a link nothing is left.
     """
@@ -151,7 +153,7 @@ def without_foreign_links(claims: Sequence[Claim], lock: Lock) -> tuple[tuple[Cl
 
 
 def open_generator(settings: Generation) -> RemoteChat:
-    """The configured model.
+    """Return the configured model.
 
     Raises:
         ModelError: extraction is configured, which has no model, or a named API key is not set.
@@ -162,6 +164,6 @@ def open_generator(settings: Generation) -> RemoteChat:
 
 
 def _fallen_back(draft: Draft, why: str) -> Draft:
-    """A draft that extraction made in a model's place."""
+    """Return a draft that extraction made in a model's place."""
     notes = (f"extraction answered for the model: {why}", *draft.notes)
     return replace(draft, flags=(GENERATOR_DOWN, *draft.flags), notes=notes)

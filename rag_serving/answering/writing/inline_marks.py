@@ -63,7 +63,7 @@ class Marks:
         self._found: dict[int, list[tuple[str, str]]] = {_QUOTES: [], _CODES: [], _MARKERS: []}
 
     def replaced(self, text: str) -> str:
-        """The text with a private character for each quote, piece of code and citation."""
+        """Return the text with a private character for each quote, piece of code and citation."""
         text = _FENCE.sub(self._fenced, text)
         text = _CODE.sub(lambda m: self._keep(_CODES, m[2].strip(), m[0]), text)
         text = _BLOCK.sub(self._block, text)
@@ -74,11 +74,11 @@ class Marks:
         return _LINE_OF_ITS_OWN.sub("\n", text)
 
     def text(self, mark: str) -> str:
-        """The words that a quote or piece of code stands for."""
+        """Return the words that a quote or piece of code stands for."""
         return self._of(mark)[0]
 
     def indexes(self, mark: str) -> list[int]:
-        """The passages that a citation names."""
+        """Return the passages that a citation names."""
         said = self._of(mark)[0]
         found: list[int] = []
         for first, last in _LIST_RANGE.findall(said):
@@ -87,19 +87,19 @@ class Marks:
         return list(dict.fromkeys(found or [int(number) for number in re.findall(_NUMBER, said)]))
 
     def plain(self, text: str) -> str:
-        """A text with what its quotes and code stand for, and without its citations."""
+        """Return a text with what its quotes and code stand for, and without its citations."""
         text = re.sub(f"{QUOTE}|{CODE}", lambda mark: self._of(mark[0])[1], CITATIONS.sub("", text))
         return text if not MARK.search(text) else self.plain(text)
 
     def _fenced(self, block: re.Match[str]) -> str:
-        """A code block, which stands by itself."""
+        """Return a code block, which stands by itself."""
         code = block[2].strip("\n").rstrip()
         return (
             f"\n\n{self._keep(_QUOTES, code.strip(), f'{chr(10)}```{chr(10)}{code}{chr(10)}```')}\n\n" if code else ""
         )
 
     def _block(self, block: re.Match[str]) -> str:
-        """A block quote without its signs; citations at its end stay outside."""
+        """Return a block quote without its signs; citations at its end stay outside."""
         text = re.sub(r"(?m)^[ \t]*>[ \t]?", "", block[0]).strip()
         tail = _TAIL.search(text, max(0, len(text) - _LONGEST_TAIL))
         quoted = text[: tail.start()] if tail else text
@@ -120,6 +120,6 @@ class Marks:
 
 
 def _is_index(marker: re.Match[str]) -> bool:
-    """Whether brackets belong to the code before them: `args[0]`, `log_dirs[1]`, `$path[2]`."""
+    """Return whether brackets belong to the code before them: `args[0]`, `log_dirs[1]`, `$path[2]`."""
     before = re.split(r"[^\w.$]", marker.string[max(0, marker.start() - _LONGEST_NAME) : marker.start()])[-1]
     return bool(before) and (marker[1] == "0" or re.search(r"[_$]|\w\.\w", before) is not None)

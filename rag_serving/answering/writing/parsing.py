@@ -82,7 +82,7 @@ class _Part:
 
 
 def parse(reply: str, cut: bool = False, source: str | None = None) -> Parsed:
-    """The claims of a reply in order. A sentence that cites nothing is a claim on passage 0.
+    """Return the claims of a reply in order. A sentence that cites nothing is a claim on passage 0.
 
     Of a reply that was cut, an unfinished last sentence is left out. Links that `source` does not hold are taken out of
     the reply; without it they stay.
@@ -102,7 +102,7 @@ def parse(reply: str, cut: bool = False, source: str | None = None) -> Parsed:
 
 
 def _parts(text: str) -> Iterator[_Part]:
-    """The sentences of a marked text, each with the evidence that stands behind it."""
+    """Yield the sentences of a marked text, each with the evidence that stands behind it."""
     last: _Part | None = None
     for said, joined, kind in _said(text):
         joined = joined and last is not None
@@ -124,7 +124,7 @@ def _parts(text: str) -> Iterator[_Part]:
 
 
 def _said(text: str) -> Iterator[tuple[str, bool, Kind]]:
-    """The sentences of a marked text, whether each follows on the one before, and its kind.
+    """Yield the sentences of a marked text, whether each follows on the one before, and its kind.
 
     What follows on a citation and a full stop, or begins with a capital behind a citation, is a sentence of its own.
     """
@@ -142,14 +142,14 @@ def _said(text: str) -> Iterator[tuple[str, bool, Kind]]:
 
 
 def _belongs_before(said: str, leading: re.Match[str], last: _Part) -> bool:
-    """Whether the marks at the beginning of a sentence are the evidence of the one before."""
+    """Return whether the marks at the beginning of a sentence are the evidence of the one before."""
     if said[leading.end() : leading.end() + 1].islower():
         return False
     return not last.is_cited or not re.match(CITATION, said)
 
 
 def _claims(part: _Part, marks: Marks) -> Iterator[Claim]:
-    """A claim for each quote and passage that a sentence cites."""
+    """Yield a claim for each quote and passage that a sentence cites."""
     text = _sentence(part, marks)
     if not text:
         return
@@ -168,7 +168,7 @@ def _claims(part: _Part, marks: Marks) -> Iterator[Claim]:
 
 
 def _primary(part: _Part, marks: Marks) -> list[tuple[int, str]]:
-    """The quotes of a sentence with their places; its code where it quotes nothing else."""
+    """Return the quotes of a sentence with their places; its code where it quotes nothing else."""
     found = [(match.start(), match[0]) for match in re.finditer(QUOTE, part.marks)]
     if not part.is_cited:
         return [(at, mark) for at, mark in found if len(words(marks.text(mark))) >= _UNCITED_QUOTE_WORDS]
@@ -179,14 +179,15 @@ def _primary(part: _Part, marks: Marks) -> list[tuple[int, str]]:
 
 
 def _cited_by(at: int, marked: str, marks: Marks) -> list[int]:
-    """The passages that a quote at this place is said to come from: those named next behind it, else just before."""
+    """Return the passages that a quote at this place is said to come from: those named next behind it, else just
+    before."""
     behind = re.search(rf"{CITATION}(?:[\s,;]*{CITATION})*", marked[at:])
     run = behind[0] if behind else "".join(re.findall(rf"{CITATION}(?:[\s,;]*{CITATION})*", marked[:at])[-1:])
     return list(dict.fromkeys(index for mark in re.findall(CITATION, run) for index in marks.indexes(mark))) or [0]
 
 
 def _sentence(part: _Part, marks: Marks) -> str:
-    """The words of a sentence, without citations; of one that only quotes, the quote."""
+    """Return the words of a sentence, without citations; of one that only quotes, the quote."""
     shown = re.sub(r"\(\s*\)|\[\s*\]", "", CITATIONS.sub(" ", part.shown)).strip()
     if re.fullmatch(rf"[\s.,;:]*{QUOTE}[\s.,;:]*", shown):
         mark = re.findall(QUOTE, shown)[0]

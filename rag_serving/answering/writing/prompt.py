@@ -69,7 +69,7 @@ def make_prompt(
     quote_max_words: int = 12,
     fence: Fence | None = None,
 ) -> Prompt:
-    """The messages for a question, of about `budget` tokens at most.
+    """Return the messages for a question, of about `budget` tokens at most.
 
     A passage longer than half of the budget is cut to the lines that have most of the question's words; then the
     passage with the lowest score is left out until the rest fits. Numbers stay those of the lock. Without `fence` one
@@ -116,7 +116,7 @@ class _Block:
         return f"{self.head}\n{self.body}\n{self.foot}"
 
     def within(self, budget: int, question: str) -> _Block:
-        """The block with as many of its lines as the budget allows."""
+        """Return the block with as many of its lines as the budget allows."""
         if tokens(self.text) <= budget:
             return self
         room = budget - tokens(f"{self.head}\n\n{self.foot}")
@@ -124,7 +124,8 @@ class _Block:
 
 
 def best_lines(text: str, budget: int, question: str) -> str:
-    """The run of whole lines within `budget` tokens that has most of the question's words; what is cut is marked.
+    """Return the run of whole lines within `budget` tokens that has most of the question's words; what is cut is
+    marked.
 
     Where even one line is longer than the budget it is cut behind a word.
     """
@@ -140,7 +141,7 @@ def best_lines(text: str, budget: int, question: str) -> str:
 
 
 def _best_run(costs: Sequence[int], values: Sequence[int], room: int) -> tuple[int, int]:
-    """The range of lines that costs no more than `room` and is worth most; empty where no line fits."""
+    """Return the range of lines that costs no more than `room` and is worth most; empty where no line fits."""
     best, start, cost, value = (-1, 0, 0), 0, 0, 0
     for end in range(len(costs)):
         cost, value = cost + costs[end], value + values[end]
@@ -169,7 +170,7 @@ def _rules(shown: Sequence[int], max_citations: int, quote_max_words: int) -> st
 
 
 def _block(index: int, lock: Lock, fence: Fence) -> tuple[_Block, int]:
-    """A passage between its marks, with its heading path and link, and what was made harmless in it.
+    """Return a passage between its marks, with its heading path and link, and what was made harmless in it.
 
     All that stands beside the text is one line each, before it or last, so that no text can pass for it.
     """

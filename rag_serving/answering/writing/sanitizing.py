@@ -115,7 +115,7 @@ _BEFORE, _BEHIND = re.compile(r"[\w@.-]\Z"), re.compile(r"[\w@-]|[.:%]\w")
 
 
 def visible(text: str) -> str:
-    """The text without a model's thoughts, turn marks, entities and characters that are not seen."""
+    """Return the text without a model's thoughts, turn marks, entities and characters that are not seen."""
     text = _TURN_MARK.sub("", _THOUGHT.sub("", text))
     for _ in range(3):
         text, before = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text), text
@@ -125,7 +125,8 @@ def visible(text: str) -> str:
 
 
 def without_html(text: str) -> tuple[str, int]:
-    """The text without HTML, with the content of scripts and the like gone too, and how many pieces were taken out.
+    """Return the text without HTML, with the content of scripts and the like gone too, and how many pieces were taken
+    out.
 
     `<placeholder>` and `List<String>` stay: names without attributes that are not those of elements.
     """
@@ -144,7 +145,7 @@ def without_html(text: str) -> tuple[str, int]:
 
 
 def _without_tags(text: str) -> tuple[str, int]:
-    """The text without the tags of elements, and how many there were."""
+    """Return the text without the tags of elements, and how many there were."""
     kept, end, count = [], 0, 0
     for tag in _TAG.finditer(text):
         if _is_element(tag):
@@ -154,7 +155,7 @@ def _without_tags(text: str) -> tuple[str, int]:
 
 
 def _is_element(tag: re.Match[str]) -> bool:
-    """Whether a browser would make something of it: a known element, or any with attributes."""
+    """Return whether a browser would make something of it: a known element, or any with attributes."""
     name, more = tag[1].lower(), tag[2]
     closed = tag[0].endswith(">")
     if name in _ELEMENTS:
@@ -163,17 +164,17 @@ def _is_element(tag: re.Match[str]) -> bool:
 
 
 def without_images(text: str) -> tuple[str, int]:
-    """The text without images in Markdown and what stands in their place, and how many there were."""
+    """Return the text without images in Markdown and what stands in their place, and how many there were."""
     return _IMAGE.subn("", text)
 
 
 def without_brackets(text: str) -> str:
-    """The text with `words [1]` for `[words][1]`: a reference whose label is a number cites a passage."""
+    """Return the text with `words [1]` for `[words][1]`: a reference whose label is a number cites a passage."""
     return _LINKED_CITATION.sub(lambda link: link[0] if _CITATION.fullmatch(link[1]) else f"{link[1]} {link[2]}", text)
 
 
 def without_links(text: str, source: str) -> tuple[str, int]:
-    """The text without links that `source` does not hold itself, and how many were taken out.
+    """Return the text without links that `source` does not hold itself, and how many were taken out.
 
     Markdown links leave their text, linked citations (`[1](…)`) their mark. Addresses are recognized in disguise:
     escaped, spelled, in full-width letters, with brackets around their dots. What only led to one goes, too: `(see …)`.
@@ -194,7 +195,7 @@ def without_links(text: str, source: str) -> tuple[str, int]:
 
 
 def _label(link: re.Match[str]) -> str:
-    """The text of a Markdown link; a number keeps its brackets, and of `(see [the docs](…))` nothing is left."""
+    """Return the text of a Markdown link; a number keeps its brackets, and of `(see [the docs](…))` nothing is left."""
     if _CITATION.fullmatch(link[1]):
         return f"[{link[1]}]"
     before = link.string[max(0, link.start() - _LONGEST_LEAD) : link.start()]
@@ -203,7 +204,7 @@ def _label(link: re.Match[str]) -> str:
 
 
 def _without_references(text: str) -> str:
-    """The text with gaps for definitions of links, and links that name one as their text alone."""
+    """Return the text with gaps for definitions of links, and links that name one as their text alone."""
     labels = {definition["label"].casefold() for definition in _DEFINITION.finditer(text)}
     text = _DEFINITION.sub(_GAP, text)
 
@@ -222,7 +223,7 @@ def _without_references(text: str) -> str:
 
 
 def _closed(text: str) -> str:
-    """The text with nothing for its gaps, and without what only led to them."""
+    """Return the text with nothing for its gaps, and without what only led to them."""
     for pattern in _LED_TO_GAP:
         text = pattern.sub("", text)
     text = _SAID_BY_GAP.sub(lambda said: said[1].upper() if said[0][0].isupper() else said[1], text)
@@ -230,7 +231,7 @@ def _closed(text: str) -> str:
 
 
 def _stands(link: str, source: str) -> bool:
-    """Whether a source has a link as a whole: neither a part of a longer address nor one that goes on."""
+    """Return whether a source has a link as a whole: neither a part of a longer address nor one that goes on."""
     at = source.find(link) if link else -1
     while at >= 0:
         if not _BEFORE.search(source[max(0, at - 1) : at]) and not _BEHIND.match(source, at + len(link)):
@@ -240,7 +241,7 @@ def _stands(link: str, source: str) -> bool:
 
 
 def _without_address(piece: str, source: str) -> str:
-    """A piece of text between spaces, with gaps for the addresses in it that `source` does not hold.
+    """Return a piece of text between spaces, with gaps for the addresses in it that `source` does not hold.
 
     Of a piece with an address in disguise only the signs and citations around it stay.
     """
@@ -254,7 +255,7 @@ def _without_address(piece: str, source: str) -> str:
 
 
 def _inner(piece: str) -> tuple[int, int]:
-    """The range of a piece without quotation marks, brackets, stops and citations around it."""
+    """Return the range of a piece without quotation marks, brackets, stops and citations around it."""
     start, end = len(piece) - len(piece.lstrip(_SIGNS)), len(piece)
     while end > start:
         citation = _CITED.search(piece, max(start, end - _LONGEST_CITED), end)
@@ -267,7 +268,7 @@ def _inner(piece: str) -> tuple[int, int]:
 
 
 def _has_address(text: str) -> bool:
-    """Whether there is an address in a text, be it in disguise."""
+    """Return whether there is an address in a text, be it in disguise."""
     plain = unicodedata.normalize("NFKC", unquote(unquote(text)))
     plain = _DISGUISED.sub(lambda mark: "." if mark[1].lower() == "dot" else mark[1], plain)
     return _SCHEME.search(plain) is not None or _HOST.search(plain) is not None

@@ -73,7 +73,7 @@ class RemoteChat(ABC):
         return f"{self.kind}/{self.model}"
 
     def reply(self, messages: Sequence[Message], listen: Listen | None = None) -> Reply:
-        """What the model answers, within `timeout_s`, or what is left of the request's time.
+        """Return what the model answers, within `timeout_s`, or what is left of the request's time.
 
         Raises:
             ContextTooLongError: the messages are too long for the model.
@@ -85,7 +85,7 @@ class RemoteChat(ABC):
     async def reply_async(
         self, messages: Sequence[Message], listen: Listen | None = None, seconds: float | None = None
     ) -> Reply:
-        """The same, for whoever asks many questions at once in an event loop; within `seconds` instead."""
+        """Return the same, for whoever asks many questions at once in an event loop; within `seconds` instead."""
         writing = Writing(CHARS_PER_TOKEN * self.settings.max_output_tokens)
         try:
             async with asyncio.timeout(self.settings.timeout_s if seconds is None else seconds):
@@ -97,7 +97,7 @@ class RemoteChat(ABC):
         return writing.reply(messages)
 
     def check(self) -> str:
-        """One line of what was found, without asking the model to write.
+        """Return one line of what was found, without asking the model to write.
 
         Raises:
             ModelError: the model is of no use; the message says how to mend it.
@@ -106,18 +106,18 @@ class RemoteChat(ABC):
 
     @abstractmethod
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[Piece]:
-        """One request: pieces as they come, or one of `TRANSIENT`, or a ModelError."""
+        """Return one request: pieces as they come, or one of `TRANSIENT`, or a ModelError."""
 
     @abstractmethod
     async def models(self) -> list[str] | None:
-        """The names of the models that the server has, or None where it does not tell."""
+        """Return the names of the models that the server has, or None where it does not tell."""
 
     @abstractmethod
     def missing(self) -> str:
-        """The line for a model that the server does not have."""
+        """Return the line for a model that the server does not have."""
 
     def client_options(self) -> dict[str, Any]:
-        """What an httpx client is opened with, so that its server cannot hold or flood this process."""
+        """Return what an httpx client is opened with, so that its server cannot hold or flood this process."""
         limit = max(_BYTES_AT_LEAST, _BYTES_PER_TOKEN * self.settings.max_output_tokens)
 
         async def guard(response: httpx.Response) -> None:
@@ -175,7 +175,7 @@ class RemoteChat(ABC):
         return f"{self.name} at {self.base_url}"
 
     def is_among(self, listed: Sequence[str]) -> bool:
-        """Whether the model is one of those that the server lists."""
+        """Return whether the model is one of those that the server lists."""
         return self.model in listed
 
     def _give_up(self, error: Exception) -> NoReturn:
@@ -245,11 +245,11 @@ def run_apart(
 
 
 def _generator(pieces: AsyncIterator[Piece]) -> Any:
-    """The same object for type checkers that do not know that an async generator can be closed."""
+    """Return the same object for type checkers that do not know that an async generator can be closed."""
     return pieces
 
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """The trusted certificates, read once: a client is opened for every reply."""
+    """Return the trusted certificates, read once: a client is opened for every reply."""
     return httpx.create_ssl_context()

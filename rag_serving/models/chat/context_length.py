@@ -19,5 +19,5 @@ _TOO_LONG = re.compile(
 
 
 def says_too_long(text: str) -> bool:
-    """Whether an error message says that the prompt has more tokens than the model reads."""
+    """Return whether an error message says that the prompt has more tokens than the model reads."""
     return _TOO_LONG.search(text) is not None

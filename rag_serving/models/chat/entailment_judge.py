@@ -28,7 +28,8 @@ _SYSTEM = (
 
 
 def open_judge(settings: Generation) -> Entails | None:
-    """The configured language model as a judge, which remembers its last verdicts; None where extraction is configured.
+    """Return the configured language model as a judge, which remembers its last verdicts; None where extraction is
+    configured.
 
     Raises:
         ModelError: its API key is not set; or, when it judges, it does not answer, or with another word.

@@ -77,7 +77,7 @@ class Writing:
             self.cut = loops(self.text)
 
     def reply(self, prompt: Sequence[Message]) -> Reply:
-        """The reply; tokens that the server did not count are estimated."""
+        """Return the reply; tokens that the server did not count are estimated."""
         sent = sum(len(message.content) for message in prompt)
         return Reply(
             self.text,
@@ -89,6 +89,6 @@ class Writing:
 
 
 def loops(text: str) -> bool:
-    """Whether the end of a text has been repeated so often that nothing new is to be expected."""
+    """Return whether the end of a text has been repeated so often that nothing new is to be expected."""
     part = text[-_LOOP_PART:]
     return len(part) == _LOOP_PART and text[-_LOOP_WINDOW:].count(part) >= _LOOP_TIMES

@@ -76,7 +76,7 @@ class OllamaChat(RemoteChat):
         return ollama.AsyncClient(self.base_url, **self.client_options())
 
     def _failure(self, error: ollama.ResponseError) -> Exception:
-        """What a refusal means; an error within a stream has no status and may not be met again."""
+        """Return what a refusal means; an error within a stream has no status and may not be met again."""
         said = one_line(error.error)
         if says_too_long(said):
             return ContextTooLongError(

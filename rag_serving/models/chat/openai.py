@@ -90,7 +90,7 @@ class OpenAIChat(RemoteChat):
         }
 
     async def _pieces(self, response: httpx.Response) -> AsyncIterator[Piece]:
-        """The pieces of an event stream, or of the one document of a server that does not stream."""
+        """Yield the pieces of an event stream, or of the one document of a server that does not stream."""
         if "json" in response.headers.get("content-type", ""):
             yield self._piece((await response.aread()).decode(errors="replace"), "message")
             return
@@ -117,12 +117,12 @@ class OpenAIChat(RemoteChat):
             raise BadAnswerError(f"no chat message in the answer ({type(error).__name__})") from error
 
     def _broken_off(self, error: object) -> Exception:
-        """What an error within a stream means."""
+        """Return what an error within a stream means."""
         said = one_line(json.dumps(error, ensure_ascii=False))
         return self._too_long(said) if says_too_long(said) else BadAnswerError(said)
 
     def _learns(self, response: httpx.Response) -> bool:
-        """Whether the refusal names a parameter that can be spared; it is not sent again."""
+        """Return whether the refusal names a parameter that can be spared; it is not sent again."""
         if response.status_code not in (400, 422) or says_too_long(response.text):
             return False
         refused = next((name for name in self._parameters if name in response.text), None)
@@ -157,7 +157,7 @@ class OpenAIChat(RemoteChat):
 
 
 def _text(content: object) -> str:
-    """The text of a message, which some servers give as a list of parts."""
+    """Return the text of a message, which some servers give as a list of parts."""
     if isinstance(content, list):
         return "".join(part.get("text", "") for part in content)
     return content if isinstance(content, str) else ""

@@ -13,7 +13,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 async def event_data(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """The data of each event, and of one that the end of the stream leaves without its empty line."""
+    """Yield the data of each event, and of one that the end of the stream leaves without its empty line."""
     data: list[str] = []
     async for line in _lines(chunks):
         if line:

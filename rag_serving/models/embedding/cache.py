@@ -48,7 +48,7 @@ class EmbeddedTexts:
 
 
 def vector_key(model: str, text: str) -> str:
-    """The content address of a text's vector: SHA-256 over model and text, 32 hexadecimal digits."""
+    """Return the content address of a text's vector: SHA-256 over model and text, 32 hexadecimal digits."""
     return hashlib.sha256(f"{model}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -63,7 +63,7 @@ class VectorCache:
         self._file = CacheFile(self.path, _SCHEMA, VERSION)
 
     def embed(self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None) -> EmbeddedTexts:
-        """The texts' vectors, each different text computed at most once and remembered within 64 texts.
+        """Return the texts' vectors, each different text computed at most once and remembered within 64 texts.
 
         `progress` is also told which share of the characters is done: a text takes as long as it is.
 
@@ -100,7 +100,7 @@ class VectorCache:
         return np.stack([found[key] for key in keys]) if keys and all(key in found for key in keys) else None
 
     def _lookup(self, keys: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-        """The sound vectors among those of the keys."""
+        """Return the sound vectors among those of the keys."""
         try:
             with self._file.open() as database:
                 dimension = self._dimension(database)
@@ -159,7 +159,7 @@ class VectorCache:
 
 
 def _sound(rows: Sequence[tuple[str, bytes]], dimension: int) -> dict[str, NDArray[np.float32]]:
-    """Rows of the model's dimension and of length one; others are as good as absent."""
+    """Return rows of the model's dimension and of length one; others are as good as absent."""
     kept = [row for row in rows if len(row[1]) == 4 * dimension]
     vectors = np.frombuffer(b"".join(vector for _, vector in kept), "<f4").reshape(-1, dimension)
     lengths = np.linalg.norm(vectors, axis=1)

@@ -75,12 +75,13 @@ class LocalEmbedder:
         self.dimension = self._query_bert.dimension
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
-        """Vectors [n, dimension] in the order of the texts, equal to 1e-6 whatever else is embedded beside them."""
+        """Return vectors [n, dimension] in the order of the texts, equal to 1e-6 whatever else is embedded beside
+        them."""
         windows = self._windows([self._document_prompt + text for text in texts])
         return self._embed(self._bert, windows, len(texts), progress)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector [dimension] of a question (about 3 ms, on the caller's thread alone)."""
+        """Return the vector [dimension] of a question (about 3 ms, on the caller's thread alone)."""
         windows = [*self._windows([self._query_prompt + text])]
         is_short = len(windows) == 1  # there is nothing to average, which takes 0.2 ms
         vectors = _run(self._query_bert, windows) if is_short else self._embed(self._query_bert, windows, 1, None)
@@ -108,7 +109,7 @@ class LocalEmbedder:
     def _embed(
         self, bert: Bert, windows: Iterable[_Window], count: int, progress: Progress | None
     ) -> NDArray[np.float32]:
-        """The vectors [count, dimension] of so many texts."""
+        """Return the vectors [count, dimension] of so many texts."""
         sums = np.zeros((count, self.dimension), np.float64)
         windows = sorted(windows, key=lambda window: len(window.ids), reverse=True)
         left = np.bincount(np.array([window.text for window in windows], np.int64), minlength=count)
@@ -129,7 +130,7 @@ class LocalEmbedder:
 
 
 def _run_all(bert: Bert, batches: Sequence[_Batch]) -> Iterator[tuple[_Batch, NDArray[np.float32]]]:
-    """The batches in their order with their vectors, as many at once as there are cores."""
+    """Yield the batches in their order with their vectors, as many at once as there are cores."""
     if len(batches) == 1:
         yield batches[0], _run(bert, batches[0])
         return

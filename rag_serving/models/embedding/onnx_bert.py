@@ -94,7 +94,7 @@ class Tensor:
 
 
 def read_header(path: Path) -> dict[str, Tensor]:
-    """The float32 tensors of a safetensors file, by name without the prefix `bert.`.
+    """Return the float32 tensors of a safetensors file, by name without the prefix `bert.`.
 
     Layout: 8 bytes little-endian header length, a JSON header, the tensors' bytes
     (https://huggingface.co/docs/safetensors). Tensors of other types are left out.
@@ -166,7 +166,7 @@ class _Graph:
         return name
 
     def values(self, name: str) -> NDArray[np.float32]:
-        """A tensor of the weights file, mapped into memory."""
+        """Return a tensor of the weights file, mapped into memory."""
         tensor = self._tensor(name)
         return np.memmap(self._file, np.float32, "r", tensor.offset, (*tensor.shape,))
 
@@ -194,7 +194,7 @@ class _Graph:
         return self.op("Add", self.product(x, layer), self.weight(f"{layer}.bias"))
 
     def bias(self, layers: Sequence[str]) -> str:
-        """The biases of several layers, one behind the other: attention adds those of its inputs itself."""
+        """Return the biases of several layers, one behind the other: attention adds those of its inputs itself."""
         name = f"{','.join(layers)}.bias"
         return self.array(name, np.concatenate([self.values(f"{layer}.bias") for layer in layers]))
 
@@ -232,7 +232,7 @@ class _ByteGraph(_Graph):
         return self._levels[x]
 
     def _coded(self, name: str) -> tuple[str, str]:
-        """A weight as bytes [in, out], and the scale of each output [out]."""
+        """Return a weight as bytes [in, out], and the scale of each output [out]."""
         weight = self.values(name)
         scales = np.maximum(np.abs(weight).max(axis=1), np.finfo(np.float32).tiny) / np.float32(_LEVELS)
         codes = np.ascontiguousarray(np.rint(weight / scales[:, None]).astype(np.int8).T)
@@ -240,7 +240,7 @@ class _ByteGraph(_Graph):
 
 
 def bert_graph(tensors: Mapping[str, Tensor], shape: Shape, file: Path, precision: Precision) -> bytes:
-    """The serialized encoder: inputs `ids` [n, s] and `lengths` [n], output `vectors` [n, d] of length one.
+    """Return the serialized encoder: inputs `ids` [n, s] and `lengths` [n], output `vectors` [n, d] of length one.
 
     BERT (Devlin et al. 2019, https://arxiv.org/abs/1810.04805) with post-layer normalization and exact GELU; mean
     pooling over the real tokens or the first token, then L2 (Reimers & Gurevych 2019, https://arxiv.org/abs/1908.10084).
@@ -273,7 +273,7 @@ def bert_graph(tensors: Mapping[str, Tensor], shape: Shape, file: Path, precisio
 
 
 def _mask(graph: _Graph) -> str:
-    """Which positions are real tokens, int32 [n, s]."""
+    """Return which positions are real tokens, int32 [n, s]."""
     from onnx import TensorProto
 
     length = graph.op("Squeeze", graph.op("Shape", "ids", start=1, end=2), graph.constant("axis_0", [0]))
@@ -306,7 +306,7 @@ def _layer(graph: _Graph, x: str, mask: str, layer: str, shape: Shape) -> str:
 
 
 def _mean(graph: _Graph, x: str, mask: str) -> str:
-    """The sum over real tokens: L2 follows, so the count divides out."""
+    """Return the sum over real tokens: L2 follows, so the count divides out."""
     from onnx import TensorProto
 
     weights = graph.op("Unsqueeze", graph.op("Cast", mask, to=TensorProto.FLOAT), graph.constant("axis_2", [2]))

