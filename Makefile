@@ -63,7 +63,7 @@ lint: $(VENV)/.installed-test  ## Check style, types, the rules between the room
 	@python scripts/check_licences.py
 
 test: lint  ## Install what tests need and run all of them.
-	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile --durations 20
 
 # What the tests run small by default, in full: variables without CITELOCK_, each described in the test that reads it.
 NIGHTLY := ADVERSARY=10000 ALTERATIONS=500 ECONOMY_PAGES=10000 FALSE_SENTENCES=1 GROWTH=1 HOSTILE=200 INJECTIONS=1 KILLS=50 \
