@@ -271,11 +271,11 @@ from pathlib import Path
 
 from synthetic import TENANT, clustered_vectors, config_for
 
-from rag_serving.indexes.current import Published, UnpublishedError
+from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.artifacts.store import Store
 
 home = Path(sys.argv[1])
-published = Published(Store(home), TENANT, config_for(home, memory_bytes=int(sys.argv[2])))
+published = CurrentGeneration(Store(home), TENANT, config_for(home, memory_bytes=int(sys.argv[2])))
 classes = None
 print("ready", flush=True)
 for _ in sys.stdin:

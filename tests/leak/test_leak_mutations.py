@@ -121,7 +121,7 @@ BUILDING_FAULTS: dict[str, tuple[object, str, object]] = {
     "ancestors do not narrow": (readers, "lineage", own_restrictions_alone),
     "only the parent narrows": (readers, "lineage", nearest_ancestor_alone),
     "what is not understood restricts nothing": (readers, "restriction_readers", open_where_not_understood),
-    "included text is as open as the page": (transclusion, "both", lambda first, _: first),
+    "included text is as open as the page": (transclusion, "intersect_readers", lambda first, _: first),
 }
 
 
