@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import dagster as dg
 
 from rag_assets import metadata
-from rag_assets.build.failures import UNKNOWN, step_failure
-from rag_assets.build.run_queue import PARTITION, WRITES
+from rag_assets.assets.run_failures import UNKNOWN, step_failure
+from rag_assets.assets.run_queue import PARTITION, WRITES
 from rag_assets.jobs import freshness, publish, report
 from rag_assets.monitoring.alerts import Event, send
 from rag_assets.monitoring.watching import (

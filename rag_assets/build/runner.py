@@ -13,8 +13,8 @@ from typing import Any
 
 import dagster as dg
 
-from rag_assets.build.failures import step_failure
-from rag_assets.build.run_queue import queue_tags
+from rag_assets.assets.run_failures import step_failure
+from rag_assets.assets.run_queue import queue_tags
 from rag_assets.definitions import LOCATION, build_defs
 from rag_assets.partitions import register
 from rag_assets.progress import Reporter

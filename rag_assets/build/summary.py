@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rag_assets.llm_contexts.estimate import Estimate
 from rag_assets.llm_contexts.last_run import read_last_run
-from rag_assets.readers.passage_readers import PassageReaders, passage_readers
+from rag_assets.state.passage_readers import PassageReaders, passage_readers
 from rag_assets.state.records import PublishState, read_checked, read_publish_state, read_state
 from rag_serving.artifacts.manifest import Manifest
 from rag_serving.artifacts.store import Store, StoreError

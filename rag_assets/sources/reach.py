@@ -1,7 +1,7 @@
 """Whether a source can be read now: what `citelock doctor` asks it, for a few requests and within a few seconds.
 
 Belongs here: one look for each kind of source, and how to mend what it meets. Nothing is changed and no body is read.
-Does not belong here: syncing, what the last sync saw (`rag_assets.sources.health`).
+Does not belong here: syncing, what the last sync saw (`rag_assets.monitoring.source_health`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from pathlib import Path
 from envelopes import SECTION, Wiki, envelope
 from test_build_command import build_json
 
-from rag_assets.sources.health import examine
+from rag_assets.monitoring.source_health import examine
 from rag_assets.state.records import read_state
 from rag_assets.state.sync_files import read_last_sync
 from rag_serving.artifacts.schema import CHUNKS

@@ -13,7 +13,7 @@ from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 from dagster._daemon.run_coordinator import QueuedRunCoordinatorDaemon
 from envelopes import Wiki
 
-from rag_assets.build.run_queue import queue_tags
+from rag_assets.assets.run_queue import queue_tags
 from rag_assets.build.runner import Runner, listed_under
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register

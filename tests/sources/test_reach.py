@@ -19,10 +19,10 @@ from sources.stand_in_mcp import SITE, make_server, over_http
 from sources.stand_in_site import page
 from sources.syncs import settings_of
 
-from rag_assets.sources import health as source_checks
+from rag_assets.monitoring import source_health as source_checks
+from rag_assets.monitoring.source_health import answers_within, examine, without_secrets
 from rag_assets.sources import open_source
 from rag_assets.sources import reach as module
-from rag_assets.sources.health import answers_within, examine, without_secrets
 from rag_assets.sources.reach import Reach, reach
 from rag_assets.state.sync_files import write_sync
 from rag_serving.artifacts.schema import CHUNKS

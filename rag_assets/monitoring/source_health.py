@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 
-from rag_assets.readers.passage_readers import passage_readers
 from rag_assets.sources.reach import Reach, reach
+from rag_assets.state.passage_readers import passage_readers
 from rag_assets.state.records import read_state
 from rag_assets.state.sync_files import LastSync, read_last_sync
 from rag_serving.artifacts.store import Store
