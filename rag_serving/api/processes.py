@@ -78,10 +78,13 @@ class Processes(Multiprocess):
     def keep_subprocess_alive(self) -> None:
         before: list[Process] = list(self.processes)
         dead = {process for process in before if not process.process.is_alive()}
+        began = time.monotonic()
         super().keep_subprocess_alive()
+        # One that dies while it is asked whether it lives has not been waited for.
+        waited = time.monotonic() - began >= self.config.timeout_worker_healthcheck
         for old, new in zip(before, self.processes, strict=True):
             if old is not new:
-                how = _ended(old.exitcode) if old in dead else "did not react and was killed"
+                how = "did not react and was killed" if waited and old not in dead else _ended(old.exitcode)
                 _log.warning("process %s %s; process %s takes its place", old.pid, how, new.pid)
 
 
