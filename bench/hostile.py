@@ -1,4 +1,4 @@
-"""What 200 hostile connections cost 8 good clients: `python -m bench.hostile` prints JSON.
+"""Measure what 200 hostile connections cost 8 good clients: `python -m bench.hostile` prints JSON.
 
 A server of the sample wiki is asked by good clients, in turns with attackers beside them and without, because other
 work on the machine comes and goes. The ratio is that of the medians of the turns' 95th percentiles.
@@ -44,7 +44,7 @@ _SETTLE_S = 2.0
 
 @dataclass
 class Turn:
-    """What good clients saw in some seconds."""
+    """Answers that good clients received in one turn, and how long each took."""
 
     milliseconds: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)

@@ -1,1 +1,1 @@
-"""What is worth telling somebody of, and how."""
+"""Report overdue sources and failing builds: what is alerted, and how."""

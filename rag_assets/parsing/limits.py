@@ -21,7 +21,7 @@ _OPEN_FILES = 64
 
 
 class Limits(NamedTuple):
-    """What one document may take."""
+    """Limits on the resources of one document."""
 
     seconds: int = 30
     memory_mb: int = 512
@@ -29,7 +29,7 @@ class Limits(NamedTuple):
 
     @property
     def clock_seconds(self) -> int:
-        """How long it may take on the clock."""
+        """Return the wall-clock limit in seconds."""
         return self.seconds * CLOCK
 
     def too_slow(self) -> str:

@@ -1,4 +1,4 @@
-"""What reads bodies and files within the limits of the configuration.
+"""Read bodies and files within the limits of the configuration.
 
 Belongs here: what is parsed in this process and what in one of its own. Small text is parsed here: the pure functions
 take time and memory in proportion to it, at most some seconds for `HERE_MAX` bytes of the worst. All else, and every

@@ -22,9 +22,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from rag_serving.artifacts import publication
 from rag_serving.artifacts.publication import (
@@ -114,8 +112,7 @@ class Store:
 
     @contextmanager
     def lock(self, tenant: str) -> Iterator[None]:
-        """Yield one writer of a tenant's indexes at a time, over threads and processes; a killed holder lets go by
-        dying."""
+        """Hold a tenant's lock: one writer at a time, over threads and processes; a killed holder loses it."""
         path = self.tenant(tenant) / ".publish.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w") as file:
@@ -199,21 +196,6 @@ def table_of(source: pa.MemoryMappedFile | memoryview, path: Path, schema: Table
         raise StoreError(f"{path} cannot be read ({error}); delete it and run `{schema.rebuild}`") from error
     _check_version(path, table.schema, schema)
     return table
-
-
-def combine_chunks(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece, copied only where it is in several."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def dictionary_encode(column: pa.ChunkedArray) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Return the distinct values of a column without nulls, and the number of its value for every row.
-
-    Not by `to_numpy`, which takes half a second to import pandas where that is installed.
-    """
-    encoded = combine_chunks(column).dictionary_encode()
-    numbers: NDArray[np.int32] = np.from_dlpack(encoded.indices)  # type: ignore[assignment]
-    return tuple(encoded.dictionary.to_pylist()), numbers
 
 
 def _check_version(path: Path, found: pa.Schema, schema: TableSchema) -> None:

@@ -12,8 +12,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_serving.artifacts.columns import strings
-from rag_serving.artifacts.store import combine_chunks
+from rag_serving.artifacts.columns import combine_chunks, strings
 from rag_serving.records import Location
 
 

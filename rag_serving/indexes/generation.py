@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.access.principals import Principal, satisfied_classes
-from rag_serving.artifacts.columns import Read, indices, reader, rows_in
+from rag_serving.artifacts.columns import Read, combine_chunks, dictionary_encode, indices, reader, rows_in
 from rag_serving.artifacts.digests import stamp_of
-from rag_serving.artifacts.store import Store, combine_chunks, dictionary_encode
+from rag_serving.artifacts.store import Store
 from rag_serving.config.indexing import DenseSearch
 from rag_serving.config.loading import Config
 from rag_serving.indexes import exact

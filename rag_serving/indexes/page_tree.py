@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.store import combine_chunks, dictionary_encode
+from rag_serving.artifacts.columns import combine_chunks, dictionary_encode
 
 Numbers = NDArray[np.int64]
 

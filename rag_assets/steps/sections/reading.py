@@ -25,7 +25,7 @@ _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
 
 
 class BodyReader(Protocol):
-    """What reads bodies. Each method raises PageError where the body cannot be read, or takes too much."""
+    """A reader of bodies. Each method raises PageError where the body cannot be read, or takes too much."""
 
     def content(self, body: str, body_format: str, lists: bool = False) -> Content:
         """Return the blocks of a body; with `lists` the places of lists of pages, too."""
