@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from growth import FACTOR, steepness
+from support.growth import FACTOR, steepness
 
 from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.extraction.conflicts import differing

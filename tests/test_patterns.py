@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-import pattern_walk
 import pytest
-from growth import SMALL, steepness
+from support import pattern_walk
+from support.growth import SMALL, steepness
 
 # Patterns that are made of a local variable. Those of the first three are results of the walk all the same.
 _MADE_AT_RUN_TIME = {

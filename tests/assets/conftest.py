@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from damaged import PublishedSample, Sample
-from envelopes import Wiki
+from support.damaged import PublishedSample, Sample
+from support.envelopes import Wiki
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
+from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
 from rag_assets import publishing
 from rag_assets.publishing import Coverage, check_generation, prune, publish

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envelopes import SECTION, envelope
+from support.envelopes import SECTION, envelope
 from test_jobs import Project, project  # noqa: F401
 
 from rag_serving.config.loading import load_config

@@ -15,7 +15,7 @@ from typing import Any
 import dagster as dg
 import pytest
 import typer
-from envelopes import DEPLOY, Wiki, envelope
+from support.envelopes import DEPLOY, Wiki, envelope
 from typer.testing import CliRunner, Result
 
 from rag_assets.build.command import command

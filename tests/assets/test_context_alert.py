@@ -7,8 +7,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from envelopes import Wiki
-from stand_in_chat import MODEL
+from support.envelopes import Wiki
+from support.stand_in_chat import MODEL
 from test_build_command import build_json
 
 from rag_assets.llm_contexts.alert import contexts_event

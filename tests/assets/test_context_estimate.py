@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from envelopes import Wiki
 from model_of_contexts import good_context, tables_of
-from stand_in_chat import MODEL, StandInChat, served
+from support.envelopes import Wiki
+from support.stand_in_chat import MODEL, StandInChat, served
 from test_build_command import build, build_json
 
 from rag_assets.llm_contexts.estimate import CHARS_PER_TOKEN, TOKENS_OUT, Estimate, estimate

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from model_of_contexts import good_context, tables_of
-from stand_in_chat import MODEL, Fault, StandInChat, served
+from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_assets.llm_contexts import servers
 from rag_assets.llm_contexts.cache import ContextCache

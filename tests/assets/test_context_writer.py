@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from model_of_contexts import good_context, tables_of
-from stand_in_chat import MODEL, Fault, StandInChat, served
+from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_assets.llm_contexts import known
 from rag_assets.llm_contexts import writer as module
@@ -243,7 +243,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[3:]
 from test_context_writer import documents, writer
-from stand_in_chat import StandInChat
+from support.stand_in_chat import StandInChat
 class At:
     url = sys.argv[1]
 writer(At, Path(sys.argv[2]), max_workers=10).write(documents(40, 10))

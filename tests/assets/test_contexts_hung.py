@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envelopes import Wiki
-from stand_in_chat import MODEL, Fault, StandInChat, served
+from support.envelopes import Wiki
+from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_assets.build.runner import Runner
 from rag_assets.progress import SilentReporter

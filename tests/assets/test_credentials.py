@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from envelopes import Wiki
 from fastapi.testclient import TestClient
+from support.envelopes import Wiki
 from typer.testing import CliRunner
 
 from rag_serving.api.app import create_app

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import damaged
 import pyarrow as pa
 import pytest
-from damaged import INDEXED, MADE, TENANT, PublishedSample, Sample
+from support import damaged
+from support.damaged import INDEXED, MADE, TENANT, PublishedSample, Sample
 from typer.testing import CliRunner
 
 from rag_assets.evaluation.cli.gold import app as gold_commands

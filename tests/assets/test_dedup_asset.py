@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envelopes import SECTION, Wiki, envelope
+from support.envelopes import SECTION, Wiki, envelope
 from test_build_command import build_json
 from test_jobs import Project, project  # noqa: F401
 

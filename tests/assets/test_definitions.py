@@ -9,7 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
-from envelopes import Wiki
+from support.envelopes import Wiki
 
 from rag_assets.definitions import build_defs
 from rag_assets.metadata import column_schema

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 import yaml
-from damaged import PublishedSample
+from support.damaged import PublishedSample
 
 from rag_serving.answering.gates import NOT_FOUND
 

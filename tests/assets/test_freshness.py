@@ -14,9 +14,9 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from envelopes import Wiki
 from hypothesis import given
 from hypothesis import strategies as st
+from support.envelopes import Wiki
 
 from rag_assets.definitions import build_defs
 from rag_assets.monitoring.alerts import send

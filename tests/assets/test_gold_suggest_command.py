@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from envelopes import PAGER, Wiki, envelope
-from stand_in_chat import MODEL, StandInChat, served
+from support.envelopes import PAGER, Wiki, envelope
+from support.stand_in_chat import MODEL, StandInChat, served
 from test_jobs import Project, project  # noqa: F401
 from typer.testing import CliRunner
 

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pyarrow.compute as pc
 import pytest
-from envelopes import DEPLOY, SECTION, Wiki, envelope
+from support.envelopes import DEPLOY, SECTION, Wiki, envelope
 
 from rag_assets.build.runner import failure_of
 from rag_assets.definitions import build_defs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envelopes import SECTION, Wiki, envelope
+from support.envelopes import SECTION, Wiki, envelope
 from test_build_command import build_json
 
 from rag_assets.monitoring.source_health import examine

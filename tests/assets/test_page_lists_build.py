@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envelopes import envelope
+from support.envelopes import envelope
 from test_jobs import Project, project  # noqa: F401
 
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
+from support.synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
 
 from rag_assets import publishing
 from rag_assets.publishing import CheckResult, Coverage, PublishError, check_generation, prune, publish

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from publish_job import STEPS, build_until
-from synthetic import EVERYONE, TENANT, config_for, folder_bytes
+from support.synthetic import EVERYONE, TENANT, config_for, folder_bytes
 
 from rag_assets.publishing import prune
 from rag_serving.artifacts.store import Store, StoreError

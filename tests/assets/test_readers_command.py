@@ -12,7 +12,7 @@ import pytest
 import yaml
 from sources.stand_in_mcp import SITE
 from sources.stand_in_site import page
-from synthetic import MODEL, chunk_row
+from support.synthetic import MODEL, chunk_row
 from typer.testing import CliRunner
 
 from rag_assets.sources import open_source

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from envelopes import DEPLOY, Wiki, envelope
 from model_of_contexts import good_context
-from stand_in_chat import MODEL, StandInChat, served
+from support.envelopes import DEPLOY, Wiki, envelope
+from support.stand_in_chat import MODEL, StandInChat, served
 from test_build_command import build_json
 
 from rag_serving.artifacts.store import Store

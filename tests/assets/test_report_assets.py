@@ -11,9 +11,9 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from envelopes import SECTION, Wiki, envelope
-from stand_in_chat import MODEL, StandInChat, served
-from stand_in_ragas import answers_ragas
+from support.envelopes import SECTION, Wiki, envelope
+from support.stand_in_chat import MODEL, StandInChat, served
+from support.stand_in_ragas import answers_ragas
 from test_dedup_asset import write_twins
 from test_jobs import QUIET, Project, project  # noqa: F401
 

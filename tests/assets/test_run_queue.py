@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 from dagster._daemon.run_coordinator import QueuedRunCoordinatorDaemon
-from envelopes import Wiki
+from support.envelopes import Wiki
 
 from rag_assets.assets.run_queue import queue_tags
 from rag_assets.build.runner import Runner, listed_under

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from envelopes import DEPLOY, Wiki, envelope
-from stand_in_chat import MODEL
+from support.envelopes import DEPLOY, Wiki, envelope
+from support.stand_in_chat import MODEL
 from test_build_command import build, build_json
 
 from rag_assets.build.runner import Outcome

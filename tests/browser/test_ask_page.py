@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, expect
-
-sys.path.append(str(Path(__file__).parents[1] / "serving"))
-from running import running
-from wiki import configuration, publish
+from support.running import running
+from support.wiki import configuration, publish
 
 from rag_serving.api.app import create_app
 

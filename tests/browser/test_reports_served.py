@@ -12,10 +12,10 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-sys.path += [str(Path(__file__).parents[1] / name) for name in ("serving", "steps")]
-from running import running
+sys.path += [str(Path(__file__).parents[1] / name) for name in ("steps",)]
+from support.running import running
+from support.wiki import configuration
 from test_quality_report import FIRST, PUBLISHED, SECOND, asked
-from wiki import configuration
 
 from rag_assets.reports.files import write_report
 from rag_assets.reports.quality import history_of, quality_report

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
+from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
 
 from rag_serving.artifacts import contents, digests
 from rag_serving.artifacts.manifest import file_facts
@@ -269,7 +269,7 @@ SERVER = """
 import sys
 from pathlib import Path
 
-from synthetic import TENANT, clustered_vectors, config_for
+from support.synthetic import TENANT, clustered_vectors, config_for
 
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.artifacts.store import Store

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from synthetic import clustered_vectors
+from support.synthetic import clustered_vectors
 
 from rag_serving.artifacts.contents import map_file
 from rag_serving.indexes import exact

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from numpy.typing import NDArray
-from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
+from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
 from typer.testing import CliRunner
 
 from rag_serving.artifacts.signatures import Seal

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for
+from support.synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config

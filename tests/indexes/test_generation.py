@@ -12,7 +12,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import EVERYONE, MODEL, TENANT, chunk_row, chunk_table, clustered_vectors, config_for, folder_bytes
+from support.synthetic import (
+    EVERYONE,
+    MODEL,
+    TENANT,
+    chunk_row,
+    chunk_table,
+    clustered_vectors,
+    config_for,
+    folder_bytes,
+)
 
 from rag_serving.artifacts.manifest import IDENTITY, Manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
@@ -198,7 +207,7 @@ def test_opening_six_thousand_chunks_takes_a_fraction_of_a_second(tmp_path: Path
 READER = """
 import sys
 from pathlib import Path
-from synthetic import EVERYONE, TENANT, clustered_vectors, config_for
+from support.synthetic import EVERYONE, TENANT, clustered_vectors, config_for
 from rag_serving.indexes.generation import Generation
 from rag_serving.artifacts.store import Store
 home = Path(sys.argv[1])
@@ -245,7 +254,7 @@ def refuse(event, args):
         sys.exit(f"{{event}} {{args}}")
 sys.addaudithook(refuse)
 from pathlib import Path
-from synthetic import *
+from support.synthetic import *
 from rag_serving.indexes.build import build_generation
 from rag_serving.artifacts.store import Store
 home = Path({str(tmp_path)!r})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for
+from support.synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
 from rag_serving.artifacts.contents import array_of
 from rag_serving.artifacts.store import Store

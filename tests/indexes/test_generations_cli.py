@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
+from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 from typer.testing import CliRunner
 
 from rag_serving.artifacts.store import Store

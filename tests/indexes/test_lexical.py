@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic import WORDS, folder_bytes
+from support.synthetic import WORDS, folder_bytes
 
 from rag_serving.indexes.lexical import K1, B, LexicalError, LexicalIndex, build_lexical
 from rag_serving.text.analyzer import analyze

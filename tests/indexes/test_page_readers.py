@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic import MODEL, TENANT, chunk_row, chunk_table, clustered_vectors, config_for
+from support.synthetic import MODEL, TENANT, chunk_row, chunk_table, clustered_vectors, config_for
 
 from rag_serving.access.principals import Principal, satisfies
 from rag_serving.artifacts.schema import GENERATION_CHUNKS

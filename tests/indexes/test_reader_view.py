@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for
+from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS

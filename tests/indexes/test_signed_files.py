@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
+from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
 from rag_assets.publishing import PublishError, publish
 from rag_assets.publishing.checks import CheckResult, verdict_path

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for
+from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for
 
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any, ClassVar
 
 import numpy as np
-from stand_in_model import Fault, ModelHandler, StandInModel
+from support.stand_in_model import Fault, ModelHandler, StandInModel
 
 __all__ = ["DIGEST", "Fault", "StandIn", "true_vector"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stand_in_chat import MODEL, Fault, StandInChat, openai_error, served
+from support.stand_in_chat import MODEL, Fault, StandInChat, openai_error, served
 
 from rag_serving.config.sections import ChatModel
 from rag_serving.models.chat.client import RemoteChat

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from wiki import configuration, embedder, publish
+from support.wiki import configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.pipeline import Pipeline

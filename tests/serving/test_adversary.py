@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 import pytest
 from adversary import ELSEWHERE, HOST, PAGES, POISON, SECRET, Reply, passages_of, pieces, write
-from passages import candidate_of
-from stand_in_chat import MODEL, Fault, StandInChat, served
+from support.passages import candidate_of
+from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
 from rag_serving.answering.citations import UNVERIFIED, answer_text, citations_of, markdown
 from rag_serving.answering.verification.verifier import verify

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from starlette.routing import Route
-from wiki import RESTART, configuration
+from support.wiki import RESTART, configuration
 
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.config.loading import ConfigError

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from running import running
+from support.running import running
+from support.wiki import configuration
 from test_app import QUESTION, bearer
 from test_rerank_api import wait_until
-from wiki import configuration
 
 from bench.attackers import KINDS, attack
 from rag_serving.api.app import create_app

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from passages import candidate_of
+from support.passages import candidate_of
 from test_true_and_false_sentences import wilson
 
 from rag_serving.answering.citations import answer_text

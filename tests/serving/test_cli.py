@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from stand_in_chat import Fault, StandInChat, served
+from support.stand_in_chat import Fault, StandInChat, served
+from support.wiki import publish
 from typer.testing import CliRunner
-from wiki import publish
 
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.main import app

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from wiki import configuration
+from support.wiki import configuration
 
 from rag_serving.api.app import create_app
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from httpx import Response
-from running import running
-from stand_in_chat import MODEL, StandInChat, served
-from wiki import configuration
+from support.running import running
+from support.stand_in_chat import MODEL, StandInChat, served
+from support.wiki import configuration
 
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.api.wire import error_response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from passages import candidate_of, chunk_of
+from support.passages import candidate_of, chunk_of
 
 from rag_serving.answering.citations import answer_text
 from rag_serving.answering.extraction.extractor import extract

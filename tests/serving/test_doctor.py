@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
-from running import running
 from sqlalchemy import insert
-from stand_in_chat import MODEL, StandInChat, served
+from support.running import running
+from support.stand_in_chat import MODEL, StandInChat, served
 from test_cli import run, write_config
 from test_rerank_api import NAME, WordCounter, wait_until
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from support.wiki import publish
 from test_app import QUESTION, events_in
 from test_cli import CITELOCK, write_config
 from test_rerank_api import wait_until
-from wiki import publish
 
 from rag_serving.api.drain import END_S
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.wiki import configuration, embedder
 from typer.testing import CliRunner
-from wiki import configuration, embedder
 
 from rag_assets.evaluation.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from passages import candidate_of, lock_of
+from support.passages import candidate_of, lock_of
 
 from rag_serving.answering.extraction.extractor import extract, named
 from rag_serving.answering.extraction.features import FOR, RANK_ONLY, QuestionFeatures

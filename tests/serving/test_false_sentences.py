@@ -12,7 +12,7 @@ import re
 from collections import Counter
 
 from false_sentences import FACTS, KINDS, false_sentences
-from passages import lock_of
+from support.passages import lock_of
 
 from rag_serving.answering.citations import answer_text
 from rag_serving.answering.verification.verifier import verify

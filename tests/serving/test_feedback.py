@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 from fastapi.testclient import TestClient
+from support.wiki import configuration, publish
 from test_app import LOCAL, QUESTION, TOKENS, bearer
 from typer.testing import CliRunner
-from wiki import configuration, publish
 
 from rag_assets.evaluation.gold import read_gold
 from rag_assets.evaluation.gold_drafts import complaints, to_yaml

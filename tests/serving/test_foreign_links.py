@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from passages import lock_of
-from stand_in_chat import MODEL, StandInChat, served
-from wiki import configuration, embedder
+from support.passages import lock_of
+from support.stand_in_chat import MODEL, StandInChat, served
+from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.citations import answer_text

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from passages import candidate_of
-from wiki import Passage, configuration, publish
+from support.passages import candidate_of
+from support.wiki import Passage, configuration, publish
 
 from rag_serving.answering.citations import citations_of, markdown, pinpointed
 from rag_serving.answering.text_fragments import fragment_url, is_repeated

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from passages import candidate_of, lock_of
 from pydantic import ValidationError
-from stand_in_chat import MODEL, Fault, StandInChat, openai_error, served
+from support.passages import candidate_of, lock_of
+from support.stand_in_chat import MODEL, Fault, StandInChat, openai_error, served
 
 from rag_serving.answering.writing.generator import GENERATOR_CUT, GENERATOR_DOWN, INJECTION, Generator
 from rag_serving.answering.writing.prompt import tokens

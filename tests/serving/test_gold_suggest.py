@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from passages import chunk_of
+from support.passages import chunk_of
 
 from rag_assets.evaluation.gold import read_gold
 from rag_assets.evaluation.gold_suggest import suggest, to_yaml

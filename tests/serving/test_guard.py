@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from wiki import embedder
+from support.wiki import embedder
 
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 from rag_serving.models.protocols import Embedder, ModelError

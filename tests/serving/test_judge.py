@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from passages import lock_of
-from stand_in_chat import MODEL, StandInChat, served
+from support.passages import lock_of
+from support.stand_in_chat import MODEL, StandInChat, served
 
 from rag_serving.answering.answerer import DOUBTED, NOT_JUDGED, Answering, AnswerTrace, Question
 from rag_serving.config.loading import Config

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from adversary import passages_of
 from fastapi.testclient import TestClient
-from passages import lock_of
-from stand_in_chat import MODEL, StandInChat, served
+from support.passages import lock_of
+from support.stand_in_chat import MODEL, StandInChat, served
+from support.wiki import configuration, embedder
 from test_completions import chunks_of
-from wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.citations import answer_text, citations_of, explained, markdown

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from passages import lock_of
-from stand_in_chat import MODEL, StandInChat, served
-from wiki import PASSAGES, Passage, configuration, embedder, publish
+from support.passages import lock_of
+from support.stand_in_chat import MODEL, StandInChat, served
+from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.extraction.extractor import extract

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from support.wiki import PASSAGES, Passage, publish
 from test_app import TOKENS, bearer, client_of
-from wiki import PASSAGES, Passage, publish
 
 from rag_serving.api.app import MAX_BODY_BYTES
 

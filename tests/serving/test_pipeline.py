@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from wiki import PASSAGES, RESTART, Passage, configuration, embedder, publish
+from support.wiki import PASSAGES, RESTART, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import CONFLICTING, NO_VECTORS

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.wiki import PASSAGES, configuration, embedder, publish
 from typer.testing import CliRunner
-from wiki import PASSAGES, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.citations import markdown

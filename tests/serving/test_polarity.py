@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from passages import lock_of
+from support.passages import lock_of
 
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.answering.verification.yes_no import polarity_fault

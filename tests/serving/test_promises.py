@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wiki import Passage, configuration, embedder, publish
+from support.wiki import Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.lock import has_anchor

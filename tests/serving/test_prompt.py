@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from passages import candidate_of, lock_of
+from support.passages import candidate_of, lock_of
 
 from rag_serving.answering.verification.quotes import find_quote
 from rag_serving.answering.writing.prompt import CUT, NOT_FOUND, best_lines, make_prompt, tokens

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from wiki import PASSAGES, RETENTION, Passage, configuration, embedder, publish
+from support.wiki import PASSAGES, RETENTION, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stand_in_chat import MODEL, StandInChat, served
-from wiki import LAG, RESTART, RETENTION, SETTINGS, configuration, embedder
+from support.stand_in_chat import MODEL, StandInChat, served
+from support.wiki import LAG, RESTART, RETENTION, SETTINGS, configuration, embedder
 
 from rag_serving.access.principals import Principal
 from rag_serving.pipeline import Pipeline

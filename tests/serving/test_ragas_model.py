@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stand_in_chat import MODEL, StandInChat, served
-from stand_in_ragas import answers_ragas, question_about, says
+from support.stand_in_chat import MODEL, StandInChat, served
+from support.stand_in_ragas import answers_ragas, question_about, says
 
 from rag_assets.evaluation.ragas_scores import RagasScores, ragas_scores
 from rag_serving.config.loading import Config, parse_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from passages import chunk_of
+from support.passages import chunk_of
 
 from rag_serving.records import Chunk
 from rag_serving.retrieval.ranking import Ranked

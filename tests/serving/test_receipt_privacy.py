@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from support.wiki import configuration, embedder, publish
 from typer.testing import CliRunner
-from wiki import configuration, embedder, publish
 
 from rag_serving.access.principals import ROLES, Principal
 from rag_serving.artifacts.store import Store

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wiki import PASSAGES, configuration, embedder, publish
+from support.wiki import PASSAGES, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, remove_folder

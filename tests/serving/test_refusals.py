@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from click import unstyle
-from passages import candidate_of, lock_of
-from stand_in_chat import MODEL, StandInChat, served
-from wiki import configuration, embedder
+from support.passages import candidate_of, lock_of
+from support.stand_in_chat import MODEL, StandInChat, served
+from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.refusals import best_rejected, not_written, nothing_kept

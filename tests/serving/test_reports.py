@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from wiki import configuration
+from support.wiki import configuration
 
 from rag_assets.reports.files import write_report
 from rag_assets.reports.report import Case, Report, Table

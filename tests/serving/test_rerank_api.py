@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from running import running
+from support.running import running
 from tiny_reranker import WORDS, save_xlm_roberta
 
 from rag_serving.config.reranking import RerankService

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from stand_in_sidecar import StandInSidecar, sidecar
-from wiki import configuration, embedder
+from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app

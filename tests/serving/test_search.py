@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from wiki import configuration, embedder
+from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal
 from rag_serving.models.reranker_client import RemoteReranker

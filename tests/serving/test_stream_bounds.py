@@ -18,11 +18,11 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import Response, StreamingResponse
-from running import running
 from starlette.types import Receive, Scope, Send
+from support.running import running
+from support.wiki import configuration
 from test_app import QUESTION, bearer
 from test_rerank_api import wait_until
-from wiki import configuration
 
 from rag_serving.api.app import create_app
 from rag_serving.api.connections import UNREAD

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from synthetic import chunk_row
+from support.synthetic import chunk_row
 
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.text.code_scopes import DEPTH, Enclosing

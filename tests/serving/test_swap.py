@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from running import running
-from wiki import PASSAGES, Passage, configuration, publish
+from support.running import running
+from support.wiki import PASSAGES, Passage, configuration, publish
 
 from rag_assets.publishing.publish import prune
 from rag_serving.api.app import create_app

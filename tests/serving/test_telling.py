@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from passages import candidate_of, lock_of
+from support.passages import candidate_of, lock_of
 
 from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.extraction.excerpts import Layout

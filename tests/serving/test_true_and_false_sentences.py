@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from passages import lock_of
+from support.passages import lock_of
 
 from rag_serving.answering.citations import answer_text
 from rag_serving.answering.verification.verifier import verify

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from passages import lock_of
+from support.passages import lock_of
 
 from rag_serving.answering.citations import citations_of
 from rag_serving.answering.text_fragments import fragment_url

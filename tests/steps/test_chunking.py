@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from growth import steepness
 from hypothesis import given
 from hypothesis import strategies as st
+from support.growth import steepness
 
 from rag_assets.steps.chunks.chunking import build_chunks, segment
 from rag_assets.steps.chunks.windows import MAX_BLOCK_CHARS, OVERLAP_CHARS, OVERLAP_LINES, WINDOW_CHARS

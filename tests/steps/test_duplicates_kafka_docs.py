@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from kafka_docs import FOLDER, RELEASED, kafka_pages
+from support.kafka_docs import FOLDER, RELEASED, kafka_pages
 
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.dedup.duplicates import effectiveness, find_duplicates

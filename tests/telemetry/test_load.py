@@ -6,7 +6,6 @@ given again: all that the pipeline does around them, telemetry included, runs as
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -16,9 +15,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
-
-sys.path.append(str(Path(__file__).parents[1] / "serving"))
-from wiki import configuration, embedder, publish
+from support.wiki import configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.config.loading import Config

@@ -6,7 +6,6 @@ import json
 import signal
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, func, select, update
+from support.wiki import configuration, embedder, publish
 from typer.testing import CliRunner
-
-sys.path.append(str(Path(__file__).parents[1] / "serving"))
-from wiki import configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app

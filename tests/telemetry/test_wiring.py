@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -12,10 +11,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine, func, select
+from support.wiki import configuration, embedder, publish
 from typer.testing import CliRunner
-
-sys.path.append(str(Path(__file__).parents[1] / "serving"))
-from wiki import configuration, embedder, publish
 
 from rag_assets.reports import telemetry_days
 from rag_assets.reports.html import html

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from stand_in_chat import Script
+from support.stand_in_chat import Script
 
 _INPUT = re.compile(r"Now perform the same with the following input\ninput: (?P<json>.*)\nOutput: $", re.DOTALL)
 _SCHEMA = "complies with the following schema as specified in JSON Schema:\n"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-from stand_in_model import Fault, ModelHandler, StandInModel, served
+from support.stand_in_model import Fault, ModelHandler, StandInModel, served
 
 __all__ = ["MODEL", "Fault", "Script", "StandInChat", "openai_error", "served"]
 

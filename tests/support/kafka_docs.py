@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rag_serving.artifacts.schema import PAGES
 
-FOLDER = Path(__file__).parents[2] / "shared" / "data" / "kafka-docs"
+FOLDER = Path(__file__).parents[3] / "shared" / "data" / "kafka-docs"
 RELEASED = {"20": 2018, "24": 2019, "38": 2024, "39": 2025}
 _INCLUDE = re.compile(r'<!--#include virtual="([^"]+)"\s*-->')
 _GENERATED = "generated"  # stands in the pages that include it
