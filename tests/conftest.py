@@ -9,10 +9,15 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from rag_serving.pipeline import Pipeline
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -25,19 +30,19 @@ LONGEST = (
     "assets/test_report_assets.py",
     "browser/test_reports_in_browser.py",
     "assets/test_examples.py",
-    "serving/test_ragas_model.py",
+    "evaluation/test_ragas_model.py",
     "leak/test_leaks.py",
-    "serving/test_workers.py",
+    "api/test_workers.py",
     "assets/test_contexts_build.py",
     "browser/test_dagster_ui.py",
-    "serving/test_rerank_model.py",
-    "serving/test_answers_quality.py",
+    "rerank_service/test_rerank_model.py",
+    "evaluation/test_answers_quality.py",
     "test_patterns.py",
     "leak/test_leak_mutations.py",
-    "serving/test_ragas.py",
+    "evaluation/test_ragas.py",
     "assets/test_credentials.py",
     "assets/test_large_documents.py",
-    "serving/test_drain.py",
+    "api/test_drain.py",
     "test_growth.py",
     "test_up.py",
 )
@@ -58,3 +63,24 @@ def closed_clients() -> Iterator[None]:
     yield
     if chroma := sys.modules.get("rag_serving.indexes.chroma"):
         chroma.close_clients()
+
+
+@pytest.fixture(scope="session")
+def wiki_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the small wiki published; tests must not publish into it."""
+    from support.wiki import publish
+
+    home = tmp_path_factory.mktemp("wiki")
+    publish(home)
+    return home
+
+
+@pytest.fixture
+def pipeline(wiki_home: Path) -> Iterator[Pipeline]:
+    """A pipeline over the small wiki."""
+    from support.wiki import configuration, embedder
+
+    from rag_serving.pipeline import Pipeline
+
+    with closing(Pipeline.open(configuration(wiki_home), "acme", embedder())) as opened:
+        yield opened

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.intervals import wilson
 from support.passages import candidate_of
-from test_true_and_false_sentences import wilson
 
 from rag_serving.answering.citations import answer_text
 from rag_serving.answering.verification.verifier import verify

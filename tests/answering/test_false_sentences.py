@@ -2,7 +2,7 @@
 
 All 2,640 of them, the ninth by default:
 
-    CITELOCK_FALSE_SENTENCES=1 .venv/bin/pytest tests/serving/test_false_sentences.py
+    CITELOCK_FALSE_SENTENCES=1 .venv/bin/pytest tests/answering/test_false_sentences.py
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 from collections import Counter
 
-from false_sentences import FACTS, KINDS, false_sentences
+from support.false_sentences import FACTS, KINDS, false_sentences
 from support.passages import lock_of
 
 from rag_serving.answering.citations import answer_text

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adversary import passages_of
 from fastapi.testclient import TestClient
+from support.adversary import passages_of
+from support.api_client import completion_chunks
 from support.passages import lock_of
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import configuration, embedder
-from test_completions import chunks_of
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.citations import answer_text, citations_of, explained, markdown
@@ -112,7 +112,7 @@ def test_every_door_tells_the_same_numbers(client: TestClient) -> None:
     told = client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": QUESTION}]}).json()
     assert told["choices"][0]["message"]["content"].startswith(answer["answer"])
     streamed = {"messages": [{"role": "user", "content": QUESTION}], "stream": True}
-    pieces = chunks_of(client.post("/v1/chat/completions", json=streamed).text)
+    pieces = completion_chunks(client.post("/v1/chat/completions", json=streamed).text)
     content = "".join(choice["delta"].get("content", "") for piece in pieces for choice in piece["choices"])
     assert content == told["choices"][0]["message"]["content"]
     assert [line[:5] for line in content.splitlines() if line.startswith("- ")] == ["- [1]", "- [2]", "- [3]"]

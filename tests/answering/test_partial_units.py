@@ -8,8 +8,8 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from structured_pages import Drawn, pages
 from support.passages import lock_of
+from support.structured_pages import Drawn, pages
 
 from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.extraction.excerpt_length import CONTINUES

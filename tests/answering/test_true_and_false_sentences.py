@@ -7,7 +7,6 @@ that is kept is that of sentences the rules were widened for; without it, 25 % w
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from support.intervals import wilson
 from support.passages import lock_of
 
 from rag_serving.answering.citations import answer_text
@@ -56,13 +56,6 @@ def judged(name: str) -> Iterator[tuple[Row, list[Verdict], str]]:
         lock = lock_for(row)
         verdicts = verify(Draft(claims_of(row), "test"), lock, question=row["question"])
         yield row, verdicts, answer_text(verdicts, lock)
-
-
-def wilson(hits: int, of: int, z: float = 1.96) -> tuple[float, float]:
-    share, spread = hits / of, z * z / of
-    middle = (share + spread / 2) / (1 + spread)
-    half = z / (1 + spread) * math.sqrt(share * (1 - share) / of + spread / (4 * of))
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def test_no_false_sentence_is_shown_as_one_of_the_page() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from support.command_line import run, write_config
 from support.wiki import PASSAGES, configuration, publish
-from test_cli import run, write_config
 
 from rag_serving.api.app import create_app
 from rag_serving.retrieval.search import NOTHING_READABLE

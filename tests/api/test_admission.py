@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from starlette.types import Message
-from test_app import QUESTION, TOKENS, bearer, client_of
+from support.api_client import QUESTION, TOKENS, bearer, client_of
 
 from rag_serving.api import rates, wire
 from rag_serving.api.rates import FREE_GUESSES, LONGEST_WAIT_S, Guesses, Kept, Rates, network_of

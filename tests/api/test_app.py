@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,20 +8,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from starlette.routing import Route
+from support.api_client import LOCAL, QUESTION, TOKENS, bearer, client_of, events_in
 from support.wiki import RESTART, configuration
 
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.config.loading import ConfigError
-
-LOCAL = ("127.0.0.1", 50000)
-QUESTION = {"question": "May I restart a broker while partitions are under-replicated?"}
-TOKENS = json.dumps(
-    {"all": {"tenant": "acme"}, "hr": {"tenant": "acme", "user": "ann", "groups": ["hr"]}, "o": {"tenant": "other"}}
-)
-
-
-def client_of(home: Path, base_url: str = "http://127.0.0.1:8088", **more: Any) -> TestClient:
-    return TestClient(create_app(configuration(home, **more)), base_url, client=LOCAL, raise_server_exceptions=False)
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +25,6 @@ def client(wiki_home: Path) -> Iterator[TestClient]:
 def secured(wiki_home: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     monkeypatch.setenv("CITELOCK_TOKENS", TOKENS)
     return client_of(wiki_home, tenants={"acme": {}, "other": {}}, serving={"auth": "tokens"})
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 def test_an_answer_has_the_documented_shape(client: TestClient) -> None:
@@ -82,11 +68,6 @@ def test_selected_text_is_answered_without_retrieval(client: TestClient) -> None
     body = {"question": "Whom do I call?", "mode": "selected_text", "context": "In the evening you call the guard."}
     answer = client.post("/v1/ask", json=body).json()
     assert (answer["status"], answer["citations"][0]["chunk_id"]) == ("answered", "selection:0:0")
-
-
-def events_in(text: str) -> list[tuple[str, dict[str, Any]]]:
-    lines = [block.split("\n") for block in text.strip().split("\n\n") if not block.startswith(":")]
-    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in lines]
 
 
 def test_a_streamed_answer_tells_stages_then_verified_sentences_then_all_of_it(client: TestClient) -> None:

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from support.api_client import QUESTION, bearer
 from support.running import running
+from support.waiting import wait_until
 from support.wiki import configuration
-from test_app import QUESTION, bearer
-from test_rerank_api import wait_until
 
 from bench.attackers import KINDS, attack
 from rag_serving.api.app import create_app

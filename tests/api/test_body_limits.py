@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from support.api_client import QUESTION, bearer
 from support.running import running
 from support.wiki import configuration
-from test_app import QUESTION, bearer
 
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.api.connections import MAX_HEADER_BYTES

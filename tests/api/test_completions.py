@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from httpx import Response
+from support.api_client import client_of, completion_chunks
 from support.running import running
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import configuration
@@ -30,25 +30,10 @@ MESSAGES = [
 ]
 
 
-def client_of(home: Path, **more: Any) -> TestClient:
-    return TestClient(
-        create_app(configuration(home, **more)),
-        "http://127.0.0.1:8088",
-        client=("127.0.0.1", 50000),
-        raise_server_exceptions=False,
-    )
-
-
 @pytest.fixture
 def client(wiki_home: Path) -> Iterator[TestClient]:
     with client_of(wiki_home) as opened:
         yield opened
-
-
-def chunks_of(text: str) -> list[dict[str, Any]]:
-    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
-    assert lines[-1] == "[DONE]"
-    return [json.loads(line) for line in lines[:-1]]
 
 
 def test_the_last_message_of_the_user_is_answered_with_its_sources(client: TestClient) -> None:
@@ -71,7 +56,7 @@ def test_the_last_message_of_the_user_is_answered_with_its_sources(client: TestC
 
 def test_a_stream_holds_the_same_in_chunks(client: TestClient) -> None:
     body = {"messages": MESSAGES, "stream": True, "stream_options": {"include_usage": True}}
-    chunks = chunks_of(client.post("/v1/chat/completions", json=body).text)
+    chunks = completion_chunks(client.post("/v1/chat/completions", json=body).text)
     whole = client.post("/v1/chat/completions", json={"messages": MESSAGES}).json()
     told = "".join(choice["delta"].get("content", "") for chunk in chunks for choice in chunk["choices"])
     assert told == whole["choices"][0]["message"]["content"]
@@ -94,7 +79,7 @@ def test_nothing_that_was_not_verified_is_streamed(wiki_home: Path) -> None:
     assert "Stop it first" not in text + events
     assert "“Stop the broker with the stop script.” [1]" in text
     assert 'event: sentence\ndata: {"text": "“Stop the broker with the stop script.” [1]"}' in events
-    assert chunks_of(text)[-1]["usage"]["prompt_tokens"] == 42
+    assert completion_chunks(text)[-1]["usage"]["prompt_tokens"] == 42
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +104,9 @@ def test_without_a_question_or_a_generation_it_says_so(client: TestClient, tmp_p
     assert (refused.status_code, error_of(refused)) == (503, ("server_error", None, "unavailable"))
     assert refused.headers["Retry-After"] == "30"
     assert "citelock build" in refused.json()["error"]["message"]
-    (_, error) = chunks_of(unpublished.post("/v1/chat/completions", json={"messages": MESSAGES, "stream": True}).text)
+    (_, error) = completion_chunks(
+        unpublished.post("/v1/chat/completions", json={"messages": MESSAGES, "stream": True}).text
+    )
     assert "citelock build" in error["error"]["message"]
     assert error["error"].keys() == {"message", "type", "param", "code"}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 from fastapi import FastAPI
+from support.api_client import QUESTION, events_in
 from support.running import running
 from support.wiki import configuration
-from test_app import QUESTION, events_in
 
 from rag_serving.api.app import create_app
 from rag_serving.config.loading import Config

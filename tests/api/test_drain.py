@@ -16,10 +16,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from support.api_client import QUESTION, events_in
+from support.command_line import CITELOCK, write_config
+from support.waiting import wait_until
 from support.wiki import publish
-from test_app import QUESTION, events_in
-from test_cli import CITELOCK, write_config
-from test_rerank_api import wait_until
 
 from rag_serving.api.drain import END_S
 

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 import yaml
 from fastapi.testclient import TestClient
-from support.wiki import configuration, publish
-from test_app import LOCAL, QUESTION, TOKENS, bearer
+from support.api_client import QUESTION, TOKENS, bearer, client_of
+from support.wiki import publish
 from typer.testing import CliRunner
 
 from rag_assets.evaluation.gold import read_gold
 from rag_assets.evaluation.gold_drafts import complaints, to_yaml
-from rag_serving.api.app import create_app
 from rag_serving.cli.main import app
 
 
@@ -25,10 +24,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("judged")
     publish(folder)
     return folder
-
-
-def client_of(home: Path, **more: Any) -> TestClient:
-    return TestClient(create_app(configuration(home, **more)), "http://127.0.0.1:8088", client=LOCAL)
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 import uvicorn
+from support.api_client import QUESTION
 from support.running import running
 from support.wiki import configuration
-from test_app import QUESTION
 
 from rag_serving.api import connections
 from rag_serving.api.app import create_app

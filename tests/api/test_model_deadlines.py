@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.api_client import QUESTION, client_of
 from support.wiki import configuration
-from test_app import QUESTION, client_of
 
 from rag_serving.config.loading import Config
 from rag_serving.deadline import Deadline, StoppedError, at_most, within

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from support.api_client import TOKENS, bearer, client_of
 from support.wiki import PASSAGES, Passage, publish
-from test_app import TOKENS, bearer, client_of
 
 from rag_serving.api.app import MAX_BODY_BYTES
 

@@ -9,14 +9,14 @@ import signal
 import subprocess
 import sys
 import termios
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from test_cli import write_config
+from support.command_line import write_config
+from support.waiting import wait_until
 
 from rag_serving.api.app import create_app
 from rag_serving.api.reload import ConfigFile, Reload, Switches
@@ -27,13 +27,6 @@ HEURISTIC = "features: {FEATURE_HEURISTIC_RERANKER: true}\n"
 
 def client_of(app: FastAPI) -> TestClient:
     return TestClient(app, "http://127.0.0.1:8088", client=("127.0.0.1", 50000))
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 class Served:

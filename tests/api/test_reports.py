@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from support.api_client import bearer
 from support.wiki import configuration
 
 from rag_assets.reports.files import write_report
@@ -72,10 +73,6 @@ def client_of(home: Path, **more: Any) -> TestClient:
 def secured(home: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     monkeypatch.setenv("CITELOCK_TOKENS", json.dumps(TOKENS))
     return client_of(home, serving={"auth": "tokens"})
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
 
 
 def basic(password: str, name: str = "anybody") -> dict[str, str]:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from test_app import client_of
+from support.api_client import client_of
 
 from rag_serving.api.app import router
 from rag_serving.api.completions import router as completions

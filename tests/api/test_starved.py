@@ -9,9 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from support.api_client import QUESTION, bearer
 from support.running import running
 from support.wiki import configuration
-from test_app import QUESTION, bearer
 
 from rag_serving.api import app as api
 from rag_serving.api.app import create_app

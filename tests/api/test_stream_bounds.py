@@ -19,10 +19,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
+from support.api_client import QUESTION, bearer
 from support.running import running
+from support.waiting import wait_until
 from support.wiki import configuration
-from test_app import QUESTION, bearer
-from test_rerank_api import wait_until
 
 from rag_serving.api.app import create_app
 from rag_serving.api.connections import UNREAD

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from support.command_line import CITELOCK, QUESTION, write_config
+from support.waiting import wait_until
 from support.wiki import PASSAGES, publish
-from test_cli import CITELOCK, QUESTION, write_config
-from test_rerank_api import wait_until
 
 from rag_serving.api.monitoring import Reading, exposition
 from rag_serving.api.server import _short_folder

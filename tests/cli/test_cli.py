@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.command_line import CITELOCK, QUESTION, run, write_config
 from support.stand_in_chat import Fault, StandInChat, served
 from support.wiki import publish
 from typer.testing import CliRunner
@@ -16,26 +17,10 @@ from typer.testing import CliRunner
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.main import app
 
-QUESTION = "May I restart a broker while partitions are under-replicated?"
-CITELOCK = [sys.executable, "-c", "from rag_serving.cli.main import main; main()"]
-
-runner = CliRunner()
-
 
 @pytest.fixture
 def config(wiki_home: Path, tmp_path: Path) -> str:
     return write_config(tmp_path, wiki_home)
-
-
-def write_config(folder: Path, home: Path, more: str = "") -> str:
-    path = folder / "app.yaml"
-    path.write_text(f"home: {home}\ntenants: {{acme: {{}}}}\n{more}", encoding="utf-8")
-    return str(path)
-
-
-def run(*arguments: str) -> tuple[int, str, str]:
-    result = runner.invoke(app, list(arguments), prog_name="citelock")
-    return result.exit_code, result.stdout, result.stderr
 
 
 def test_ask_prints_answer_heading_path_quote_and_link(config: str) -> None:
@@ -136,7 +121,7 @@ def test_a_search_is_explained_where_that_is_asked_for(config: str) -> None:
     ],
 )
 def test_an_error_is_one_line_and_an_exit_code(config: str, arguments: list[str], code: int, message: str) -> None:
-    result = runner.invoke(app, arguments, prog_name="citelock", env={"CITELOCK_CONFIG": config})
+    result = CliRunner().invoke(app, arguments, prog_name="citelock", env={"CITELOCK_CONFIG": config})
     assert result.exit_code == code
     assert message in result.stderr
     assert "Traceback" not in result.output

@@ -13,10 +13,11 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy import insert
+from support.command_line import run, write_config
 from support.running import running
 from support.stand_in_chat import MODEL, StandInChat, served
-from test_cli import run, write_config
-from test_rerank_api import NAME, WordCounter, wait_until
+from support.waiting import wait_until
+from support.word_counter import NAME, WordCounter
 
 from rag_serving.artifacts.store import Store
 from rag_serving.cli import doctor

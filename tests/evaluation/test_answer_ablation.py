@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.gold_questions import LOGS, SALARY, WON
 from support.wiki import configuration
-from test_evaluate import LOGS, SALARY, WON
 
 from rag_assets.evaluation.answer_ablation import ANSWER_VARIANTS, ablate_answers, changes_nothing, to_csv
 from rag_assets.evaluation.gold import GoldSet

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.gold_questions import LOGS, SALARY, WON
 from support.wiki import configuration, embedder
 from typer.testing import CliRunner
 
@@ -25,16 +26,6 @@ from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer, Citation
 
-LOGS = GoldQuestion("logs", "How many hours does a broker keep logs?", True, frozenset({"12"}), ("for 168 hours",))
-WON = GoldQuestion("won", "Who won the football match in Lisbon?", False)
-SALARY = GoldQuestion(
-    "salary",
-    "What salary bonus does the broker team earn?",
-    True,
-    frozenset({"14"}),
-    ("4,000 euros",),
-    groups=frozenset({"hr"}),
-)
 ANCHORS = {"1": frozenset({"Top"})}
 
 

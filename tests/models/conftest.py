@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from stand_in_embeddings import StandIn
+from support.stand_in_embeddings import StandIn
 from support.stand_in_model import served
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece

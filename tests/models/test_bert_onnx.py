@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy_bert import encode
 from safetensors.numpy import load_file, save_file
+from support.numpy_bert import encode
 
 from rag_serving.models.embedding.onnx_bert import Bert, read_header
 from rag_serving.models.embedding.weights import Weights, find_weights

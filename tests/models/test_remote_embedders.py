@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stand_in_embeddings import DIGEST, Fault, StandIn, true_vector
+from support.stand_in_embeddings import DIGEST, Fault, StandIn, true_vector
 
 from rag_serving.config.sections import Embedding
 from rag_serving.models.embedding.ollama import OllamaEmbedder

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from stand_in_sidecar import FAULTS, StandInSidecar, sidecar
+from support.stand_in_sidecar import FAULTS, StandInSidecar, sidecar
 
 from rag_serving.config.reranking import Reranker
 from rag_serving.config.sections import Features

@@ -10,40 +10,16 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from support.counting_embedder import Counting
 
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.models.embedding.cache import COMMIT_TEXTS, FILE, SEAL_PURPOSE, VectorCache, vector_key
-from rag_serving.models.protocols import ModelError, Progress
-
-
-class Counting:
-    """A small deterministic embedder that remembers what it was asked."""
-
-    name = "test/counting@1"
-
-    def __init__(self, dimension: int = 16) -> None:
-        self.dimension = dimension
-        self.asked: list[str] = []
-
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
-        del progress
-        self.asked.extend(texts)
-        return np.stack([self.embed_query(text) for text in texts])
-
-    def embed_query(self, text: str) -> NDArray[np.float32]:
-        seed = int(vector_key(self.name, text)[:8], 16)
-        vector = np.random.default_rng(seed).normal(size=self.dimension).astype(np.float32)
-        return np.asarray(vector / np.linalg.norm(vector), np.float32)
-
-    def check(self) -> str:
-        return "well"
+from rag_serving.models.protocols import ModelError
 
 
 @pytest.fixture
@@ -181,7 +157,7 @@ SLOW_RUN = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from test_vector_cache import Counting
+from support.counting_embedder import Counting
 from rag_serving.models.embedding.cache import VectorCache
 
 class Slow(Counting):
@@ -196,7 +172,7 @@ VectorCache(Path(sys.argv[1]), Counting.name).embed(Slow(), [f"text {n}" for n i
 
 
 def test_a_killed_run_loses_at_most_what_was_in_flight(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SLOW_RUN, str(tmp_path), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", SLOW_RUN, str(tmp_path), str(Path(__file__).parents[1])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         embedded = 0

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from adversary import ELSEWHERE, HOST, PAGES, POISON, SECRET, Reply, passages_of, pieces, write
+from support.adversary import ELSEWHERE, HOST, PAGES, POISON, SECRET, Reply, passages_of, pieces, write
 from support.passages import candidate_of
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 

@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from injected_orders import Injection, injections, word_of
-from obedient import SHAPES, TRUE, Page
 from sources.export_writer import Export
 from sources.stand_in_site import page
+from support.injected_orders import Injection, injections, word_of
+from support.obedient import SHAPES, TRUE, Page
 from support.passages import chunk_of
 from support.stand_in_chat import MODEL, StandInChat, served
+from support.unseen_orders import UNSEEN_ORDERS
 from support.wiki import Passage, configuration, embedder, publish
-from unseen_orders import UNSEEN_ORDERS
 
 from rag_assets.sources import open_source
 from rag_assets.steps.chunks.chunking import build_chunks

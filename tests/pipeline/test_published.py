@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from support.waiting import wait_until
 from support.wiki import PASSAGES, RETENTION, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
@@ -58,13 +59,6 @@ class SlowOpening:
         self.begun.set()
         assert self.may.wait(30)
         return self._real(*arguments)
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def break_file(home: Path, generation: str, name: str = "chunks.parquet") -> None:

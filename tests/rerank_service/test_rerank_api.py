@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,44 +13,14 @@ from typing import Any
 import httpx
 import pytest
 from support.running import running
-from tiny_reranker import WORDS, save_xlm_roberta
+from support.tiny_reranker import WORDS, save_xlm_roberta
+from support.waiting import wait_until
+from support.word_counter import NAME, WordCounter
 
 from rag_serving.config.reranking import RerankService
 from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.api import create_app
-from rag_serving.rerank_service.cross_encoder import CrossEncoder, Pair
-
-NAME = "tiny"
-
-
-class WordCounter:
-    """A model without weights: the score of a passage is how many of the query's words it has."""
-
-    max_seq_len = 512
-
-    def __init__(self) -> None:
-        self.runs = 0
-        self.broken: Exception | None = None
-        self.may_run = threading.Event()
-        self.may_run.set()
-
-    def encode(self, query: str, passages: Sequence[str], max_seq_len: int) -> list[Pair]:
-        words = query.split()
-        return [{"input_ids": [passage.split().count(word) for word in words][:max_seq_len]} for passage in passages]
-
-    def score(self, pairs: Sequence[Pair]) -> list[float]:
-        self.may_run.wait(20)
-        self.runs += 1
-        if self.broken:
-            raise self.broken
-        return [float(sum(pair["input_ids"])) for pair in pairs]
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+from rag_serving.rerank_service.cross_encoder import CrossEncoder
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_reranker import WORDS, save_bert, save_xlm_roberta
+from support.tiny_reranker import WORDS, save_bert, save_xlm_roberta
 
 from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.batches import score_all

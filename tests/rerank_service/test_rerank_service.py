@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import httpx
-from tiny_reranker import save_xlm_roberta
+from support.tiny_reranker import save_xlm_roberta
 
 COMMAND = [sys.executable, "-c", "from rag_serving.cli.main import main; main()", "rerank-service"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from stand_in_sidecar import StandInSidecar, sidecar
+from support.stand_in_sidecar import StandInSidecar, sidecar
 from support.wiki import configuration, embedder
 
 from rag_serving.access.principals import Principal

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from injected_orders import Injection
+from support.injected_orders import Injection
 
 
 @dataclass(frozen=True)

@@ -2,71 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-import socket
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-
-_OWNER = "postgres"  # the server refuses to run as root
-
-
-@dataclass
-class Postgres:
-    """A server of our own on the loopback address, which tests may stop and start."""
-
-    binaries: Path
-    folder: Path
-    port: int
-
-    @property
-    def url(self) -> str:
-        return f"postgresql://{_OWNER}@127.0.0.1:{self.port}/postgres"
-
-    def run(self, program: str, *arguments: str) -> None:
-        command = [str(self.binaries / program), *arguments]
-        if os.geteuid() == 0:
-            command = ["runuser", "-u", _OWNER, "--", *command]
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60)
-
-    def start(self) -> None:
-        options = f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={self.folder}"
-        log = str(self.folder / "log")
-        self.run("pg_ctl", "-D", str(self.folder / "data"), "-l", log, "-w", "-o", f"{options} -c fsync=off", "start")
-
-    def stop(self) -> None:
-        self.run("pg_ctl", "-D", str(self.folder / "data"), "-m", "immediate", "-w", "stop")
+from support.postgres import Postgres, started_postgres
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not folders:
-        if os.environ.get("CI") == "true":
-            pytest.fail("postgresql is not installed")
-        pytest.skip("postgresql is not installed")
-    # Not pytest's own folder: the server's user must be able to enter it.
-    folder = Path(tempfile.mkdtemp(prefix="citelock-postgres-"))
-    if os.geteuid() == 0:
-        owner = pwd.getpwnam(_OWNER)
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    server = Postgres(folders[-1].parent, folder, port)
-    try:
-        server.run("initdb", "-D", str(folder / "data"), "-A", "trust", "-U", _OWNER, "--no-sync")
-        server.start()
+    with started_postgres() as server:
         yield server
-        server.stop()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -30,7 +30,7 @@ from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.telemetry.tables import open_engine
 
 if TYPE_CHECKING:
-    from conftest import Postgres
+    from support.postgres import Postgres
 
 EVERYONE = Principal("acme")
 QUESTION = "May I restart a broker while partitions are under-replicated?"

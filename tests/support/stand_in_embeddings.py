@@ -6,6 +6,7 @@ import hashlib
 from typing import Any, ClassVar
 
 import numpy as np
+
 from support.stand_in_model import Fault, ModelHandler, StandInModel
 
 __all__ = ["DIGEST", "Fault", "StandIn", "true_vector"]
