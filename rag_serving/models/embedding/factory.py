@@ -6,6 +6,7 @@ Does not belong here: the classes.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from rag_serving.models.protocols import Embedder, ModelError, Tokenizer
@@ -13,6 +14,12 @@ from rag_serving.models.protocols import Embedder, ModelError, Tokenizer
 if TYPE_CHECKING:
     from rag_serving.config.sections import Embedding
     from rag_serving.models.embedding.graph_cache import GraphCache
+    from rag_serving.models.embedding.local import LocalEmbedder
+    from rag_serving.models.embedding.onnx_bert import Precision
+    from rag_serving.models.embedding.weights import Weights
+
+OPENED_AT_ONCE = 2
+"""Local models that a process keeps open: the steps of one build open the same model one after the other."""
 
 
 def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedder:
@@ -35,8 +42,19 @@ def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedd
     from rag_serving.models.embedding.weights import find_weights
 
     weights = find_weights(config.model, config.weights_dir)
-    prompts = config.query_prompt, config.document_prompt
-    return LocalEmbedder(weights, *prompts, config.batch_size, config.query_precision, graphs)
+    settings = config.query_prompt, config.document_prompt, config.batch_size, config.query_precision
+    if graphs is None:
+        return _open_once(weights, weights.tensors.stat().st_mtime_ns, *settings)
+    return LocalEmbedder(weights, *settings, graphs)
+
+
+@lru_cache(OPENED_AT_ONCE)
+def _open_once(
+    weights: Weights, changed_at: int, query_prompt: str, document_prompt: str, batch_size: int, precision: Precision
+) -> LocalEmbedder:
+    from rag_serving.models.embedding.local import LocalEmbedder
+
+    return LocalEmbedder(weights, query_prompt, document_prompt, batch_size, precision)
 
 
 def open_tokenizer(config: Embedding) -> Tokenizer:
