@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from support.shared import SharedFolders
 
 if TYPE_CHECKING:
     from rag_serving.pipeline import Pipeline
@@ -55,6 +56,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of the longest files first, in the order of `LONGEST`; the others stay as they are."""
     order = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path, len(LONGEST)))
+
+
+@pytest.fixture(scope="session")
+def shared_folders(tmp_path_factory: pytest.TempPathFactory) -> SharedFolders:
+    """Folders that are made once for all processes of this session."""
+    return SharedFolders.of(tmp_path_factory)
 
 
 @pytest.fixture(autouse=True)

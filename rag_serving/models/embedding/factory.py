@@ -50,7 +50,7 @@ def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedd
 
 @lru_cache(OPENED_AT_ONCE)
 def _open_once(
-    weights: Weights, changed_at: int, query_prompt: str, document_prompt: str, batch_size: int, precision: Precision
+    weights: Weights, _changed_at: int, query_prompt: str, document_prompt: str, batch_size: int, precision: Precision
 ) -> LocalEmbedder:
     from rag_serving.models.embedding.local import LocalEmbedder
 
