@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from bench.real_text import Sentence, read_sentences
 from rag_assets.evaluation.beir import Document
 from rag_assets.evaluation.bench import TENANT, Report, chunk_table, with_column
+from rag_assets.publishing.arrange import arranged
+from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
-from rag_serving.indexes.arrange import arranged
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Tokenizer, open_embedder, open_tokenizer
 from rag_serving.models.embedding.cache import VectorCache

@@ -54,9 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
 def build(home: Path, chunks: int, dimension: int) -> None:
     """Publish a generation of real sentences whose dense index has no graphs: opening reads none."""
     from rag_assets.evaluation.cli.bench import Progress
-    from rag_serving.indexes.arrange import arranged, table_digest, with_shards
-    from rag_serving.indexes.build import build_lexical_index, commit_generation
-    from rag_serving.indexes.candidate import BuildWorkspace
+    from rag_assets.publishing.arrange import arranged, table_digest, with_shards
+    from rag_assets.publishing.build import build_lexical_index, commit_generation
+    from rag_assets.publishing.workspace import BuildWorkspace
     from rag_serving.models import open_tokenizer
 
     config, store = _config(home), Store(home)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from rag_assets import metadata
 from rag_assets.evaluation.quality_gates import GateVerdict
 from rag_assets.partitions import SOURCES, TENANTS
-from rag_assets.publishing import CheckResult
+from rag_assets.publishing.checks import CheckResult
 from rag_assets.sources.base import SyncResult
 from rag_assets.steps.incremental.completeness import CompletenessReport
 from rag_assets.steps.incremental.incremental import SectionsUpdate

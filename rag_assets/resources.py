@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from rag_assets.evaluation.evaluate import EvaluationError
 from rag_assets.evaluation.gold import GoldError
-from rag_assets.publishing import BuildError, PublishError
+from rag_assets.publishing.arrange import BuildError
+from rag_assets.publishing.publish import PublishError
 from rag_assets.sources.attachments import hangs_on_a_page
 from rag_assets.sources.base import SourceError
 from rag_assets.state.locks import LockedError, exclusive

@@ -28,9 +28,9 @@ from rag_assets.evaluation.evaluate import evaluate
 from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.measures import of_answers
 from rag_assets.evaluation.significance import bootstrap_interval, paired_p_value
+from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.view import GenerationView
 from rag_serving.models.embedding.cache import VectorCache

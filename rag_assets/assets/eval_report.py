@@ -5,10 +5,10 @@ from typing import Any
 
 import dagster as dg
 
-from rag_assets import asset_checks, metadata, publishing
+from rag_assets import asset_checks, metadata
+from rag_assets.evaluation.candidate import VERSION, evaluate_candidate
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
-from rag_assets.publishing.evaluation import VERSION
 from rag_assets.reports import plots
 from rag_assets.reports.addresses import report_url
 from rag_assets.reports.evaluation import evaluation_report, measured
@@ -48,7 +48,7 @@ def eval_report(
         embedder = open_embedder(config.embedding)
         override = override_of(context)
         progress = reporter.track("questions asked", context.log.info)
-        found = publishing.evaluate_candidate(store, tenant, checked.generation, config, embedder, override, progress)
+        found = evaluate_candidate(store, tenant, checked.generation, config, embedder, override, progress)
         gates = {name: passed for name, passed in checked.gates.items() if not name.startswith("quality: ")}
         gates |= {f"quality: {verdict.gate}": verdict.passed for verdict in found.verdicts}
         overridden = override if found.failed else None

@@ -5,9 +5,14 @@ from datetime import timedelta
 
 import dagster as dg
 
-from rag_assets import asset_checks, metadata, publishing
+from rag_assets import asset_checks, metadata
+from rag_assets.evaluation.candidate import quality_results
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
+from rag_assets.publishing.build import commit_generation
+from rag_assets.publishing.checks import Coverage, check_generation
+from rag_assets.publishing.publish import prune, publish
+from rag_assets.publishing.remade import checks_made_again
 from rag_assets.reports.addresses import page_url
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.state.records import PublishState, read_candidate, read_checked, write_checked, write_publish_state
@@ -40,13 +45,13 @@ def generation(
         levels = Counter(
             read_table(store.candidate(tenant) / "contexts.parquet", CONTEXTS, ["level"])["level"].to_pylist()
         )
-        manifest = publishing.generation(store, tenant, config, candidate.sources, levels)
-        coverage = publishing.Coverage(candidate.enumerated, candidate.explained)
+        manifest = commit_generation(store, tenant, config, candidate.sources, levels)
+        coverage = Coverage(candidate.enumerated, candidate.explained)
         reporter.begin(tenant, "checks")
         embedder = open_embedder(config.embedding)
         folder = store.generation(tenant, manifest.id)
-        again = publishing.checks_made_again(embedder, folder, candidate.selected)
-        results = publishing.check_generation(store, tenant, manifest.id, config, coverage, embedder.name, again)
+        again = checks_made_again(embedder, folder, candidate.selected)
+        results = check_generation(store, tenant, manifest.id, config, coverage, embedder.name, again)
         checked = PublishState(
             generation=manifest.id,
             inputs=candidate.inputs,
@@ -94,10 +99,10 @@ def published_generation(
     reporter.begin(tenant, "publish")
     with writing(store.tenant(tenant)):
         checked = read_checked(store, tenant)
-        gates = publishing.quality_results(store, tenant, checked.generation)
-        publication = publishing.publish(store, tenant, checked.generation, config, gates)
+        gates = quality_results(store, tenant, checked.generation)
+        publication = publish(store, tenant, checked.generation, config, gates)
         write_publish_state(store, tenant, checked)
-        pruned = publishing.prune(store, tenant, config)
+        pruned = prune(store, tenant, config)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(checked.generation),
         metadata={

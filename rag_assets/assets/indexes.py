@@ -2,9 +2,11 @@
 
 import dagster as dg
 
-from rag_assets import metadata, publishing
+from rag_assets import metadata
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
+from rag_assets.publishing.build import build_dense, build_lexical_index
+from rag_assets.publishing.publish import discard_failed
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import read_json, read_table
@@ -30,9 +32,9 @@ def dense_index(
     with writing(store.tenant(tenant)):
         chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
         model = read_json(folder / "model.json")
-        if discarded := publishing.discard_failed(store, tenant, config):
+        if discarded := discard_failed(store, tenant, config):
             context.log.info("removed candidates that had failed their checks: %s", ", ".join(discarded))
-        built = publishing.dense_index(
+        built = build_dense(
             store,
             tenant,
             chunks,
@@ -69,7 +71,5 @@ def lexical_index(
     reporter.begin(tenant, "lexical index")
     with writing(store.tenant(tenant)):
         chunks = read_table(store.candidate(tenant) / "chunks.parquet", GENERATION_CHUNKS)
-        built = publishing.lexical_index(
-            store, tenant, chunks, progress=reporter.track("chunks analyzed", context.log.info)
-        )
+        built = build_lexical_index(store, tenant, chunks, progress=reporter.track("chunks analyzed", context.log.info))
     return dg.MaterializeResult(metadata={"dagster/row_count": built.chunks, "terms": built.terms})

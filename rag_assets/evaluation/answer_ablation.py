@@ -27,11 +27,11 @@ from rag_assets.evaluation.evaluate import evaluate, rank_pages
 from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.measures import Values, of_answers, of_rankings
 from rag_assets.evaluation.significance import paired_p_value
+from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.escaping.targets import for_csv
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.catalog import current_generation
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.generation import Generation

@@ -22,11 +22,11 @@ import pyarrow as pa
 
 from rag_assets.evaluation.beir import Collection, Document, Ranking
 from rag_assets.evaluation.metrics import mrr_at_k, ndcg_at_k, recall_at_k
+from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, Tokenizer, open_embedder, open_tokenizer
 from rag_serving.models.embedding.cache import VectorCache

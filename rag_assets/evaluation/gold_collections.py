@@ -21,9 +21,9 @@ import pyarrow as pa
 from rag_assets.evaluation.beir import Document, read_documents
 from rag_assets.evaluation.bench import TENANT, chunk_table
 from rag_assets.evaluation.gold import GoldError, GoldQuestion, GoldSet
+from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.indexes.build import build_generation
 from rag_serving.models import Embedder, open_embedder, open_tokenizer
 from rag_serving.models.embedding.cache import VectorCache
 from rag_serving.pipeline import Pipeline

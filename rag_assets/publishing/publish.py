@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rag_assets.publishing.checks import CheckResult, verdict_path
+from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, StoreError, remove_folder
 from rag_serving.config.loading import Config
-from rag_serving.indexes.candidate import BuildWorkspace
 from rag_serving.indexes.catalog import GenerationInfo, list_generations, move_current
 from rag_serving.indexes.generation import place_of
 from rag_serving.indexes.shard_collections import ShardCollections

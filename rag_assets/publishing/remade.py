@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_assets.publishing.arrange import lexical_texts
 from rag_assets.publishing.checks import CheckResult, sample_rows
-from rag_serving.indexes.arrange import lexical_texts
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.generation_files import LEXICAL_FOLDER
 from rag_serving.indexes.lexical import LexicalIndex

@@ -1,6 +1,7 @@
-"""`citelock generations`: list, show, rollback, verify, repair.
+"""`citelock generations`: list, show, rollback, verify.
 
-Belongs here: arguments and printing. Does not belong here: what the commands do (`generations`).
+Belongs here: arguments and printing. Does not belong here: what the commands do (`indexes.catalog`), `repair`, which
+writes and joins from the other package.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.cli.group import FAILED
+from rag_serving.cli.group import FAILED, JoinedCommands
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
 from rag_serving.config.loading import load_config
 from rag_serving.config.logging import complain
@@ -23,7 +24,16 @@ if TYPE_CHECKING:
 
     from rag_serving.indexes.integrity import Damage
 
-app = typer.Typer(help="List, show, roll back, verify or repair generations.", no_args_is_help=True)
+
+class GenerationCommands(JoinedCommands):
+    """The group `generations`."""
+
+    prefix = "generations."
+
+
+app = typer.Typer(
+    cls=GenerationCommands, help="List, show, roll back, verify or repair generations.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -97,10 +107,10 @@ def verify_command(
 
     settings = load_config(config)
     name, store = chosen_tenant(settings, tenant), Store(settings.home)
-    which = _existing(store, name, generation)
+    which = existing_generation(store, name, generation)
     damage = find_damage(store, name, which, settings, "digests")
     if as_json:
-        _print_json(name, which, damage)
+        print_damage(name, which, damage)
     elif not damage:
         manifest = show_generation(store, name, which)
         size = sum(file.bytes for file in manifest.files.values())
@@ -108,51 +118,13 @@ def verify_command(
             f"{name}: generation {which} is whole: {len(manifest.files)} files ({size / 1e6:,.1f} MB) have their "
             f"digests, it opens, and its {manifest.chunks:,} chunks are in the dense index"
         )
-    _tell_damage(name, damage)
+    tell_damage(name, damage)
     if damage:
-        _tell(f"{name}: `citelock generations repair{f' {generation}' if generation else ''}` restores what can be")
+        complain(f"{name}: `citelock generations repair{f' {generation}' if generation else ''}` restores what can be")
         raise typer.Exit(FAILED)
 
 
-@app.command("repair")
-def repair_command(
-    generation: Annotated[str | None, typer.Argument(help="Generation id; default: the published one.")] = None,
-    config: ConfigPath = None,
-    tenant: Tenant = None,
-    as_json: AsJson = False,
-) -> None:
-    """Restore the damaged parts of a generation from what else there is, to the last bit as they were.
-
-    \b
-    citelock generations repair
-    citelock generations repair 3f9c2a71d05e4b88 --json
-
-    Files come from a sound copy, from the other file with the same rows, or from the tenant's cache of vectors; indexes
-    are made again. No source is asked and no model is called. What cannot be restored is named (exit code 1), and the
-    next `citelock build` makes the published generation again though nothing changed.
-    """
-    from rag_serving.indexes.repair import repair
-
-    settings = load_config(config)
-    name, store = chosen_tenant(settings, tenant), Store(settings.home)
-    which = _existing(store, name, generation)
-    done = repair(store, name, which, settings)
-    if as_json:
-        _print_json(name, which, done.left, restored=list(done.restored))
-    else:
-        for part in done.restored:
-            typer.echo(f"{name}: restored {part}")
-        if not done.left:
-            typer.echo(f"{name}: generation {which} is whole{'' if done.restored else ', nothing was damaged'}")
-    _tell_damage(name, done.left)
-    if done.left:
-        current = which == store.current(name)
-        again = "`citelock build` makes it again" if current else "it is removed when another is published"
-        _tell(f"{name}: what is left cannot be restored from what is here; {again}")
-        raise typer.Exit(FAILED)
-
-
-def _existing(store: Store, tenant: str, generation: str | None) -> str:
+def existing_generation(store: Store, tenant: str, generation: str | None) -> str:
     """Return the generation that is meant: the published one, though its folder may be gone, or one that is there."""
     current = store.current(tenant) if generation is None else None
     ids = {info.id for info in list_generations(store, tenant)}
@@ -164,15 +136,13 @@ def _existing(store: Store, tenant: str, generation: str | None) -> str:
     return generation or current or current_generation(store, tenant)
 
 
-def _print_json(tenant: str, generation: str, damage: Sequence[Damage], **more: object) -> None:
+def print_damage(tenant: str, generation: str, damage: Sequence[Damage], **more: object) -> None:
+    """Print what is damaged as JSON."""
     parts = [vars(one) for one in damage]
     typer.echo(json.dumps({"tenant": tenant, "generation": generation, "whole": not damage, "damage": parts, **more}))
 
 
-def _tell_damage(tenant: str, damage: Sequence[Damage]) -> None:
+def tell_damage(tenant: str, damage: Sequence[Damage]) -> None:
+    """Print a line on standard error for each damaged part."""
     for one in damage:
-        _tell(f"{tenant}: {one}")
-
-
-def _tell(line: str) -> None:
-    complain(line)
+        complain(f"{tenant}: {one}")

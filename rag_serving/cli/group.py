@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -36,8 +36,10 @@ _HELP = {
     "evaluate": "Ask the questions of a gold set and measure the answers.",
     "gold": "Draft questions for gold sets.",
     "build": "Sync the sources that changed and publish the tenants they belong to.",
+    "generations.repair": "Restore the damaged parts of a generation, to the last bit as they were.",
     "readers": "Say who may read a page, and by which restriction.",
 }
+_WRITING = frozenset({"dagster", "rag_assets"})  # what a machine that only serves may lack
 _USAGE_ERRORS = frozenset({"ConfigError", "FilterError", "UsageError"})
 
 
@@ -45,19 +47,29 @@ class UsageError(Exception):
     """The arguments cannot be used; the message says which and why."""
 
 
-class Commands(TyperGroup):
-    """The group; commands of other modules and packages are imported when they are called."""
+class JoinedCommands(TyperGroup):
+    """A group with the commands of modules and of entry points, which are imported when they are called."""
+
+    prefix = ""
+    """How the names of its entry points begin."""
+    modules: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *_MODULES, *sorted(_installed())]
+        return [*super().list_commands(ctx), *self.modules, *sorted(_installed(self.prefix))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in _MODULES:
-            target, summary = _MODULES[cmd_name]
+        if cmd_name in self.modules:
+            target, summary = self.modules[cmd_name]
             return Later(cmd_name, summary, lambda: _load(target))
-        if entry := _installed().get(cmd_name):
-            return Later(cmd_name, _HELP.get(cmd_name, f"From {entry.value}."), entry.load)
+        if entry := _installed(self.prefix).get(cmd_name):
+            return Later(cmd_name, _HELP.get(entry.name, f"From {entry.value}."), entry.load)
         return super().get_command(ctx, cmd_name)
+
+
+class Commands(JoinedCommands):
+    """The group `citelock`."""
+
+    modules = _MODULES
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; an error ends in one line on standard error and an exit code."""
@@ -101,9 +113,10 @@ def _command(name: str, loaded: Any) -> Any:
 
 
 @cache
-def _installed() -> Mapping[str, EntryPoint]:
-    """Commands that other packages bring."""
-    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+def _installed(prefix: str) -> Mapping[str, EntryPoint]:
+    """Return the commands of a group that other packages bring."""
+    named = {entry.name.removeprefix(prefix): entry for entry in entry_points(group=ENTRY_POINTS)}
+    return {name: entry for name, entry in named.items() if entry.name == prefix + name and "." not in name}
 
 
 def _load(target: str) -> Any:
@@ -118,6 +131,12 @@ def _is_of_typer(error: Exception) -> bool:
 
 def _told(error: Exception) -> str:
     """Return one line; errors of this project say what to do, others only what they are."""
+    lacking = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if lacking in _WRITING:
+        return (
+            f"this command belongs to the machine that builds the indexes ({lacking} is not installed here); "
+            "run it there, or install citelock with its extra `assets`"
+        )
     message = " ".join(str(error).split())
     if type(error).__module__.startswith("rag_"):
         return message

@@ -2,7 +2,7 @@
 
 Belongs here: rows as chunks, access-filtered search in either index.
 Does not belong here: reading a generation's folder (`generation_files`), fusing or ranking (`retrieval.hybrid`),
-building (`indexes.build`).
+building (`rag_assets.publishing`).
 """
 
 from __future__ import annotations

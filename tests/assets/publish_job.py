@@ -7,8 +7,9 @@ from pathlib import Path
 
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
-from rag_assets import publishing
-from rag_assets.publishing import Coverage, check_generation, prune, publish
+from rag_assets.publishing.build import build_dense, build_lexical_index, commit_generation
+from rag_assets.publishing.checks import Coverage, check_generation
+from rag_assets.publishing.publish import prune, publish
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 
@@ -19,12 +20,12 @@ def build_until(store: Store, config: Config, count: int, last: str) -> None:
     """A publish job over `count` chunks that dies after the step `last`."""
     table, vectors = chunk_table(count), clustered_vectors(count)
     steps = STEPS[: STEPS.index(last) + 1]
-    publishing.dense_index(store, TENANT, table, vectors, config, MODEL)
+    build_dense(store, TENANT, table, vectors, config, MODEL)
     if "lexical" in steps:
-        publishing.lexical_index(store, TENANT, table)
+        build_lexical_index(store, TENANT, table)
     if "generation" not in steps:
         return
-    name = publishing.generation(store, TENANT, config).id
+    name = commit_generation(store, TENANT, config).id
     if "check" in steps:
         coverage = Coverage({"eng": set(table["page_id"].to_pylist())}, {})
         assert all(result.passed for result in check_generation(store, TENANT, name, config, coverage, MODEL))

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pytest
 from support.synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
 
-from rag_assets import publishing
-from rag_assets.publishing import CheckResult, Coverage, PublishError, check_generation, prune, publish
-from rag_assets.publishing.checks import sample_rows
+from rag_assets.publishing.build import build_dense, build_lexical_index, commit_generation
+from rag_assets.publishing.checks import CheckResult, Coverage, check_generation, sample_rows
+from rag_assets.publishing.publish import Pruned, PublishError, prune, publish
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import list_generations, published_ids, rollback, show_generation
@@ -32,9 +32,9 @@ def coverage_of(table: pa.Table, explained: Mapping[str, str] | None = None) -> 
 
 def candidate(store: Store, config: Config, table: pa.Table, vectors: np.ndarray[Any, Any] | None = None) -> str:
     vectors = clustered_vectors(len(table)) if vectors is None else vectors
-    publishing.dense_index(store, TENANT, table, vectors, config, MODEL)
-    publishing.lexical_index(store, TENANT, table.drop_columns(["vector_key", "shard"]))
-    return publishing.generation(store, TENANT, config, {"eng": "fingerprint"}).id
+    build_dense(store, TENANT, table, vectors, config, MODEL)
+    build_lexical_index(store, TENANT, table.drop_columns(["vector_key", "shard"]))
+    return commit_generation(store, TENANT, config, {"eng": "fingerprint"}).id
 
 
 def published(store: Store, config: Config, table: pa.Table) -> str:
@@ -214,7 +214,7 @@ def test_retention_keeps_the_last_published_and_their_shards(tmp_path: Path) -> 
     kept = {name for generation in names[2:] for name in show_generation(store, TENANT, generation).collections}
     assert not kept & set(pruned.collections)
     assert folder_bytes(store.generation(TENANT, names[-1])) == before
-    assert prune(store, TENANT, config) == publishing.Pruned((), ())
+    assert prune(store, TENANT, config) == Pruned((), ())
 
 
 def test_retention_never_removes_the_published_one_however_old(tmp_path: Path) -> None:
@@ -240,10 +240,10 @@ def test_shards_of_a_build_that_goes_on_are_not_removed(tmp_path: Path) -> None:
     store, config = Store(tmp_path), config_for(tmp_path)
     published(store, config, chunk_table(8))
     table = chunk_table(40)
-    publishing.dense_index(store, TENANT, table, clustered_vectors(40), config, MODEL)
+    build_dense(store, TENANT, table, clustered_vectors(40), config, MODEL)
     assert prune(store, TENANT, config).collections == ()
-    publishing.lexical_index(store, TENANT, table)
-    name = publishing.generation(store, TENANT, config).id
+    build_lexical_index(store, TENANT, table)
+    name = commit_generation(store, TENANT, config).id
     assert Generation.open(store, TENANT, name, config).dense_faults() == ()
 
 
@@ -283,9 +283,9 @@ def test_a_lost_history_still_publishes_and_rolls_back_by_name(tmp_path: Path) -
 def test_the_steps_may_be_repeated(tmp_path: Path) -> None:
     store, config, table = Store(tmp_path), config_for(tmp_path), chunk_table(20)
     name = candidate(store, config, table)
-    assert publishing.generation(store, TENANT, config).id == name
+    assert commit_generation(store, TENANT, config).id == name
     shutil.rmtree(store.generation(TENANT, name))
-    assert publishing.generation(store, TENANT, config).id == name
+    assert commit_generation(store, TENANT, config).id == name
     assert Generation.open(store, TENANT, name, config).lexical("crane", 3, EVERYONE)
 
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from publish_job import STEPS, build_until
 from support.synthetic import EVERYONE, TENANT, config_for, folder_bytes
 
-from rag_assets.publishing import prune
+from rag_assets.publishing.publish import prune
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import list_generations, published_ids, rollback

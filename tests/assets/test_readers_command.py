@@ -15,13 +15,13 @@ from sources.stand_in_site import page
 from support.synthetic import MODEL, chunk_row
 from typer.testing import CliRunner
 
+from rag_assets.publishing.build import build_generation
 from rag_assets.sources import open_source
 from rag_assets.state.sync_files import write_sync
 from rag_serving.artifacts.schema import CHUNKS, GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, write_table
 from rag_serving.cli.main import app
 from rag_serving.config.loading import load_config
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.catalog import move_current
 
 PAGES = (

@@ -22,12 +22,12 @@ import pyarrow as pa
 import pytest
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
 
+from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts import contents, digests
 from rag_serving.artifacts.manifest import file_facts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.secret import FILE as SECRET
 from rag_serving.artifacts.store import Store, StoreError, map_table, write_mapped
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.catalog import move_current
 from rag_serving.indexes.generation import Generation
 

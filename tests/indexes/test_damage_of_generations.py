@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for, folder_bytes
 from typer.testing import CliRunner
 
+from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.repair import repair
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.main import app
 from rag_serving.config.loading import Config
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.catalog import move_current
 from rag_serving.indexes.chroma import close_clients
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.integrity import MARK, find_damage
-from rag_serving.indexes.repair import repair
 from rag_serving.indexes.shard_collections import ShardCollections
 from rag_serving.models.embedding.cache import SEAL_PURPOSE, VectorCache, vector_key
 

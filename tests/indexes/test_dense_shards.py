@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from support.synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
+from rag_assets.publishing.build import build_dense, build_generation
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes import shard_collections
-from rag_serving.indexes.build import build_dense, build_generation
 from rag_serving.indexes.chroma import ChromaLocation, DenseError
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.shard_collections import ShardCollections, ShardContent, is_sound, stored_readers

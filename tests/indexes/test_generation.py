@@ -23,11 +23,11 @@ from support.synthetic import (
     folder_bytes,
 )
 
+from rag_assets.publishing.arrange import BuildError
+from rag_assets.publishing.build import build_dense, build_generation, build_lexical_index, commit_generation
 from rag_serving.artifacts.manifest import IDENTITY, Manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.indexes.arrange import BuildError
-from rag_serving.indexes.build import build_dense, build_generation, build_lexical_index, commit_generation
 from rag_serving.indexes.generation import Generation
 
 TESTS = Path(__file__).parents[1]
@@ -255,7 +255,7 @@ def refuse(event, args):
 sys.addaudithook(refuse)
 from pathlib import Path
 from support.synthetic import *
-from rag_serving.indexes.build import build_generation
+from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.store import Store
 home = Path({str(tmp_path)!r})
 generation = build_generation(Store(home), TENANT, chunk_table(20), clustered_vectors(20), config_for(home), MODEL)

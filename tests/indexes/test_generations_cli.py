@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,9 @@ import yaml
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 from typer.testing import CliRunner
 
+from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.main import app
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.catalog import move_current
 
 
@@ -61,3 +63,20 @@ def test_a_wrong_tenant_is_wrong_usage(two: tuple[str, str, str]) -> None:
     run = CliRunner().invoke(app, ["generations", "list", "--config", two[0], "--tenant", "other"])
     assert run.exit_code == 2
     assert run.stderr == "citelock: tenant 'other' is not configured; there are: acme\n"
+
+
+def run_without_assets(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "import sys; sys.modules['rag_assets'] = None; from rag_serving.cli.main import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("command", ["build", "generations repair", "readers x"])
+def test_a_machine_that_only_serves_says_where_a_command_runs(command: str) -> None:
+    run = run_without_assets(*command.split())
+    assert run.returncode == 1
+    assert "the machine that builds the indexes (rag_assets is not installed here)" in run.stderr
+    assert run.stderr.count("\n") == 1
+
+
+def test_repair_is_listed_on_a_machine_that_only_serves() -> None:
+    assert "repair    Restore the damaged parts" in run_without_assets("generations", "--help").stdout

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.synthetic import MODEL, TENANT, chunk_row, chunk_table, clustered_vectors, config_for
 
+from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal, satisfies
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.page_readers import FILE, Comparison, narrowed_pages, page_readers
 
 CLASSES = ["everyone", "nobody", "group:a", "group:b", "group:a|group:b", "group:a&group:b"]

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for
 
+from rag_assets.publishing.build import build_generation
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.protocols import HiddenRowError, ReaderView
 from rag_serving.query.parsing import read_query
 from rag_serving.records import Filters

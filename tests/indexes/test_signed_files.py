@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from support.synthetic import MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
-from rag_assets.publishing import PublishError, publish
+from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.checks import CheckResult, verdict_path
+from rag_assets.publishing.publish import PublishError, publish
 from rag_serving.artifacts.signed_files import read_signed, write_signed
 from rag_serving.artifacts.store import Store, StoreError
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.catalog import EVAL_REPORT, list_generations
 from rag_serving.indexes.reports import evaluations
 

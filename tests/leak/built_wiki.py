@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from restricted_wiki import TENANT, Wiki
 from sharing_wiki import COMMENTS, FILES
 
+from rag_assets.publishing.build import build_generation
 from rag_assets.resources import listed_pages
 from rag_assets.sources.comments import Comment, comments_row
 from rag_assets.sources.registry import open_source
@@ -31,7 +32,6 @@ from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.artifacts.schema import PAGES
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
-from rag_serving.indexes.build import build_generation
 from rag_serving.models.embedding.factory import open_tokenizer
 from rag_serving.models.protocols import Embedder, Progress, Tokenizer
 from rag_serving.pipeline import Pipeline

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for
 
+from rag_assets.publishing.build import build_generation
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
-from rag_serving.indexes.build import build_generation
 from rag_serving.indexes.view import GenerationView
 from rag_serving.query.parsing import read_query
 from rag_serving.retrieval.hybrid import SearchOptions, gather

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from support.waiting import wait_until
 from support.wiki import PASSAGES, RETENTION, Passage, configuration, embedder, publish
 
+from rag_assets.publishing.repair import repair
 from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.artifacts.publication import Publication, record_of
@@ -24,7 +25,6 @@ from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.integrity import Damage, publication_fault
 from rag_serving.indexes.page_readers import FILE
-from rag_serving.indexes.repair import repair
 from rag_serving.pipeline import STALE, Pipeline
 
 EVERYONE = Principal("acme")

@@ -98,8 +98,8 @@ def _errors() -> Iterator[None]:
     """Known errors in one line on standard error: 2 for the configuration, 1 for the rest."""
     from rag_assets.evaluation.beir import BeirError
     from rag_assets.evaluation.bench import BenchError
+    from rag_assets.publishing.arrange import BuildError
     from rag_serving.artifacts.store import StoreError
-    from rag_serving.indexes.arrange import BuildError
     from rag_serving.indexes.chroma import DenseError
     from rag_serving.models import ModelError
     from rag_serving.retrieval.hybrid import RetrievalError

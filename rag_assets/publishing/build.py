@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rag_assets.publishing.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
+from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts.manifest import (
     EmbedderFacts,
     Manifest,
@@ -35,8 +37,6 @@ from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder
 from rag_serving.config.loading import Config
 from rag_serving.indexes import lexical, shard_collections
-from rag_serving.indexes.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
-from rag_serving.indexes.candidate import BuildWorkspace
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation, place_of

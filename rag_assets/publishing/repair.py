@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from rag_assets.publishing.arrange import lexical_texts
+from rag_assets.publishing.build import shard_content
 from rag_serving.artifacts.manifest import Manifest, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.secret import SecretError
@@ -34,8 +36,6 @@ from rag_serving.artifacts.store import (
     write_table,
 )
 from rag_serving.config.loading import Config
-from rag_serving.indexes.arrange import lexical_texts
-from rag_serving.indexes.build import shard_content
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
 from rag_serving.indexes.exact import Vectors, VectorsError, load_vectors, save_vectors
