@@ -53,14 +53,14 @@ def examine(config: Config) -> Iterator[Finding]:
 
 def answers_within(calls: Mapping[str, Callable[[], Reach]], seconds: float) -> dict[str, Reach]:
     """Call all at once, and return what came back in time; threads that hang do not keep the process from ending."""
-    found: queue.SimpleQueue[tuple[str, Reach]] = queue.SimpleQueue()
+    results: queue.SimpleQueue[tuple[str, Reach]] = queue.SimpleQueue()
     for key, call in calls.items():
-        threading.Thread(target=lambda key=key, call=call: found.put((key, call())), daemon=True).start()
+        threading.Thread(target=lambda key=key, call=call: results.put((key, call())), daemon=True).start()
     answers: dict[str, Reach] = {}
     until = time.monotonic() + seconds
     while len(answers) < len(calls) and (left := until - time.monotonic()) > 0:
         try:
-            key, answer = found.get(timeout=left)
+            key, answer = results.get(timeout=left)
         except queue.Empty:
             break
         answers[key] = answer

@@ -95,10 +95,10 @@ def is_nth_alert(failures: int) -> bool:
 
 def freshness_events(config: Config, verdicts: Sequence[Verdict], now: datetime) -> list[dict[str, Any]]:
     """Return one event for all sources that became or stay overdue, and one for all that are back."""
-    told = [verdict for verdict in verdicts if verdict.alert]
+    alerts = [verdict for verdict in verdicts if verdict.alert]
     groups = {
-        "sources_overdue": [verdict for verdict in told if verdict.freshness.overdue],
-        "sources_synced_again": [verdict for verdict in told if not verdict.freshness.overdue],
+        "sources_overdue": [verdict for verdict in alerts if verdict.freshness.overdue],
+        "sources_synced_again": [verdict for verdict in alerts if not verdict.freshness.overdue],
     }
     return [_freshness_event(name, config, group, now) for name, group in groups.items() if group]
 

@@ -57,12 +57,12 @@ def explain_command(
     settings = load_config(config)
     name, store = chosen_tenant(settings, tenant), Store(settings.home)
     principal = _principal(settings, name, user, groups or [])
-    found = find_pages(settings, store, settings.sources_of(name), page)
-    told = [_payload(settings, store, name, one, principal) for one in found]
+    pages = find_pages(settings, store, settings.sources_of(name), page)
+    payloads = [_payload(settings, store, name, one, principal) for one in pages]
     if as_json:
-        typer.echo(for_json({"pages": told}))
+        typer.echo(for_json({"pages": payloads}))
         return
-    for number, one in enumerate(told):
+    for number, one in enumerate(payloads):
         typer.echo(for_terminal("\n".join(["", *_lines(one)] if number else _lines(one))))
 
 
@@ -106,19 +106,19 @@ def _notes(store: Store, tenant: str, page: FoundPage, explained: Explained, pas
     elif not published and passages.count:
         yield "the published generation does not have it; `citelock build` publishes what was synced"
     elif not published <= passages.readers:
-        told = "; ".join(in_words(clauses(readers)) for readers in sorted(published))
-        yield f"the published generation still shows it to: {told}; `citelock build {page.source}` publishes it anew"
+        classes = "; ".join(in_words(clauses(readers)) for readers in sorted(published))
+        yield f"the published generation still shows it to: {classes}; `citelock build {page.source}` publishes it anew"
 
 
-def _lines(told: dict[str, Any]) -> Iterator[str]:
-    place = f"source {told['source']}, space {told['space']}, version {told['version']}"
-    yield f"{told['title']}  (page {told['page_id']}, {place})"
-    yield f"  {told['url']}"
-    yield f"  who may read it: {in_words(told['readers'])}"
-    yield from (f"    {_mark(level['lets_in'])}{_level(level)}" for level in told["levels"])
-    if told["principal"] is not None:
-        yield f"  {_verdict(told)}"
-    yield from (f"  note: {note}" for note in told["notes"])
+def _lines(payload: dict[str, Any]) -> Iterator[str]:
+    place = f"source {payload['source']}, space {payload['space']}, version {payload['version']}"
+    yield f"{payload['title']}  (page {payload['page_id']}, {place})"
+    yield f"  {payload['url']}"
+    yield f"  who may read it: {in_words(payload['readers'])}"
+    yield from (f"    {_mark(level['lets_in'])}{_level(level)}" for level in payload["levels"])
+    if payload["principal"] is not None:
+        yield f"  {_verdict(payload)}"
+    yield from (f"  note: {note}" for note in payload["notes"])
 
 
 def _level(level: dict[str, Any]) -> str:
@@ -129,9 +129,9 @@ def _mark(lets_in: bool | None) -> str:
     return "" if lets_in is None else "yes  " if lets_in else "NO   "
 
 
-def _verdict(told: dict[str, Any]) -> str:
-    who = ", ".join(told["principal"]) or "who asks without a name"
-    if told["may_read"]:
+def _verdict(payload: dict[str, Any]) -> str:
+    who = ", ".join(payload["principal"]) or "who asks without a name"
+    if payload["may_read"]:
         return f"{who} may read it"
-    against = [f"{level['where']} ({level['reason']})" for level in told["levels"] if level["lets_in"] is False]
+    against = [f"{level['where']} ({level['reason']})" for level in payload["levels"] if level["lets_in"] is False]
     return f"{who} may not read it: {'; '.join(against)}"

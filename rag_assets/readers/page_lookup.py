@@ -56,16 +56,16 @@ def find_pages(config: Config, store: Store, sources: Iterable[str], wanted: str
     """
     wanted = wanted.strip()
     titles: list[str] = []
-    found: list[FoundPage] = []
+    matches: list[FoundPage] = []
     reasons: list[str] = []
     for key in sources:
         pages, sync = _pages(store, key), read_last_sync(store.source(key))
         ids = {wanted, f"{config.sources[key].id_prefix}{_id_in(wanted)}"}
-        found += [FoundPage(key, row, pages, sync) for row in pages.values() if _is_meant(row, wanted, ids)]
+        matches += [FoundPage(key, row, pages, sync) for row in pages.values() if _is_meant(row, wanted, ids)]
         reasons += [f"{key}: {why}" for why in _reasons(sync, ids)]
         titles += [str(row["title"]) for row in pages.values()]
-    if found:
-        return found
+    if matches:
+        return matches
     if reasons:
         raise PageNotFoundError(f"page {wanted!r} is not indexed: {'; '.join(reasons)}")
     near = [title for title in titles if wanted.casefold() in title.casefold()][:3] if wanted else []

@@ -60,7 +60,7 @@ class AttachmentRows:
 
 
 def attachment_rows(
-    found: Iterable[Attached],
+    attachments: Iterable[Attached],
     pages: Mapping[str, Row],
     settings: AttachmentSource,
     before: Mapping[str, Row],
@@ -81,11 +81,11 @@ def attachment_rows(
         SourceError: PDFs are to be read, and what reads them is not installed.
     """
     with nullcontext(reader) if reader else LimitedReader(Documents()) as reading:
-        return _rows_of(found, pages, settings, before, textless, reading)
+        return _rows_of(attachments, pages, settings, before, textless, reading)
 
 
 def _rows_of(
-    found: Iterable[Attached],
+    attachments: Iterable[Attached],
     pages: Mapping[str, Row],
     settings: AttachmentSource,
     before: Mapping[str, Row],
@@ -93,7 +93,7 @@ def _rows_of(
     reader: LimitedReader,
 ) -> AttachmentRows:
     result = AttachmentRows()
-    for one in found:
+    for one in attachments:
         page = pages.get(one.page_id)
         if page is None:
             continue

@@ -45,11 +45,11 @@ class Limits:
 
     def check(self, url: str) -> None:
         """Raise RefusedError where the address is on another host or port, or would leave TLS."""
-        base, asked = urlsplit(self.base_url), urlsplit(url)
-        is_weaker = base.scheme == "https" and asked.scheme != "https"
-        if asked.scheme not in _PORTS or is_weaker or not (_is_site(base, asked) or self._is_listed(asked)):
+        base, target = urlsplit(self.base_url), urlsplit(url)
+        is_weaker = base.scheme == "https" and target.scheme != "https"
+        if target.scheme not in _PORTS or is_weaker or not (_is_site(base, target) or self._is_listed(target)):
             raise RefusedError(
-                f"the site leads to {asked.scheme}://{asked.netloc.rpartition('@')[2]}, which is not its own host; "
+                f"the site leads to {target.scheme}://{target.netloc.rpartition('@')[2]}, which is not its own host; "
                 "check auth, or add the host to download_hosts if files come from there"
             )
 
@@ -60,16 +60,16 @@ class Limits:
         if not ipaddress.ip_address(address.partition("%")[0]).is_global and not self._is_private_site():
             raise RefusedError(f"{host} is the private address {address}; only base_url may be one")
 
-    def _is_listed(self, asked: SplitResult) -> bool:
-        host, port = asked.hostname or "", _port(asked)
-        names = {host, f"[{host}]"} if port == _PORTS[asked.scheme] else set()
+    def _is_listed(self, target: SplitResult) -> bool:
+        host, port = target.hostname or "", _port(target)
+        names = {host, f"[{host}]"} if port == _PORTS[target.scheme] else set()
         return any(name in self.download_hosts for name in (*names, f"{host}:{port}", f"[{host}]:{port}"))
 
     def _is_private_site(self) -> bool:
         host = urlsplit(self.base_url).hostname or ""
         with suppress(OSError):
-            found = {str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(host, None)}
-            return not any(ipaddress.ip_address(address).is_global for address in found)
+            addresses = {str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(host, None)}
+            return not any(ipaddress.ip_address(address).is_global for address in addresses)
         return False
 
 
@@ -186,10 +186,10 @@ def hosts_of(base_url: str, download_hosts: Collection[str]) -> tuple[str, ...]:
     return (*map(str.lower, download_hosts), *(["api.media.atlassian.com"] if is_cloud else []))
 
 
-def _is_site(base: SplitResult, asked: SplitResult) -> bool:
+def _is_site(base: SplitResult, target: SplitResult) -> bool:
     """Return the site's own host and port; from plain HTTP it may lead to TLS."""
-    is_upgrade = (base.scheme, asked.scheme) == ("http", "https") and (_port(base), _port(asked)) == (80, 443)
-    return base.hostname == asked.hostname and (_port(base) == _port(asked) or is_upgrade)
+    is_upgrade = (base.scheme, target.scheme) == ("http", "https") and (_port(base), _port(target)) == (80, 443)
+    return base.hostname == target.hostname and (_port(base) == _port(target) or is_upgrade)
 
 
 def _port(parts: SplitResult) -> int | None:

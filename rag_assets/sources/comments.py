@@ -60,8 +60,8 @@ def unchanged_comments(page: Row, before: Row) -> Row:
     """Return the row of comments that are the same, below a page that may have changed."""
     row = beside(page)
     title = f"Comments on {page['title']}"
-    told = {name: before[name] for name in ("page_id", "version", "updated_at", "body", "body_format")}
-    return {**row, **told, "title": title, "content_hash": content_hash(title, before["body"], "storage", "html")}
+    columns = {name: before[name] for name in ("page_id", "version", "updated_at", "body", "body_format")}
+    return {**row, **columns, "title": title, "content_hash": content_hash(title, before["body"], "storage", "html")}
 
 
 def moment_of(when: object) -> datetime | None:

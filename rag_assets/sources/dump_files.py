@@ -76,10 +76,10 @@ def _sorted(files: list[DumpFile], path: Path) -> DumpFiles:
 
 def _folder_files(path: Path) -> list[DumpFile]:
     try:
-        found = [(file.relative_to(path).as_posix(), file) for file in path.rglob("*") if file.is_file()]
+        files = [(file.relative_to(path).as_posix(), file) for file in path.rglob("*") if file.is_file()]
     except OSError as error:
         raise SourceError(f"dump {path} cannot be read ({error.strerror}); check its permissions") from None
-    return [DumpFile(name, partial(_read_file, path, file)) for name, file in found]
+    return [DumpFile(name, partial(_read_file, path, file)) for name, file in files]
 
 
 def _read_file(dump: Path, file: Path) -> bytes:

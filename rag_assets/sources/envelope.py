@@ -73,8 +73,8 @@ def page_id_of(envelope: Mapping[str, Any], id_prefix: str = "") -> str:
     Raises:
         EnvelopeError: there is none, or it could not be part of a chunk id.
     """
-    found = envelope.get("id")
-    text = str(found) if isinstance(found, str | int) and not isinstance(found, bool) else ""
+    identifier = envelope.get("id")
+    text = str(identifier) if isinstance(identifier, str | int) and not isinstance(identifier, bool) else ""
     if not _ID.fullmatch(text):
         raise EnvelopeError("not a page envelope: no id" if not text else f"id {text[:40]!r} is not a page id")
     return id_prefix + text
@@ -116,8 +116,8 @@ def space_keys(entry: Mapping[str, Any]) -> frozenset[str]:
         names = [space.get("key"), space.get("alias")]
     else:
         address = expandable.get("space") if isinstance(expandable, dict) else None
-        found = _SPACE_ADDRESS.search(address) if isinstance(address, str) else None
-        names = [unquote(found[1])] if found else []
+        match = _SPACE_ADDRESS.search(address) if isinstance(address, str) else None
+        names = [unquote(match[1])] if match else []
     return frozenset(name.casefold() for name in names if isinstance(name, str) and name)
 
 
@@ -184,7 +184,7 @@ def _address(envelope: Mapping[str, Any], space: str, origin: Origin) -> tuple[s
     path = _clean(webui).partition("#")[0] if isinstance(webui, str) and webui.startswith("/") else ""
     flavor = origin.flavor if origin.flavor != "auto" else _guess_flavor(base, path)
     built = f"/spaces/{space}/pages/{raw}" if flavor == "cloud" else f"/pages/viewpage.action?pageId={raw}"
-    return _UNSAFE_IN_URL.sub(lambda found: f"%{ord(found[0]):02X}", base + (path or built)), flavor
+    return _UNSAFE_IN_URL.sub(lambda match: f"%{ord(match[0]):02X}", base + (path or built)), flavor
 
 
 def _base(links: Mapping[str, Any], fallback: str | None) -> str:

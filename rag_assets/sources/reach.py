@@ -119,11 +119,11 @@ def _(settings: source_kinds.ConfluenceMcp, key: str) -> Reach:
     return _unless_closed(Reach("ok", detail), key, settings, "an MCP server does not say who may read the space")
 
 
-def _unless_closed(found: Reach, key: str, settings: source_kinds.SourceBase, why: str) -> Reach:
+def _unless_closed(result: Reach, key: str, settings: source_kinds.SourceBase, why: str) -> Reach:
     """`readers: from_source` where the source does not say it: everything is hidden from everybody."""
     if settings.readers != "from_source":
-        return found
-    return Reach("fail", f"{found.detail}; {why}, so nobody can read its pages", _open_to(key))
+        return result
+    return Reach("fail", f"{result.detail}; {why}, so nobody can read its pages", _open_to(key))
 
 
 def _open_to(key: str, first: str = "") -> str:
@@ -155,10 +155,10 @@ def _space(client: ConfluenceClient, settings: source_kinds.Confluence, key: str
         if error.status != 410:
             raise _no_space(client, settings, key, error) from None
     try:
-        found = client.get("api/v2/spaces", {"keys": settings.space, "limit": 1}).get("results")
+        spaces = client.get("api/v2/spaces", {"keys": settings.space, "limit": 1}).get("results")
     except AccessRefused as error:
         raise _no_space(client, settings, key, error) from None
-    if not found:
+    if not spaces:
         raise _no_space(client, settings, key, None)
     return {}, False
 
@@ -166,9 +166,9 @@ def _space(client: ConfluenceClient, settings: source_kinds.Confluence, key: str
 def _no_space(
     client: ConfluenceClient, settings: source_kinds.Confluence, key: str, error: AccessRefused | None
 ) -> SourceError:
-    told = f" (it answered {error.status})" if error else ""
+    status = f" (it answered {error.status})" if error else ""
     return SourceError(
-        f"{_site(client.base_url)} is reached, but has no space {settings.space!r} for this user{told}; "
+        f"{_site(client.base_url)} is reached, but has no space {settings.space!r} for this user{status}; "
         f"check sources.{key}.space and the user's rights"
     )
 

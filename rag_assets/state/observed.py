@@ -52,10 +52,10 @@ def wanted_inputs(config: Config, store: Store, embedder: Embedder, tenants: Ite
     Raises:
         ModelError: the embedding model's revision is known to a server only, and that does not answer.
     """
-    found = {tenant: chunk_digests(config, store, tenant) for tenant in tenants}
+    digests = {tenant: chunk_digests(config, store, tenant) for tenant in tenants}
     return {
         tenant: tenant_inputs(config, chunks, embedder.name, shared_pages(store, chunks))
-        for tenant, chunks in found.items()
+        for tenant, chunks in digests.items()
         if chunks
     }
 

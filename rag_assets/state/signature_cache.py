@@ -43,14 +43,14 @@ class SignatureCache:
         `hashes` are the texts' own digests (`text_hash`). A file that cannot be used costs time and is told, no more.
         """
         by_key = {f"{VERSION}:{digest}": text for digest, text in zip(hashes, texts, strict=True)}
-        found = self._lookup(list(by_key))
-        missing = [key for key in by_key if key not in found]
+        cached = self._lookup(list(by_key))
+        missing = [key for key in by_key if key not in cached]
         for start in range(0, len(missing), _COMMIT_TEXTS):
             part = missing[start : start + _COMMIT_TEXTS]
             made = {key: row.tobytes() for key, row in zip(part, fingerprints([by_key[k] for k in part]), strict=True)}
             self._remember(made)
-            found.update(made)
-        records = b"".join(found[f"{VERSION}:{digest}"] for digest in hashes)
+            cached.update(made)
+        records = b"".join(cached[f"{VERSION}:{digest}"] for digest in hashes)
         return np.frombuffer(records, FINGERPRINT), len(missing)
 
     def _lookup(self, keys: Sequence[str]) -> dict[str, bytes]:

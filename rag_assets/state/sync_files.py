@@ -62,23 +62,23 @@ def write_sync(folder: Path, fingerprint: str | None, result: SyncResult) -> Non
 def read_last_sync(folder: Path) -> LastSync | None:
     """Return what the last sync of a source saw; None where there was none, or it cannot be read."""
     try:
-        told = read_json(folder / _FILE)
+        content = read_json(folder / _FILE)
         return LastSync(
-            finished_at=_moment(told["state"].get("finished_at")),
-            enumerated=int(told["enumerated"]),
-            excluded=_reasons(told["excluded"]),
-            failed=_reasons(told["failed"]),
-            hidden=_reasons(told["hidden"]),
-            notes=tuple(map(str, told["notes"])),
-            origins=ReaderOrigins.of(told.get("readers")),
-            fingerprint=told["fingerprint"],
+            finished_at=_moment(content["state"].get("finished_at")),
+            enumerated=int(content["enumerated"]),
+            excluded=_reasons(content["excluded"]),
+            failed=_reasons(content["failed"]),
+            hidden=_reasons(content["hidden"]),
+            notes=tuple(map(str, content["notes"])),
+            origins=ReaderOrigins.of(content.get("readers")),
+            fingerprint=content["fingerprint"],
         )
     except (StoreError, KeyError, TypeError, ValueError, AttributeError):
         return None
 
 
-def _reasons(told: Any) -> dict[str, str]:
-    return {str(page_id): str(reason) for page_id, reason in told.items()}
+def _reasons(content: Any) -> dict[str, str]:
+    return {str(page_id): str(reason) for page_id, reason in content.items()}
 
 
 def _moment(written: object) -> datetime | None:

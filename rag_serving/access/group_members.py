@@ -73,13 +73,13 @@ def groups_by_user(tables: list[pa.Table]) -> dict[str, frozenset[str]]:
     """
     members: dict[str, set[str]] = {}
     for table in tables:
-        told: dict[str, set[str]] = {}
+        listed: dict[str, set[str]] = {}
         for group, user in zip(table["group"].to_pylist(), table["user"].to_pylist(), strict=True):
-            told.setdefault(group, set()).update([user] if user else [])
-        for group, users in told.items():
+            listed.setdefault(group, set()).update([user] if user else [])
+        for group, users in listed.items():
             members[group] = members[group] & users if group in members else users
-    found: dict[str, set[str]] = {}
+    by_user: dict[str, set[str]] = {}
     for group, users in members.items():
         for user in users:
-            found.setdefault(user, set()).add(group)
-    return {user: frozenset(groups) for user, groups in found.items()}
+            by_user.setdefault(user, set()).add(group)
+    return {user: frozenset(groups) for user, groups in by_user.items()}

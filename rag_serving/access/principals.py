@@ -92,15 +92,15 @@ def _name_all(names: frozenset[str], readers: str) -> bool:
     return not any(names.isdisjoint(clause) for clause in clauses_of(readers))
 
 
-def choose_tenant(tenants: list[str], asked: str | None, how: str) -> str:
+def choose_tenant(tenants: list[str], tenant: str | None, how: str) -> str:
     """Return the tenant asked for, or the only one.
 
     Raises:
         ValueError: it is not configured, or there are several; the message says how to name one.
     """
-    if asked is None and len(tenants) == 1:
+    if tenant is None and len(tenants) == 1:
         return tenants[0]
-    if asked not in tenants:
-        problem = f"name the tenant with {how}" if asked is None else f"tenant {asked!r} is not configured"
+    if tenant not in tenants:
+        problem = f"name the tenant with {how}" if tenant is None else f"tenant {tenant!r} is not configured"
         raise ValueError(f"{problem}; there are: {', '.join(tenants) or 'none'}")
-    return asked
+    return tenant

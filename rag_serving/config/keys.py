@@ -92,7 +92,7 @@ def _is_key(config: type[BaseModel], keys: Sequence[str]) -> bool:
     at."""
     models: Models = (config,)
     for number, key in enumerate(keys):
-        fields = [model.model_fields[found] for model in models if (found := _field(model, key))]
+        fields = [model.model_fields[name] for model in models if (name := _field(model, key))]
         if not fields:
             return False
         if any(_is_mapping(field) for field in fields):
@@ -160,8 +160,8 @@ def secret_variables(content: object) -> Iterator[str]:
 def url_passwords(content: object) -> Iterator[str]:
     """Yield the passwords in the addresses of a configuration, as they are written and as they are sent."""
     if isinstance(content, str) and "://" in content:
-        found = _URL_PASSWORD.search(content)
-        yield from (found[1], unquote(found[1])) if found else ()
+        match = _URL_PASSWORD.search(content)
+        yield from (match[1], unquote(match[1])) if match else ()
     elif isinstance(content, Mapping | list):
         for value in content.values() if isinstance(content, Mapping) else content:
             yield from url_passwords(value)

@@ -61,12 +61,12 @@ def _line(line: str, has_cells: bool) -> str:
     """Return a line outside fences. Spans of code stay; a backtick without its partner in the line opens none."""
     ends = _ends(line)
     parts, position = [], 0
-    while found := _SPECIAL.search(line, position):
-        parts.append(line[position : found.start()])
-        position = found.end()
-        mark = found[0]
-        if mark[0] == "`" and (end := _end_of_code(line, found, ends, has_cells)):
-            parts.append(line[found.start() : end])
+    while match := _SPECIAL.search(line, position):
+        parts.append(line[position : match.start()])
+        position = match.end()
+        mark = match[0]
+        if mark[0] == "`" and (end := _end_of_code(line, match, ends, has_cells)):
+            parts.append(line[match.start() : end])
             position = end
         elif mark[0] == "\\":
             parts.append(mark)
@@ -80,7 +80,7 @@ def _ends(line: str) -> dict[int, list[int]]:
     ends: dict[int, list[int]] = {}
     for run in _TICKS.finditer(line):
         ends.setdefault(len(run[0]), []).append(run.end())
-    return {length: found[::-1] for length, found in ends.items()}
+    return {length: positions[::-1] for length, positions in ends.items()}
 
 
 def _end_of_code(line: str, opening: re.Match[str], ends: dict[int, list[int]], has_cells: bool) -> int | None:

@@ -93,15 +93,15 @@ def _holds(word: str, values: Iterable[str]) -> bool:
 
 def _values() -> list[str]:
     """Return what is hidden wherever it stands, the longest first: one may be a part of another."""
-    found = {value for name in _variables for value in _secrets_in(os.environ.get(name, "").strip())}
-    return sorted(found | _passwords, key=len, reverse=True)
+    secrets = {value for name in _variables for value in _secrets_in(os.environ.get(name, "").strip())}
+    return sorted(secrets | _passwords, key=len, reverse=True)
 
 
 @lru_cache(64)
 def _secrets_in(value: str) -> tuple[str, ...]:
     """Return the value, and of a JSON object, such as the tokens of callers, its keys."""
-    found = [value]
+    secrets = [value]
     if value.startswith("{"):
         with suppress(ValueError):
-            found += json.loads(value)
-    return tuple(each for each in found if len(each) >= _FEWEST_CHARS)
+            secrets += json.loads(value)
+    return tuple(secret for secret in secrets if len(secret) >= _FEWEST_CHARS)

@@ -49,7 +49,7 @@ def for_terminal_line(text: str) -> str:
 
 def for_log(text: str) -> str:
     r"""Return the text on one line with every control and break spelled out, such as `\x1b`, and no URL's password."""
-    return _NOT_IN_A_LINE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), redacted(text))
+    return _NOT_IN_A_LINE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), redacted(text))
 
 
 def for_html(text: str) -> str:
@@ -60,7 +60,7 @@ def for_html(text: str) -> str:
 def for_json(value: Any, indent: int | None = None) -> str:
     """Return the value as JSON that a terminal, a log or a script may hold: parsed, it is the same value."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return _NOT_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _NOT_IN_JSON.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def for_csv(value: Any) -> Any:
@@ -76,4 +76,4 @@ def for_link(url: str) -> str:
     scheme = _SCHEME.match(url.strip())
     if scheme and scheme[0].lower() not in _SAFE_SCHEMES:
         return "#"
-    return _NOT_IN_A_TARGET.sub(lambda found: quote(found[0], safe="", errors="replace"), url)
+    return _NOT_IN_A_TARGET.sub(lambda match: quote(match[0], safe="", errors="replace"), url)

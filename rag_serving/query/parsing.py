@@ -80,8 +80,8 @@ def _corrections(text: str, phrases: Sequence[str], corpus: Corpus) -> dict[str,
     quoted = " ".join(phrases)
     words = [word for word in dict.fromkeys(_WORD.findall(text)) if word not in quoted]
     unknown = [word for word in words if (terms := analyze(word)) and not any(map(corpus.frequency, terms))]
-    found = {word: corpus.correction(word.lower()) for word in unknown}
-    return {word: correction for word, correction in found.items() if correction}
+    corrections = {word: corpus.correction(word.lower()) for word in unknown}
+    return {word: correction for word, correction in corrections.items() if correction}
 
 
 def _terms(text: str, names: Sequence[str], corrections: Mapping[str, str]) -> dict[str, float]:

@@ -66,8 +66,8 @@ def _named(text: str, pattern: re.Pattern[str], names: Mapping[str, str]) -> tup
 
 def _page(text: str, titles: Mapping[str, str]) -> str | None:
     """Return the longest title that follows a word of place."""
-    found = [titles[one] for place in _PLACE.finditer(text) for one in _beginnings(place["rest"]) if one in titles]
-    return max(found, key=len, default=None)
+    named = [titles[one] for place in _PLACE.finditer(text) for one in _beginnings(place["rest"]) if one in titles]
+    return max(named, key=len, default=None)
 
 
 def _beginnings(text: str) -> Iterator[str]:

@@ -60,20 +60,20 @@ class Speller:
         for one, stem in zip(near, stems(near), strict=True):
             if stem in self._terms:
                 first[stem] = first.get(stem, False) or one[0] == word[0]
-        found = [(not first[stem], -count, stem) for stem in first if (count := frequency(stem))]
-        return [stem for _, _, stem in sorted(found)[:_TRIED]]
+        candidates = [(not first[stem], -count, stem) for stem in first if (count := frequency(stem))]
+        return [stem for _, _, stem in sorted(candidates)[:_TRIED]]
 
     def _two_edits_away(self, word: str) -> list[str]:
         """Inflections of known terms with the same first letter, up to two edits from the word."""
         from rapidfuzz.distance import DamerauLevenshtein
         from rapidfuzz.process import extract
 
-        found: list[str] = []
+        words: list[str] = []
         for length in range(_FEWEST_ALIKE, len(word) + 3):
             terms = self._alike.get((word[0], length), [])
             near = extract(word[:length], terms, scorer=DamerauLevenshtein.distance, score_cutoff=2, limit=None)
-            found += [term + ending for term, _, _ in near for ending in _ENDINGS]
-        return [one for one in found if DamerauLevenshtein.distance(word, one, score_cutoff=2) <= 2]
+            words += [term + ending for term, _, _ in near for ending in _ENDINGS]
+        return [one for one in words if DamerauLevenshtein.distance(word, one, score_cutoff=2) <= 2]
 
 
 def _nearest(word: str, terms: Iterable[str], written: Written) -> str | None:

@@ -27,12 +27,12 @@ class Names:
 
 def names_of(tables: Iterable[pa.Table]) -> Names:
     """Return the names in tables with the columns `NAMED`; of two with the same form the first in order."""
-    found: dict[str, set[str | None]] = {column: set() for column in NAMED}
+    names: dict[str, set[str | None]] = {column: set() for column in NAMED}
     for table in tables:
-        found["space"].update(pc.unique(table["space"]).to_pylist())
-        found["title"].update(pc.unique(table["title"]).to_pylist())
-        found["labels"].update(pc.unique(pc.list_flatten(table["labels"])).to_pylist())
-    return Names(_by_form(found["space"]), _by_form(found["labels"]), _by_form(found["title"]))
+        names["space"].update(pc.unique(table["space"]).to_pylist())
+        names["title"].update(pc.unique(table["title"]).to_pylist())
+        names["labels"].update(pc.unique(pc.list_flatten(table["labels"])).to_pylist())
+    return Names(_by_form(names["space"]), _by_form(names["labels"]), _by_form(names["title"]))
 
 
 def _by_form(names: Iterable[str | None]) -> dict[str, str]:

@@ -85,15 +85,15 @@ class Proofs:
         """
         stored = self._receipts.stored(identifier, self._tenant)
         fault, receipt = self._receipts.signature_fault(stored), stored.receipt()
-        found = [f"signature: {fault}"] if fault else []
+        problems = [f"signature: {fault}"] if fault else []
         try:
             with self._stored(str(receipt.get("generation"))) as generation:
-                found += faults(self._secrecy.opened(receipt), generation, self._secrecy.question_fault)
+                problems += faults(self._secrecy.opened(receipt), generation, self._secrecy.question_fault)
         except ReceiptError as error:
             if not fault:
                 raise
-            found.append(f"generation: {error}")
-        return Proof(identifier, tuple(found), () if found else tuple(self._changes(receipt)))
+            problems.append(f"generation: {error}")
+        return Proof(identifier, tuple(problems), () if problems else tuple(self._changes(receipt)))
 
     def _changes(self, receipt: Mapping[str, Any]) -> list[str]:
         try:

@@ -37,12 +37,12 @@ def faults(receipt: Receipt, generation: Generation, question_fault: Callable[[R
         return [f"receipt: it has version {receipt.get('version')!r}, this program reads version {known}"]
     try:
         passages = [_passage(passage, generation) for passage in receipt["passages"]]
-        found = [passage for passage in passages if isinstance(passage, str)]
+        texts = [passage for passage in passages if isinstance(passage, str)]
         chunks = [passage for passage in passages if isinstance(passage, Chunk)]
         if fault := question_fault(receipt):
-            found.append(fault)
-        if found:
-            return found
+            texts.append(fault)
+        if texts:
+            return texts
         lock = Lock(tuple(Candidate(chunk, 0.0) for chunk in chunks))
         if receipt["version"] < _SENTENCES_CHECKED:
             return [*_citation_faults(receipt, lock), _UNCHECKED.format(receipt["version"])]
@@ -56,17 +56,19 @@ def changes(receipt: Receipt, published: Generation) -> list[str]:
 
     A receipt holds whatever changed since; this tells whether the answer may be out of date.
     """
-    told = []
+    differences = []
     for passage in receipt["passages"]:
         page_id, index = passage["page_id"], passage["index"]
         versions = {chunk.version for chunk in published.chunks_of_page(page_id)}
         if not versions:
-            told.append(f"passage [{index}]: page {page_id} is not published any more")
+            differences.append(f"passage [{index}]: page {page_id} is not published any more")
         elif passage["page_version"] not in versions:
-            told.append(f"passage [{index}]: page {page_id} is now version {max(versions)}, it was {_version(passage)}")
+            differences.append(
+                f"passage [{index}]: page {page_id} is now version {max(versions)}, it was {_version(passage)}"
+            )
         elif published.row_of(passage["chunk_id"]) is None:
-            told.append(f"passage [{index}]: chunk {passage['chunk_id']} is not published any more")
-    return [*told, *_lost_quotes(receipt, published)]
+            differences.append(f"passage [{index}]: chunk {passage['chunk_id']} is not published any more")
+    return [*differences, *_lost_quotes(receipt, published)]
 
 
 def _version(passage: Mapping[str, Any]) -> str:

@@ -73,10 +73,10 @@ class SqliteTable:
                 sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_S)
             ) as reader:
                 query = "SELECT * FROM receipts WHERE id = ? AND tenant = ?"
-                found = reader.execute(query, (identifier, tenant)).fetchone()
+                row = reader.execute(query, (identifier, tenant)).fetchone()
         except sqlite3.Error as error:
             raise ReceiptsAwayError(f"{self._path} cannot be read ({error})") from error
-        return StoredReceipt(*map(str, found)) if found else None
+        return StoredReceipt(*map(str, row)) if row else None
 
     def close(self) -> None:
         with self._lock:

@@ -91,8 +91,8 @@ class ReceiptStore:
             ReceiptError: there is none, or the database cannot be read.
         """
         for table in self._tables:
-            if found := table.find(identifier, tenant):
-                return found
+            if row := table.find(identifier, tenant):
+                return row
         if all(table.is_empty for table in self._tables):
             raise ReceiptError(f"no receipt {identifier!r}: nothing was asked of this home yet")
         raise ReceiptError(f"tenant {tenant!r} has no receipt {identifier!r}")

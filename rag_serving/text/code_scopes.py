@@ -44,8 +44,8 @@ class Enclosing:
         read."""
         first = next((line for line in text.split("\n") if line.strip()), "")
         depth = _indentation(first)
-        found = [line for indentation, line in self._open if indentation < depth or indentation == 0]
-        enclosing = () if _FENCE.match(first) else tuple(found[: 1 if depth == 0 else None][-DEPTH:])
+        definitions = [line for indentation, line in self._open if indentation < depth or indentation == 0]
+        enclosing = () if _FENCE.match(first) else tuple(definitions[: 1 if depth == 0 else None][-DEPTH:])
         for line in text.split("\n"):
             self._read(line)
         return enclosing

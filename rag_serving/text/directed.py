@@ -39,19 +39,19 @@ def ordering_units(text: str, is_below: bool = False) -> list[Unit]:
     Of a list, a table or code no part is left without what led it in.
     """
     every = units(text)
-    found: set[int] = set()
+    ordering: set[int] = set()
     for start, end in _paragraphs(text, every):
         first = every[start]
         if is_heading := first.kind == "heading" and not is_table_head(text, first):
             is_below = _orders(first.of(text))
-        is_ordered = is_below or (not is_heading and start - 1 in found)
+        is_ordered = is_below or (not is_heading and start - 1 in ordering)
         if not is_ordered and not may_order(text[first.start : every[end - 1].end]):
             continue
         for place in directed([unit.of(text) for unit in every[start:end]], is_ordered):
-            found.add(start + place)
+            ordering.add(start + place)
             if announces(every[start + place].of(text)):
-                found.update(_hanging(text, every, start + place + 1))
-    return [every[place] for place in sorted(found)]
+                ordering.update(_hanging(text, every, start + place + 1))
+    return [every[place] for place in sorted(ordering)]
 
 
 def _hanging(text: str, every: Sequence[Unit], at: int) -> Iterator[int]:
@@ -89,9 +89,9 @@ def _marked_units(text: str) -> Iterator[Unit]:
 
 def without_directed(text: str, heading: str = "") -> str:
     """Return the text, as long as it is, with `MASK` for what is meant for an assistant; how sentences end stays."""
-    found = directed_units(text, heading)
-    masked = list(text) if found else []
-    for unit in found:
+    orders = directed_units(text, heading)
+    masked = list(text) if orders else []
+    for unit in orders:
         last = unit.end - 1 if text[unit.end - 1] in ".!?。" else unit.end
         masked[unit.start : last] = [char if char == "\n" else MASK for char in text[unit.start : last]]
     return "".join(masked) or text

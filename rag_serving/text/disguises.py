@@ -38,10 +38,10 @@ def readings(text: str) -> tuple[str, ...]:
 
     Each reading differs from those before it.
     """
-    seen = plain(text)
-    latin = _latin(seen)
-    found = (seen, latin, _MIXED.sub(lambda word: word[0].translate(_DIGITS), latin), _joined(latin))
-    return tuple(dict.fromkeys(found))
+    shown = plain(text)
+    latin = _latin(shown)
+    candidates = (shown, latin, _MIXED.sub(lambda word: word[0].translate(_DIGITS), latin), _joined(latin))
+    return tuple(dict.fromkeys(candidates))
 
 
 def spelled_out(text: str) -> list[str]:

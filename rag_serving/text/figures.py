@@ -39,20 +39,20 @@ FIGURE_WORDS = frozenset({*UNIT_NAMES, *SPELLED})
 def figures_with_units(text: str) -> dict[str, set[str]]:
     """Return each figure of a text with the units it has; "" where it has none that is known."""
     folded = fold(text).text.lower()
-    found: dict[str, set[str]] = {}
+    units: dict[str, set[str]] = {}
     taken = set()
     for match in _FIGURE.finditer(folded):
         taken.add(match.start(1))
-        found.setdefault(figure_value(match[1]), set()).add(UNIT_NAMES.get(match[2] or "", ""))
+        units.setdefault(figure_value(match[1]), set()).add(UNIT_NAMES.get(match[2] or "", ""))
     for match in _INSIDE.finditer(folded):
         if match.start() not in taken:
-            found.setdefault(figure_value(match[0]), set()).add("")
+            units.setdefault(figure_value(match[0]), set()).add("")
     for match in _LETTERS.finditer(folded):
         if match[0] in SPELLED and match[0] != "one":
             following = _LETTERS.match(folded, min(match.end() + 1, len(folded)))
             unit = UNIT_NAMES.get(following[0] if following else "", "")
-            found.setdefault(SPELLED[match[0]], set()).add(unit)
-    return found
+            units.setdefault(SPELLED[match[0]], set()).add(unit)
+    return units
 
 
 def figure_value(figure: str) -> str:

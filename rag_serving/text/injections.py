@@ -43,11 +43,11 @@ def _without_ordering(text: str) -> tuple[str, int]:
     """Return the text with `REPLACED` for orders to an assistant and what goes on with them, and how many these
     were."""
     kept, end = [], 0
-    found = ordering_units(text)
-    for unit in found:
+    ordering = ordering_units(text)
+    for unit in ordering:
         kept += [text[end : unit.start], REPLACED]
         end = unit.end
-    return "".join((*kept, text[end:])), len(found)
+    return "".join((*kept, text[end:])), len(ordering)
 
 
 def _without_orders(text: str) -> tuple[str, int]:

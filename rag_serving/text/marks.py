@@ -83,17 +83,17 @@ def _without_disguised_marks(text: str) -> tuple[str, int]:
         return text, 0
     count = 0
 
-    def broken(found: re.Match[str]) -> str:
+    def broken(match: re.Match[str]) -> str:
         nonlocal count
-        inside, at = found["inside"], found.start("inside") - found.start()
-        bracket = found[0][:at].strip(" \t>*#-")
+        inside, at = match["inside"], match.start("inside") - match.start()
+        bracket = match[0][:at].strip(" \t>*#-")
         pattern = _READ_AS_MARK if bracket else _READ_AS_ROLE
         if bracket.isascii() and (inside.isascii() or pattern.match(inside.lower())):
-            return found[0]
+            return match[0]
         if not any(pattern.match(reading) if bracket else pattern.fullmatch(reading) for reading in readings(inside)):
-            return found[0]
+            return match[0]
         count += 1
-        return found[0][:at] + _WORD_JOINER + inside
+        return match[0][:at] + _WORD_JOINER + inside
 
     return _DISGUISED.sub(broken, text), count
 

@@ -112,17 +112,19 @@ def _mentioned_orders() -> re.Pattern[str]:
 
 def is_order(question: str) -> bool:
     """Return whether a question orders the assistant about instead of asking what the pages tell."""
-    found = readings(question)
-    return any(_is_ordered(reading) for reading in dict.fromkeys((*found, _respelled(found[min(1, len(found) - 1)]))))
+    possible = readings(question)
+    return any(
+        _is_ordered(reading) for reading in dict.fromkeys((*possible, _respelled(possible[min(1, len(possible) - 1)])))
+    )
 
 
 def orders_assistant(sentence: str) -> bool:
     """Return whether a sentence of a page is meant for an assistant that reads it, and not for people."""
-    found = readings(sentence)
-    if any(_page_orders().search(_without_mentions(reading, _page_orders())) for reading in found):
+    possible = readings(sentence)
+    if any(_page_orders().search(_without_mentions(reading, _page_orders())) for reading in possible):
         return True
-    told = [" ".join(reading.split()) for reading in found if _MAY_ADDRESS.search(reading)]
-    if any(_addresses().search(_without_mentions(reading, _addresses())) for reading in told):
+    lines = [" ".join(reading.split()) for reading in possible if _MAY_ADDRESS.search(reading)]
+    if any(_addresses().search(_without_mentions(reading, _addresses())) for reading in lines):
         return True
     return any(sum(word in run for word in _SPELLED) > 1 for run in spelled_out(sentence))
 

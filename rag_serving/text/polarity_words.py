@@ -44,8 +44,8 @@ def figures(text: str) -> Counter[str]:
     """Return each piece that holds a digit together with the word after it (its unit), and each comparison sign."""
     pieces = [piece.strip(_TRIM) for piece in _PIECE.findall(fold(text).text)]
     pairs = zip(pieces, [*pieces[1:], ""], strict=True)
-    found = Counter(f"{piece} {after}" for piece, after in pairs if any(c.isdigit() for c in piece))
-    return found + Counter(_COMPARISON.findall(text))
+    counts = Counter(f"{piece} {after}" for piece, after in pairs if any(c.isdigit() for c in piece))
+    return counts + Counter(_COMPARISON.findall(text))
 
 
 def polarity_words(text: str) -> Counter[str]:
@@ -55,10 +55,10 @@ def polarity_words(text: str) -> Counter[str]:
 
 def turns_of_folded(text: str) -> Counter[str]:
     """Return the same for a text in lower case whose typography was folded away."""
-    found = Counter(word for word in _WORDS.findall(_CONTRACTED.sub(" not", text)) if word in _TURNING)
+    counts = Counter(word for word in _WORDS.findall(_CONTRACTED.sub(" not", text)) if word in _TURNING)
     if not text.isascii():
-        found.update(character for character in text if character in NEGATING_CHARACTERS)
-    return found
+        counts.update(character for character in text if character in NEGATING_CHARACTERS)
+    return counts
 
 
 def negations(text: str) -> int:

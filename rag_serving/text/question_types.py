@@ -76,12 +76,12 @@ def kind_of(question: str) -> Kind:
     return "thing" if text.endswith("?") else "statement"
 
 
-def holds(kind: Kind, sentence: str, asked: Collection[str]) -> bool:
+def holds(kind: Kind, sentence: str, question_terms: Collection[str]) -> bool:
     """Return whether the sentence has, beside the words that were asked (lower case), something of the expected
     kind."""
     if kind == "time":
         sentence = _DURATION.sub(" ", sentence)
-    words = [word for word in _WORD.findall(sentence) if word.lower() not in asked]
+    words = [word for word in _WORD.findall(sentence) if word.lower() not in question_terms]
     lower = {word.lower() for word in words}
     if kind == "quantity":
         return _has_number(words, lower)

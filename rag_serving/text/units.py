@@ -51,14 +51,14 @@ class Unit:
 
 def units(text: str) -> list[Unit]:
     """Return the units of a Markdown passage in order; white space, markers and rules between them belong to none."""
-    found: list[Unit] = []
+    parsed: list[Unit] = []
     paragraph: list[tuple[int, int]] = []
     kind: Kind = "sentence"
     fenced = False
 
     def flush() -> None:
         if paragraph:
-            found.extend(_sentences(text, paragraph[0][0], paragraph[-1][1], kind))
+            parsed.extend(_sentences(text, paragraph[0][0], paragraph[-1][1], kind))
             paragraph.clear()
 
     for start, end in _lines(text):
@@ -67,17 +67,17 @@ def units(text: str) -> list[Unit]:
             flush()
             fenced = not fenced
         elif fenced:
-            found.extend(_trimmed(text, start, end, "code"))
+            parsed.extend(_trimmed(text, start, end, "code"))
         elif _RULE.match(line):
             flush()
-            if "|" in line and found and found[-1].kind == "table":
-                found[-1] = replace(found[-1], kind="heading")
+            if "|" in line and parsed and parsed[-1].kind == "table":
+                parsed[-1] = replace(parsed[-1], kind="heading")
         elif heading := _HEADING.match(line):
             flush()
-            found.extend(_trimmed(text, start + heading.end(), end, "heading"))
+            parsed.extend(_trimmed(text, start + heading.end(), end, "heading"))
         elif _ROW.match(line):
             flush()
-            found.extend(_trimmed(text, start, end, "table", " \t|"))
+            parsed.extend(_trimmed(text, start, end, "table", " \t|"))
         elif item := _ITEM.match(line):
             flush()
             kind = "list"
@@ -88,7 +88,7 @@ def units(text: str) -> list[Unit]:
             quoted = _QUOTED.match(line)
             paragraph.append((start + (quoted.end() if quoted and not paragraph else 0), end))
     flush()
-    return found
+    return parsed
 
 
 def words(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
@@ -103,16 +103,16 @@ def pieces(text: str, start: int = 0, end: int | None = None) -> list[tuple[int,
 
 def unit_at(text: str, position: int) -> Unit | None:
     """Return the unit that holds this character, or None between units."""
-    found, starts = _known_units(text)
+    parsed, starts = _known_units(text)
     place = bisect_right(starts, position) - 1
-    return found[place] if place >= 0 and position < found[place].end else None
+    return parsed[place] if place >= 0 and position < parsed[place].end else None
 
 
 @lru_cache(maxsize=16)
 def _known_units(text: str) -> tuple[list[Unit], list[int]]:
     """Return the units of a text and where they begin: verification asks for those of one passage again and again."""
-    found = units(text)
-    return found, [unit.start for unit in found]
+    parsed = units(text)
+    return parsed, [unit.start for unit in parsed]
 
 
 def lead_in(text: str, unit: Unit) -> Unit | None:

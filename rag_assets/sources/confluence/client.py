@@ -99,8 +99,8 @@ class ConfluenceClient:
             Faulty: server errors, time-outs or broken answers until the last try.
             SourceError: sign-in failed, the site is not there, or it throttles for too long.
         """
-        told = {name: str(value) for name, value in params.items()}
-        return self._patiently(lambda: object_of(self._at(path), self._once(path, told)), retries)
+        texts = {name: str(value) for name, value in params.items()}
+        return self._patiently(lambda: object_of(self._at(path), self._once(path, texts)), retries)
 
     def download(self, link: str) -> bytes:
         """Return the bytes behind `_links.download`; of the link only path and query are used, never its host.
@@ -109,8 +109,8 @@ class ConfluenceClient:
             SourceError: as `get`.
         """
         parts = urlsplit(link)
-        path, told = unquote(parts.path).lstrip("/"), dict(parse_qsl(parts.query))
-        return self._patiently(lambda: content_of(self._at(path), self._once(quote(path), told)))
+        path, params = unquote(parts.path).lstrip("/"), dict(parse_qsl(parts.query))
+        return self._patiently(lambda: content_of(self._at(path), self._once(quote(path), params)))
 
     def collect(self, path: str, params: Mapping[str, Any], lean: str | None = None) -> Iterator[Envelope]:
         """Yield every entry of a paged collection, once; raises where its end is not certain.
@@ -123,16 +123,16 @@ class ConfluenceClient:
         Args:
             lean: an `expand` to fall back on for a page of results that fails with the one asked for.
         """
-        seen: set[str] = set()
+        seen_ids: set[str] = set()
         position: dict[str, Any] = {}
         start, more, doubted = 0, True, False
         while True:
             answer = self._slice(path, {**params, **position}, lean)
             results = _results(answer, path)
-            fresh = {_identity(entry): entry for entry in results if _identity(entry) not in seen}
+            fresh = {_identity(entry): entry for entry in results if _identity(entry) not in seen_ids}
             if results and not fresh and more:
                 raise ServerFault(f"{self._at(path)} gives the same entries again and again; nothing was changed")
-            seen.update(fresh)
+            seen_ids.update(fresh)
             yield from (self._based(entry, answer) for entry in fresh.values())
             start += len(results)
             following = _next(answer)
@@ -155,13 +155,13 @@ class ConfluenceClient:
         batch = Batch()
         if len(ids) > 1 and self._searches:
             try:
-                found = self._search(ids, expand)
+                pages = self._search(ids, expand)
             except (AccessRefused, ServerFault) as error:
                 self._searches = not (isinstance(error, AccessRefused) and error.status in (405, 410, 501))
                 for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]) if self._searches else ():
                     _merge(batch, self.by_ids(half, expand))
             else:
-                batch.found.update(found)
+                batch.found.update(pages)
                 self._failing = 0
         # The search index may lag behind what was enumerated, so what it did not give is asked for by its id.
         for page_id in ids:
@@ -180,8 +180,8 @@ class ConfluenceClient:
             answer = self._content(page_id, expand)
             batch.found[page_id] = self._based(answer, answer)
         except AccessRefused as error:
-            if (found := self._found(page_id, expand)) is not None:
-                batch.found[page_id] = found
+            if (page := self._found(page_id, expand)) is not None:
+                batch.found[page_id] = page
             else:
                 batch.refused[page_id] = str(error)
             self._failing = 0

@@ -53,25 +53,25 @@ def settled_readers(
     runs = {one: (_LISTED, _LISTED) if one in listing.read else (_REMEMBERED, _REMEMBERED) for one in listing.grants}
     runs |= {one: (_LISTED if same else _FETCHED, _FETCHED) for one, same in fetched.items()}
     for number in range(_FETCHED + 1, _FETCHED + 1 + ROUNDS):
-        found = effective_readers(listing.grants, space, unsaid=NOBODY, missing=NOBODY)
-        torn = _torn(listing.grants, _wider(shown, found, before), runs)
+        readers = effective_readers(listing.grants, space, unsaid=NOBODY, missing=NOBODY)
+        torn = _torn(listing.grants, _wider(shown, readers, before), runs)
         if not torn:
-            return found
+            return readers
         again = set[str]().union(*torn.values())
         other = _read_again(client, listing, again)
         runs |= dict.fromkeys(listing.grants.keys() - runs.keys(), (number, number))  # ancestors that are named now
         runs |= {one: (number if one in other else runs[one][0], number) for one in again}
-    found = effective_readers(listing.grants, space, unsaid=NOBODY, missing=NOBODY)
-    torn = _torn(listing.grants, _wider(shown, found, before), runs)
+    readers = effective_readers(listing.grants, space, unsaid=NOBODY, missing=NOBODY)
+    torn = _torn(listing.grants, _wider(shown, readers, before), runs)
     return EffectiveReaders(
-        {**found.readers, **dict.fromkeys(torn, NOBODY)},
-        {**found.hidden, **dict.fromkeys(torn, UNSETTLED)},
-        found.origins,
+        {**readers.readers, **dict.fromkeys(torn, NOBODY)},
+        {**readers.hidden, **dict.fromkeys(torn, UNSETTLED)},
+        readers.origins,
     )
 
 
 def decided_as_before(
-    client: ConfluenceClient, grants: Mapping[str, Grants], pages: Collection[str], asked: Iterable[str]
+    client: ConfluenceClient, grants: Mapping[str, Grants], pages: Collection[str], page_ids: Iterable[str]
 ) -> set[str]:
     """Return those of the asked pages of which all that decides reads now as it did: it held when anything was read
     between.
@@ -82,15 +82,15 @@ def decided_as_before(
         pages: which of them are pages of the space.
         asked: raw page ids.
     """
-    above = {one: _known_lineage(one, grants) for one in asked}
+    above = {one: _known_lineage(one, grants) for one in page_ids}
     now = _read(client, grants, pages, set[str]().union(*above.values()))
     return {one for one, ids in above.items() if all(now.get(each) == grants[each] for each in ids)}
 
 
-def _wider(shown: Iterable[str], found: EffectiveReaders, before: Mapping[str, str]) -> Iterator[str]:
+def _wider(shown: Iterable[str], readers: EffectiveReaders, before: Mapping[str, str]) -> Iterator[str]:
     """Yield the pages that are shown to people whom the last sync did not show their text."""
     for one in shown:
-        now = found.readers[one]
+        now = readers.readers[one]
         if now != NOBODY and (one not in before or intersect_readers(before[one], now) != now):
             yield one
 
@@ -128,8 +128,8 @@ def _read(
     """Return the grants of pages and of others above them as they are now; what cannot be read again is left out."""
     fresh: dict[str, Grants] = {}
     for some in batches(sorted(one for one in ids if one in pages), LIST_LIMIT):
-        found = client.by_ids(some, DETAILS).found
-        fresh.update({one: grants_of(complete(client, entry)) for one, entry in found.items()})
+        envelopes = client.by_ids(some, DETAILS).found
+        fresh.update({one: grants_of(complete(client, entry)) for one, entry in envelopes.items()})
     for one in sorted(one for one in ids if one not in pages):
         if (now := ancestor_grants(client, one)) is not None:
             fresh[one] = Grants(grants[one].ancestors, now.own, now.fault)

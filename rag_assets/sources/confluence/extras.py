@@ -118,8 +118,8 @@ class _Asking:
         return self._found is not None and page["status"] == "current"
 
     def _listed(self, page: Row) -> list[Envelope]:
-        found = self._found or {}
-        return list(_current(found.get(page["page_id"].removeprefix(self._prefix), ())))
+        listed = self._found or {}
+        return list(_current(listed.get(page["page_id"].removeprefix(self._prefix), ())))
 
     def _fail(self, page_id: str, error: SourceError) -> None:
         what = f"{self._kind}s"
@@ -161,8 +161,8 @@ class ConfluenceExtras:
         with nullcontext(self._client) if self._client else open_client(self._settings) as client:
             inner = Confluence(self.key, self._settings, self._folder, client)
             result = inner.sync(before.filter(pa.array(of_pages, pa.bool_())), state, progress)
-            asked = self._settings.attachments != "none" or self._settings.comments
-            if asked or not all(of_pages):
+            is_wanted = self._settings.attachments != "none" or self._settings.comments
+            if is_wanted or not all(of_pages):
                 result = self._with_extras(client, rows_by_id(before), state, result, inner.grants)
             return _with_groups(client, result) if self._settings.groups else result
 
@@ -181,9 +181,9 @@ class ConfluenceExtras:
         attached, said, states = AttachmentRows(), dict[str, Row](), dict[str, str]()
         if self._settings.attachments != "none":
             files.list_space(self._settings.space)
-            found = (one for entry in files.of(pages.values(), hanging) if (one := _attached(client, *entry)))
+            attachments = (one for entry in files.of(pages.values(), hanging) if (one := _attached(client, *entry)))
             textless = _remembered(state, "textless") if reusable else {}
-            attached = attachment_rows(found, pages, self._settings, reusable, textless, self._reader)
+            attached = attachment_rows(attachments, pages, self._settings, reusable, textless, self._reader)
         if self._settings.comments:
             comments.list_space(self._settings.space)
             said, states = self._comments(pages.values(), reusable, hanging, _remembered(state, "comments"), comments)
@@ -267,16 +267,16 @@ def _comments_in(entries: Iterable[Envelope]) -> Iterator[Comment]:
 
 
 def _remembered(state: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = state.get(name)
-    return found if isinstance(found, dict) else {}
+    value = state.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _attached(client: ConfluenceClient, page_id: str, entry: Envelope) -> Attached | None:
-    links, told, version = (_object(entry, name) for name in ("_links", "extensions", "version"))
+    links, extensions, version = (_object(entry, name) for name in ("_links", "extensions", "version"))
     link, name = links.get("download"), entry.get("title")
     if not isinstance(link, str) or not isinstance(name, str):
         return None
-    size, number = told.get("fileSize"), version.get("number")
+    size, number = extensions.get("fileSize"), version.get("number")
     return Attached(
         id=str(entry.get("id")).removeprefix(MARK),
         page_id=page_id,
@@ -299,13 +299,13 @@ def _is_shown(before: Row | None, now: Row) -> bool:
 def _site(links: Mapping[str, Any], client: ConfluenceClient) -> str:
     """Return where people find the site: scoped tokens ask by another address (api.atlassian.com/ex/confluence/…)."""
     base = links.get("base")
-    told = isinstance(base, str) and base.startswith(("https://", "http://"))
-    return str(base).rstrip("/") if told else client.base_url
+    is_address = isinstance(base, str) and base.startswith(("https://", "http://"))
+    return str(base).rstrip("/") if is_address else client.base_url
 
 
 def _object(entry: Envelope, name: str) -> dict[str, Any]:
-    found = entry.get(name)
-    return found if isinstance(found, dict) else {}
+    value = entry.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _download(client: ConfluenceClient, link: str) -> bytes:

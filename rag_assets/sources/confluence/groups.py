@@ -55,9 +55,9 @@ def _users(client: ConfluenceClient, group: str) -> set[str]:
     except AccessRefused as error:
         if error.status not in (400, 404, 405, 410):
             raise
-        found = client.get("rest/api/group/by-name", {"name": group})
-        if found.get("name") != group or not found.get("id"):
+        response = client.get("rest/api/group/by-name", {"name": group})
+        if response.get("name") != group or not response.get("id"):
             raise AccessRefused(f"{client.base_url} knows no group {group!r}", 404) from None
-        path = f"rest/api/group/{in_path(str(found['id']))}/membersByGroupId"
+        path = f"rest/api/group/{in_path(str(response['id']))}/membersByGroupId"
         entries = list(client.collect(path, {"limit": _LIMIT}))
     return {name.removeprefix("user:") for name in names_in(entries, "user")}

@@ -160,9 +160,9 @@ def _add_unlisted(client: ConfluenceClient, listing: Listing, batch_size: int) -
         current = sum(entry.get("status") == "current" for entry in listing.pages.values())
         if count is None or count <= current + len(listing.failures.keys() - listing.pages.keys()):
             return
-        found = client.collect("rest/api/content/search", {"cql": scope.cql, "limit": BARE_LIMIT})
+        entries = client.collect("rest/api/content/search", {"cql": scope.cql, "limit": BARE_LIMIT})
         known = listing.pages.keys() | listing.excluded.keys() | listing.failures.keys()
-        ids = {str(entry.get("id")) for entry in found} - known
+        ids = {str(entry.get("id")) for entry in entries} - known
     except (AccessRefused, ServerFault):
         return
     add_by_id(client, listing, ids, batch_size)
@@ -213,17 +213,17 @@ def still_there(client: ConfluenceClient, gone: list[str], scope: Scope, batch_s
 
 def _trashed(client: ConfluenceClient, scope: Scope, wanted: set[str]) -> set[str]:
     """Return which of the wanted pages lie in the trash; not every user may look there."""
-    found: set[str] = set()
+    trashed: set[str] = set()
     for kind in scope.types:
         params = {"spaceKey": scope.space, "type": kind, "status": "trashed", "limit": BARE_LIMIT}
         try:
             for entry in islice(client.collect("rest/api/content", params), _MAX_TRASH):
-                found |= {str(entry.get("id"))} & wanted
-                if found == wanted:
-                    return found
+                trashed |= {str(entry.get("id"))} & wanted
+                if trashed == wanted:
+                    return trashed
         except (AccessRefused, ServerFault):
             continue
-    return found
+    return trashed
 
 
 def _entries(client: ConfluenceClient, scope: Scope, expand: str | None) -> Iterator[Envelope]:

@@ -32,16 +32,16 @@ def list_hanging(client: ConfluenceClient, space: str, kind: Kind) -> Hanging | 
         "expand": "version,container,extensions" if kind == "attachment" else "version,container",
         "limit": LIST_LIMIT,
     }
-    found: Hanging = {}
+    children: Hanging = {}
     try:
         for entry in client.collect("rest/api/content/search", params):
             page_id = _page_of(entry)
             if page_id is None:
                 return None
-            found.setdefault(page_id, []).append(entry)
+            children.setdefault(page_id, []).append(entry)
     except (AccessRefused, ServerFault):
         return None
-    return found
+    return children
 
 
 def state_of(entries: Iterable[Envelope]) -> str:

@@ -37,7 +37,7 @@ def dump_sync_state(
         ancestors: by raw page id, of the pages that have rows.
         scope: what was listed.
     """
-    told = {page_id for page_id, one in memory.grants.items() if ancestors.get(page_id) == one.ancestors}
+    unchanged = {page_id for page_id, one in memory.grants.items() if ancestors.get(page_id) == one.ancestors}
     return {
         "began": memory.since.isoformat(),
         "listed_at": listed_at,
@@ -47,12 +47,12 @@ def dump_sync_state(
         "restricted": {
             page_id: [one.own, one.fault]
             for page_id, one in memory.grants.items()
-            if page_id in told and (one.own, one.fault) != (EVERYONE, None)
+            if page_id in unchanged and (one.own, one.fault) != (EVERYONE, None)
         },
         "apart": {
             page_id: [list(one.ancestors) if one.ancestors is not None else None, one.own, one.fault]
             for page_id, one in memory.grants.items()
-            if page_id not in told
+            if page_id not in unchanged
         },
     }
 

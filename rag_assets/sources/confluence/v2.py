@@ -24,10 +24,10 @@ def listed(client: ConfluenceClient, space: str, kind: str, status: str) -> Iter
     Raises:
         Unreadable: there is no such space for this user.
     """
-    found = client.get("api/v2/spaces", {"keys": space, "limit": 1}).get("results")
-    if not isinstance(found, list) or not found or not isinstance(found[0], dict):
+    spaces = client.get("api/v2/spaces", {"keys": space, "limit": 1}).get("results")
+    if not isinstance(spaces, list) or not spaces or not isinstance(spaces[0], dict):
         raise AccessRefused(f"api/v2/spaces knows no space {space}", 404)
-    number = str(found[0].get("id"))
+    number = str(spaces[0].get("id"))
     client.space_keys.setdefault(number, space)
     path = f"api/v2/spaces/{number}/{_PATHS[kind]}"
     for entry in client.collect(path, {"status": status, "limit": _LIMIT}):
@@ -63,11 +63,11 @@ def _space_key(client: ConfluenceClient, number: str) -> object:
 
 def _as_v1(entry: dict[str, Any], kind: str, space: object) -> dict[str, Any]:
     version = entry.get("version")
-    told = version if isinstance(version, dict) else {}
+    details = version if isinstance(version, dict) else {}
     return {
         **{name: entry.get(name) for name in ("id", "status", "title", "_links")},
         "type": kind,
         "space": {"key": space},
-        "version": {"number": told.get("number"), "when": told.get("createdAt")},
+        "version": {"number": details.get("number"), "when": details.get("createdAt")},
         "extensions": {"position": entry.get("position")},
     }

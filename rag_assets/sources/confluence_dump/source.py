@@ -210,5 +210,5 @@ def _given(content: bytes | EnvelopeError) -> bytes:
 
 
 def _file_digest(name: str, content: bytes | EnvelopeError) -> str:
-    told = str(content).encode() if isinstance(content, EnvelopeError) else content
-    return f"{name}:{hashlib.blake2b(told, digest_size=16).hexdigest()}"
+    data = str(content).encode() if isinstance(content, EnvelopeError) else content
+    return f"{name}:{hashlib.blake2b(data, digest_size=16).hexdigest()}"

@@ -41,11 +41,11 @@ class Entity:
 
     def text(self, *names: str) -> str:
         """Return the first of these properties that says something."""
-        return next((found for name in names if (found := self.texts.get(name, "").strip())), "")
+        return next((text for name in names if (text := self.texts.get(name, "").strip())), "")
 
     def ref(self, *names: str) -> str:
         """Return the id behind the first of these properties that refers to something."""
-        return next((found for name in names if (found := self.refs.get(name, ""))), "")
+        return next((reference for name in names if (reference := self.refs.get(name, ""))), "")
 
 
 def entities(stream: IO[bytes], kinds: Collection[str]) -> Iterator[Entity]:
@@ -110,7 +110,7 @@ def _entity(element: Any) -> Entity:
     for part in element:
         name = part.get("name", "")
         if part.tag == "collection":
-            entity.lists[name] = [found.strip() for one in part.iter("id") if (found := one.text or "")]
+            entity.lists[name] = [identifier.strip() for one in part.iter("id") if (identifier := one.text or "")]
         elif part.tag == "property" and (reference := part.find("id")) is not None:
             entity.refs[name] = (reference.text or "").strip()
             entity.ref_kinds[name] = part.get("class", "")

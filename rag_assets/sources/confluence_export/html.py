@@ -46,8 +46,8 @@ class HtmlReading:
 
 def index_of(archive: zipfile.ZipFile) -> str | None:
     """Return the name of the index; the topmost where there are several."""
-    found = [name for name in archive.namelist() if PurePosixPath(name).name == INDEX]
-    return min(found, key=lambda name: (name.count("/"), name), default=None)
+    indexes = [name for name in archive.namelist() if PurePosixPath(name).name == INDEX]
+    return min(indexes, key=lambda name: (name.count("/"), name), default=None)
 
 
 def read_html(
@@ -65,17 +65,17 @@ def read_html(
     """
     folder = index.removesuffix(INDEX)
     try:
-        told = reader.exported_index(read_entry(archive, archive.getinfo(index)))
+        exported = reader.exported_index(read_entry(archive, archive.getinfo(index)))
     except (EnvelopeError, PageError) as error:
         raise SourceError(f"{index}: {error}") from None
-    space = settings.space or told.key
+    space = settings.space or exported.key
     if space is None:
         raise SourceError(f"{INDEX} does not tell the key of the space; set the source's space")
     files = {page_id: name for name in archive.namelist() if (page_id := _page_id(name, folder))}
     if not files:
         raise SourceError("it has no page with an id in its file's name; export the space again")
     reading = HtmlReading()
-    for page_id in sorted(set(told.page_ids) - files.keys()):
+    for page_id in sorted(set(exported.page_ids) - files.keys()):
         reading.failures[page_id] = f"{INDEX} names it, and its file is not in the export"
     for done, (page_id, name) in enumerate(sorted(files.items()), start=1):
         try:
@@ -104,8 +104,8 @@ def _row(page: ExportedPage, page_id: str, space: str, settings: Settings, origi
         "_links": {"base": settings.base_url},
     }
     row = row_of(envelope, origin)
-    told = {"body_format": "html", "anchor_flavor": "html"}
-    return {**row, **told, "content_hash": content_hash(row["title"], row["body"], "html", "html")}
+    format_columns = {"body_format": "html", "anchor_flavor": "html"}
+    return {**row, **format_columns, "content_hash": content_hash(row["title"], row["body"], "html", "html")}
 
 
 def _page_id(name: str, folder: str) -> str | None:
@@ -116,9 +116,9 @@ def _page_id(name: str, folder: str) -> str | None:
 
 def _moment(changed: str) -> str | None:
     """Return the day of the last change, where it is told in English."""
-    found = _DATE.search(changed)
+    match = _DATE.search(changed)
     try:
-        return datetime.strptime(found[1], "%b %d, %Y").replace(tzinfo=UTC).isoformat() if found else None
+        return datetime.strptime(match[1], "%b %d, %Y").replace(tzinfo=UTC).isoformat() if match else None
     except ValueError:
         return None
 
@@ -130,11 +130,11 @@ def _files_of(
     entries: Mapping[str, zipfile.ZipInfo] = archive.NameToInfo
     for href, name in page.links:
         path = unquote(href)
-        found, entry = _FILE.search(path), entries.get(folder + path)
-        if found is None or entry is None or found[1] != page_id:
+        match, entry = _FILE.search(path), entries.get(folder + path)
+        if match is None or entry is None or match[1] != page_id:
             continue
         yield Attached(
-            id=found[2],
+            id=match[2],
             page_id=f"{settings.id_prefix}{page_id}",
             name=name,
             read=partial(read_entry, archive, entry),

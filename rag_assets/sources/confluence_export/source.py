@@ -143,11 +143,11 @@ class ConfluenceExport:
         return notes
 
     def _space(self, archive: zipfile.ZipFile) -> tuple[ExportedSpace, Origin]:
-        told = _descriptor(archive)
+        descriptor = _descriptor(archive)
         settings = self._settings
-        space = ExportedSpace(settings.base_url, _zone(told.get("timezoneId", "")))
+        space = ExportedSpace(settings.base_url, _zone(descriptor.get("timezoneId", "")))
         space.read(_objects(archive, DETAILS)).keep_only(settings.space)
-        cloud = settings.flavor == "auto" and told.get("source") == "cloud"
+        cloud = settings.flavor == "auto" and descriptor.get("source") == "cloud"
         flavor = "cloud" if cloud else settings.flavor
         return space, Origin(self.key, settings.tenant, flavor, settings.id_prefix, settings.base_url)
 
@@ -155,7 +155,7 @@ class ConfluenceExport:
         self, archive: zipfile.ZipFile, space: ExportedSpace, origin: Origin, progress: Progress | None
     ) -> _Reading:
         reading = _Reading()
-        current, seen = set(), set()
+        current, seen_ids = set(), set()
         for page_id, content in space.contents.items():
             try:
                 excluded = exclusion_of(space.envelope(content))
@@ -168,14 +168,14 @@ class ConfluenceExport:
                 current.add(page_id)
                 reading.failures[page_id] = "its body is not in the export; export the space again"
         for page_id, body in page_bodies(_objects(archive, BODIES), space):
-            seen.add(page_id)
+            seen_ids.add(page_id)
             if page_id in current:
                 self._take(space.envelope(space.contents[page_id], body), body, origin, reading)
                 if progress is not None:
                     progress(len(reading.rows), len(current))
             elif page_id not in space.contents and body is not None:
                 reading.comments[page_id] = body
-        for page_id in current & reading.failures.keys() - seen:  # an empty page has no body, and names none
+        for page_id in current & reading.failures.keys() - seen_ids:  # an empty page has no body, and names none
             if not space.contents[page_id].lists.get("bodyContents"):
                 self._take(space.envelope(space.contents[page_id], ""), "", origin, reading)
         return reading

@@ -92,13 +92,13 @@ class ExportedSpace:
         Raises:
             SourceError: the export lacks that space, or has several and none was named.
         """
-        found = sorted({self.space_of(one) for one in self.contents.values()} - {""})
-        if space is None and len(found) > 1:
-            raise SourceError(f"it holds the spaces {', '.join(found)}; name one of them as the source's space")
-        if not found or (space is not None and space not in found):
-            holds = ", ".join(found) or "no pages"
+        keys = sorted({self.space_of(one) for one in self.contents.values()} - {""})
+        if space is None and len(keys) > 1:
+            raise SourceError(f"it holds the spaces {', '.join(keys)}; name one of them as the source's space")
+        if not keys or (space is not None and space not in keys):
+            holds = ", ".join(keys) or "no pages"
             raise SourceError(f"it does not hold the space {space!r} but {holds}" if space else "it holds no pages")
-        key = space or found[0]
+        key = space or keys[0]
         self.contents = {one.id: one for one in self.contents.values() if self.space_of(one) == key}
         return key
 
@@ -155,14 +155,17 @@ class ExportedSpace:
         }
 
     def _set_readers(self, set_id: str) -> tuple[str, str | None]:
-        found = self._sets.get(set_id)
-        kind = found.text("type").lower() if found else ""
+        permissions = self._sets.get(set_id)
+        kind = permissions.text("type").lower() if permissions else ""
         if kind in _INDIFFERENT:
             return EVERYONE, None
         if kind != _NARROWS:
-            return NOBODY, f"restrictions of type {kind!r} are not understood" if found else "restrictions are missing"
+            return (
+                NOBODY,
+                f"restrictions of type {kind!r} are not understood" if permissions else "restrictions are missing",
+            )
         subjects = self._subjects(self._members.get(set_id, []))
-        if not any(each["results"] for each in subjects.values()):
+        if not any(subject["results"] for subject in subjects.values()):
             return NOBODY, "its restrictions name nobody"
         return restriction_readers({"read": {"restrictions": subjects}}) or NOBODY, None
 
@@ -194,8 +197,8 @@ class ExportedSpace:
                 yield {"prefix": label.text("namespace") or "global", "name": label.text("name")}
 
     def _title(self, content_id: str) -> str:
-        found = self.contents.get(content_id)
-        return found.text("title") if found else ""
+        content = self.contents.get(content_id)
+        return content.text("title") if content else ""
 
     def _ancestors(self, content: Entity) -> list[str]:
         """Return ids of the pages above, root first; they end where the chain leaves the export or runs in a ring."""

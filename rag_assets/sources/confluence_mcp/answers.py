@@ -55,25 +55,25 @@ def results_of(answer: Any) -> list[Mapping[str, Any]] | None:
 def listed_of(answer: Any) -> Iterator[Listed]:
     """Yield the pages of a search or of a page tree; what is no page is left out."""
     for entry in results_of(answer) or ():
-        told = entry["content"] if isinstance(entry.get("content"), dict) and "id" in entry["content"] else entry
-        if told.get("id") and told.get("type", "page") == "page":
-            parent = told.get("parent_id")
-            yield Listed(str(told["id"]), told, str(parent) if parent else None)
+        page = entry["content"] if isinstance(entry.get("content"), dict) and "id" in entry["content"] else entry
+        if page.get("id") and page.get("type", "page") == "page":
+            parent = page.get("parent_id")
+            yield Listed(str(page["id"]), page, str(parent) if parent else None)
 
 
-def named_spaces(told: Mapping[str, Any]) -> frozenset[str]:
+def named_spaces(page: Mapping[str, Any]) -> frozenset[str]:
     """Return the keys by which an answer names a page's space, case-folded; empty where it names none.
 
     Where no field names it, the page's own address does: `…/spaces/KEY/pages/…` or `…/display/KEY/…`.
     """
-    flat = [told.get(name) for name in ("space", "space_key", "spaceKey")]
-    keys = space_keys(told) | {name.casefold() for name in flat if isinstance(name, str) and name}
+    flat = [page.get(name) for name in ("space", "space_key", "spaceKey")]
+    keys = space_keys(page) | {name.casefold() for name in flat if isinstance(name, str) and name}
     if keys:
         return keys
-    links = told.get("_links")
-    addresses = [told.get("url"), links.get("webui") if isinstance(links, dict) else None]
-    found = [_SPACE_IN_PATH.search(address) for address in addresses if isinstance(address, str)]
-    return frozenset(unquote(one[1]).casefold() for one in found if one)
+    links = page.get("_links")
+    addresses = [page.get("url"), links.get("webui") if isinstance(links, dict) else None]
+    matches = [_SPACE_IN_PATH.search(address) for address in addresses if isinstance(address, str)]
+    return frozenset(unquote(one[1]).casefold() for one in matches if one)
 
 
 def check_space(space: str, *answers: Mapping[str, Any]) -> None:
@@ -99,32 +99,32 @@ def page_of(answer: Any, listed: Listed, space: str, base_url: str | None) -> tu
         NotOfSpaceError: the page is of another space, or nothing says of which.
         EnvelopeError: the answer is no page, or is another one.
     """
-    told = answer
+    page = answer
     for name in ("metadata", "page", "content"):
-        if isinstance(told, dict) and isinstance(told.get(name), dict) and "id" in told[name]:
-            told = {**told, **told[name]}
-    if isinstance(told, dict) and told.get("error"):
-        raise EnvelopeError(f"the server says: {' '.join(str(told['error']).split())[:300]}")
-    if isinstance(told, str):
-        told = {"title": _first_heading(told), "content": {"value": told, "format": "markdown"}}
-    if not isinstance(told, dict):
-        raise EnvelopeError(f"the server answered with a JSON {type(told).__name__}, not a page")
-    if str(told.get("id", listed.id)) != listed.id:
-        raise EnvelopeError(f"the server answered with page {told['id']!r}")
-    check_space(space, listed.told, told)
-    told = {**listed.told, **{name: value for name, value in told.items() if value not in (None, "")}}
-    body, body_format = _body(told)
+        if isinstance(page, dict) and isinstance(page.get(name), dict) and "id" in page[name]:
+            page = {**page, **page[name]}
+    if isinstance(page, dict) and page.get("error"):
+        raise EnvelopeError(f"the server says: {' '.join(str(page['error']).split())[:300]}")
+    if isinstance(page, str):
+        page = {"title": _first_heading(page), "content": {"value": page, "format": "markdown"}}
+    if not isinstance(page, dict):
+        raise EnvelopeError(f"the server answered with a JSON {type(page).__name__}, not a page")
+    if str(page.get("id", listed.id)) != listed.id:
+        raise EnvelopeError(f"the server answered with page {page['id']!r}")
+    check_space(space, listed.told, page)
+    page = {**listed.told, **{name: value for name, value in page.items() if value not in (None, "")}}
+    body, body_format = _body(page)
     return {
         "id": listed.id,
-        "type": told.get("type", "page"),
-        "status": told.get("status", "current"),
-        "title": told.get("title"),
-        "space": told["space"] if isinstance(told.get("space"), dict) else {"key": space},
-        "version": _version(told),
-        "metadata": {"labels": {"results": list(_labels(told))}},
+        "type": page.get("type", "page"),
+        "status": page.get("status", "current"),
+        "title": page.get("title"),
+        "space": page["space"] if isinstance(page.get("space"), dict) else {"key": space},
+        "version": _version(page),
+        "metadata": {"labels": {"results": list(_labels(page))}},
         "body": {"storage": {"value": body}},
-        "_links": _links(told, base_url),
-        **{name: told[name] for name in ("ancestors", "restrictions") if name in told},
+        "_links": _links(page, base_url),
+        **{name: page[name] for name in ("ancestors", "restrictions") if name in page},
     }, body_format
 
 
@@ -144,8 +144,8 @@ def restrictions_of(answer: Any) -> Any:
     return {"read": {"restrictions": lists}}
 
 
-def _body(told: Mapping[str, Any]) -> tuple[str, BodyFormat]:
-    content, body = told.get("content"), told.get("body")
+def _body(page: Mapping[str, Any]) -> tuple[str, BodyFormat]:
+    content, body = page.get("content"), page.get("body")
     if isinstance(body, dict):
         for name in _STORAGE:
             if isinstance(body.get(name), dict) and isinstance(body[name].get("value"), str):
@@ -155,18 +155,18 @@ def _body(told: Mapping[str, Any]) -> tuple[str, BodyFormat]:
     for text in (content, body):
         if isinstance(text, str):
             return text, "markdown"
-    if content is None and body is None and "id" in told:  # a page without text comes without content
+    if content is None and body is None and "id" in page:  # a page without text comes without content
         return "", "storage"
     raise EnvelopeError("the server's answer has no content")
 
 
-def _version(told: Mapping[str, Any]) -> Envelope:
+def _version(page: Mapping[str, Any]) -> Envelope:
     """Return a number and a date; servers that tell neither get version 1."""
-    version = told.get("version")
+    version = page.get("version")
     if isinstance(version, dict):
         return version
     number = version if isinstance(version, int) and version > 0 else 1
-    when = told.get("version_date") or told.get("updated")
+    when = page.get("version_date") or page.get("updated")
     return {"number": number, "when": when if _is_date(when) else None}
 
 
@@ -177,18 +177,18 @@ def _is_date(when: object) -> bool:
         return False
 
 
-def _labels(told: Mapping[str, Any]) -> Iterator[Envelope]:
-    metadata = told.get("metadata")
+def _labels(page: Mapping[str, Any]) -> Iterator[Envelope]:
+    metadata = page.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
-    labels = labels.get("results") if isinstance(labels, dict) else told.get("labels")
+    labels = labels.get("results") if isinstance(labels, dict) else page.get("labels")
     for label in labels if isinstance(labels, list) else ():
         yield label if isinstance(label, dict) else {"prefix": "global", "name": label}
 
 
-def _links(told: Mapping[str, Any], base_url: str | None) -> Envelope:
-    if isinstance(told.get("_links"), dict):
-        return {"base": base_url, **told["_links"]}
-    url = told.get("url")
+def _links(page: Mapping[str, Any], base_url: str | None) -> Envelope:
+    if isinstance(page.get("_links"), dict):
+        return {"base": base_url, **page["_links"]}
+    url = page.get("url")
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         return {"base": base_url}
     if base_url and url.startswith(base_url.rstrip("/") + "/"):
@@ -199,5 +199,5 @@ def _links(told: Mapping[str, Any], base_url: str | None) -> Envelope:
 
 
 def _first_heading(text: str) -> str | None:
-    found = _TITLE.search(text)
-    return found[1].strip() if found else None
+    match = _TITLE.search(text)
+    return match[1].strip() if match else None

@@ -114,14 +114,14 @@ class ConfluenceMcp:
         if settings.page_tool not in tools.names:
             raise SourceError(_missing_tool("page_tool", settings.page_tool, tools))
         if settings.tree_tool in tools.names:
-            found = self._tree(tools)
+            pages = self._tree(tools)
         elif settings.search_tool in tools.names:
-            found = {page.id: page for page in self._search(tools)}
+            pages = {page.id: page for page in self._search(tools)}
         else:
             raise SourceError(_missing_tool("search_tool", settings.search_tool, tools))
-        if not found:
+        if not pages:
             raise SourceError(f"the MCP server lists no page of space {settings.space!r}; nothing was changed")
-        return found
+        return pages
 
     def _tree(self, tools: McpTools) -> dict[str, Listed]:
         answer = self._ask(tools, self._settings.tree_tool, space_key=self._settings.space, limit=_TREE_LIMIT)
@@ -134,18 +134,18 @@ class ConfluenceMcp:
 
     def _search(self, tools: McpTools) -> Iterator[Listed]:
         """Yield pages by CQL; what has come is excluded from the next search, because not every server can page."""
-        seen: set[str] = set()
+        seen_ids: set[str] = set()
         while True:
             cql = f'type = page AND space = "{self._settings.space}"'
-            cql += f" AND id not in ({','.join(sorted(seen))})" if seen else ""
+            cql += f" AND id not in ({','.join(sorted(seen_ids))})" if seen_ids else ""
             answer = self._ask(tools, self._settings.search_tool, query=cql, cql=cql, limit=_SEARCH_LIMIT)
-            found = [page for page in listed_of(answer) if page.id not in seen]
-            if results_of(answer) and not found:
+            new_pages = [page for page in listed_of(answer) if page.id not in seen_ids]
+            if results_of(answer) and not new_pages:
                 raise SourceError("the MCP server gives the same pages again and again, so its list has no end")
-            if not found:
+            if not new_pages:
                 return
-            yield from found
-            seen.update(page.id for page in found)
+            yield from new_pages
+            seen_ids.update(page.id for page in new_pages)
 
     def _ask(self, tools: McpTools, name: str, **arguments: Any) -> Any:
         try:

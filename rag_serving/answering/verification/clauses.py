@@ -41,16 +41,16 @@ def forms(tokens: Sequence[Token]) -> list[Form]:
     plain = tuple(token for token in marked if token.counts)
     if len(tokens) > MOST_TOKENS:
         return [plain]
-    found: dict[Form, None] = {}
+    distinct: dict[Form, None] = {}
     for variant in rewritten(marked):
         for ordered in _fronted_last(list(variant)):
             for voiced in actives(ordered):
                 for genitive in _genitives(voiced):
-                    found.setdefault(tuple(_phrases_sorted([token for token in genitive if token.counts])))
-                    if len(found) >= _MOST_FORMS:
-                        return list(found)
-    found.setdefault(plain)
-    return list(found)
+                    distinct.setdefault(tuple(_phrases_sorted([token for token in genitive if token.counts])))
+                    if len(distinct) >= _MOST_FORMS:
+                        return list(distinct)
+    distinct.setdefault(plain)
+    return list(distinct)
 
 
 def without_droppable(form: Form) -> Form:
@@ -59,12 +59,12 @@ def without_droppable(form: Form) -> Form:
 
 
 def _trimmed(tokens: Sequence[Token]) -> list[Token]:
-    found = list(tokens)
-    while found and found[-1].kind in ("stop", "comma"):
-        found.pop()
-    while found and found[0].kind in ("stop", "comma"):
-        found.pop(0)
-    return found
+    trimmed = list(tokens)
+    while trimmed and trimmed[-1].kind in ("stop", "comma"):
+        trimmed.pop()
+    while trimmed and trimmed[0].kind in ("stop", "comma"):
+        trimmed.pop(0)
+    return trimmed
 
 
 def _fronted_last(tokens: list[Token]) -> Iterator[list[Token]]:
@@ -111,7 +111,7 @@ def _end_of_bare_front(tokens: list[Token]) -> int:
 
 def _phrases_sorted(tokens: list[Token]) -> list[Token]:
     """Return the tokens with each run of prepositional phrases in one order."""
-    found: list[Token] = []
+    ordered: list[Token] = []
     phrases: list[list[Token]] = []
     for token in tokens:
         if token.key in _MOVABLE:
@@ -119,10 +119,10 @@ def _phrases_sorted(tokens: list[Token]) -> list[Token]:
         elif phrases and token.kind in ("word", "name", "figure"):
             phrases[-1].append(token)
         else:
-            found += _in_order(phrases)
+            ordered += _in_order(phrases)
             phrases = []
-            found.append(token)
-    return found + _in_order(phrases)
+            ordered.append(token)
+    return ordered + _in_order(phrases)
 
 
 def _in_order(phrases: list[list[Token]]) -> list[Token]:
@@ -134,9 +134,9 @@ def _genitives(tokens: list[Token]) -> Iterator[list[Token]]:
     yield tokens
     for length in range(1, _LONGEST_NOUN + 1):
         for is_wide in (False, True):
-            found, changed = _with_genitives(tokens, length, is_wide)
+            genitives, changed = _with_genitives(tokens, length, is_wide)
             if changed:
-                yield found
+                yield genitives
 
 
 def _ends_noun(tokens: list[Token], end: int) -> bool:
@@ -145,17 +145,17 @@ def _ends_noun(tokens: list[Token], end: int) -> bool:
 
 
 def _with_genitives(tokens: list[Token], length: int, is_wide: bool) -> tuple[list[Token], bool]:
-    found, changed = [token for token in tokens if token.kind != "free" or token.key == "of"], False
+    counted, changed = [token for token in tokens if token.kind != "free" or token.key == "of"], False
     behind_article = {id(b) for a, b in pairwise(tokens) if a.text.lower() in ("a", "an", "the")}
-    at = len(found) - 2
+    at = len(counted) - 2
     while at > 0:
-        if found[at].key == "of" and found[at - 1].kind in ("word", "name"):
-            owner = found[at + 1 : at + 1 + length]
+        if counted[at].key == "of" and counted[at - 1].kind in ("word", "name"):
+            owner = counted[at + 1 : at + 1 + length]
             if len(owner) == length and all(token.kind in ("word", "name", "figure") for token in owner):
                 # "the signing key of the service": what stands behind the article belongs to the noun
-                takes_two = at == 2 and is_wide and found[0].kind == "word" and _ends_noun(found, at + 1 + length)
-                begin = at - 2 if takes_two or (at > 1 and id(found[at - 2]) in behind_article) else at - 1
-                found[begin : at + 1 + length] = [*owner, *found[begin:at]]
+                takes_two = at == 2 and is_wide and counted[0].kind == "word" and _ends_noun(counted, at + 1 + length)
+                begin = at - 2 if takes_two or (at > 1 and id(counted[at - 2]) in behind_article) else at - 1
+                counted[begin : at + 1 + length] = [*owner, *counted[begin:at]]
                 changed = True
         at -= 1
-    return found, changed
+    return counted, changed

@@ -38,23 +38,23 @@ _DETERMINERS = frozenset(_DETERMINERS_WORDS.split())
 
 def read(text: str) -> list[Token]:
     """Return the tokens of a sentence, each of several wordings that mean the same as one."""
-    found = _phrasal(tokens(text))
+    words = _phrasal(tokens(text))
     for rule in (_defaults, _comparisons, _amounts_first, _rates, _conjunctions, _possession, _classes, _only, _plain):
-        found = rule(found)
-    return _adverbs_last(found)
+        words = rule(words)
+    return _adverbs_last(words)
 
 
-def _phrasal(found: list[Token]) -> list[Token]:
+def _phrasal(words: list[Token]) -> list[Token]:
     """Return the tokens with each verb and its particle as one word: `picks up`."""
     phrases = _phrases()
     merged: list[Token] = []
     at = 0
-    while at < len(found):
-        token = found[at]
-        following = found[at + 1].text.lower() if at + 1 < len(found) else ""
+    while at < len(words):
+        token = words[at]
+        following = words[at + 1].text.lower() if at + 1 < len(words) else ""
         key = f"{token.key}_{following}"
         if token.kind in ("word", "strict") and key in phrases:
-            behind = found[at + 1]
+            behind = words[at + 1]
             merged.append(replace(token, text=f"{token.text} {behind.text}", key=key, kind="word", end=behind.end))
             at += 2
         else:
@@ -68,17 +68,17 @@ def _phrases() -> frozenset[str]:
     return frozenset(word for word in synonym_groups() if "_" in word)
 
 
-def _defaults(found: list[Token]) -> list[Token]:
+def _defaults(words: list[Token]) -> list[Token]:
     """Return the tokens with `by default` at the begin of its clause, and `the default value` as `the default`."""
     kept: list[Token] = []
-    for at, token in enumerate(found):
+    for at, token in enumerate(words):
         before = kept[-1] if kept else None
         if token.key == "default" and before is not None and before.key == "by":
             kept.pop()
             begin = _begin_of_segment(kept)
             place = len(kept) if _has_own_clause(kept[begin:]) else begin
             kept.insert(place, replace(before, text="by default", key="by-default", end=token.end))
-        elif token.key == "default" and not any(t.counts for t in kept) and _is_followed_by_is(found[at + 1 :]):
+        elif token.key == "default" and not any(t.counts for t in kept) and _is_followed_by_is(words[at + 1 :]):
             kept.append(replace(token, key="by-default", kind="strict"))  # "the default time-out is 10 seconds"
         elif token.key == "of" and before is not None and before.text.lower() == "default" and before.kind == "strict":
             continue  # "the default of x is 5", "x is 5 by default"
@@ -115,12 +115,12 @@ def _is_followed_by_is(rest: list[Token]) -> bool:
     return at > 0 and has_value and is_noun
 
 
-def _comparisons(found: list[Token]) -> list[Token]:
+def _comparisons(words: list[Token]) -> list[Token]:
     """Return the tokens with `about`, `below` and `larger than` before a figure as signs."""
     signed: list[Token] = []
     at = 0
-    while at < len(found):
-        token, rest = found[at], found[at + 1 : at + 3]
+    while at < len(words):
+        token, rest = words[at], words[at + 1 : at + 3]
         is_before_figure = bool(rest) and rest[0].kind == "figure"
         is_than = len(rest) == 2 and rest[0].key == "than" and rest[1].kind == "figure"
         if is_before_figure and token.key in _HEDGES:
@@ -137,9 +137,9 @@ def _comparisons(found: list[Token]) -> list[Token]:
     return signed
 
 
-def _amounts_first(found: list[Token]) -> list[Token]:
+def _amounts_first(words: list[Token]) -> list[Token]:
     """Return the tokens with `at most` before the figure that it follows."""
-    moved = list(found)
+    moved = list(words)
     for at, token in enumerate(moved):
         if token.key not in ("≤", "≥") or (at + 1 < len(moved) and moved[at + 1].kind == "figure"):
             continue
@@ -149,9 +149,9 @@ def _amounts_first(found: list[Token]) -> list[Token]:
     return moved
 
 
-def _rates(found: list[Token]) -> list[Token]:
+def _rates(words: list[Token]) -> list[Token]:
     """Return the tokens with `a minute` behind an amount as `per minute`, and `a month` behind `within` as `one`."""
-    rated = list(found)
+    rated = list(words)
     for at, token in enumerate(rated[:-1]):
         following = rated[at + 1]
         is_unit = following.key in _TIMES and following.text.lower() == following.key
@@ -169,9 +169,9 @@ def _rates(found: list[Token]) -> list[Token]:
     return rated
 
 
-def _conjunctions(found: list[Token]) -> list[Token]:
+def _conjunctions(words: list[Token]) -> list[Token]:
     """Return the tokens with `once` as a conjunction, `, since` as `because`, and `the following` as `the next`."""
-    marked = list(found)
+    marked = list(words)
     for at, token in enumerate(marked[:-1]):
         before, following = (marked[at - 1] if at else None), marked[at + 1]
         opens_clause = following.text.lower() in _DETERMINERS - {"every"} or following.kind in ("word", "name")
@@ -202,10 +202,10 @@ def _is_passive(before: Token | None) -> bool:
     return before is not None and before.text.lower() in _BE_AND_HAVE
 
 
-def _possession(found: list[Token]) -> list[Token]:
+def _possession(words: list[Token]) -> list[Token]:
     """Return the tokens with `that have` as `with`, and no "either" before "or"."""
     kept: list[Token] = []
-    for token in found:
+    for token in words:
         before = kept[-1] if kept else None
         if token.key == "have" and token.kind == "word" and before is not None and _is_relative(before, kept[:-1]):
             kept[-1] = replace(token, text=f"{before.text} {token.text}", key="with", kind="strict", start=before.start)
@@ -223,9 +223,9 @@ def _is_relative(token: Token, before: list[Token]) -> bool:
     )
 
 
-def _classes(found: list[Token]) -> list[Token]:
+def _classes(words: list[Token]) -> list[Token]:
     """Return the tokens with `the flag "audit"` as `the "audit" flag`."""
-    moved = list(found)
+    moved = list(words)
     for at in range(1, len(moved) - 1):
         word, name = moved[at], moved[at + 1]
         is_named = name.kind == "name" and word.kind == "word" and word.key == word.text.lower()
@@ -234,9 +234,9 @@ def _classes(found: list[Token]) -> list[Token]:
     return moved
 
 
-def _only_first(found: list[Token]) -> list[Token]:
+def _only_first(words: list[Token]) -> list[Token]:
     """Return the tokens with the "only" that ends a phrase before it: `in the lobby only`, `only in the lobby`."""
-    moved = list(found)
+    moved = list(words)
     at = 0
     while at < len(moved):
         is_last = at + 1 == len(moved) or moved[at + 1].kind in ("stop", "comma")
@@ -253,9 +253,9 @@ def _only_first(found: list[Token]) -> list[Token]:
     return moved
 
 
-def _only(found: list[Token]) -> list[Token]:
+def _only(words: list[Token]) -> list[Token]:
     """Return the tokens with `only` before a verb and `if` behind it as `only if`."""
-    moved = _only_first(found)
+    moved = _only_first(words)
     at = next((at for at, token in enumerate(moved) if token.key == "only"), None)
     if at is None or at + 1 == len(moved) or moved[at + 1].kind != "word":
         return moved
@@ -272,10 +272,10 @@ def _only(found: list[Token]) -> list[Token]:
     return [*moved[:at], *moved[at + 1 :]]
 
 
-def _plain(found: list[Token]) -> list[Token]:
+def _plain(words: list[Token]) -> list[Token]:
     """Return the tokens without "version" before its number, and with `not allowed to` as `must not`."""
     kept: list[Token] = []
-    for token in found:
+    for token in words:
         if token.kind == "figure" and kept and kept[-1].key == "version" and kept[-1].text.lower() == "version":
             kept.pop()
         if token.key == "to" and [t.key for t in kept[-2:]] == ["not", "allowed"]:
@@ -286,28 +286,28 @@ def _plain(found: list[Token]) -> list[Token]:
     return _no_longer(kept)
 
 
-def _no_longer(found: list[Token]) -> list[Token]:
+def _no_longer(words: list[Token]) -> list[Token]:
     """Return the tokens with `not ... any more` as `no longer`."""
-    negation = next((at for at, token in enumerate(found) if token.key == "not"), None)
-    lower = [token.text.lower() for token in found if token.kind != "stop"]
+    negation = next((at for at, token in enumerate(words) if token.key == "not"), None)
+    lower = [token.text.lower() for token in words if token.kind != "stop"]
     ending = 2 if lower[-2:] == ["any", "more"] else 1 if lower[-1:] == ["anymore"] else 0
     if negation is None or not ending:
-        return found
+        return words
     end = len(lower) - ending
     return [
-        *found[:negation],
-        replace(found[negation], key="no-longer"),
-        *found[negation + 1 : end],
-        *found[end + ending :],
+        *words[:negation],
+        replace(words[negation], key="no-longer"),
+        *words[negation + 1 : end],
+        *words[end + ending :],
     ]
 
 
-def _adverbs_last(found: list[Token]) -> list[Token]:
+def _adverbs_last(words: list[Token]) -> list[Token]:
     """Return the tokens with an adverb of manner beside its verb at the end of what the verb governs."""
-    if any(is_negative(token) for token in found):
-        return found
+    if any(is_negative(token) for token in words):
+        return words
     ordered: list[Token] = []
-    for segment in _segments(found):
+    for segment in _segments(words):
         before = ordered[-1] if ordered else None
         moved = [token for at, token in enumerate(segment) if _moves(segment, at, before)]
         ordered += [token for token in segment if not any(token is other for other in moved)] + moved
@@ -333,10 +333,10 @@ def _is_participle(token: Token) -> bool:
     return token.kind == "word" and token.text.lower() != token.key and not token.text.lower().endswith(("s", "ing"))
 
 
-def _segments(found: list[Token]) -> Iterator[list[Token]]:
+def _segments(words: list[Token]) -> Iterator[list[Token]]:
     """Yield the tokens between auxiliaries, conjunctions and marks."""
     segment: list[Token] = []
-    for token in found:
+    for token in words:
         if _ends_segment(token) or token.text.lower() in _BE_AND_HAVE:
             yield segment
             yield [token]

@@ -50,14 +50,14 @@ _DETERMINERS = frozenset(["the", "a", "an", "every", "all", "no", "nobody", "not
 
 def parts(sentence: Tokens) -> list[Tokens]:
     """Return the sentence of a passage and what of it may be told alone, the whole first."""
-    found: list[Tokens] = [sentence] if sentence else []
+    sentences: list[Tokens] = [sentence] if sentence else []
     at = 0
-    while at < len(found) and len(found) < _MOST_PARTS:
-        known = {tuple(map(id, part)) for part in found}
-        shorter = [part for part in _shorter(found[at]) if part and tuple(map(id, part)) not in known]
-        found += shorter[: _MOST_PARTS - len(found)]
+    while at < len(sentences) and len(sentences) < _MOST_PARTS:
+        known = {tuple(map(id, part)) for part in sentences}
+        shorter = [part for part in _shorter(sentences[at]) if part and tuple(map(id, part)) not in known]
+        sentences += shorter[: _MOST_PARTS - len(sentences)]
         at += 1
-    return found
+    return sentences
 
 
 def joined(sentence: Tokens) -> list[Tokens]:
@@ -86,13 +86,13 @@ def _named(clauses: list[Tokens]) -> list[Tokens]:
 
 def as_one(sentence: Tokens) -> Tokens:
     """Return a sentence whose clauses are joined by a semicolon in place of a comma and a word that only joins."""
-    found: list[Token] = []
+    merged: list[Token] = []
     for at, token in enumerate(sentence):
-        if token.key in _JOINING and found and found[-1].kind == "comma" and _may_join(sentence, at):
-            found[-1] = replace(found[-1], text=";", key=";", kind="stop")
+        if token.key in _JOINING and merged and merged[-1].kind == "comma" and _may_join(sentence, at):
+            merged[-1] = replace(merged[-1], text=";", key=";", kind="stop")
         else:
-            found.append(token)
-    return found
+            merged.append(token)
+    return merged
 
 
 def _may_join(sentence: Tokens, at: int) -> bool:

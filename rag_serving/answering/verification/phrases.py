@@ -36,10 +36,10 @@ _PHRASES = (
 
 
 def _by_first_word() -> Mapping[str, Sequence[tuple[list[str], str]]]:
-    found: dict[str, list[tuple[list[str], str]]] = {}
+    phrases: dict[str, list[tuple[list[str], str]]] = {}
     for phrase, key in _PHRASES:
-        found.setdefault(phrase.split()[0], []).append((phrase.split(), key))
-    return found
+        phrases.setdefault(phrase.split()[0], []).append((phrase.split(), key))
+    return phrases
 
 
 PHRASES = _by_first_word()

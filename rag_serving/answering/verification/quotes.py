@@ -85,11 +85,11 @@ def find_near(quote: str, text: str | Passage, ratio_min: float) -> QuoteSpan | 
     start, end = start + edges[0], end - edges[1]
     if not (is_border(folded.text, start) and is_border(folded.text, end)):
         return None
-    found = folded.text[start:end]
+    candidate = folded.text[start:end]
     if (
-        figures(found) != figures(needle)
-        or polarity_words(found) != polarity_words(needle)
-        or contradict(found, needle)
+        figures(candidate) != figures(needle)
+        or polarity_words(candidate) != polarity_words(needle)
+        or contradict(candidate, needle)
     ):
         return None
     first, last = folded.original(start, end)

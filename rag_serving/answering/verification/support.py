@@ -91,7 +91,7 @@ class Sentences:
     def __init__(self, text: str, heading: str = "") -> None:
         self._text, self._heading = text, heading
 
-    def find_beside(self, form: Form, asked: Sequence[str]) -> Form | None:
+    def find_beside(self, form: Form, question_words: Sequence[str]) -> Form | None:
         """Return the tokens of the passage that have this form once what the question says itself is left out.
 
         That is a condition behind the main clause ("... if the command fails"), or a main clause of which only the
@@ -102,15 +102,23 @@ class Sentences:
             if len(known) <= len(wanted):
                 continue
             rest = len(known) - len(wanted)
-            if known[:-rest] == wanted and stands[-rest].key in ("if", "when") and _stands_in(known[-rest:], asked):
+            if (
+                known[:-rest] == wanted
+                and stands[-rest].key in ("if", "when")
+                and _stands_in(known[-rest:], question_words)
+            ):
                 return stands[:-rest]
-            if known[:-rest] == wanted and stands[-rest].key == "to" and _stands_in(known[1 - rest :], asked):
+            if known[:-rest] == wanted and stands[-rest].key == "to" and _stands_in(known[1 - rest :], question_words):
                 return stands[:-rest]
-            if known[rest:] == wanted and form[0].key in FRONTED | _AMOUNTS and _stands_in(known[:rest], asked):
+            if (
+                known[rest:] == wanted
+                and form[0].key in FRONTED | _AMOUNTS
+                and _stands_in(known[:rest], question_words)
+            ):
                 return stands[rest:]
         return None
 
-    def find_named(self, form: Form, asked: Sequence[str]) -> Form | None:
+    def find_named(self, form: Form, question_words: Sequence[str]) -> Form | None:
         """Return the tokens of the passage that have this form once its first word stands for what the question names.
 
         The question must speak of nothing else that the word could stand for.
@@ -121,7 +129,7 @@ class Sentences:
             if not 0 < named <= _LONGEST_NAME or known[named:] != wanted:
                 continue
             is_noun = all(token.kind in ("word", "name") for token in stands[:named])
-            if is_noun and _is_named_alone([sign.split("+")[0] for sign in known], named, asked):
+            if is_noun and _is_named_alone([sign.split("+")[0] for sign in known], named, question_words):
                 return stands[named:]
         return None
 
@@ -149,7 +157,7 @@ class Sentences:
     def vocabulary(self) -> frozenset[str]:
         """The signatures of all tokens of the passage and its heading."""
         said = read(self._text), read(self._heading)
-        return frozenset(_sign(token).split("+")[0] for found in said for token in found)
+        return frozenset(_sign(token).split("+")[0] for sentence in said for token in sentence)
 
     def _said(self) -> Iterator[list[Token]]:
         """Yield the tokens of each sentence, list item and cell, with the words before it that it depends on."""
@@ -203,9 +211,9 @@ def supported(sentence: str, cited: Sequence[tuple[int, Sentences]], question: s
     carried = [_carried(part, cited) for part in joined(said)]
     if not carried or any(part is None for part in carried):
         return None
-    found = [part for part in carried if part is not None]
-    numbers = dict.fromkeys(number for part in found for number in part.passages)
-    return Support(tuple(numbers), tuple(word for part in found for word in part.words))
+    known = [part for part in carried if part is not None]
+    numbers = dict.fromkeys(number for part in known for number in part.passages)
+    return Support(tuple(numbers), tuple(word for part in known for word in part.words))
 
 
 def without_frame(sentence: str) -> str:
@@ -230,10 +238,10 @@ def _carried(said: Sequence[Token], cited: Sequence[tuple[int, Sentences]]) -> S
 
 
 def _carried_beside(said: Sequence[Token], cited: Sequence[tuple[int, Sentences]], question: str) -> Support | None:
-    asked = read(question)
-    if not asked or any(is_negative(token) or token.key in ("false", "except") for token in asked):
+    question_words = read(question)
+    if not question_words or any(is_negative(token) or token.key in ("false", "except") for token in question_words):
         return None
-    known = [_sign(token).split("+")[0] for token in asked if token.counts]
+    known = [_sign(token).split("+")[0] for token in question_words if token.counts]
     for form in forms(said):
         for number, passage in cited:
             if len(form) > 2 and (stands := passage.find_beside(form, known)):
@@ -257,26 +265,26 @@ def _carried_pronoun(said: Sequence[Token], cited: Sequence[tuple[int, Sentences
     """Return how a sentence is carried that begins with "it" or "they": what alone the question asks about."""
     if not question or said[0].key != "it":
         return None
-    asked = [_sign(token).split("+")[0] for token in read(question) if token.counts]
+    question_words = [_sign(token).split("+")[0] for token in read(question) if token.counts]
     for form in forms(said):
         for number, passage in cited:
-            if len(form) > 2 and form[0].key == "it" and (stands := passage.find_named(form, asked)):
+            if len(form) > 2 and form[0].key == "it" and (stands := passage.find_named(form, question_words)):
                 return Support((number,), _words(form[1:], stands))
     return None
 
 
-def _stands_in(part: Sequence[str], asked: Sequence[str]) -> bool:
+def _stands_in(part: Sequence[str], question_words: Sequence[str]) -> bool:
     """Return whether these words stand in the question in this order, one behind the other."""
     wanted = [("strict:if" if sign == "strict:when" else sign).split("+")[0] for sign in part]
-    known = ["strict:if" if sign == "strict:when" else sign for sign in asked]
+    known = ["strict:if" if sign == "strict:when" else sign for sign in question_words]
     return len(wanted) > 1 and any(known[at : at + len(wanted)] == wanted for at in range(len(known)))
 
 
-def _is_named_alone(known: Sequence[str], named: int, asked: Sequence[str]) -> bool:
+def _is_named_alone(known: Sequence[str], named: int, question_words: Sequence[str]) -> bool:
     """Return whether a question has the first words of a sentence, and nothing that the sentence does not have."""
     name = list(known[:named])
-    is_named = any(list(asked[at : at + named]) == name for at in range(len(asked)))
-    others = (sign.partition(":") for sign in asked if sign not in known)
+    is_named = any(list(question_words[at : at + named]) == name for at in range(len(question_words)))
+    others = (sign.partition(":") for sign in question_words if sign not in known)
     return is_named and all(word in _ASKING for _, _, word in others)
 
 

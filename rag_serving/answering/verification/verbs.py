@@ -99,10 +99,10 @@ def is_action(token: Token) -> bool:
 
 def finite_verb(clause: Sequence[Token]) -> int | None:
     """Return where the one word of a clause stands that can be its verb, or None where none or several can."""
-    found = [at for at in range(1, len(clause)) if _can_be_verb(clause, at)]
+    candidates = [at for at in range(1, len(clause)) if _can_be_verb(clause, at)]
     if any(token.text.lower() in _SUBORDINATORS for token in clause):
         return None
-    return found[0] if len(found) == 1 else None
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def is_third_person(token: Token) -> bool:

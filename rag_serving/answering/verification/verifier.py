@@ -64,27 +64,27 @@ def without_doubted(verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
     What a model says can only take a sentence away: whatever else it says, or that it says nothing, changes nothing.
     """
     reader = _Reader([_passage_of(candidate) for candidate in lock.passages], "", is_extractive=False)
-    found = [
+    kept = [
         reader.doubted(verdict) if verdict.judged is False and verdict.support == "carried" else verdict
         for verdict in verdicts
     ]
-    return _without_repetitions(found)
+    return _without_repetitions(kept)
 
 
 def _limited(verdicts: Sequence[Verdict], max_citations: int) -> list[Verdict]:
     """Return the verdicts, without those that repeat a citation of their sentence or cite one place too many."""
     kept: list[Verdict] = []
     places: set[tuple[int | None, int | None, int | None]] = set()
-    told: set[tuple[str, int | None, int | None, int | None]] = set()
+    shown: set[tuple[str, int | None, int | None, int | None]] = set()
     for verdict in verdicts:
         place = verdict.index, verdict.start, verdict.end
-        if verdict.outcome != "dropped" and (verdict.claim.text, *place) in told:
+        if verdict.outcome != "dropped" and (verdict.claim.text, *place) in shown:
             verdict = Verdict(verdict.claim, "dropped", "the same citation again")
         elif verdict.outcome != "dropped" and place not in places and len(places) == max_citations:
             verdict = Verdict(verdict.claim, "dropped", f"more than {max_citations} citations")
         elif verdict.outcome != "dropped":
             places.add(place)
-            told.add((verdict.claim.text, *place))
+            shown.add((verdict.claim.text, *place))
         kept.append(verdict)
     return kept
 
@@ -105,12 +105,12 @@ def _without_repetitions(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 def _cited(verdicts: Sequence[Verdict]) -> dict[str, list[int]]:
     """Return the passages that each sentence cites with a quote that stands."""
-    found: dict[str, list[int]] = {}
+    by_claim: dict[str, list[int]] = {}
     for verdict in verdicts:
         if verdict.outcome != "dropped" and verdict.index is not None:
-            indexes = found.setdefault(verdict.claim.text, [])
+            indexes = by_claim.setdefault(verdict.claim.text, [])
             indexes += [verdict.index] if verdict.index not in indexes else []
-    return found
+    return by_claim
 
 
 @dataclass
@@ -167,11 +167,11 @@ class _Judge:
             for index, passage in enumerate(self.passages, start=1)
             if index != claim.index
         )
-        found = [(index, place) for index, place in places if place is not None]
-        if not found:
+        standing = [(index, place) for index, place in places if place is not None]
+        if not standing:
             where = "any passage" if self._passage(claim.index) is None else f"passage {claim.index} or any other"
             return Verdict(claim, "dropped", f"the quote does not stand in {where}")
-        index, place = max(found, key=lambda pair: _rank(pair[1]))
+        index, place = max(standing, key=lambda pair: _rank(pair[1]))
         reason = f"{_reason(place)}, in passage {index} instead of {claim.index}"
         return Verdict(claim, "swapped", reason, index, place.start, place.end)
 
@@ -219,10 +219,10 @@ class _Reader:
         support = supported(verdict.told, [(index, self._read(index)) for index in indexes], self._question)
         if support is None or verdict.index not in support.passages or self._is_contradicted(verdict):
             return self._quoted(verdict, indexes)
-        told = verdict.told
-        if not affirms(self._question, told, self._unit_text(verdict)):
-            told = without_yes_or_no(told)
-        return replace(verdict, told=told, support="carried", carried=support.words)
+        text = verdict.told
+        if not affirms(self._question, text, self._unit_text(verdict)):
+            text = without_yes_or_no(text)
+        return replace(verdict, told=text, support="carried", carried=support.words)
 
     def _checked_extract(self, verdict: Verdict) -> Verdict:
         text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
@@ -232,8 +232,8 @@ class _Reader:
             return Verdict(verdict.claim, "dropped", fault)
         lead = self._lead(verdict)
         gap = "\n" if "\n" in verdict.told else " "
-        told = verdict.told if not lead or lead in " ".join(verdict.told.split()) else f"{lead}{gap}{verdict.told}"
-        return replace(verdict, told=told, support="verbatim")
+        extract = verdict.told if not lead or lead in " ".join(verdict.told.split()) else f"{lead}{gap}{verdict.told}"
+        return replace(verdict, told=extract, support="verbatim")
 
     def _lead(self, verdict: Verdict) -> str:
         """Return the words that introduce the list, table or code of a quote, where these hold only with them."""
@@ -254,8 +254,10 @@ class _Reader:
         strange = ", ".join(map(repr, missing_words(verdict.told, [self._read(index) for index in indexes])[:5]))
         why = f"the passage does not have {strange}" if strange else "the passage says otherwise"
         lead = self._lead(verdict)
-        told = f"“{f'{lead} … ' if lead else ''}{' '.join(text[start:end].split())}”"
-        return replace(verdict, told=told, reason=f"{verdict.reason}; shown as a quotation: {why}", support="quoted")
+        quotation = f"“{f'{lead} … ' if lead else ''}{' '.join(text[start:end].split())}”"
+        return replace(
+            verdict, told=quotation, reason=f"{verdict.reason}; shown as a quotation: {why}", support="quoted"
+        )
 
     def doubted(self, verdict: Verdict) -> Verdict:
         """Return the verdict with the passage's own sentence in place of one that a model doubts."""

@@ -24,16 +24,16 @@ _ARTICLES = frozenset(_ARTICLES_OF_SIX_LANGUAGES.split())
 _SAME_BEGINNING, _SHORTEST_SLIP, _ALIKE = 3, 4, 80.0
 
 
-def overhang(found: str, quote: str) -> tuple[int, int] | None:
+def overhang(passage_words: str, quote: str) -> tuple[int, int] | None:
     """Return how many characters at either edge of `found` hold words that the quote does not have, if the rest agrees.
 
     Words agree if they are the same but for a slip and stand in the same order; an article more or less is none. None
     where any other word was lost, added or exchanged.
     """
-    if _strange_letters(quote, found) or quote.count("...") != found.count("..."):
+    if _strange_letters(quote, passage_words) or quote.count("...") != passage_words.count("..."):
         return None
-    spans = [match.span() for match in _TOKEN.finditer(found) if match[0].strip(_TRIM)]
-    ours = [found[start:end].strip(_TRIM) for start, end in spans]
+    spans = [match.span() for match in _TOKEN.finditer(passage_words) if match[0].strip(_TRIM)]
+    ours = [passage_words[start:end].strip(_TRIM) for start, end in spans]
     theirs = [token for piece in _TOKEN.findall(quote) if (token := piece.strip(_TRIM))]
     first, last = 0, len(ours)
     kinds = set()
@@ -49,7 +49,7 @@ def overhang(found: str, quote: str) -> tuple[int, int] | None:
             kinds.add(kind)
     if first >= last or kinds >= {"insert", "delete"}:  # a word that was moved
         return None
-    return (spans[first][0] if first else 0), (len(found) - spans[last - 1][1] if last < len(ours) else 0)
+    return (spans[first][0] if first else 0), (len(passage_words) - spans[last - 1][1] if last < len(ours) else 0)
 
 
 def _is_slip(ours: list[str], theirs: list[str]) -> bool:
@@ -76,8 +76,8 @@ def _are_alike(one: str, two: str) -> bool:
     )
 
 
-def _strange_letters(quote: str, found: str) -> bool:
+def _strange_letters(quote: str, passage_words: str) -> bool:
     """Return whether the quote has letters or digits from beyond ASCII that the text does not, accents aside."""
     strange = Counter(c for c in quote if not c.isascii() and c.isalnum())
-    strange.subtract(c for c in found if not c.isascii() and c.isalnum())
+    strange.subtract(c for c in passage_words if not c.isascii() and c.isalnum())
     return any(count > 0 and not unicodedata.normalize("NFD", c)[0].isascii() for c, count in strange.items())

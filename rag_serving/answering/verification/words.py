@@ -104,18 +104,18 @@ _CAMEL = re.compile(r"[a-z][A-Z]|[A-Z]{2}")
 
 def tokens(text: str) -> list[Token]:
     """Return the tokens of a sentence in order."""
-    found = [token for piece in _PIECE.finditer(text) for token in _of_piece(piece[0], piece.start())]
-    return _with_one_must(_with_possession(list(_with_units(_with_phrases(found)))))
+    words = [token for piece in _PIECE.finditer(text) for token in _of_piece(piece[0], piece.start())]
+    return _with_one_must(_with_possession(list(_with_units(_with_phrases(words)))))
 
 
-def _with_possession(found: list[Token]) -> list[Token]:
+def _with_possession(words: list[Token]) -> list[Token]:
     """Return the tokens with "has" as a verb of its own where no participle follows: to have is not to be."""
-    for at, token in enumerate(found):
+    for at, token in enumerate(words):
         if token.text.lower() in ("has", "have") and token.kind == "free":
-            behind = (t for t in found[at + 1 :] if not is_negative(t) and not t.text.lower().endswith("ly"))
+            behind = (t for t in words[at + 1 :] if not is_negative(t) and not t.text.lower().endswith("ly"))
             if not _is_participle(next(behind, None)):
-                found[at] = replace(token, kind="word", key="have")
-    return found
+                words[at] = replace(token, kind="word", key="have")
+    return words
 
 
 def _is_participle(token: Token | None) -> bool:
@@ -127,11 +127,11 @@ def _is_participle(token: Token | None) -> bool:
     )
 
 
-def _with_one_must(found: list[Token]) -> list[Token]:
+def _with_one_must(words: list[Token]) -> list[Token]:
     """Return the tokens with "has to" as "must"; under a negation they are not the same."""
-    if any(is_negative(token) for token in found):
-        return found
-    return [replace(token, key="must") if token.key == "have-to" else token for token in found]
+    if any(is_negative(token) for token in words):
+        return words
+    return [replace(token, key="must") if token.key == "have-to" else token for token in words]
 
 
 def is_negative(token: Token) -> bool:
@@ -170,8 +170,8 @@ def lemma(word: str) -> str:
 
     if "_" in word:
         return word
-    found: str = simplemma.lemmatize(word, lang="en")
-    return found.lower()
+    base_form: str = simplemma.lemmatize(word, lang="en")
+    return base_form.lower()
 
 
 def _of_piece(piece: str, at: int) -> Iterator[Token]:
@@ -270,12 +270,12 @@ def _key(lower: str) -> str:
     return base
 
 
-def _with_phrases(found: list[Token]) -> Iterator[Token]:
+def _with_phrases(pieces: list[Token]) -> Iterator[Token]:
     """Yield the tokens with each phrase that means one thing as one token."""
     position = 0
-    while position < len(found):
-        for words, key in PHRASES.get(found[position].text.lower(), ()):
-            members = found[position : position + len(words)]
+    while position < len(pieces):
+        for words, key in PHRASES.get(pieces[position].text.lower(), ()):
+            members = pieces[position : position + len(words)]
             if [member.text.lower() for member in members] == words:
                 kind: Kind = "strict" if key else "free"
                 text = " ".join(member.text for member in members)
@@ -283,13 +283,13 @@ def _with_phrases(found: list[Token]) -> Iterator[Token]:
                 position += len(words)
                 break
         else:
-            yield found[position]
+            yield pieces[position]
             position += 1
 
 
-def _with_units(found: Iterator[Token]) -> Iterator[Token]:
+def _with_units(words: Iterator[Token]) -> Iterator[Token]:
     """Yield the tokens with each figure, what it is counted in, and the unit on either side of it as one token."""
-    waiting = list(found)
+    waiting = list(words)
     at = 0
     while at < len(waiting):
         token, rest = waiting[at], waiting[at + 1 :]

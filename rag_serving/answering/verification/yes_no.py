@@ -38,16 +38,16 @@ def polarity_fault(question: str, sentence: str, unit: str) -> str | None:
 
     What holds only under a condition (`unless`, `only`, `until`) is not judged.
     """
-    told = _ANSWER.match(sentence)
-    if told is None or not _ASKS.match(question) or negations(question) or _FORBIDS.search(question):
+    match = _ANSWER.match(sentence)
+    if match is None or not _ASKS.match(question) or negations(question) or _FORBIDS.search(question):
         return None
     clause = _clause_about(question, unit)
     if clause is None or _DEPENDS.search(unit):
         return None
     is_negative = negations(clause) > 0 or _FORBIDS.search(clause) is not None
-    if told[1] and is_negative:
+    if match[1] and is_negative:
         return "the sentence says yes, the passage negates"
-    if told[2] and not is_negative and negations(sentence[told.end() :]) == 0:
+    if match[2] and not is_negative and negations(sentence[match.end() :]) == 0:
         return "the sentence says no, the passage affirms"
     return None
 
@@ -57,8 +57,8 @@ def affirms(question: str, sentence: str, unit: str) -> bool:
 
     A sentence without either says nothing that could be wrong.
     """
-    told = _ANSWER.match(sentence)
-    if told is None:
+    match = _ANSWER.match(sentence)
+    if match is None:
         return True
     if not _ASKS.match(question) or negations(question) or _FORBIDS.search(question) or _DEPENDS.search(unit):
         return False
@@ -66,21 +66,21 @@ def affirms(question: str, sentence: str, unit: str) -> bool:
     if clause is None:
         return False
     is_negative = negations(clause) > 0 or _FORBIDS.search(clause) is not None
-    return is_negative == bool(told[2])
+    return is_negative == bool(match[2])
 
 
 def without_yes_or_no(sentence: str) -> str:
     """Return the sentence without the "yes" or "no" that it begins with."""
-    told = _ANSWER.match(sentence)
-    rest = sentence[told.end() :].lstrip(" ,.;:!–—-") if told else sentence
+    match = _ANSWER.match(sentence)
+    rest = sentence[match.end() :].lstrip(" ,.;:!–—-") if match else sentence
     return rest[:1].upper() + rest[1:] if rest else sentence
 
 
 def _clause_about(question: str, unit: str) -> str | None:
     """Return the clause of the unit that has nearly all words of the question, or None."""
-    asked = _stems(question)
-    best = max(_CLAUSE.split(unit), key=lambda clause: len(asked & _stems(clause)))
-    return best if asked and len(asked & _stems(best)) >= _NEARLY_ALL * len(asked) else None
+    question_stems = _stems(question)
+    best = max(_CLAUSE.split(unit), key=lambda clause: len(question_stems & _stems(clause)))
+    return best if question_stems and len(question_stems & _stems(best)) >= _NEARLY_ALL * len(question_stems) else None
 
 
 def _stems(text: str) -> set[str]:
