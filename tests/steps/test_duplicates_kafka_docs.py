@@ -1,7 +1,6 @@
 """Four versions of Kafka's documentation, against the similarity of every pair.
 
-`python tests/steps/test_duplicates_kafka_docs.py` prints what the docs quote: found, confirmed, and texts per second
-beside datasketch's own loop.
+`python tests/steps/test_duplicates_kafka_docs.py` prints what the docs quote: found, confirmed, and texts per second.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from support.kafka_docs import FOLDER, RELEASED, kafka_pages
 
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.dedup.duplicates import effectiveness, find_duplicates
-from rag_assets.steps.dedup.minhash import PERMUTATIONS, bands_of, buckets, fingerprints, signatures
+from rag_assets.steps.dedup.minhash import fingerprints, signatures
 from rag_assets.steps.dedup.shingles import shingles_of, words_of
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.config.loading import Config
@@ -94,8 +93,6 @@ def rate(count: int, started: float) -> str:
 
 def measure() -> None:
     """Print the figures."""
-    from datasketch import MinHash, MinHashLSH
-
     chunks = kafka_chunks(tuple(RELEASED))
     texts, count = chunks["text"].to_pylist(), len(chunks)
     fingerprints(texts[:10])  # imports
@@ -109,20 +106,6 @@ def measure() -> None:
     started = time.perf_counter()
     signatures(shingles)
     print(f"  signatures                   {rate(count, started)}")
-    encoded = [["\x1f".join(triple).encode() for triple in zip(w, w[1:], w[2:], strict=False)] for w in words]
-    started = time.perf_counter()
-    theirs = list(MinHash.generator(encoded, num_perm=PERMUTATIONS))
-    print(f"  datasketch MinHash.generator {rate(count, started)}")
-    started = time.perf_counter()
-    buckets(known["signature"], known["literals"], THRESHOLD)
-    print(f"buckets                        {rate(count, started)}")
-    started = time.perf_counter()
-    lsh = MinHashLSH(num_perm=PERMUTATIONS, params=bands_of(THRESHOLD))
-    for number, sketch in enumerate(theirs):
-        lsh.insert(number, sketch)
-    for sketch in theirs:
-        lsh.query(sketch)
-    print(f"  datasketch LSH insert, query {rate(count, started)}")
     started = time.perf_counter()
     found = find_duplicates(chunks, known, THRESHOLD)
     print(f"find_duplicates                {rate(count, started)}")

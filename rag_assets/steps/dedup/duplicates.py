@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_assets.steps.dedup.minhash import PERMUTATIONS, Fingerprints, buckets, estimate, number
+from rag_assets.steps.dedup.minhash import PERMUTATIONS, Fingerprints, number, open_index, sketches_of
 from rag_assets.steps.dedup.shingles import code_of, codes_of, jaccard, shingles_of, words_of
 from rag_serving.access.principals import may_all_read
 from rag_serving.artifacts.schema import DEDUP_MAP, SELECTED_CHUNKS
@@ -130,14 +130,15 @@ class _Search:
         self._texts, self._threshold = chunks["text"], threshold
         keys = known["literals"] ^ _heading_keys(chunks, known) ^ _cut_code_keys(chunks)
         together = zip(known["digest"].tolist(), keys.tolist(), strict=True)
-        subjects: dict[Any, int] = {}
-        self.subject_of = [subjects.setdefault(each, len(subjects)) for each in together]
+        numbers: dict[Any, int] = {}
+        self.subject_of = [numbers.setdefault(each, len(numbers)) for each in together]
         self._first_row = np.unique(np.array(self.subject_of, np.int64), return_index=True)[1]
-        self._keys, self._signatures = keys[self._first_row], known["signature"][self._first_row]
-        self._buckets = buckets(self._signatures, self._keys, threshold)
-        self._kept: list[dict[str, int]] = [{} for _ in subjects]  # reader class -> newest row kept
-        self._in_bucket: dict[int, list[int]] = defaultdict(list)  # subjects with a kept row
+        self._keys: list[int] = keys[self._first_row].tolist()
+        self._sketches = sketches_of(known["signature"][self._first_row])
+        self._kept: list[dict[str, int]] = [{} for _ in numbers]  # reader class -> newest row kept
         self._order: dict[int, int] = {}  # kept row -> how many are newer
+        shared = {key for key, count in Counter(self._keys).items() if count > 1}
+        self._indexes = {key: open_index(threshold) for key in shared}  # of subjects with a kept row
         self._shingles = lru_cache(maxsize=20_000)(self._shingles_of)
 
     def kept_for(self, row: int, readers: str) -> tuple[int, float] | None:
@@ -154,9 +155,8 @@ class _Search:
 
     def keep(self, row: int, readers: str) -> None:
         subject = self.subject_of[row]
-        if not self._kept[subject]:
-            for bucket in self._shared_buckets(subject):
-                self._in_bucket[bucket].append(subject)
+        if not self._kept[subject] and (index := self._indexes.get(self._keys[subject])) is not None:
+            index.insert(subject, self._sketches[subject], check_duplication=False)
         self._kept[subject][readers] = row
         self._order[row] = len(self._order)
 
@@ -165,17 +165,14 @@ class _Search:
         rows = [row for kept, row in self._kept[subject].items() if may_all_read(readers, kept)]
         return min(rows, key=self._order.__getitem__, default=None)
 
-    def _neighbours(self, subject: int) -> set[int]:
-        """Subjects with a kept row that share a bucket and the key."""
-        found = {other for bucket in self._shared_buckets(subject) for other in self._in_bucket.get(bucket, ())}
-        return {other for other in found if other != subject and self._keys[other] == self._keys[subject]}
-
-    def _shared_buckets(self, subject: int) -> list[int]:
-        return [bucket for bucket in self._buckets[subject].tolist() if bucket >= 0]
+    def _neighbours(self, subject: int) -> list[int]:
+        """Return the other subjects with a kept row and the same key that may be similar."""
+        index = self._indexes.get(self._keys[subject])
+        return [other for other in index.query(self._sketches[subject]) if other != subject] if index else []
 
     def _similarity(self, first: int, second: int) -> float:
-        """Exact where the signatures leave a chance of reaching the threshold, else 0."""
-        if estimate(self._signatures[first], self._signatures[second]) < self._threshold - _DOUBT:
+        """Return the exact similarity where the sketches leave a chance of reaching the threshold, else 0."""
+        if self._sketches[first].jaccard(self._sketches[second]) < self._threshold - _DOUBT:
             return 0.0
         return jaccard(self._shingles(first), self._shingles(second))
 

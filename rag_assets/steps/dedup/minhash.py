@@ -1,23 +1,25 @@
-"""MinHash signatures and LSH buckets: which texts may be near-duplicates, without comparing all with all.
+"""MinHash signatures and their LSH index: which texts may be near-duplicates, without comparing all with all.
 
-Belongs here: fingerprints of texts, signatures as datasketch makes them, bands and buckets.
+Belongs here: fingerprints of texts; signatures and indexes of datasketch, with our number of bands.
 Does not belong here: which of two chunks is dropped (`duplicates`), remembering fingerprints (`state.signature_cache`).
 
 The signature of a set is, for each of 128 permutations, the smallest value; two sets agree in one with the probability
-of their Jaccard similarity (Broder 1997). Signatures are bit for bit those of `datasketch.MinHash` over the same 32-bit
-values; they are computed for all texts at once, a permutation at a time.
+of their Jaccard similarity (Broder 1997).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_assets.steps.dedup.shingles import Shingles, literals_of, shingles_of, words_of
+
+if TYPE_CHECKING:
+    from datasketch import LeanMinHash, MinHashLSH
 
 VERSION = 2
 """Raised when the same text would get another fingerprint."""
@@ -32,6 +34,7 @@ FINGERPRINT = np.dtype(
 )
 Fingerprints = NDArray[np.void]  # rows of FINGERPRINT
 
+_SCHEME = "affine32"  # signatures of another one are not comparable with those that are remembered
 _BLOCK = 2_000  # texts whose shingles are in memory at once
 
 
@@ -50,15 +53,26 @@ def fingerprints(texts: Sequence[str]) -> Fingerprints:
 
 
 def signatures(shingles: Shingles) -> NDArray[np.uint32]:
-    """MinHash signatures [texts, PERMUTATIONS]; that of a text without a word is of no use."""
-    found = np.full((len(shingles), PERMUTATIONS), 0xFFFFFFFF, np.uint32)
-    filled = np.flatnonzero(np.diff(shingles.starts))
-    if not len(filled):
-        return found
-    values, starts = _premixed(shingles.hashes.astype(np.uint32)), shingles.starts[filled]
-    for place, (factor, addend) in enumerate(_permutations().T):
-        found[filled, place] = np.minimum.reduceat(values * factor + addend, starts)
-    return found
+    """Return the MinHash signatures [texts, PERMUTATIONS]; that of a text without a word is of no use."""
+    from datasketch import MinHash
+
+    values = [hashes.astype(np.uint32).tolist() for hashes in shingles.sets()]
+    sketches = MinHash.bulk(values, num_perm=PERMUTATIONS, hashfunc=int, scheme=_SCHEME)
+    return np.array([sketch.hashvalues for sketch in sketches], np.uint32).reshape(-1, PERMUTATIONS)
+
+
+def sketches_of(signature: NDArray[np.uint32]) -> list[LeanMinHash]:
+    """Return signatures [texts, PERMUTATIONS] as datasketch compares and indexes them."""
+    from datasketch import LeanMinHash
+
+    return [LeanMinHash(seed=1, hashvalues=row, scheme=_SCHEME) for row in signature]
+
+
+def open_index(threshold: float) -> MinHashLSH:
+    """Return an empty index that finds sketches of this similarity with a probability of CAUGHT."""
+    from datasketch import MinHashLSH
+
+    return MinHashLSH(num_perm=PERMUTATIONS, params=bands_of(threshold))
 
 
 def bands_of(threshold: float) -> tuple[int, int]:
@@ -74,47 +88,9 @@ def bands_of(threshold: float) -> tuple[int, int]:
     return PERMUTATIONS, 1
 
 
-def buckets(signature: NDArray[np.uint32], keys: NDArray[np.uint64], threshold: float) -> NDArray[np.int64]:
-    """Return the bucket of each text in each band [texts, bands]; -1 where it is alone there.
-
-    Only texts of the same key meet. Buckets of different bands have different numbers.
-    """
-    bands, rows = bands_of(threshold)
-    found = np.full((len(signature), bands), -1, np.int64)
-    for band in range(bands):
-        mixed = keys.copy()
-        for place in range(band * rows, (band + 1) * rows):
-            mixed = (mixed ^ signature[:, place]) * np.uint64(0x9E3779B97F4A7C15)
-            mixed ^= mixed >> np.uint64(29)
-        _, inverse, counts = np.unique(mixed, return_inverse=True, return_counts=True)
-        shared = counts[inverse] > 1
-        found[shared, band] = inverse[shared] + band * len(signature)
-    return found
-
-
-def estimate(first: NDArray[np.uint32], second: NDArray[np.uint32]) -> float:
-    """Return the Jaccard similarity as two signatures tell it: the share of permutations in which they agree."""
-    return float(np.count_nonzero(first == second)) / PERMUTATIONS
-
-
 def number(text: str) -> int:
     """Return a text as a 64-bit number."""
     return _digest(text, 8)
-
-
-@cache
-def _permutations() -> NDArray[np.uint32]:
-    """Factors and addends [2, PERMUTATIONS] of datasketch's scheme affine32."""
-    from datasketch import MinHash
-
-    return np.asarray(MinHash(num_perm=PERMUTATIONS, scheme="affine32").permutations, np.uint32)
-
-
-def _premixed(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the 32-bit finalizer of MurmurHash3, which affine32 puts before its permutations."""
-    values = (values ^ (values >> np.uint32(16))) * np.uint32(0x85EBCA6B)
-    values = (values ^ (values >> np.uint32(13))) * np.uint32(0xC2B2AE35)
-    return values ^ (values >> np.uint32(16))
 
 
 def _digest(text: str, size: int) -> int:
