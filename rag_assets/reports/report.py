@@ -1,7 +1,7 @@
 """A report for people: figures, tables, plots and single cases, before it is Markdown or HTML.
 
 Belongs here: what a report is made of, and its Markdown for an asset's page. Does not belong here: the file that is
-opened in a browser (`report_html`), and computing what is told.
+opened in a browser (`html`), and computing its content.
 """
 
 from __future__ import annotations
@@ -85,6 +85,11 @@ class Report:
     cases_title: str = "Cases"
     pairs: Sequence[Pair] = ()  # of which a person chooses one
     facts: Mapping[str, str] = field(default_factory=dict)  # settings, versions, command
+
+
+def is_number(value: Cell) -> bool:
+    """Return whether a cell is sorted and aligned as a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def text_of(value: Cell) -> str:

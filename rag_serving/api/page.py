@@ -1,13 +1,12 @@
 """`GET /`: a page that asks, for whoever has a browser: a form, the answer, its quotes. It needs no script.
 
 Belongs here: what the form sends, what the page is given, its headers.
-Does not belong here: answering (`pipeline`), its looks (`page.html.j2`).
+Does not belong here: answering (`pipeline`), its looks (`templates/page.html.j2`).
 """
 
 from __future__ import annotations
 
 import secrets
-from functools import cache
 from itertools import groupby
 from typing import Annotated, Any
 from urllib.parse import parse_qs
@@ -15,11 +14,11 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Depends
 from fastapi import Request as HttpRequest
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from rag_serving.api.auth import AuthError
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.service import RequestError, Shared, caller_of, checked_text
+from rag_serving.escaping.templates import html_template
 from rag_serving.records import Answer, Citation
 
 _STYLE_ONLY = (
@@ -85,7 +84,7 @@ def _page(limit: int, status: int = 200, headers: dict[str, str] | None = None, 
     """Return the page; `limit` is the longest question, 0 where nothing may be asked."""
     nonce = secrets.token_urlsafe(16)
     given = {"question": "", "problem": None, "answer": None, "sources": [], **shown}
-    content = _template().render(nonce=nonce, limit=limit, **given)
+    content = html_template(__package__, "page.html.j2").render(nonce=nonce, limit=limit, **given)
     always = {
         "Content-Security-Policy": _STYLE_ONLY.format(nonce=nonce),
         "Cache-Control": "no-store",
@@ -93,10 +92,3 @@ def _page(limit: int, status: int = 200, headers: dict[str, str] | None = None, 
         "X-Content-Type-Options": "nosniff",
     }
     return HTMLResponse(content, status, {**always, **(headers or {})})
-
-
-@cache
-def _template() -> Template:
-    loader = PackageLoader("rag_serving", "api")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template("page.html.j2")

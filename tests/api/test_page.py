@@ -142,6 +142,12 @@ def test_several_tenants_are_named_in_the_address(wiki_home: Path) -> None:
     assert (unpublished.status_code, unpublished.headers["retry-after"]) == (503, "30")
 
 
-def test_the_template_is_part_of_the_package() -> None:
-    project: dict[str, Any] = __import__("tomllib").loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
-    assert project["tool"]["setuptools"]["package-data"]["rag_serving.api"] == ["*.j2"]
+def test_every_folder_of_templates_is_part_of_its_package() -> None:
+    root = Path(__file__).parents[2]
+    project: dict[str, Any] = __import__("tomllib").loads((root / "pyproject.toml").read_text())
+    data = project["tool"]["setuptools"]["package-data"]
+    folders = [
+        path.relative_to(root) for room in ("rag_assets", "rag_serving") for path in (root / room).rglob("templates")
+    ]
+    assert folders
+    assert all(data[".".join(folder.parent.parts)] == ["templates/*"] for folder in folders)

@@ -1,0 +1,33 @@
+"""Templates of HTML pages: every value that one shows is escaped.
+
+Belongs here: how a template is loaded, the style that several pages share (`templates/`).
+Does not belong here: a page's own template (the folder `templates` of its package).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from rag_serving.escaping.targets import printable
+
+
+@cache
+def html_template(package: str, name: str) -> Template:
+    """Return a template of a package, which may include those of this room."""
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader(__package__)]),
+        autoescape=True,
+        finalize=_visible,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template(name)
+
+
+def _visible(value: Any) -> Any:
+    """Return text without characters that nobody sees; what a template made itself stays as it is."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
