@@ -81,13 +81,13 @@ sbom: $(VENV)/.installed  ## Print a bill of materials of what is installed (Cyc
 	@python -m scripts.sbom
 
 bench: $(VENV)/.installed  ## Measure quality, speed and memory on ../shared/data (BENCH="--sizes 5183 --no-quality" for less).
-	@python -m bench --docs docs $(BENCH)
+	@python -m evals.bench --docs docs $(BENCH)
 
 ablation: $(VENV)/.installed  ## Measure each stage of retrieval on and off on ../shared/data (docs/ablation.md).
-	@python -m bench.ablation --index .citelock/bench
+	@python -m evals.bench.ablation --index .citelock/bench
 
 bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries on this machine's GPU (JSON on standard output).
-	@python -m rag_serving.rerank_service.gpu_bench
+	@python -m evals.bench.gpu
 
 docs: $(VENV)/.installed-test  ## Write the generated parts of the docs.
 	@python scripts/generate_docs.py

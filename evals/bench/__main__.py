@@ -1,4 +1,4 @@
-"""`python -m bench`: quality on every judged set, speed at every size, as one JSON document, tables and a plot.
+"""`python -m evals.bench`: quality on every judged set, speed at every size, as one JSON document, tables and a plot.
 
 Belongs here: arguments, the order of the measurements, what is kept when they stop. Does not belong here: measuring.
 """
@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.built import build
-from bench.machine import load, machine
-from bench.quality import measure as measure_quality
-from bench.real_text import DATA, DataError
-from bench.report import write_million, write_report
-from bench.sets import judged_sets
-from bench.speed import measure as measure_speed
+from evals.bench.built import build
+from evals.bench.machine import load, machine
+from evals.bench.quality import measure as measure_quality
+from evals.bench.real_text import DATA, DataError
+from evals.bench.report import write_million, write_report
+from evals.bench.sets import judged_sets
+from evals.bench.speed import measure as measure_speed
 from rag_assets.evaluation.cli.bench import Progress
 from rag_serving.artifacts.store import write_json
 
@@ -71,7 +71,7 @@ def _tell(what: str) -> None:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m evals.bench", description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help=f"chunks; default {SIZES}")
     parser.add_argument("--million", action="store_true", help="one million chunks, alone: half an hour, 18 GB")
     parser.add_argument("--no-quality", action="store_true", help="speed alone")

@@ -1,4 +1,4 @@
-"""`python -m bench.ablation`: docs/ablation.md, and the same as CSV and JSON: every stage of retrieval on and off.
+"""`python -m evals.bench.ablation`: docs/ablation.md (and as CSV and JSON): every stage of retrieval on and off.
 
 Belongs here: columns, words, the files. Does not belong here: the sets (`sets`), the variants
 (`rag_assets.evaluation.ablation`).
@@ -12,13 +12,13 @@ import json
 from pathlib import Path
 from statistics import median
 
-from bench.real_text import DATA
-from bench.sets import judged_sets
+from evals.bench.real_text import DATA
+from evals.bench.sets import judged_sets
 from rag_assets.evaluation.ablation import VARIANTS, ablate
 from rag_assets.evaluation.bench import Bench
 from rag_serving.config.loading import parse_config
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 INTRODUCTION = """\
 # Ablation
 
@@ -74,7 +74,7 @@ MS = "ms"
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(prog="python -m bench.ablation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.ablation", description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--index", type=Path, required=True, help="where indexes and vectors are kept")
     parser.add_argument("--docs", type=Path, default=DOCS)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bench.real_text import Sentence, read_sentences
+from evals.bench.real_text import Sentence, read_sentences
 from rag_assets.evaluation.beir import Document
 from rag_assets.evaluation.bench import TENANT, Report, chunk_table, with_column
 from rag_assets.publishing.arrange import arranged

@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from bench.rates import Rates, rates
+from evals.bench.rates import Rates, rates
 from rag_serving.artifacts.store import write_json
 from rag_serving.config.loading import Config
 

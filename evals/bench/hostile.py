@@ -1,4 +1,4 @@
-"""Measure what 200 hostile connections cost 8 good clients: `python -m bench.hostile` prints JSON.
+"""Measure what 200 hostile connections cost 8 good clients: `python -m evals.bench.hostile` prints JSON.
 
 A server of the sample wiki is asked by good clients, in turns with attackers beside them and without, because other
 work on the machine comes and goes. The ratio is that of the medians of the turns' 95th percentiles.
@@ -25,8 +25,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.clients import serving
-from bench.machine import machine
+from evals.bench.clients import serving
+from evals.bench.machine import machine
 from rag_serving.config.loading import Config, load_config
 
 QUESTIONS = (
@@ -91,7 +91,9 @@ def good_clients(port: int, seconds: float, clients: int, pause_s: float) -> Tur
 def attacked(port: int, count: int, token: str) -> Iterator[None]:
     """So many attackers, in a process of their own; with a token some of them ask questions."""
     environment = {**os.environ, "ATTACKER_TOKEN": token}
-    with subprocess.Popen([sys.executable, "-m", "bench.attackers", str(port), str(count)], env=environment) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "evals.bench.attackers", str(port), str(count)], env=environment
+    ) as process:
         try:
             time.sleep(_SETTLE_S)
             yield
@@ -144,7 +146,7 @@ def sample(home: Path | None) -> Iterator[Config]:
 
 def main() -> None:
     """Measure as the command line says."""
-    parser = argparse.ArgumentParser(prog="python -m bench.hostile", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.hostile", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--hostile", type=int, default=200, help="attackers, of all kinds in turn")
     parser.add_argument("--strangers", action="store_true", help="none of the attackers has a token")
     parser.add_argument("--clients", type=int, default=8, help="good clients")

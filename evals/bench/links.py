@@ -2,7 +2,7 @@
 
 Belongs here: a wiki's passages, the masked words, the files. Does not belong here: what is measured.
 
-`python -m bench.links WIKI OUT` reads REST envelopes (`WIKI/*/*.json`) and `WIKI/link_known_item.jsonl` (rows of
+`python -m evals.bench.links WIKI OUT` reads REST envelopes (`WIKI/*/*.json`) and `WIKI/link_known_item.jsonl` (rows of
 target_id, target_title, anchor, context), and writes OUT in BEIR layout: the pages' passages as they are indexed, and
 judgements of pages. Markup, the link's own words and the title of its target are masked, or the task were trivial.
 `citelock bench OUT` measures it.
@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.passages.corpora import cut, wiki_pages
+from evals.bench.passages.corpora import cut, wiki_pages
 
 JUDGEMENTS = "link_known_item.jsonl"
 _MARKUP = re.compile(r"<!\[CDATA\[|\]\]>?|<[^<>]*>?|^[^<>]*>")

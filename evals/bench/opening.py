@@ -1,4 +1,4 @@
-"""`python -m bench.opening`: from a generation on disk to the answer of the first question, in fresh processes.
+"""`python -m evals.bench.opening`: from a generation on disk to the answer of the first question, in fresh processes.
 
 Belongs here: real text under vectors of chance, no graphs; opening with and without remembered digests; memory.
 Does not belong here: what a warm pipeline takes (`speed`), models (`serving`).
@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.built import sentence_table
-from bench.real_text import read_sentences
-from bench.serving import rss
+from evals.bench.built import sentence_table
+from evals.bench.real_text import read_sentences
+from evals.bench.serving import rss
 from rag_assets.evaluation.bench import TENANT
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
@@ -100,8 +100,8 @@ def _dimension(home: Path) -> int:
 
 
 def _in_new_process(home: Path) -> dict[str, float]:
-    command = [sys.executable, "-m", "bench.opening", "--open", str(home)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    command = [sys.executable, "-m", "evals.bench.opening", "--open", str(home)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -115,7 +115,7 @@ def _config(home: Path) -> Config:
 
 
 def _options(arguments: list[str] | None) -> Any:
-    parser = argparse.ArgumentParser(prog="python -m bench.opening", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.opening", description=__doc__)
     parser.add_argument("--chunks", type=int, default=100_000)
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--rounds", type=int, default=7, help="times each is opened, in turns")

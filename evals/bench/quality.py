@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.floors import floor_texts, run_floors
+from evals.bench.floors import floor_texts, run_floors
 from rag_assets.evaluation.beir import Collection
 from rag_assets.evaluation.bench import TENANT, Index, Report, Run, indexed, latencies, metrics, run_queries
 from rag_serving.artifacts.store import Store

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 PASSAGE_WORDS = 150
 _SHORTEST = 25  # characters of a sentence
 _TAG = re.compile(r"<[^>]+>")

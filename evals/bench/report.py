@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.plot import plot
+from evals.bench.plot import plot
 from rag_serving.artifacts.store import write_json, write_text
 
 Results = Mapping[str, Any]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.links import JUDGEMENTS, write_collection
-from bench.real_text import DATA, DataError
+from evals.bench.links import JUDGEMENTS, write_collection
+from evals.bench.real_text import DATA, DataError
 from rag_assets.evaluation.beir import Collection, read_collection
 from rag_assets.evaluation.gold_collections import read_gold_collection
 

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.built import Built
-from bench.clients import over_http
-from bench.floors import bm25s_search, exact_search, timed
-from bench.rates import Rates, rates
-from bench.real_text import DATA
+from evals.bench.built import Built
+from evals.bench.clients import over_http
+from evals.bench.floors import bm25s_search, exact_search, timed
+from evals.bench.rates import Rates, rates
+from evals.bench.real_text import DATA
 from rag_assets.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store
@@ -149,7 +149,7 @@ def _nearest(vectors: NDArray[np.float32], vector: NDArray[np.float32]) -> set[i
 
 def _serving(config: Config) -> dict[str, float]:
     """Return what a fresh process takes to open, to answer its first question, and to hold."""
-    command = [sys.executable, "-m", "bench.serving", str(config.home)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    command = [sys.executable, "-m", "evals.bench.serving", str(config.home)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     found: dict[str, float] = json.loads(done.stdout)
     return found

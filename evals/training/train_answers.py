@@ -1,7 +1,7 @@
 """Learn the weights by which the extractive generator orders sentences and says how confident it is.
 
-`python scripts/train_answers.py` writes the extraction's answer_weights.json. It learns from half of SQuAD's articles,
-the training claims of SciFact (order alone) and the gold sets in evals/gold, whose tenants it builds first;
+`python -m evals.training.train_answers` writes the extraction's answer_weights.json. It learns from half of SQuAD's
+articles, the training claims of SciFact (order alone) and the gold sets in evals/gold, whose tenants it builds first;
 `citelock evaluate FILE --calibrate` measures on the other articles.
 
 Questions that annotators wrote to look answerable are one kind of unanswerable ones; people rather ask for what no page

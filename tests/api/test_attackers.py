@@ -1,6 +1,6 @@
 """Attackers of every kind beside good clients. `CITELOCK_HOSTILE=200` lets as many attack; 33 by default.
 
-How much slower the good ones are is measured by `python -m bench.hostile`.
+How much slower the good ones are is measured by `python -m evals.bench.hostile`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from support.running import running
 from support.waiting import wait_until
 from support.wiki import configuration
 
-from bench.attackers import KINDS, attack
+from evals.bench.attackers import KINDS, attack
 from rag_serving.api.app import create_app
 from rag_serving.api.server import uvicorn_settings
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.built import build
-from bench.real_text import Sentence
+from evals.bench.built import build
+from evals.bench.real_text import Sentence
 from rag_assets.evaluation.bench import TENANT
 from rag_serving.access.principals import Principal
 from rag_serving.pipeline import Pipeline

@@ -1,4 +1,4 @@
-"""`python -m bench` on small sets: what it prints, keeps, and leaves behind when it is stopped."""
+"""`python -m evals.bench` on small sets: what it prints, keeps, and leaves behind when it is stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import STOPPED, main
+from evals.bench.__main__ import STOPPED, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,7 +54,7 @@ def test_without_data_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_stopped_it_keeps_what_was_measured(data: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench", "--data", str(data), "--cache", str(tmp_path / "cache")]
+    command = [sys.executable, "-m", "evals.bench", "--data", str(data), "--cache", str(tmp_path / "cache")]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         assert running.stderr
         assert "first measured" in running.stderr.readline()

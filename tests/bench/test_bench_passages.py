@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.passages.__main__ import tables
-from bench.passages.corpora import Corpus, cut, file_pages
-from bench.passages.measure import PassageBench, Ranking, differences
-from bench.passages.merged import Rule, merge
-from bench.passages.questions import Questions, of_heading_links
+from evals.bench.passages.__main__ import tables
+from evals.bench.passages.corpora import Corpus, cut, file_pages
+from evals.bench.passages.measure import PassageBench, Ranking, differences
+from evals.bench.passages.merged import Rule, merge
+from evals.bench.passages.questions import Questions, of_heading_links
 from rag_assets.evaluation.ablation import Remembering
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
 from rag_serving.config.sections import Embedding

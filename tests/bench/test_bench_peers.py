@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.peers import compare
-from bench.report import with_tables
+from evals.bench.peers import compare
+from evals.bench.report import with_tables
 
 DOCS = Path(__file__).parents[2] / "docs"
 HARNESS = """

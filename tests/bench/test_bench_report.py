@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bench.report import (
+from evals.bench.report import (
     RANKINGS,
     SERVING,
     TIMES,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.links import JUDGEMENTS, masked
-from bench.real_text import DataError
-from bench.sets import judged_sets
+from evals.bench.links import JUDGEMENTS, masked
+from evals.bench.real_text import DataError
+from evals.bench.sets import judged_sets
 
 STORAGE = "<p>The crane lifts the cargo from the vessel that lies at the berth in the north of the harbour.</p>"
 

@@ -135,7 +135,7 @@ def test_variables_that_something_reads_are_known(monkeypatch: pytest.MonkeyPatc
     root = Path(__file__).parents[2]
     files = [
         path
-        for room in ("rag_serving", "rag_assets", "tests", "bench", "scripts")
+        for room in ("rag_serving", "rag_assets", "tests", "evals", "scripts")
         for path in (root / room).rglob("*.py")
     ]
     read = {name for path in files for name in re.findall(r'environ\W+(?:get\()?"(CITELOCK_\w+)"', path.read_text())}

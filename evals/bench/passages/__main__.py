@@ -1,4 +1,4 @@
-"""`python -m bench.passages`: how long passages are, and what merging short sections would bring.
+"""`python -m evals.bench.passages`: how long passages are, and what merging short sections would bring.
 
 Belongs here: arguments, which rules and questions, passages.json and the tables of passages.md.
 Does not belong here: measuring (`measure`).
@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from bench.machine import machine
-from bench.passages.corpora import Corpus, read_corpora
-from bench.passages.measure import OF_ANSWERS, OF_SEARCH, Measured, PassageBench, differences
-from bench.passages.merged import Rule
-from bench.passages.questions import Questions, of_gold, of_heading_links, of_page_links, of_squad
-from bench.real_text import DATA
-from bench.report import markdown, with_tables
+from evals.bench.machine import machine
+from evals.bench.passages.corpora import Corpus, read_corpora
+from evals.bench.passages.measure import OF_ANSWERS, OF_SEARCH, Measured, PassageBench, differences
+from evals.bench.passages.merged import Rule
+from evals.bench.passages.questions import Questions, of_gold, of_heading_links, of_page_links, of_squad
+from evals.bench.real_text import DATA
+from evals.bench.report import markdown, with_tables
 from rag_assets.evaluation.ablation import Remembering
 from rag_assets.evaluation.cli.bench import Progress
 from rag_serving.artifacts.store import write_json, write_text
@@ -167,7 +167,7 @@ def _cells(rule: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.passages", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.passages", description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="where the real pages and judged sets are")
     parser.add_argument("--cache", type=Path, default=Path(".citelock/bench-passages"), help="where vectors are kept")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="the folder of passages.md and passages.json")

@@ -26,7 +26,7 @@ from rag_serving.config.loading import load_config
 from rag_serving.config.sections import Embedding, Ingestion
 from rag_serving.models import open_tokenizer
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _TITLE = re.compile(r"^#+\s+(.+)$", re.MULTILINE)
 _TABLE_OF_CONTENTS = {"SUMMARY.md", "toc.html"}
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from bench.passages.merged import Merged, Row, Rule, merge
-from bench.passages.questions import Questions
+from evals.bench.passages.merged import Merged, Row, Rule, merge
+from evals.bench.passages.questions import Questions
 from rag_assets.evaluation.ablation import Remembering
 from rag_assets.evaluation.bench import TENANT, with_column
 from rag_assets.evaluation.evaluate import evaluate

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bench.links import JUDGEMENTS, masked
-from bench.passages.corpora import ROOT, Corpus
+from evals.bench.links import JUDGEMENTS, masked
+from evals.bench.passages.corpora import ROOT, Corpus
 from rag_assets.evaluation.bench import paragraph
 from rag_assets.evaluation.gold import GoldSet, read_gold
 from rag_assets.evaluation.gold_collections import read_gold_collection
@@ -62,7 +62,7 @@ def of_gold(corpus: Corpus) -> Questions:
 
 
 def of_page_links(corpus: Corpus, wiki: Path) -> Questions:
-    """Return the known links of a wiki, as `bench.links` asks them."""
+    """Return the known links of a wiki, as `evals.bench.links` asks them."""
     pages = set(corpus.chunks["page_id"].to_pylist())
     links = [json.loads(line) for line in (wiki / JUDGEMENTS).read_text(encoding="utf-8").splitlines()]
     asked = {f"l{number}": link for number, link in enumerate(links) if link["target_id"] in pages}

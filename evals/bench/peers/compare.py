@@ -1,4 +1,4 @@
-"""`python -m bench.peers.compare`: the product and other libraries in one run of the harness that measures them.
+"""`python -m evals.bench.peers.compare`: the product and other libraries in one run of the harness that measures them.
 
 Belongs here: starting the harness, a process for each library and set; its results as a table of docs/benchmarks.md.
 Does not belong here: measuring, which is the harness's.
@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.machine import load, machine
-from bench.report import markdown, with_tables
+from evals.bench.machine import load, machine
+from evals.bench.report import markdown, with_tables
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SETS = {"anthropic": "contextual-retrieval", "scifact": "SciFact"}
 PEERS = ("citelock", "floor", "llamaindex", "txtai", "langchain", "haystack")
 COLUMNS = (
@@ -88,7 +88,7 @@ def _cell(results: Any, path: str, form: str) -> str:
 
 def _run(options: argparse.Namespace, task: str, peer: str, found: Path) -> int:
     """Return one process of the harness; its exit code."""
-    folders = [options.harness.resolve(), ROOT / "bench" / "peers", ROOT]
+    folders = [options.harness.resolve(), ROOT / "evals" / "bench" / "peers", ROOT]
     environment = {
         **os.environ,
         "BENCH_DATA": str(options.data.resolve()),
@@ -111,7 +111,7 @@ def _model(python: Path) -> str:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.peers.compare", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.peers.compare", description=__doc__)
     parser.add_argument("--harness", type=Path, required=True, help="the folder with run.py")
     parser.add_argument("--python", type=Path, required=True, help="an interpreter with the harness's requirements")
     parser.add_argument("--scratch", type=Path, required=True, help="indexes, vectors and raw results go here")

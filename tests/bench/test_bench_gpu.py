@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rag_serving.rerank_service.gpu_bench import BASE, LARGE, Geometry, Sweep, run
+from evals.bench.gpu import BASE, LARGE, Geometry, Sweep, run
 
 
 def test_without_a_gpu_it_says_so_and_ends_well() -> None:
@@ -15,7 +15,7 @@ def test_without_a_gpu_it_says_so_and_ends_well() -> None:
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    command = [sys.executable, "-m", "rag_serving.rerank_service.gpu_bench"]
+    command = [sys.executable, "-m", "evals.bench.gpu"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stdout) == (0, "")
     assert "no CUDA device" in ended.stderr
