@@ -103,14 +103,14 @@ GOLD_STANDS = _spec(
 
 def generation_results(results: Sequence[CheckResult]) -> list[dg.AssetCheckResult]:
     """Return the results of `publishing.check_generation`; a check that was not reached has not passed."""
-    found = {result.name: result for result in results}
+    by_name = {result.name: result for result in results}
     unreached = "not reached: another check failed first"
     return [
         dg.AssetCheckResult(
             check_name=spec.name,
-            passed=found[spec.name].passed if spec.name in found else False,
-            description=metadata.described(found[spec.name].detail) if spec.name in found else unreached,
-            metadata={"reached": spec.name in found, **(found[spec.name].metadata if spec.name in found else {})},
+            passed=by_name[spec.name].passed if spec.name in by_name else False,
+            description=metadata.described(by_name[spec.name].detail) if spec.name in by_name else unreached,
+            metadata={"reached": spec.name in by_name, **(by_name[spec.name].metadata if spec.name in by_name else {})},
         )
         for spec in GENERATION
     ]
@@ -121,7 +121,7 @@ def quality_gates(
 ) -> dg.AssetCheckResult:
     """Return a failed gate stops the publication, unless a person said why it should not; `measures`: means by name."""
     failed = [verdict for verdict in verdicts if not verdict.passed]
-    told = "; ".join(
+    summary = "; ".join(
         f"{verdict.gate}: {verdict.detail}" + (f" (see {', '.join(verdict.questions)})" if verdict.questions else "")
         for verdict in failed
     )
@@ -138,7 +138,9 @@ def quality_gates(
         check_name=QUALITY_GATES.name,
         passed=not failed,
         severity=dg.AssetCheckSeverity.WARN if override else dg.AssetCheckSeverity.ERROR,
-        description=metadata.described(f"{told}; overridden: {override}" if override else told) if told else None,
+        description=metadata.described(f"{summary}; overridden: {override}" if override else summary)
+        if summary
+        else None,
         metadata={
             "failed": len(failed),
             "judged": len(verdicts),
@@ -188,8 +190,8 @@ def macros_lost(update: SectionsUpdate, before: int) -> dg.AssetCheckResult:
     total = sum(lost.values()) + sum(unresolved.values())
     rows = [
         {"macro": name, "outcome": outcome, "count": count}
-        for outcome, found in (("lost", lost), ("unresolved", unresolved))
-        for name, count in found.items()
+        for outcome, macros in (("lost", lost), ("unresolved", unresolved))
+        for name, count in macros.items()
     ]
     return dg.AssetCheckResult(
         check_name=MACROS_LOST.name,

@@ -68,7 +68,7 @@ def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definiti
     )
 
 
-def with_days(found: Sequence[Any], config: Config) -> Sequence[Any]:
+def with_days(definitions: Sequence[Any], config: Config) -> Sequence[Any]:
     """Return the assets; those with a partition for each day have the days that the configuration wants.
 
     Without a first day these are the ones whose rows may still be there, so that "Materialize all" reports on no day
@@ -80,7 +80,7 @@ def with_days(found: Sequence[Any], config: Config) -> Sequence[Any]:
     def spec(one: dg.AssetSpec) -> dg.AssetSpec:
         return one.replace_attributes(partitions_def=days(first)) if one.partitions_def == DAYS else one
 
-    return dg.map_asset_specs(spec, found)
+    return dg.map_asset_specs(spec, definitions)
 
 
 @dg.definitions

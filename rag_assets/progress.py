@@ -110,15 +110,15 @@ def _throttled(what: str, say: Callable[[str], object]) -> Advance:
     """Says the first, the last, and every few seconds one between."""
     throughput = Throughput()
     said = time.monotonic()
-    told = -1
+    reported = -1
 
     def advance(done: int, total: int, share: float | None = None) -> None:
-        nonlocal said, told
+        nonlocal said, reported
         throughput.report(done, total, share)
         now = time.monotonic()
-        if done == told or (done < total and now - said < EVERY_SECONDS):
+        if done == reported or (done < total and now - said < EVERY_SECONDS):
             return
-        said, told = now, done
+        said, reported = now, done
         say(f"{what} {done}/{total}" + (f" ({throughput.line})" if throughput.line else ""))
 
     return advance

@@ -62,10 +62,10 @@ def configured_sensor(**options: Any) -> Callable[[Decide], dg.SensorDefinition]
     description="Keeps the partitions `sources` and `tenants` in line with the configuration.",
 )
 def register_partitions(context: dg.SensorEvaluationContext, config: Config) -> Decision:
-    found = changes(context.instance, config)
+    changed = changes(context.instance, config)
     definitions = {"sources": SOURCES, "tenants": TENANTS}
     requests: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
-    for name, change in found.items():
+    for name, change in changed.items():
         if change.add:
             requests.append(definitions[name].build_add_request(list(change.add)))
         if change.delete:
@@ -147,12 +147,12 @@ def watch_sources(context: dg.SensorEvaluationContext, config: Config) -> Decisi
         _tell(context, event, config)
     overdue = [verdict.source for verdict in verdicts if verdict.freshness.overdue]
     registered = context.instance.get_dynamic_partitions("sources")
-    changed = [each.source for each in verdicts if each.changed and each.source in registered]
-    found = f"overdue: {', '.join(overdue)}" if overdue else "every source is synced on time"
+    changed = [item.source for item in verdicts if item.changed and item.source in registered]
+    reason = f"overdue: {', '.join(overdue)}" if overdue else "every source is synced on time"
     return dg.SensorResult(
         # A job of checks alone has no partitions of its own to choose a key from; the run has it all the same.
         run_requests=[dg.RunRequest(run_key=f"{key}:{now.isoformat()}", tags={PARTITION: key}) for key in changed],
-        skip_reason=None if changed else dg.SkipReason(found),
+        skip_reason=None if changed else dg.SkipReason(reason),
         cursor=write_memory(memory),
     )
 

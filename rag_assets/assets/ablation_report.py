@@ -42,13 +42,13 @@ def ablation_report(
     folder = reports_folder(store, tenant)
     write_json(folder / "ablation.json", rows)
     write_text(folder / "ablation.csv", to_csv(rows))
-    told = report_of(tenant, store.current(tenant) or "", rows, _plots(rows))
+    report = report_of(tenant, store.current(tenant) or "", rows, _plots(rows))
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(rows),
             "csv": dg.MetadataValue.path(str((folder / "ablation.csv").absolute())),
             **metadata.of_report(
-                told, write_report(store, tenant, "ablation", told), report_url(config.serving, tenant, "ablation")
+                report, write_report(store, tenant, "ablation", report), report_url(config.serving, tenant, "ablation")
             ),
         }
     )

@@ -56,25 +56,25 @@ def contexts(
             expected = plan.estimate(before)
             context.log.info(expected.line())
             observe("estimate", expected.facts())
-        found = write_contexts(plan, watch)
+        results = write_contexts(plan, watch)
         template: Template = "none" if config.context.provider == "none" else "metadata"
         count_tokens = token_counter(open_tokenizer(config.embedding))
-        prefixes = build_contexts(selected, template, found.written, found.failures, count_tokens)
+        prefixes = build_contexts(selected, template, results.written, results.failures, count_tokens)
         chunks = contextualized(selected, prefixes)
         write_table(folder / "contexts.parquet", prefixes, CONTEXTS)
         write_table(folder / "chunks.parquet", chunks, GENERATION_CHUNKS)
-        after = note_run(store, tenant, found.failures, found.tally)
-    if found.tally.total:
-        context.log.info(found.tally.line())
-    event = contexts_event(tenant, found.failures, before, after, datetime.now(UTC)) if plan else None
+        after = note_run(store, tenant, results.failures, results.tally)
+    if results.tally.total:
+        context.log.info(results.tally.line())
+    event = contexts_event(tenant, results.failures, before, after, datetime.now(UTC)) if plan else None
     shown = ["chunk_id", "source", "prefix", "text"]
     return dg.MaterializeResult(
         metadata={
             **metadata.of_table(chunks, GENERATION_CHUNKS, folder / "chunks.parquet", shown),
             "levels": dict(Counter(prefixes["level"].to_pylist())),
-            **found.tally.facts(),
+            **results.tally.facts(),
             "alert": _tell(context, event, config) if event else "nothing to tell",
-            "failures": dg.MetadataValue.md(metadata.named_reasons(found.failures, "chunk")),
+            "failures": dg.MetadataValue.md(metadata.named_reasons(results.failures, "chunk")),
             **_quality(prefixes["quality"].drop_null().to_pylist()),
         }
     )

@@ -57,14 +57,14 @@ def dedup_map(
         everything = join_sources(across.chunks)
         ingestion = config.ingestion
         selection = select_chunks(everything, ingestion.drop_labels, ingestion.drop_boilerplate)
-        started, found, computed = monotonic(), DEDUP_MAP.empty(), 0
+        started, duplicates, computed = monotonic(), DEDUP_MAP.empty(), 0
         if ingestion.dedup_enabled:
             texts = (selection.chunks[name].to_pylist() for name in ("text", "text_hash"))
             known, computed = SignatureCache(store.cache(tenant)).fingerprints(*texts)
-            found = find_duplicates(selection.chunks, known, ingestion.dedup_threshold)
+            duplicates = find_duplicates(selection.chunks, known, ingestion.dedup_threshold)
         seconds = monotonic() - started
-        chunks = without_duplicates(selection.chunks, found)
-        left_out = selection.without(found["dropped_id"].to_pylist(), "near-duplicate")
+        chunks = without_duplicates(selection.chunks, duplicates)
+        left_out = selection.without(duplicates["dropped_id"].to_pylist(), "near-duplicate")
         embedder = open_embedder(config.embedding).name
         accounts = {key: account for key, (_, account) in settled.items()}
         explained = {page: why for account in accounts.values() for page, why in account.explained.items()}
@@ -78,25 +78,27 @@ def dedup_map(
             sources={key: account.fingerprint for key, account in accounts.items()},
             enumerated={key: account.enumerated for key, account in accounts.items()},
             explained={**explained, **left_out.pages_without_chunks(everything)},
-            duplicates_dropped=len(found),
+            duplicates_dropped=len(duplicates),
             selected=dict(Counter(chunks["source"].to_pylist())),
         )
-        write_table(store.tenant(tenant) / "dedup_map.parquet", found, DEDUP_MAP)
+        write_table(store.tenant(tenant) / "dedup_map.parquet", duplicates, DEDUP_MAP)
         write_table(folder / "selected.parquet", chunks, SELECTED_CHUNKS)
         write_candidate(store, tenant, state)
         plan = plan_contexts(chunks, config.context, store.cache(tenant), store.home)
         expected = plan.estimate(read_last_run(store, tenant)) if plan else None
-    effects = effectiveness(selection.chunks, found)
+    effects = effectiveness(selection.chunks, duplicates)
     rows = [{"space": e.space, "chunks": e.chunks, **{s: e.dropped.get(s, 0) for s in SCOPES}} for e in effects]
     by_space = {effect.space: [effect.dropped.get(scope, 0) for scope in SCOPES] for effect in effects}
     return dg.MaterializeResult(
         metadata={
-            **metadata.of_table(found, DEDUP_MAP, store.tenant(tenant) / "dedup_map.parquet", DEDUP_MAP.columns.names),
-            "duplicates_dropped": len(found),
+            **metadata.of_table(
+                duplicates, DEDUP_MAP, store.tenant(tenant) / "dedup_map.parquet", DEDUP_MAP.columns.names
+            ),
+            "duplicates_dropped": len(duplicates),
             "includes_across_sources": across.resolved,
             "chunks_kept": len(chunks),
-            "scopes": dict(Counter(found["scope"].to_pylist())),
-            "identical": pc.sum(pc.equal(found["jaccard"], 1.0)).as_py() or 0,
+            "scopes": dict(Counter(duplicates["scope"].to_pylist())),
+            "identical": pc.sum(pc.equal(duplicates["jaccard"], 1.0)).as_py() or 0,
             "effectiveness": dg.MetadataValue.md(metadata.markdown_table(rows, ["space", "chunks", *SCOPES])),
             "dropped": dg.MetadataValue.md(metadata.stacked_bars(by_space, SCOPES, "Duplicates dropped", "chunks")),
             "fingerprints_computed": computed,
@@ -132,7 +134,7 @@ def _across_sources(config: Config, store: Store, settled: dict[str, tuple[pa.Ta
     digests = {key: pages_digest(table) for key, table in pages.items()}
     ingestion, tokenizer = config.ingestion, open_tokenizer(config.embedding)
     cut = ingestion.chunk_size_tokens, ingestion.chunk_stride_tokens, ingestion.max_page_bytes
-    found, resolved = dict(chunks), 0
+    tables, resolved = dict(chunks), 0
     for key, table in chunks.items():
         state, source = read_state(store, key).sections, config.sources[key]
         if state is None or not state.missed or state.pages != digests[key]:
@@ -144,5 +146,5 @@ def _across_sources(config: Config, store: Store, settled: dict[str, tuple[pa.Ta
             across = with_other_sources(
                 IncludingSource(table, pages[key], missed, listed), others, tokenizer, *cut, reader
             )
-        found[key], resolved = across.chunks, resolved + across.resolved
-    return _Across(found, digests, resolved)
+        tables[key], resolved = across.chunks, resolved + across.resolved
+    return _Across(tables, digests, resolved)

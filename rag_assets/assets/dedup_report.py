@@ -34,7 +34,7 @@ def dedup_report(
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "dedup report")
     try:
-        found = read_table(store.tenant(tenant) / "dedup_map.parquet", DEDUP_MAP)
+        duplicates = read_table(store.tenant(tenant) / "dedup_map.parquet", DEDUP_MAP)
         tables = [
             read_table(store.source(key) / "chunks.parquet", CHUNKS) for key in chunk_digests(config, store, tenant)
         ]
@@ -42,26 +42,26 @@ def dedup_report(
         raise dg.Failure(str(error), allow_retries=False) from error
     everything = pa.concat_tables(tables) if tables else CHUNKS.empty()
     chunks = select_chunks(everything, config.ingestion.drop_labels, config.ingestion.drop_boilerplate).chunks
-    effects = effectiveness(chunks, found.filter(pc.is_in(found["dropped_id"], chunks["chunk_id"])))
-    told = report_of(tenant, chunks.select(COLUMNS), found, effects, _plots(found, effects))
+    effects = effectiveness(chunks, duplicates.filter(pc.is_in(duplicates["dropped_id"], chunks["chunk_id"])))
+    report = report_of(tenant, chunks.select(COLUMNS), duplicates, effects, _plots(duplicates, effects))
     return dg.MaterializeResult(
         metadata={
-            "dagster/row_count": len(found),
-            "duplicates_dropped": len(found),
+            "dagster/row_count": len(duplicates),
+            "duplicates_dropped": len(duplicates),
             "chunks": len(chunks),
             **metadata.of_report(
-                told, write_report(store, tenant, "dedup", told), report_url(config.serving, tenant, "dedup")
+                report, write_report(store, tenant, "dedup", report), report_url(config.serving, tenant, "dedup")
             ),
         }
     )
 
 
-def _plots(found: pa.Table, effects: Sequence[Effect]) -> list[Plot]:
-    if not len(found):
+def _plots(duplicates: pa.Table, effects: Sequence[Effect]) -> list[Plot]:
+    if not len(duplicates):
         return []
     by_space = {effect.space: [effect.dropped.get(scope, 0) for scope in SCOPES] for effect in effects}
     drawn = [Plot("Dropped by space", plots.stacked_bars(by_space, SCOPES, "Dropped by space", "chunks"))]
-    alike = found["jaccard"].to_pylist()
+    alike = duplicates["jaccard"].to_pylist()
     if len(set(alike)) > 1:
         title = "How alike dropped and kept chunks are"
         drawn.append(Plot(title, plots.histogram(alike, title, "Jaccard of word shingles")))

@@ -48,31 +48,31 @@ def eval_report(
         embedder = open_embedder(config.embedding)
         override = override_of(context)
         progress = reporter.track("questions asked", context.log.info)
-        found = evaluate_candidate(store, tenant, checked.generation, config, embedder, override, progress)
+        evaluation = evaluate_candidate(store, tenant, checked.generation, config, embedder, override, progress)
         gates = {name: passed for name, passed in checked.gates.items() if not name.startswith("quality: ")}
-        gates |= {f"quality: {verdict.gate}": verdict.passed for verdict in found.verdicts}
-        overridden = override if found.failed else None
+        gates |= {f"quality: {verdict.gate}": verdict.passed for verdict in evaluation.verdicts}
+        overridden = override if evaluation.failed else None
         write_checked(store, tenant, checked.model_copy(update={"gates": gates, "override": overridden}))
     file = store.generation(tenant, checked.generation) / EVAL_REPORT
-    facts = found.payload
+    facts = evaluation.payload
     if facts["note"]:
         context.log.warning(facts["note"])
     return dg.MaterializeResult(
         metadata={
             "generation": checked.generation,
             "questions_asked": facts["gold"]["asked"],
-            "gates_failed": len(found.failed),
+            "gates_failed": len(evaluation.failed),
             "override": overridden or "none",
             "seconds": facts["seconds"],
             "file": dg.MetadataValue.path(str(file)),
-            **{name.replace("@", "_at_"): told["mean"] for name, told in facts["summary"].items()},
+            **{name.replace("@", "_at_"): figure["mean"] for name, figure in facts["summary"].items()},
             **_told(context, store, tenant, facts, config.serving),
         },
         check_results=[
             asset_checks.quality_gates(
-                found.verdicts, overridden, {name: told["mean"] for name, told in facts["summary"].items()}
+                evaluation.verdicts, overridden, {name: figure["mean"] for name, figure in facts["summary"].items()}
             ),
-            asset_checks.gold_stands([stale.line() for stale in found.stale], facts["gold"]["questions"]),
+            asset_checks.gold_stands([stale.line() for stale in evaluation.stale], facts["gold"]["questions"]),
         ],
     )
 

@@ -30,14 +30,14 @@ with warnings.catch_warnings():
     def synced_on_time(context: dg.AssetCheckExecutionContext, installation: Installation) -> dg.AssetCheckResult:
         key, config, store = of_source(context.partition_key, installation)
         last, now = last_sync(store, key), datetime.now(UTC)
-        found = judge(config.sources[key], config.monitoring, now, last_sync=last, known_since=LONG_AGO)
-        numbers = {} if found.age_hours is None else {"age_hours": found.age_hours}
+        verdict = judge(config.sources[key], config.monitoring, now, last_sync=last, known_since=LONG_AGO)
+        numbers = {} if verdict.age_hours is None else {"age_hours": verdict.age_hours}
         return dg.AssetCheckResult(
-            passed=not found.overdue,
-            description=described(found.detail),
+            passed=not verdict.overdue,
+            description=described(verdict.detail),
             metadata={
                 "last_sync": last.isoformat(timespec="seconds") if last else "never",
-                "too_old_before": found.oldest.isoformat(timespec="seconds"),
+                "too_old_before": verdict.oldest.isoformat(timespec="seconds"),
                 **numbers,
             },
         )

@@ -40,21 +40,21 @@ def quality_report(
     """
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "quality report")
-    found = evaluations(store, tenant)
+    evaluated = evaluations(store, tenant)
     file = reports_folder(store, tenant) / f"{QUALITY}.json"
-    history = history_of(found, published_at(store, tenant), _known(file))
+    history = history_of(evaluated, published_at(store, tenant), _known(file))
     write_json(file, history)
     questions = _questions(context, config, tenant)
-    runs = _runs(store, tenant, found)
-    told = report_of(tenant, store.current(tenant), history, runs, questions, DAYS, _plots(history))
-    path = write_report(store, tenant, QUALITY, told)
+    runs = _runs(store, tenant, evaluated)
+    report = report_of(tenant, store.current(tenant), history, runs, questions, DAYS, _plots(history))
+    path = write_report(store, tenant, QUALITY, report)
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(history),
             "generations": len(history),
-            "side_by_side": len(told.pairs),
-            "questions_without_answer": len(told.tables[0].rows),
-            **metadata.of_report(told, path, report_url(config.serving, tenant, QUALITY)),
+            "side_by_side": len(report.pairs),
+            "questions_without_answer": len(report.tables[0].rows),
+            **metadata.of_report(report, path, report_url(config.serving, tenant, QUALITY)),
         }
     )
 
@@ -69,10 +69,10 @@ def _known(file: Path) -> list[Mapping[str, Any]]:
     return [row for row in rows if isinstance(row, dict) and {"generation", "measures", "created_at"} <= row.keys()]
 
 
-def _runs(store: Store, tenant: str, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _runs(store: Store, tenant: str, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Return what can be put side by side, by the name it is chosen by, the oldest first."""
     runs: dict[str, Mapping[str, Any]] = {
-        name: facts for name, facts in found.items() if is_run(facts) and facts["cases"]
+        name: facts for name, facts in evaluated.items() if is_run(facts) and facts["cases"]
     }
     runs |= {f"run {name}": facts for name, facts in saved_runs(store, tenant).items()}
     return dict(sorted(runs.items(), key=lambda pair: str(pair[1].get("created_at", ""))))

@@ -40,20 +40,20 @@ def ragas_report(
     except StoreError as error:
         raise dg.Failure(str(error), allow_retries=False) from error
     samples = ragas_samples(cases, live_pages(store, config, tenant))
-    found = ragas_scores(samples, config)
-    if found.problem:
-        context.log.warning("RAGAS: %s", found.problem)
+    scores = ragas_scores(samples, config)
+    if scores.problem:
+        context.log.warning("RAGAS: %s", scores.problem)
     file = reports_folder(store, tenant) / SCORES
     before = _before(file, generation)
-    write_json(file, {"generation": generation, **vars(found)})
-    told = report_of(tenant, generation, found, samples, before, _plots(found, before))
+    write_json(file, {"generation": generation, **vars(scores)})
+    report = report_of(tenant, generation, scores, samples, before, _plots(scores, before))
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(samples),
             "generation": generation,
-            "problem": found.problem or "none",
+            "problem": scores.problem or "none",
             **metadata.of_report(
-                told, write_report(store, tenant, "ragas", told), report_url(config.serving, tenant, "ragas")
+                report, write_report(store, tenant, "ragas", report), report_url(config.serving, tenant, "ragas")
             ),
         }
     )
@@ -62,16 +62,16 @@ def ragas_report(
 def _before(file: Path, generation: str) -> RagasScores | None:
     """Return what was written for another generation, when this was made the last time."""
     try:
-        told = read_json(file)
+        content = read_json(file)
     except StoreError:
         return None
-    if told["generation"] == generation or told["problem"]:
+    if content["generation"] == generation or content["problem"]:
         return None
-    return RagasScores(told["scores"], told["faults"])
+    return RagasScores(content["scores"], content["faults"])
 
 
-def _plots(found: RagasScores, before: RagasScores | None) -> list[Plot]:
-    values = means(found, before)
+def _plots(scores: RagasScores, before: RagasScores | None) -> list[Plot]:
+    values = means(scores, before)
     if not values:
         return []
     parts = ["this generation", "before"][: len(next(iter(values.values())))]

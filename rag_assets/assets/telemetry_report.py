@@ -63,9 +63,9 @@ def _report_day(engine: "Engine", config: Config, store: Store, day: str) -> dic
     for tenant, each in days.items():
         dedup = dedup_table({tenant: _dedup(store, tenant)})
         drawn, missing = telemetry_days.plots_of(each.kpis), unanswered_table(each.questions)
-        told = report_of(tenant, day, each.kpis, each.complaints, drawn, [dedup], [missing])
-        files[tenant] = write_report(store, tenant, f"{TELEMETRY}{day}", told)
-        pages.append(f"## {for_markdown(told.title)}\n\n{markdown(told)}")
+        report = report_of(tenant, day, each.kpis, each.complaints, drawn, [dedup], [missing])
+        files[tenant] = write_report(store, tenant, f"{TELEMETRY}{day}", report)
+        pages.append(f"## {for_markdown(report.title)}\n\n{markdown(report)}")
     figures = {tenant: each.kpis for tenant, each in days.items()}
     urls = {tenant: report_url(config.serving, tenant, f"{TELEMETRY}{day}") for tenant in files}
     return {

@@ -81,8 +81,8 @@ def command(
             raise typer.Exit(130) from None
     for key, reason in summary.errors.items():
         print(for_log(f"{key}: {reason}"), file=sys.stderr)
-    told = json.dumps(redacted_values(summary.payload()), indent=1)
-    print(told if as_json else for_terminal(redacted("\n".join(summary.lines()))))
+    payload = json.dumps(redacted_values(summary.payload()), indent=1)
+    print(payload if as_json else for_terminal(redacted("\n".join(summary.lines()))))
     if summary.errors:
         raise typer.Exit(1)
 
@@ -180,25 +180,25 @@ class Build:
     def _damaged(self, tenants: Iterable[str]) -> set[str]:
         """Return the tenants whose published generation is damaged; it is made again whether or not anything
         changed."""
-        found = {tenant: published_damage(self._config, self._store, tenant, "opens") for tenant in tenants}
-        for tenant, damage in found.items():
+        damage_of = {tenant: published_damage(self._config, self._store, tenant, "opens") for tenant in tenants}
+        for tenant, damage in damage_of.items():
             if damage:
                 print(
                     for_log(f"{tenant}: the published generation is damaged ({damage[0]}); it is made again"),
                     file=sys.stderr,
                 )
-        return {tenant for tenant, damage in found.items() if damage}
+        return {tenant for tenant, damage in damage_of.items() if damage}
 
     def _estimate(self, tenants: Collection[str], summary: Summary) -> dict[str, Estimate | None]:
         """Return what the contexts of each tenant that has chunks would take; None where no model writes them."""
-        found: dict[str, Estimate | None] = {}
+        estimates: dict[str, Estimate | None] = {}
         for tenant in tenants:
             if not chunk_digests(self._config, self._store, tenant):
                 continue
             with exclusive(self._store.tenant(tenant)):
                 if self._start("publish", tenant, False, summary, ["dedup_map"]).error is None:
-                    found[tenant] = self._estimate_selected(tenant, summary)
-        return found
+                    estimates[tenant] = self._estimate_selected(tenant, summary)
+        return estimates
 
     def _estimate_selected(self, tenant: str, summary: Summary) -> Estimate | None:
         try:

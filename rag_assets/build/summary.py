@@ -51,8 +51,8 @@ class Summary:
 
     def notes(self) -> dict[str, str]:
         """Return what would surprise whoever asks, by source."""
-        found = {key: readers_of(counts).note(key) for key, counts in self.sources.items()}
-        return {key: note for key, note in found.items() if note}
+        notes = {key: readers_of(counts).note(key) for key, counts in self.sources.items()}
+        return {key: note for key, note in notes.items() if note}
 
     def lines(self) -> list[str]:
         """For people, one line for each source and tenant."""

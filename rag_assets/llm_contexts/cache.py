@@ -78,7 +78,7 @@ class ContextCache:
 
     def _lookup(self, column: str, keys: Sequence[str], oldest_prompt: int) -> dict[str, WrittenContext]:
         addresses = {_address(model, key): (rank, key) for rank, model in enumerate(self.models) for key in keys}
-        found: dict[str, tuple[tuple[int, float], WrittenContext]] = {}
+        cached: dict[str, tuple[tuple[int, float], WrittenContext]] = {}
         try:
             with self._file.open() as database:
                 for address, *row in self._file.lookup(database, _ROWS.format(column=column), list(addresses)):
@@ -87,12 +87,12 @@ class ContextCache:
                         continue
                     (rank, key), context = addresses[address], _context(entry[2:])
                     order = rank, -context.made_at
-                    if context.prompt_version >= oldest_prompt and (key not in found or order < found[key][0]):
-                        found[key] = order, context
+                    if context.prompt_version >= oldest_prompt and (key not in cached or order < cached[key][0]):
+                        cached[key] = order, context
         except sqlite3.DatabaseError as error:
             self._recover(error)
             return {}
-        return {key: context for key, (_, context) in found.items()}
+        return {key: context for key, (_, context) in cached.items()}
 
     def _seal_of(self, row: Sequence[object]) -> bytes | None:
         return self._seal.of(_sealed(row)) if self._seal else None

@@ -96,17 +96,17 @@ def estimate(
 def _prompt_chars(calls: Sequence[Call]) -> int:
     """Return the characters of all prompts; of many calls some are looked at, evenly spread."""
     step, fence = max(1, len(calls) // SAMPLED_CALLS), Fence.new()
-    seen = [len(prompt(call.document, call.indexes, fence)) for call in calls[::step]]
-    return round(sum(seen) * len(calls) / len(seen)) if seen else 0
+    lengths = [len(prompt(call.document, call.indexes, fence)) for call in calls[::step]]
+    return round(sum(lengths) * len(calls) / len(lengths)) if lengths else 0
 
 
 def _costs(settings: Context, tokens_in: int, tokens_out: int) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    costs: dict[str, float | None] = {}
     for model in models_of(settings).values():
         name, price = model_name(model), price_of(settings, model)
         free = 0.0 if name.provider == "ollama" else None
-        found[name.key] = round(price.of(tokens_in, tokens_out), 6) if price else free
-    return found
+        costs[name.key] = round(price.of(tokens_in, tokens_out), 6) if price else free
+    return costs
 
 
 def _seconds(settings: Context, wanted: int, calls: int, rate: float | None) -> tuple[float, float]:

@@ -152,8 +152,8 @@ def models_of(settings: Context) -> dict[str, Context | ContextFallback]:
     """Return the models that write, in the order in which they are asked, by their sections of the configuration."""
     if settings.provider in ("metadata", "none"):
         return {}
-    found: dict[str, Context | ContextFallback] = {"context": settings}
-    return found | ({"context.fallback": settings.fallback} if settings.fallback else {})
+    models: dict[str, Context | ContextFallback] = {"context": settings}
+    return models | ({"context.fallback": settings.fallback} if settings.fallback else {})
 
 
 def provider_of(model: Context | ContextFallback) -> Provider:

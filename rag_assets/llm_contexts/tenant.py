@@ -84,12 +84,12 @@ def write_contexts(plan: ContextPlan | None, watch: Watch) -> TenantContexts:
     if plan is None:
         return TenantContexts()
     writer = ContextWriter(plan.settings, plan.cache, open_servers(plan.settings), watch)
-    found = writer.write(plan.documents, plan.known)
+    result = writer.write(plan.documents, plan.known)
     passages = [passage for document in plan.documents for passage in document.passages]
     return TenantContexts(
-        {each.chunk_id: found.written[each.key] for each in passages if each.key in found.written},
-        {each.chunk_id: found.failures[each.key] for each in passages if each.key in found.failures},
-        found.tally,
+        {each.chunk_id: result.written[each.key] for each in passages if each.key in result.written},
+        {each.chunk_id: result.failures[each.key] for each in passages if each.key in result.failures},
+        result.tally,
     )
 
 

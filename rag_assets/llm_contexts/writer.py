@@ -170,9 +170,9 @@ class _Run:
             if not open_ or self._down:
                 break
             self.tally.retries += attempt > 0
-            asked = prompt(call.document, open_, self._fence, advice)
+            text = prompt(call.document, open_, self._fence, advice)
             try:
-                answer = await self._servers.ask([Message("user", asked)], brief)
+                answer = await self._servers.ask([Message("user", text)], brief)
             except TooLateError as error:
                 brief = True
                 self._count_failure(error, best, open_)
@@ -188,10 +188,10 @@ class _Run:
     def _take(self, call: Call, open_: Sequence[int], best: dict[int, _Best], said: Answer) -> tuple[str, ...]:
         """Score an answer; what to do better, if it has to be asked for again."""
         answers = read_answer(said.reply.text, len(open_))
-        found = [(index, answer) for index, answer in zip(open_, answers, strict=True) if answer]
-        chunks = [call.document.passages[index].text for index, _ in found]
-        scores = score_contexts([answer for _, answer in found], chunks, [call.document.text] * len(found))
-        for (index, answer), score in zip(found, scores, strict=True):
+        written = [(index, answer) for index, answer in zip(open_, answers, strict=True) if answer]
+        chunks = [call.document.passages[index].text for index, _ in written]
+        scores = score_contexts([answer for _, answer in written], chunks, [call.document.text] * len(written))
+        for (index, answer), score in zip(written, scores, strict=True):
             best[index].offer(answer, score, said.by)
         return tuple(dict.fromkeys(hint for score in scores if not score.accepted for hint in score.recommendations))
 
@@ -204,17 +204,17 @@ class _Run:
         share = len(call.indexes)
         tokens = (spent.tokens_in // share, spent.tokens_out // share, spent.tokens_cached // share)
         for index in call.indexes:
-            passage, found = call.document.passages[index], best[index]
-            if found.score is None:
-                self._fail([passage], found.why)
+            passage, best_context = call.document.passages[index], best[index]
+            if best_context.score is None:
+                self._fail([passage], best_context.why)
                 continue
-            score, by = found.score, (found.by.provider, found.by.model)
+            score, by = best_context.score, (best_context.by.provider, best_context.by.model)
             context = WrittenContext(
-                found.text, score.overall, score.issues, VERSION, *tokens, *by, time.time(), score.components
+                best_context.text, score.overall, score.issues, VERSION, *tokens, *by, time.time(), score.components
             )
             self.written[passage.key] = self._unsaved[passage.key] = context
             self._places[passage.key] = passage.place
-            self.tally.written_by[found.by.key] += 1
+            self.tally.written_by[best_context.by.key] += 1
             self.tally.count(done=1)
         if len(self._unsaved) >= COMMIT_CONTEXTS:
             self._save()

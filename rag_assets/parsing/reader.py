@@ -50,10 +50,10 @@ class LimitedReader:
         """See `BodyReader`."""
         if len(body) <= HERE_MAX:
             return self._direct.content(body, body_format, lists)
-        found = self._content({"do": "content", "format": body_format, "lists": lists}, body)
-        if found is None:
+        content = self._content({"do": "content", "format": body_format, "lists": lists}, body)
+        if content is None:
             raise PageError("its parser failed: it wrote something else than an answer")
-        return found
+        return content
 
     def excerpt(self, body: str, name: str) -> Content | None:
         """See `BodyReader`."""

@@ -71,18 +71,18 @@ def content_to_json(content: Content | None) -> Any:
     return {"blocks": content.blocks, "ledger": ledger, "cut": content.cut}
 
 
-def content_of_json(told: Any) -> Content | None:
+def content_of_json(payload: Any) -> Content | None:
     """Return what `content_to_json` was given.
 
     Raises:
         WireError: it is something else.
     """
-    if told is None:
+    if payload is None:
         return None
     try:
-        blocks = [_block(fields) for fields in told["blocks"]]
-        ledger = Counter({(str(macro), str(outcome)): int(count) for macro, outcome, count in told["ledger"]})
-        return Content(blocks, ledger, told["cut"])
+        blocks = [_block(fields) for fields in payload["blocks"]]
+        ledger = Counter({(str(macro), str(outcome)): int(count) for macro, outcome, count in payload["ledger"]})
+        return Content(blocks, ledger, payload["cut"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         raise WireError("it wrote something else than an answer") from None
 

@@ -72,9 +72,9 @@ def _ended_with(requests: IO[bytes]) -> Iterator[None]:
         flags = fcntl.fcntl(requests, fcntl.F_GETFL)
         fcntl.fcntl(requests, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(requests, fcntl.F_SETFL, flags | os.O_ASYNC)
-        asked = select.poll()
-        asked.register(requests, select.POLLHUP)
-        if asked.poll(0):
+        poll = select.poll()
+        poll.register(requests, select.POLLHUP)
+        if poll.poll(0):
             sys.exit(1)
     except (ImportError, AttributeError, OSError):
         yield
@@ -87,8 +87,8 @@ def _ended_with(requests: IO[bytes]) -> Iterator[None]:
 
 
 def _content(facts: Mapping[str, Any], body: bytes, budget: Budget) -> Any:
-    found = DirectReader(budget).content(_text(body), facts["format"], facts["lists"])
-    return content_to_json(found)
+    content = DirectReader(budget).content(_text(body), facts["format"], facts["lists"])
+    return content_to_json(content)
 
 
 def _excerpt(facts: Mapping[str, Any], body: bytes, budget: Budget) -> Any:

@@ -40,17 +40,17 @@ class Stamp(NamedTuple):
     changed_ns: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> Stamp:
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    def of(cls, status: os.stat_result) -> Stamp:
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def stamp_of(path: Path | str) -> Stamp | None:
     """Return the stamp of a regular file, None where there is none."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return Stamp.of(found) if stat.S_ISREG(found.st_mode) else None
+    return Stamp.of(status) if stat.S_ISREG(status.st_mode) else None
 
 
 def sized_stamp(path: Path, size: int) -> Stamp:
@@ -60,16 +60,16 @@ def sized_stamp(path: Path, size: int) -> Stamp:
         StoreError: there is none.
     """
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except FileNotFoundError:
         raise StoreError(f"{path} is missing") from None
     except OSError as error:
         raise StoreError(f"{path} cannot be read ({error.strerror})") from None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise StoreError(f"{path} is not a regular file")
-    if found.st_size != size:
-        raise StoreError(f"{path} has {found.st_size} bytes instead of {size}")
-    return Stamp.of(found)
+    if status.st_size != size:
+        raise StoreError(f"{path} has {status.st_size} bytes instead of {size}")
+    return Stamp.of(status)
 
 
 _Entries = dict[str, tuple[Stamp, str]]

@@ -136,9 +136,9 @@ def read_manifest(store: Store, tenant: str, generation_id: str) -> Manifest:
     """
     path = store.generation(tenant, generation_id) / FILE
     content = read_json(path)
-    found = content.get("format") if isinstance(content, Mapping) else None
-    if found != FORMAT:
-        raise StoreError(f"{path} has format {found!r}, this program reads format {FORMAT}; run `citelock build`")
+    version = content.get("format") if isinstance(content, Mapping) else None
+    if version != FORMAT:
+        raise StoreError(f"{path} has format {version!r}, this program reads format {FORMAT}; run `citelock build`")
     if unsigned := signature_fault(content, store.home, KEY_PURPOSE):
         raise StoreError(f"{path} {unsigned}")
     try:

@@ -198,8 +198,8 @@ def table_of(source: pa.MemoryMappedFile | memoryview, path: Path, schema: Table
     return table
 
 
-def _check_version(path: Path, found: pa.Schema, schema: TableSchema) -> None:
-    version = (found.metadata or {}).get(VERSION_KEY, b"none").decode()
+def _check_version(path: Path, actual: pa.Schema, schema: TableSchema) -> None:
+    version = (actual.metadata or {}).get(VERSION_KEY, b"none").decode()
     if version != str(schema.version):
         raise StoreError(
             f"{path} has version {version} of table {schema.name!r}, this program reads version "

@@ -220,19 +220,19 @@ def _telemetry(config: Config) -> Finding:
 
 
 def _chroma() -> Finding:
-    found = _version("chromadb")
-    if found is None:
+    installed = _version("chromadb")
+    if installed is None:
         return Finding("chroma", "fail", "not installed", "pip install chromadb")
-    return Finding("chroma", "ok", f"chromadb {found}")
+    return Finding("chroma", "ok", f"chromadb {installed}")
 
 
 def _dagster() -> Finding:
-    found = _version("dagster")
-    if found is None:
+    installed = _version("dagster")
+    if installed is None:
         return Finding(
             "dagster", "warn", "not installed: this machine serves, it cannot build", "pip install citelock[assets]"
         )
-    return Finding("dagster", "ok", f"dagster {found}")
+    return Finding("dagster", "ok", f"dagster {installed}")
 
 
 def _joined(entry: EntryPoint, config: Config) -> Iterator[Finding]:

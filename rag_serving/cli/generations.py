@@ -41,11 +41,11 @@ def list_command(config: ConfigPath = None, tenant: Tenant = None, as_json: AsJs
     """List a tenant's generations, newest first; the published one is marked."""
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
-    found = list_generations(Store(settings.home), name)
+    generations = list_generations(Store(settings.home), name)
     if as_json:
-        typer.echo(for_json([info.payload() for info in found]))
+        typer.echo(for_json([info.payload() for info in generations]))
         return
-    for info in found:
+    for info in generations:
         mark = "*" if info.current else " "
         when = f"{info.created_at:%Y-%m-%d %H:%M:%S}" if info.created_at else "-"
         state = info.problem or ("published" if info.current else "published before" if info.published else "candidate")

@@ -155,15 +155,15 @@ def search(
         from rag_serving.cli.access_note import with_access_note
 
         principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
-        found = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
-        if not found.results:
-            found = with_access_note(pipeline, principal, found)
-        found = found if explain else replace(found, query=None, candidates=())
+        results = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
+        if not results.results:
+            results = with_access_note(pipeline, principal, results)
+        results = results if explain else replace(results, query=None, candidates=())
         if as_json:
-            tell(for_json(found.payload()))
+            tell(for_json(results.payload()))
             return
-        tell("\n".join(search_lines(found)))
-    tell_flags(found.degraded)
+        tell("\n".join(search_lines(results)))
+    tell_flags(results.degraded)
 
 
 @app.command()
@@ -228,8 +228,8 @@ def receipt_show(
 ) -> None:
     """Print a receipt as JSON."""
     with _pipeline(config, tenant) as pipeline:
-        found = pipeline.secrecy.opened(pipeline.receipts.get(identifier, pipeline.tenant))
-    typer.echo(for_json(found, indent=2))
+        receipt = pipeline.secrecy.opened(pipeline.receipts.get(identifier, pipeline.tenant))
+    typer.echo(for_json(receipt, indent=2))
 
 
 @receipt_app.command("verify")

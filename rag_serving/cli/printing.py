@@ -80,18 +80,18 @@ def citation_lines(citations: Sequence[Citation]) -> Iterator[str]:
     yield from also_at_lines(first.also_at)
 
 
-def search_lines(found: SearchResults) -> Iterator[str]:
-    if not found.results:
+def search_lines(results: SearchResults) -> Iterator[str]:
+    if not results.results:
         yield "Nothing found."
-    yield from (dim(f"    {note}") for note in found.notes or ())
-    if found.query:
-        yield dim(f"    terms: {', '.join(f'{term} {weight:g}' for term, weight in found.query.terms.items())}")
-    for rank, candidate in enumerate(found.results, start=1):
+    yield from (dim(f"    {note}") for note in results.notes or ())
+    if results.query:
+        yield dim(f"    terms: {', '.join(f'{term} {weight:g}' for term, weight in results.query.terms.items())}")
+    for rank, candidate in enumerate(results.results, start=1):
         yield from result_lines(rank, candidate)
-        if found.query:
+        if results.query:
             yield dim(f"    {scores_line(candidate.scores)}")
-    shown = {candidate.chunk.chunk_id for candidate in found.results}
-    others = [candidate for candidate in found.candidates if candidate.chunk.chunk_id not in shown]
+    shown = {candidate.chunk.chunk_id for candidate in results.results}
+    others = [candidate for candidate in results.candidates if candidate.chunk.chunk_id not in shown]
     if others:
         yield from ("", dim("also found:"))
     for candidate in others:

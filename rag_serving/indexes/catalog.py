@@ -44,9 +44,9 @@ def list_generations(store: Store, tenant: str) -> list[GenerationInfo]:
     folder = store.generations(tenant)
     ids = [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
     current, published = store.current(tenant), published_ids(store, tenant)
-    found = [_info(store, tenant, generation_id, current, published) for generation_id in ids]
+    generations = [_info(store, tenant, generation_id, current, published) for generation_id in ids]
     oldest = datetime.min.replace(tzinfo=UTC)
-    return sorted(found, key=lambda info: (info.created_at or oldest, info.id), reverse=True)
+    return sorted(generations, key=lambda info: (info.created_at or oldest, info.id), reverse=True)
 
 
 def show_generation(store: Store, tenant: str, generation_id: str | None = None) -> Manifest:

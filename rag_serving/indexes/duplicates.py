@@ -32,8 +32,8 @@ class DuplicateLocations:
         """Return the places of a row's chunk that these reader classes open, each link once."""
         if self.classes.isdisjoint(classes):
             return ()
-        found = {p["url"]: p for p in self._lists[row].as_py() or () if p["readers"] in classes}
-        return tuple(Location(place["heading"], place["url"], place["space"]) for place in found.values())
+        locations = {p["url"]: p for p in self._lists[row].as_py() or () if p["readers"] in classes}
+        return tuple(Location(place["heading"], place["url"], place["space"]) for place in locations.values())
 
     def readers_of_page(self, page_id: str) -> frozenset[str]:
         """Return the reader classes of a page's dropped chunks; empty where it has none."""

@@ -51,16 +51,16 @@ class FollowedPublication:
             raise StoreError(f"the pointer of tenant {self._tenant!r} cannot be read ({error})") from error
         if pointed is None:
             return None
-        found = self._authentic()
-        if found.current != pointed:
-            _log.error("%s names %s, but %s is published", self._files[1], pointed, found.current)
-        return found.current
+        publication = self._authentic()
+        if publication.current != pointed:
+            _log.error("%s names %s, but %s is published", self._files[1], pointed, publication.current)
+        return publication.current
 
     def _authentic(self) -> Publication:
         """Return the signed record, or the newest one that was seen, where an older one was put in its place."""
-        found = self._store.publication(self._tenant)
-        if self._newest and found.number < self._newest.number:
+        publication = self._store.publication(self._tenant)
+        if self._newest and publication.number < self._newest.number:
             _log.error("%s is older than it was and has no effect; restart to go back to it", self._files[0])
             return self._newest
-        self._newest = found
-        return found
+        self._newest = publication
+        return publication

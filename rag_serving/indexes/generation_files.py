@@ -66,12 +66,12 @@ def _read(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> G
     if (manifest.tenant, manifest.id) != (tenant, generation_id):
         raise StoreError(f"{folder} is a copy of generation {manifest.id} of {manifest.tenant!r}; {mend(tenant)}")
     try:
-        found = _opened(store, folder, manifest, memory_bytes)
+        files = _opened(store, folder, manifest, memory_bytes)
     except (VectorsError, CodesError, LexicalError) as error:
         raise StoreError(f"{folder}: {error}; {mend(tenant)}") from error
-    if not len(found.table) == len(found.lexical) == manifest.chunks:
+    if not len(files.table) == len(files.lexical) == manifest.chunks:
         raise StoreError(f"{folder} is not consistent: its parts are of different generations; {mend(tenant)}")
-    return found
+    return files
 
 
 def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -> GenerationFiles:

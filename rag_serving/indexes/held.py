@@ -89,7 +89,7 @@ def file_stamps(store: Store, tenant: str, generation: Generation) -> FileStamps
     """Return the stamps of a generation's files as they are on disk now."""
     folder = store.generation(tenant, generation.id)
     try:
-        found = [(folder / name).stat() for name in (MANIFEST, *sorted(generation.manifest.files))]
+        statuses = [(folder / name).stat() for name in (MANIFEST, *sorted(generation.manifest.files))]
     except OSError:
         return None
-    return tuple((file.st_ino, file.st_mtime_ns) for file in found)
+    return tuple((file.st_ino, file.st_mtime_ns) for file in statuses)

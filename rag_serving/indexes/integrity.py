@@ -41,8 +41,8 @@ chunk."""
 
 def find_damage(store: Store, tenant: str, generation_id: str, config: Config, depth: Depth) -> list[Damage]:
     """Return every damaged part of a generation, those of the dense index included; none where it is whole."""
-    found = find_file_damage(store, tenant, generation_id, config, depth)
-    return [*found, *find_dense_damage(store, tenant, generation_id, config, depth)]
+    damage = find_file_damage(store, tenant, generation_id, config, depth)
+    return [*damage, *find_dense_damage(store, tenant, generation_id, config, depth)]
 
 
 def find_file_damage(store: Store, tenant: str, generation_id: str, config: Config, depth: Depth) -> list[Damage]:
@@ -58,8 +58,8 @@ def find_file_damage(store: Store, tenant: str, generation_id: str, config: Conf
         return [Damage(f"{where}/{FILE}", "was altered: its id is not that of what it says")]
     thorough = depth == "digests"
     wrong = ((name, fault_of(folder / name, facts, thorough)) for name, facts in manifest.files.items())
-    if found := [Damage(f"{where}/{name}", fault) for name, fault in wrong if fault]:
-        return found
+    if damage := [Damage(f"{where}/{name}", fault) for name, fault in wrong if fault]:
+        return damage
     try:
         if depth != "sizes":
             Generation.open(store, tenant, generation_id, config).close()

@@ -152,9 +152,9 @@ class LexicalIndex:
             arrays = {name: array_of(contents[file]) for name, file in _ARRAYS.items()}
         except (ValueError, KeyError, RecursionError, AttributeError) as error:
             raise LexicalError(f"this is not a complete lexical index ({error})") from error
-        found = {"format": facts.get("format"), "analyzer": facts.get("analyzer")}
-        if found != {"format": FORMAT, "analyzer": ANALYZER_VERSION}:
-            raise LexicalError(f"the lexical index was written by another version ({found})")
+        recorded = {"format": facts.get("format"), "analyzer": facts.get("analyzer")}
+        if recorded != {"format": FORMAT, "analyzer": ANALYZER_VERSION}:
+            raise LexicalError(f"the lexical index was written by another version ({recorded})")
         found_sizes = {name: len(array) for name, array in arrays.items()}
         postings = int(arrays["starts"][-1])
         sizes = {"starts": len(vocabulary) + 1, "lengths": facts["chunks"]}
@@ -218,8 +218,8 @@ class LexicalIndex:
         """Return the same as if the `allowed` rows were all: the formula and the order of rounding are those of
         bm25s."""
         part = self._part(term)
-        seen = allowed[self._rows[part]]
-        rows, counts = self._rows[part][seen], self._counts[part][seen].astype(np.float32)
+        visible = allowed[self._rows[part]]
+        rows, counts = self._rows[part][visible], self._counts[part][visible].astype(np.float32)
         if not len(rows):
             return rows, counts
         saturation = counts / (K1 * ((1 - B) + B * self._lengths[rows] / mean) + counts)
@@ -242,13 +242,13 @@ class LexicalIndex:
     def counts_of(self, rows: Sequence[int]) -> list[dict[str, int]]:
         """Return how often each term stands in each of some rows, as the index has it."""
         wanted = {row: number for number, row in enumerate(rows)}
-        found: list[dict[str, int]] = [{} for _ in rows]
+        counts: list[dict[str, int]] = [{} for _ in rows]
         places = np.flatnonzero(np.isin(self._rows, np.asarray(rows)))
         numbers = np.searchsorted(self._starts, places, side="right") - 1
         terms = sorted(self._vocabulary, key=self._vocabulary.__getitem__)
         for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
-            found[wanted[int(self._rows[place])]][terms[number]] = int(self._counts[place])
-        return found
+            counts[wanted[int(self._rows[place])]][terms[number]] = int(self._counts[place])
+        return counts
 
     def frequency(self, term: str, allowed: NDArray[np.bool_] | None = None) -> int:
         """Return how many of the `allowed` chunks hold an analyzed term."""
@@ -258,8 +258,8 @@ class LexicalIndex:
 
 def best_of(scores: NDArray[np.float32], k: int) -> list[Hit]:
     """Return the k best rows of `scores` [chunks], only those above zero, best first."""
-    found = np.flatnonzero(scores > 0)
-    return best(found, scores[found], k)
+    matching = np.flatnonzero(scores > 0)
+    return best(matching, scores[matching], k)
 
 
 def idf(frequency: int, population: int) -> float:

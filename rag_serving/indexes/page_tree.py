@@ -43,8 +43,8 @@ class PageTree:
 
         `scores` are 0 outside `readable`: to add nothing changes no sum, not in the last bit.
         """
-        pages, found = self._pages[rows], np.flatnonzero(scores)
-        sums = np.bincount(self._pages[found], scores[found].astype(np.float64), minlength=len(self._sizes))
+        pages, scored = self._pages[rows], np.flatnonzero(scores)
+        sums = np.bincount(self._pages[scored], scores[scored].astype(np.float64), minlength=len(self._sizes))
         everything = len(readable) == len(self._pages)
         sizes = self._sizes if everything else np.bincount(self._pages[readable], minlength=len(self._sizes))
         means: NDArray[np.float64] = sums[pages] / np.maximum(sizes[pages], 1)

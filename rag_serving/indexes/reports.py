@@ -60,10 +60,10 @@ class ReportFile:
 
 def list_reports(store: Store, tenant: str) -> list[ReportFile]:
     """Return every report of a tenant: by kind, the newest first."""
-    found = [*_of_folder(store.tenant(tenant) / FOLDER), *_of_generations(store, tenant)]
+    reports = [*_of_folder(store.tenant(tenant) / FOLDER), *_of_generations(store, tenant)]
     order = get_args(Kind)
-    newest = sorted(found, key=lambda each: (each.created_at, each.name), reverse=True)
-    return sorted(newest, key=lambda each: order.index(each.kind))
+    newest = sorted(reports, key=lambda report: (report.created_at, report.name), reverse=True)
+    return sorted(newest, key=lambda report: order.index(report.kind))
 
 
 def read_report(store: Store, tenant: str, name: str) -> str | None:
@@ -71,7 +71,7 @@ def read_report(store: Store, tenant: str, name: str) -> str | None:
 
     The name is looked up among those that are there and never becomes part of a path.
     """
-    path = next((each.path for each in list_reports(store, tenant) if each.name == name), None)
+    path = next((report.path for report in list_reports(store, tenant) if report.name == name), None)
     try:
         return read_text(path) if path else None
     except StoreError:  # deleted meanwhile
@@ -90,13 +90,13 @@ def evaluation_name(generation: str) -> str:
 
 def evaluations(store: Store, tenant: str) -> dict[str, dict[str, Any]]:
     """Return what `eval_report.json` says of each generation that has one; those that were altered are left out."""
-    found = {}
+    evaluated = {}
     for folder in _folders(store.generations(tenant)):
         try:
-            found[folder.name] = read_signed(store, folder / EVAL_REPORT)
+            evaluated[folder.name] = read_signed(store, folder / EVAL_REPORT)
         except StoreError:
             continue
-    return found
+    return evaluated
 
 
 def _of_folder(folder: Path) -> Iterator[ReportFile]:
@@ -105,16 +105,16 @@ def _of_folder(folder: Path) -> Iterator[ReportFile]:
         kind, title = _TITLES.get(name, ("other", name))
         if name.startswith(TELEMETRY):
             kind, title = "questions", f"Questions on {name.removeprefix(TELEMETRY)}"
-        if found := _file(path, name, kind, title):
-            yield found
+        if report := _file(path, name, kind, title):
+            yield report
 
 
 def _of_generations(store: Store, tenant: str) -> Iterator[ReportFile]:
     for folder in _folders(store.generations(tenant)):
         title = f"Evaluation of generation {folder.name}"
         name = evaluation_name(folder.name)
-        if found := _file(folder / EVAL_HTML, name, "evaluation", title, folder.name):
-            yield found
+        if report := _file(folder / EVAL_HTML, name, "evaluation", title, folder.name):
+            yield report
 
 
 def _folders(folder: Path) -> list[Path]:

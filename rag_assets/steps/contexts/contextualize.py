@@ -71,26 +71,26 @@ def build_contexts(
     if template == "metadata":
         places = zip(chunks["title"].to_pylist(), chunks["heading_path"].to_pylist(), strict=True)
         prefixes, lexical = [metadata_prefix(title, path or ()) for title, path in places], lexical_prefixes(chunks)
-    found = [written.get(chunk_id) for chunk_id in ids]
+    contexts = [written.get(chunk_id) for chunk_id in ids]
     reasons = [failures.get(chunk_id) for chunk_id in ids]
-    levels = [_level(*each) for each in zip(found, reasons, prefixes, strict=True)]
-    prefixes = [_under(prefix, context) for prefix, context in zip(prefixes, found, strict=True)]
+    levels = [_level(*each) for each in zip(contexts, reasons, prefixes, strict=True)]
+    prefixes = [_under(prefix, context) for prefix, context in zip(prefixes, contexts, strict=True)]
     columns = {
         "chunk_id": ids,
         "prefix": prefixes,
-        "lexical_prefix": [_under(prefix, context) for prefix, context in zip(lexical, found, strict=True)],
+        "lexical_prefix": [_under(prefix, context) for prefix, context in zip(lexical, contexts, strict=True)],
         "contextualized": under_prefixes(prefixes, texts),
         "level": levels,
-        "quality": [context.quality if context else None for context in found],
-        "issues": [_issues(context, reason) for context, reason in zip(found, reasons, strict=True)],
-        "tokens_in": [context.tokens_in if context else 0 for context in found],
-        "tokens_out": [context.tokens_out if context else 0 for context in found],
+        "quality": [context.quality if context else None for context in contexts],
+        "issues": [_issues(context, reason) for context, reason in zip(contexts, reasons, strict=True)],
+        "tokens_in": [context.tokens_in if context else 0 for context in contexts],
+        "tokens_out": [context.tokens_out if context else 0 for context in contexts],
         "document_type": [document_type(title or "") for title in chunks["title"].to_pylist()],
-        "generation_timestamp": [_moment(context.made_at) if context else None for context in found],
-        "llm_provider": [context.provider if context else None for context in found],
-        "llm_model": [context.model if context else None for context in found],
+        "generation_timestamp": [_moment(context.made_at) if context else None for context in contexts],
+        "llm_provider": [context.provider if context else None for context in contexts],
+        "llm_model": [context.model if context else None for context in contexts],
         "token_count": _token_counts(chunks["token_count"].to_pylist(), prefixes, count_tokens),
-        **_components(found),
+        **_components(contexts),
     }
     return pa.table(columns, schema=CONTEXTS.arrow)
 
@@ -100,9 +100,9 @@ def token_counter(tokenizer: Tokenizer) -> CountTokens:
     return lambda texts: [len(offsets) for offsets in tokenizer.offsets(texts)]
 
 
-def _components(found: Sequence[WrittenContext | None]) -> dict[str, list[float | None]]:
+def _components(contexts: Sequence[WrittenContext | None]) -> dict[str, list[float | None]]:
     """Return the parts of each context's quality by the names of their columns; null where no model wrote."""
-    scores = [context.scores if context and context.scores else (None,) * len(COMPONENTS) for context in found]
+    scores = [context.scores if context and context.scores else (None,) * len(COMPONENTS) for context in contexts]
     return {name: [parts[place] for parts in scores] for place, name in enumerate(COMPONENTS)}
 
 

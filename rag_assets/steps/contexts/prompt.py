@@ -101,15 +101,15 @@ def build_documents(chunks: pa.Table, budget_tokens: int) -> list[Document]:
     """Return the documents of rows of SELECTED_CHUNKS, whose heads have `budget_tokens` tokens at most."""
     rows = chunks.select(["page_id", "readers", "chunk_idx", "chunk_id", "title", "heading_path", "text"]).to_pylist()
     rows.sort(key=lambda row: (row["page_id"], row["readers"], row["chunk_idx"]))
-    found = []
+    documents = []
     for page_id, page in groupby(rows, key=lambda row: row["page_id"]):
         of_page = list(page)
         classes = sorted({row["readers"] for row in of_page})
         for readers, group in groupby(of_page, key=lambda row: row["readers"]):
             origin = (page_id, readers, *classes)
             passages = tuple(_passage(row, origin) for row in group)
-            found.append(Document(passages, budget_tokens * CHARS_PER_TOKEN))
-    return found
+            documents.append(Document(passages, budget_tokens * CHARS_PER_TOKEN))
+    return documents
 
 
 def prompt(document: Document, indexes: Sequence[int], fence: Fence, advice: Iterable[str] = ()) -> str:
@@ -119,14 +119,14 @@ def prompt(document: Document, indexes: Sequence[int], fence: Fence, advice: Ite
     for number, index in enumerate(indexes, start=1):
         passage = document.passages[index]
         parts += [*_surroundings(document, index, fence), _block(passage, number if several else None, fence)]
-    asked = _ASKED.format(
+    text = _ASKED.format(
         least=MIN_WORDS,
         most=MAX_WORDS,
         what="each of the passages is" if several else "the passage is",
         each=", each passage's on a line of its own that begins with its number in brackets" if several else "",
     )
     hints = [f"An earlier answer was not good enough. {hint[:1].upper()}{hint[1:]}." for hint in advice]
-    return "\n\n".join([*parts, asked, *hints])
+    return "\n\n".join([*parts, text, *hints])
 
 
 def read_answer(text: str, count: int) -> list[str | None]:
@@ -135,10 +135,10 @@ def read_answer(text: str, count: int) -> list[str | None]:
         return [_clean(_NUMBERED.sub("", text, count=1)) or None]
     marks = list(_NUMBERED.finditer(text))
     starts = [mark.start() for mark in marks]
-    found: dict[int, str] = {}
+    contexts: dict[int, str] = {}
     for mark, end in zip(marks, [*starts[1:], len(text)], strict=False):
-        found.setdefault(int(mark[1]), _clean(text[mark.end() : end]))
-    return [found.get(number) or None for number in range(1, count + 1)]
+        contexts.setdefault(int(mark[1]), _clean(text[mark.end() : end]))
+    return [contexts.get(number) or None for number in range(1, count + 1)]
 
 
 def _surroundings(document: Document, index: int, fence: Fence) -> Iterator[str]:

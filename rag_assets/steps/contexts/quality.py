@@ -75,15 +75,15 @@ def score_contexts(contexts: Sequence[str], chunks: Sequence[str], documents: Se
     scores = []
     for row, (context, document) in enumerate(zip(contexts, documents, strict=True)):
         invented = inventions(context, f"{chunks[row]}\n{document}")
-        found = [
+        quality = [
             *_length_faults(int(words[row])),
             *_relevance_faults(float(relevance[row]), missing[row][0]),
             *_coherence_faults(bool(closed[row]), bool(opened[row])),
             *((f"generic phrase {phrase!r}", "say what it is about instead") for phrase in generic[row]),
             *((f"{thing!r} is not in the document", "use only what the document says") for thing in invented),
         ]
-        issues = tuple(issue for issue, _ in found)
-        advice = tuple(dict.fromkeys(recommendation for _, recommendation in found))
+        issues = tuple(issue for issue, _ in quality)
+        advice = tuple(dict.fromkeys(recommendation for _, recommendation in quality))
         total, length, relevant, coherence, specificity = (float(value) for value in (overall[row], *parts[row]))
         scores.append(QualityScore(total, length, relevant, coherence, specificity, issues, advice, invented))
     return scores
@@ -99,9 +99,9 @@ def missing_terms(context: str, chunk: str) -> tuple[list[str], int]:
 def inventions(context: str, document: str) -> tuple[str, ...]:
     """Numbers, names and negations of the context that the document does not have, in order, each once."""
     numbers, terms = set(_NUMBER.findall(document)), set(analyze(document))
-    found = [number for number in _NUMBER.findall(context) if number not in numbers]
-    found += [name for name in _NAME.findall(context) if not terms.issuperset(analyze(name))]
-    return tuple(dict.fromkeys([*found, *turned(context, document)]))
+    invented = [number for number in _NUMBER.findall(context) if number not in numbers]
+    invented += [name for name in _NAME.findall(context) if not terms.issuperset(analyze(name))]
+    return tuple(dict.fromkeys([*invented, *turned(context, document)]))
 
 
 def turned(context: str, document: str) -> list[str]:

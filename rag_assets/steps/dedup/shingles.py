@@ -105,9 +105,9 @@ def _names(text: str) -> Iterator[str]:
 def codes_of(text: str) -> list[str]:
     """Return the fenced code of a text to the letter, ends of lines aside; all of a text that a cut left half a
     fence."""
-    found = _FENCED.findall(text) if "```" in text else []
-    whole = all(closed for _, _, closed in found)
-    return [code_of(body) for _, body, _ in found] if whole else [code_of(text)]
+    blocks = _FENCED.findall(text) if "```" in text else []
+    whole = all(closed for _, _, closed in blocks)
+    return [code_of(body) for _, body, _ in blocks] if whole else [code_of(text)]
 
 
 def code_of(body: str) -> str:

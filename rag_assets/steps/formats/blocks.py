@@ -97,13 +97,13 @@ def paragraphs(text: str) -> list[str]:
     if BREAK not in text:
         line = clean(text)
         return [line] if line else []
-    found: list[list[str]] = [[]]
+    groups: list[list[str]] = [[]]
     for line in map(clean, text.split(BREAK)):
         if line:
-            found[-1].append(line)
-        elif found[-1]:
-            found.append([])
-    return ["\n".join(lines) for lines in found if lines]
+            groups[-1].append(line)
+        elif groups[-1]:
+            groups.append([])
+    return ["\n".join(lines) for lines in groups if lines]
 
 
 def code_block(body: str, language: str = "") -> Block:

@@ -28,8 +28,8 @@ def link(walk: Walk, node: Element) -> None:
         text = _target(node) or node.get(f"{AC}anchor", "")
     walk.write(text)
     walk.linked += len(text)
-    if (found := _link_of(node, clean(text))) is not None:
-        walk.links.append(found)
+    if (target := _link_of(node, clean(text))) is not None:
+        walk.links.append(target)
     walk.lift(lifted)
 
 

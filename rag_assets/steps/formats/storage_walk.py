@@ -170,10 +170,10 @@ class Walk:
         """Write the gathered text as a block of the place where the walk is."""
         if not self._buffer:
             return
-        found, linked = paragraphs("".join(self._buffer)), self.linked
+        lines, linked = paragraphs("".join(self._buffer)), self.linked
         self._buffer.clear()
         self.linked = 0
-        for text in found:
+        for text in lines:
             self.blocks.append(self._block(text, linked))
             linked = 0
 
@@ -239,10 +239,10 @@ class Walk:
     def apart(self) -> Iterator[list[Block]]:
         """Collect what is written meanwhile apart from the page, for a line."""
         outer = self.blocks, self._buffer, self.linked
-        found: list[Block] = []
-        self.blocks, self._buffer, self.linked = found, [], 0
+        blocks: list[Block] = []
+        self.blocks, self._buffer, self.linked = blocks, [], 0
         with self.at(Place(line=True)):
-            yield found
+            yield blocks
             self.flush()
         self.blocks, self._buffer, self.linked = outer
 

@@ -67,15 +67,15 @@ def explain(
     """
     readers, notes = str(row["readers"]), []
     levels = list(_levels(row, above, origins, source, setting)) if origins else []
-    told = {clause for level in levels for clause in clauses_of(level.readers)}
-    if further := clauses_of(readers) - told:
+    required = {clause for level in levels for clause in clauses_of(level.readers)}
+    if further := clauses_of(readers) - required:
         reason = hidden or ("as its last sync left it" if origins else "its restrictions as a whole")
         levels.append(Level("further", reader_class(further), reason, str(row["page_id"])))
     if origins is None:
         notes.append(f"which restriction it is was not written down yet; `citelock build {source}` does")
     elif setting != "from_source" and space_readers(setting) != origins.space:
         notes.append(f"sources.{source}.readers has changed since the last sync; `citelock build {source}` applies it")
-    if readers != NOBODY and told - clauses_of(readers):
+    if readers != NOBODY and required - clauses_of(readers):
         notes.append(f"its readers are of an earlier sync than these restrictions; `citelock build {source}`")
     if principal is None:
         return Explained(str(row["page_id"]), readers, tuple(levels), None, tuple(notes))

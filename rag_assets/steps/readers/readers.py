@@ -169,13 +169,13 @@ def _of(page_id: str, lineal: str, fault: str) -> str:
 
 def lineage(page_id: str, pages: Mapping[str, Grants]) -> Iterator[str]:
     """Yield the page and its ancestors, and theirs: where two pages disagree about a chain, both narrow."""
-    seen, waiting = {page_id}, [page_id]
+    visited, waiting = {page_id}, [page_id]
     while waiting:
         lineal = waiting.pop()
         yield lineal
         grants = pages.get(lineal)
-        further = [one for one in (grants.ancestors or () if grants else ()) if one not in seen]
-        seen.update(further)
+        further = [one for one in (grants.ancestors or () if grants else ()) if one not in visited]
+        visited.update(further)
         waiting.extend(reversed(further))
 
 

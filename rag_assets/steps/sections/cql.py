@@ -55,16 +55,16 @@ def is_blog_post(row: Row) -> bool:
 
 def _tokens(cql: str) -> list[str]:
     """Return the query in pieces; text in quotes has a quote before it."""
-    found: list[str] = []
+    tokens: list[str] = []
     position, cql = 0, cql.strip()
     while position < len(cql):
         match = _TOKEN.match(cql, position)
-        if match is None or len(found) == TOKENS_MAX:
+        if match is None or len(tokens) == TOKENS_MAX:
             raise CqlError("it is no CQL that is read")
         quoted = match[1] if match[1] is not None else match[2]
-        found.append(match[3] or match[4] or '"' + re.sub(r"\\(.)", r"\1", quoted))
+        tokens.append(match[3] or match[4] or '"' + re.sub(r"\\(.)", r"\1", quoted))
         position = match.end()
-    return found
+    return tokens
 
 
 class _Parser:
@@ -78,16 +78,16 @@ class _Parser:
         return self._tokens[self._place].lower() if self._place < len(self._tokens) else ""
 
     def either(self) -> Predicate:
-        found = [self._all()]
+        terms = [self._all()]
         while self._took("or"):
-            found.append(self._all())
-        return lambda row: any(each(row) for each in found)
+            terms.append(self._all())
+        return lambda row: any(matches(row) for matches in terms)
 
     def _all(self) -> Predicate:
-        found = [self._one()]
+        terms = [self._one()]
         while self._took("and"):
-            found.append(self._one())
-        return lambda row: all(each(row) for each in found)
+            terms.append(self._one())
+        return lambda row: all(matches(row) for matches in terms)
 
     def _one(self) -> Predicate:
         if self._took("not"):
@@ -117,11 +117,11 @@ class _Parser:
     def _values(self) -> list[str]:
         self._expect("in")
         self._expect("(")
-        found = [self._value()]
+        values = [self._value()]
         while self._took(","):
-            found.append(self._value())
+            values.append(self._value())
         self._expect(")")
-        return found
+        return values
 
     def _value(self) -> str:
         token = self._next()

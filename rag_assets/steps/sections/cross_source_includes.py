@@ -59,11 +59,11 @@ def with_other_sources(
     """
     asking = source.pages.filter(pc.is_in(source.pages["page_id"], value_set=pa.array(source.missed, pa.string())))
     alone = build_sections(asking, max_page_bytes, [source.pages], source.listed, reader)
-    found = build_sections(asking, max_page_bytes, [source.pages, *others.values()], source.listed, reader)
-    resolved = _resolved(found.ledger) - _resolved(alone.ledger)
-    if found.sections.equals(alone.sections):
+    result = build_sections(asking, max_page_bytes, [source.pages, *others.values()], source.listed, reader)
+    resolved = _resolved(result.ledger) - _resolved(alone.ledger)
+    if result.sections.equals(alone.sections):
         return Across(source.chunks, resolved)
-    made = build_chunks(found.sections, asking, tokenizer, size, stride)
+    made = build_chunks(result.sections, asking, tokenizer, size, stride)
     ids = pc.unique(asking["page_id"])
     kept = source.chunks.filter(pc.invert(pc.is_in(source.chunks["page_id"], value_set=ids)))
     return Across(pa.concat_tables([kept, made]), resolved)

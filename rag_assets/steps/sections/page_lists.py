@@ -73,13 +73,17 @@ class PageLists:
 
     def _children(self, listing: Listing, page: Row) -> Iterator[tuple[str, list[Block]]]:
         """Children as nested lists of titles."""
-        asked = listing.parameters
-        levels = _ALL_LEVELS if _is_true(asked.get("all")) else int(asked.get("depth") or 1) or _ALL_LEVELS
-        excerpts = asked.get("excerpttype", asked.get("excerpt", "")).lower() in ("simple", "rich content", "true")
+        parameters = listing.parameters
+        levels = _ALL_LEVELS if _is_true(parameters.get("all")) else int(parameters.get("depth") or 1) or _ALL_LEVELS
+        excerpts = parameters.get("excerpttype", parameters.get("excerpt", "")).lower() in (
+            "simple",
+            "rich content",
+            "true",
+        )
         root = self._root(listing, page)
-        most = max(int(asked.get("first") or 0), 0)
-        found = list(_first(list(self._descendants(root, levels, asked)), root, most, page))
-        for readers, rows in _by_readers(page, found):
+        most = max(int(parameters.get("first") or 0), 0)
+        pages = list(_first(list(self._descendants(root, levels, parameters)), root, most, page))
+        for readers, rows in _by_readers(page, pages):
             yield readers, list(self._items(rows, excerpts))
 
     def _root(self, listing: Listing, page: Row) -> str:
@@ -96,19 +100,19 @@ class PageLists:
             raise ValueError(f"there is no page {listing.title!r}")
         return str(target["page_id"])
 
-    def _descendants(self, root: str, levels: int, asked: Mapping[str, str]) -> Iterator[Row]:
+    def _descendants(self, root: str, levels: int, parameters: Mapping[str, str]) -> Iterator[Row]:
         """Return pages below, each before its own children."""
-        waiting, seen = [(root, levels)], {root}
-        found: list[Row] = []
+        waiting, visited = [(root, levels)], {root}
+        rows: list[Row] = []
         while waiting:
             above, left = waiting.pop()
             if above != root:
-                found.append(self._current[above][1])
-            below = _in_order(self._below.get(above, ()), asked) if left else []
-            fresh = [row["page_id"] for row in below if row["page_id"] not in seen]
-            seen.update(fresh)
+                rows.append(self._current[above][1])
+            below = _in_order(self._below.get(above, ()), parameters) if left else []
+            fresh = [row["page_id"] for row in below if row["page_id"] not in visited]
+            visited.update(fresh)
             waiting += [(page_id, left - 1) for page_id in reversed(fresh)]
-        return iter(found)
+        return iter(rows)
 
     def _items(self, rows: Sequence[Row], excerpts: bool) -> Iterator[Block]:
         """List items; no more excerpts after so many characters as a page may include."""
@@ -128,22 +132,22 @@ class PageLists:
 
     def _report(self, listing: Listing, page: Row) -> Iterator[tuple[str, list[Block]]]:
         """Yield a table with a row for each page that has page properties."""
-        asked = listing.parameters
-        wanted = self._wanted(asked, page)
-        found = [row for _, row in self._current.values() if wanted(row) and self._values(row, asked) is not None]
-        for readers, rows in _by_readers(page, found):
-            values = [self._values(row, asked) or {} for row in rows]
-            yield readers, list(_table(rows, values, asked))
+        parameters = listing.parameters
+        wanted = self._wanted(parameters, page)
+        pages = [row for _, row in self._current.values() if wanted(row) and self._values(row, parameters) is not None]
+        for readers, rows in _by_readers(page, pages):
+            values = [self._values(row, parameters) or {} for row in rows]
+            yield readers, list(_table(rows, values, parameters))
 
-    def _wanted(self, asked: Mapping[str, str], page: Row) -> Predicate:
-        if asked.get("cql"):
-            return page_filter(asked["cql"], page, self._current)
-        labels = {label.strip().casefold() for label in (asked.get("label") or asked.get("labels", "")).split(",")} - {
-            ""
-        }
+    def _wanted(self, parameters: Mapping[str, str], page: Row) -> Predicate:
+        if parameters.get("cql"):
+            return page_filter(parameters["cql"], page, self._current)
+        labels = {
+            label.strip().casefold() for label in (parameters.get("label") or parameters.get("labels", "")).split(",")
+        } - {""}
         if not labels:
             raise CqlError("it names neither labels nor a query")
-        spaces = {key.strip().casefold() for key in asked.get("spaces", "").split(",")} - {""}
+        spaces = {key.strip().casefold() for key in parameters.get("spaces", "").split(",")} - {""}
         spaces = {str(page["space"]).casefold() if key == "currentspace()" else key for key in spaces}
         if any(key.startswith("@") for key in spaces):
             raise CqlError("groups of spaces are not read")
@@ -152,16 +156,16 @@ class PageLists:
             and (not spaces or str(row["space"]).casefold() in spaces)
         )
 
-    def _values(self, row: Row, asked: Mapping[str, str]) -> dict[str, str] | None:
+    def _values(self, row: Row, parameters: Mapping[str, str]) -> dict[str, str] | None:
         """Return the page's properties of the id that is asked for; None where it has none."""
         page_id = row["page_id"]
         if page_id not in self._properties:
             self._properties[page_id] = self._read(self._whole(row))
-        found = [each for each in self._properties[page_id] if asked.get("id", "") in ("", each.id)]
+        groups = [group for group in self._properties[page_id] if parameters.get("id", "") in ("", group.id)]
         merged: dict[str, str] = {}
-        for each in found:
-            merged = each.values | merged
-        return merged if found else None
+        for group in groups:
+            merged = group.values | merged
+        return merged if groups else None
 
     def _read(self, page: Row) -> list[Properties]:
         body = self._library.body(page)
@@ -203,10 +207,10 @@ def _top_of(space: str) -> str:
     return f"space {space}"  # no page id has white space
 
 
-def _in_order(rows: Iterable[Row], asked: Mapping[str, str]) -> list[Row]:
+def _in_order(rows: Iterable[Row], parameters: Mapping[str, str]) -> list[Row]:
     """Siblings as asked for; else as someone arranged them, else by title."""
-    by = _ORDERS.get(asked.get("sort", "").lower(), _arranged)
-    return sorted(rows, key=by, reverse=_is_true(asked.get("reverse")))
+    by = _ORDERS.get(parameters.get("sort", "").lower(), _arranged)
+    return sorted(rows, key=by, reverse=_is_true(parameters.get("reverse")))
 
 
 def _arranged(row: Row) -> Any:
@@ -226,28 +230,33 @@ _ORDERS = MappingProxyType(
 )
 
 
-def _table(rows: Sequence[Row], values: Sequence[Mapping[str, str]], asked: Mapping[str, str]) -> Iterator[Block]:
-    names = _headings(asked.get("headings", "")) or list(dict.fromkeys(key for each in values for key in each))
+def _table(rows: Sequence[Row], values: Sequence[Mapping[str, str]], parameters: Mapping[str, str]) -> Iterator[Block]:
+    names = _headings(parameters.get("headings", "")) or list(
+        dict.fromkeys(key for row_values in values for key in row_values)
+    )
     names = names[: max(CELLS_MAX // max(len(rows), 1), 1)]
     titles = [clean(row["title"] or "") for row in rows]
-    folded = [{key.casefold(): value for key, value in each.items()} for each in values]
+    folded = [{key.casefold(): value for key, value in row_values.items()} for row_values in values]
     lines = [
-        [title, *(each.get(name.casefold(), "") for name in names)] for title, each in zip(titles, folded, strict=True)
+        [title, *(row_values.get(name.casefold(), "") for name in names)]
+        for title, row_values in zip(titles, folded, strict=True)
     ]
-    by = asked.get("sortby", "").casefold()
+    by = parameters.get("sortby", "").casefold()
     column = next((n for n, name in enumerate(names, start=1) if name.casefold() == by), 0)
     order: list[Any] = [_modified(row) for row in rows] if by in ("modified", "last modified") else []
     order = order or [(_natural(line[column]), _natural(line[0])) for line in lines]
     sorted_lines = sorted(
-        zip(order, lines, strict=True), key=lambda each: each[0], reverse=_is_true(asked.get("reversesort"))
+        zip(order, lines, strict=True),
+        key=lambda row_values: row_values[0],
+        reverse=_is_true(parameters.get("reversesort")),
     )
-    header = [Cell(text, header=True) for text in (asked.get("firstcolumn") or "Title", *names)]
+    header = [Cell(text, header=True) for text in (parameters.get("firstcolumn") or "Title", *names)]
     return row_blocks([header, *([Cell(text) for text in line] for _, line in sorted_lines)], 1)
 
 
-def _headings(asked: str) -> list[str]:
+def _headings(names: str) -> list[str]:
     """Return names of columns: parted by commas, in quotes where they hold one."""
-    return [clean(name) for name in next(csv.reader([asked], skipinitialspace=True), []) if clean(name)]
+    return [clean(name) for name in next(csv.reader([names], skipinitialspace=True), []) if clean(name)]
 
 
 def _natural(text: str | None) -> Any:

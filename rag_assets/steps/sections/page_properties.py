@@ -28,15 +28,15 @@ def page_properties(body: str) -> list[Properties]:
     A table has its keys in the first column or, where all of its first row are headers and no other cell is, there;
     then the second row has the values. Raises PageError where the body cannot be read.
     """
-    found = []
+    tables = []
     for node in parse_storage(body).iter(*MACROS):
         macro = read_macro(node)
         if macro.name == "details" and macro.rich is not None:
             values: dict[str, str] = {}
             for key, value in _pairs(macro.rich):
                 values.setdefault(key, value)
-            found.append(Properties(macro.parameters.get("id", ""), values))
-    return found
+            tables.append(Properties(macro.parameters.get("id", ""), values))
+    return tables
 
 
 def _pairs(rich: Element) -> Iterator[tuple[str, str]]:

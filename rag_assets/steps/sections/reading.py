@@ -52,14 +52,14 @@ class DirectReader:
         if read is None:
             raise PageError(f"body format {body_format!r} is not known; known are {', '.join(sorted(_READERS))}")
         text, cut = without_note(body)
-        found = storage_content(text, lists) if body_format == "storage" else read(text)
-        found = within(found, self._budget)
-        return found if found.cut or cut is None else found._replace(cut=cut)
+        content = storage_content(text, lists) if body_format == "storage" else read(text)
+        content = within(content, self._budget)
+        return content if content.cut or cut is None else content._replace(cut=cut)
 
     def excerpt(self, body: str, name: str) -> Content | None:
         """See `BodyReader`."""
-        found = storage_excerpt(body, name)
-        return None if found is None else within(found, self._budget)
+        excerpt = storage_excerpt(body, name)
+        return None if excerpt is None else within(excerpt, self._budget)
 
     def properties(self, body: str) -> list[Properties]:
         """See `BodyReader`."""

@@ -93,16 +93,16 @@ def build_sections(
     for page in pages.to_pylist():
         try:
             _check_size(page["body"], max_page_bytes)
-            found = sections_of_page(page, library, lists)
+            split = sections_of_page(page, library, lists)
         except PageError as error:
             failures.append((page["page_id"], str(error)))
         except Exception as error:  # a fault in one page is reported; the others still arrive
             failures.append((page["page_id"], f"unexpected {type(error).__name__}: {error}"))
         else:
-            sections += found.sections
-            ledger += found.ledger
-            missed += [page["page_id"]] if found.missed else []
-            cut |= {page["page_id"]: found.cut} if found.cut else {}
+            sections += split.sections
+            ledger += split.ledger
+            missed += [page["page_id"]] if split.missed else []
+            cut |= {page["page_id"]: split.cut} if split.cut else {}
     return SectionsResult(SECTIONS.table(sections), MACRO_LEDGER.table(ledger), failures, missed, cut)
 
 
@@ -192,10 +192,10 @@ def _section_rows(page: Mapping[str, Any], own: Sequence[_Text], included: Seque
     return [_section_row(page, order, text, has_text) for order, text in enumerate(texts)]
 
 
-def _section_row(page: Mapping[str, Any], order: int, found: _Text, has_text: bool) -> dict[str, Any]:
-    section, passage = found.section, found.passage
-    text, atoms = joined(found.blocks)
-    bare = found.blocks[0].kind == "heading"
+def _section_row(page: Mapping[str, Any], order: int, part: _Text, has_text: bool) -> dict[str, Any]:
+    section, passage = part.section, part.passage
+    text, atoms = joined(part.blocks)
+    bare = part.blocks[0].kind == "heading"
     return {
         "section_id": f"{page['page_id']}:{page['version']}:s{order}",
         "page_id": page["page_id"],
@@ -209,12 +209,12 @@ def _section_row(page: Mapping[str, Any], order: int, found: _Text, has_text: bo
         "text": text,
         "blocks": [atom._asdict() for atom in atoms],
         "content_types": list(dict.fromkeys("paragraph" if a.kind == "heading" else a.kind for a in atoms)),
-        "is_boilerplate": has_text if bare else is_boilerplate(section.heading, found.blocks),
+        "is_boilerplate": has_text if bare else is_boilerplate(section.heading, part.blocks),
         "content_hash": page["content_hash"],
         "also_readers": passage.readers if passage else EVERYONE,
         "included_from": passage.page_id if passage else None,
         "links": [] if passage else [link._asdict() for link in section.links],
-        "anchors": _further(section.anchor, found.anchors),
+        "anchors": _further(section.anchor, part.anchors),
     }
 
 

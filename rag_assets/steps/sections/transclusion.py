@@ -73,11 +73,11 @@ class Library:
         """
         if not self._rows:
             for row, name in enumerate(
-                zip(*(self._pages[each].to_pylist() for each in ("space", "title")), strict=True)
+                zip(*(self._pages[column].to_pylist() for column in ("space", "title")), strict=True)
             ):
                 self._rows.setdefault(_name(*name), []).append(row)
-        found = self._of_name(_name(space, title), asking)
-        return self._of_name(_name(*title.split(":", 1)), asking) if found is None and ":" in title else found
+        matches = self._of_name(_name(space, title), asking)
+        return self._of_name(_name(*title.split(":", 1)), asking) if matches is None and ":" in title else matches
 
     def _of_name(self, name: tuple[str, str], asking: Mapping[str, Any]) -> Mapping[str, Any] | None:
         rows: list[Mapping[str, Any]] = [self._row(row) for row in self._rows.get(name, ())]
@@ -88,8 +88,8 @@ class Library:
         return near[0] if len(near) == 1 else None
 
     def _row(self, row: int) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._pages.slice(row, 1).to_pylist()[0]
-        return found
+        row_values: Mapping[str, Any] = self._pages.slice(row, 1).to_pylist()[0]
+        return row_values
 
     def content(self, page: Mapping[str, Any], excerpt: str | None) -> Content | None:
         """Return what a page, or an excerpt of it, holds; None where there is no such excerpt or the page cannot be
@@ -130,12 +130,12 @@ class Transclusion:
     def passages(self, section: Section) -> list[Passage]:
         """Return the text that the references of a section stand for, in their order; that of nested ones after its
         page's."""
-        found: list[Passage] = []
+        passages: list[Passage] = []
         start: _Key = (self._page["page_id"], None)
         for reference in section.references:
-            resolved = self._follow(reference, self._page, section, EVERYONE, (start,), found)
+            resolved = self._follow(reference, self._page, section, EVERYONE, (start,), passages)
             self.ledger[reference.macro, "resolved" if resolved else "unresolved"] += 1
-        return found
+        return passages
 
     def _follow(
         self,
@@ -144,7 +144,7 @@ class Transclusion:
         under: Section,
         readers: str,
         chain: tuple[_Key, ...],
-        found: list[Passage],
+        passages: list[Passage],
     ) -> bool:
         """Append what a reference stands for; whether it could be followed. `chain` is the way that led to it."""
         self._followed[readers] += 1
@@ -167,9 +167,9 @@ class Transclusion:
         self._taken.add((key, narrower))
         for section in split_at_headings(content.blocks, under.heading, under.path, OneAnchor(under.anchor)):
             if section.blocks:
-                found.append(Passage(section, narrower, page["page_id"]))
+                passages.append(Passage(section, narrower, page["page_id"]))
             for nested in section.references:
-                self._follow(nested, page, section, narrower, (*chain, key), found)
+                self._follow(nested, page, section, narrower, (*chain, key), passages)
         return True
 
 

@@ -40,8 +40,8 @@ def open_judge(settings: Generation) -> Entails | None:
 
     @lru_cache(maxsize=_REMEMBERED)
     def entails(premise: str, hypothesis: str) -> bool:
-        asked = Message("user", question(premise, hypothesis, Fence.new()))
-        word = chat.reply([Message("system", _SYSTEM), asked]).text.strip().strip(".*\"'").upper()
+        message = Message("user", question(premise, hypothesis, Fence.new()))
+        word = chat.reply([Message("system", _SYSTEM), message]).text.strip().strip(".*\"'").upper()
         if word not in ("YES", "NO"):
             raise ModelError(f"{chat.name} says {word[:40]!r} where only YES or NO was asked for")
         return word == "YES"

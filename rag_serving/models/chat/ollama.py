@@ -56,7 +56,7 @@ class OllamaChat(RemoteChat):
 
         async with self._client() as client:
             try:
-                return [found.model or "" for found in (await client.list()).models]
+                return [model.model or "" for model in (await client.list()).models]
             except ollama.ResponseError as error:
                 raise self._failure(error) from error
             except (TypeError, ValueError) as error:

@@ -113,8 +113,8 @@ class LocalEmbedder:
         sums = np.zeros((count, self.dimension), np.float64)
         windows = sorted(windows, key=lambda window: len(window.ids), reverse=True)
         left = np.bincount(np.array([window.text for window in windows], np.int64), minlength=count)
-        for batch, found in _run_all(bert, [*_batches(windows, self._batch_size)]):
-            for window, vector in zip(batch, found, strict=True):
+        for batch, embedded in _run_all(bert, [*_batches(windows, self._batch_size)]):
+            for window, vector in zip(batch, embedded, strict=True):
                 sums[window.text] += vector.astype(np.float64) * len(window.ids)
                 left[window.text] -= 1
             if progress:

@@ -41,9 +41,9 @@ class OllamaEmbedder(RemoteEmbedder):
             listed = self._client(min(self._config.timeout_s, QUERY_TIMEOUT_S)).list().models
         except (*TRANSIENT, ollama.ResponseError, TypeError, ValueError) as error:
             self.give_up(error, 1)
-        for found in listed:
-            if found.model == tag and found.digest:
-                return f"{tag}@{found.digest.removeprefix('sha256:')[:12]}"
+        for model in listed:
+            if model.model == tag and model.digest:
+                return f"{tag}@{model.digest.removeprefix('sha256:')[:12]}"
         raise ModelError(self._missing())
 
     def _ask(self, texts: list[str], timeout_s: float) -> list[list[float]]:

@@ -114,10 +114,10 @@ def download() -> Path:
 
 def _published(folder: Path, origin: str) -> Weights:
     for name, expected in DIGESTS.items():
-        found = _digest(folder / name)
-        if found != expected:
+        digest = _digest(folder / name)
+        if digest != expected:
             raise ModelError(
-                f"{folder / name} is not the published one: SHA-256 {found[:16]}…, expected {expected[:16]}…; {_MEND}"
+                f"{folder / name} is not the published one: SHA-256 {digest[:16]}…, expected {expected[:16]}…; {_MEND}"
             )
     return Weights(
         name=f"{MODEL}@{REVISION[:12]}",
