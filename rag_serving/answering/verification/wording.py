@@ -25,7 +25,7 @@ _SAME_BEGINNING, _SHORTEST_SLIP, _ALIKE = 3, 4, 80.0
 
 
 def overhang(passage_words: str, quote: str) -> tuple[int, int] | None:
-    """Return how many characters at either edge of `passage_words` hold words that the quote does not have, if the rest agrees.
+    """Return how many characters at either edge of `passage_words` hold words that the quote lacks, if the rest agrees.
 
     Words agree if they are the same but for a slip and stand in the same order; an article more or less is none. None
     where any other word was lost, added or exchanged.
