@@ -61,6 +61,29 @@ def test_serving_runs_without_dagster_and_without_the_assets() -> None:
     assert not {"dagster", "rag_assets", "torch"} & set(run.stdout.split())
 
 
+def test_every_serving_module_serves() -> None:
+    """What no serving process can import is of use to the writer alone and belongs to the other package."""
+    modules = {name_of(path)[: -len(".py")].replace("/", ".").removesuffix(".__init__"): path for path in MODULES}
+    reached, waiting = set(), ["rag_serving.api.app", "rag_serving.cli.main", "rag_serving.rerank_service.command"]
+    while waiting:
+        name = waiting.pop()
+        if name in modules and name not in reached:
+            reached.add(name)
+            waiting += [*names_in(modules[name]), name.rpartition(".")[0]]
+    assert not {name for name in modules if name.startswith("rag_serving.")} - reached
+
+
+def names_in(path: Path) -> Iterator[str]:
+    """Yield what a module imports, wherever it does, and the modules that it names in strings (`module:function`)."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value.partition(":")[0]
+
+
 def test_what_joins_the_command_on_a_serving_machine_needs_no_dagster() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     points = project["entry-points"]

@@ -20,11 +20,11 @@ from rag_assets.evaluation.beir import Document
 from rag_assets.evaluation.bench import TENANT, Report, chunk_table, with_column
 from rag_assets.publishing.arrange import arranged
 from rag_assets.publishing.build import build_generation
+from rag_assets.state.vector_cache import VectorCache
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Tokenizer, open_embedder, open_tokenizer
-from rag_serving.models.embedding.cache import VectorCache
 
 _SEED = 20
 _NOISE = 0.35  # length of what is mixed into a vector that is used again

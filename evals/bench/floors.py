@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from rag_assets.evaluation.beir import Collection, Document, Ranking
 from rag_assets.evaluation.bench import DEPTH, Run
+from rag_assets.steps.contexts.context_prefix import under_prefixes
 from rag_serving.models import Embedder
-from rag_serving.text.context_prefix import under_prefixes
 
 RRF_K = 60
 Found = TypeVar("Found")

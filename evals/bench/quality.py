@@ -12,9 +12,9 @@ from typing import Any
 from evals.bench.floors import floor_texts, run_floors
 from rag_assets.evaluation.beir import Collection
 from rag_assets.evaluation.bench import TENANT, Index, Report, Run, indexed, latencies, metrics, run_queries
+from rag_assets.state.vector_cache import VectorCache
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
-from rag_serving.models.embedding.cache import VectorCache
 from rag_serving.retrieval.hybrid import Mode
 
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")

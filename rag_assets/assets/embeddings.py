@@ -8,14 +8,14 @@ from rag_assets import metadata
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
+from rag_assets.state.vector_cache import SEAL_PURPOSE, VERSION, VectorCache
+from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_assets.steps.contexts.contextualize import with_vector_keys
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
 from rag_serving.indexes.exact import save_vectors
 from rag_serving.models import open_embedder
-from rag_serving.models.embedding.cache import SEAL_PURPOSE, VERSION, VectorCache
-from rag_serving.text.context_prefix import embedded_texts
 
 
 @dg.asset(

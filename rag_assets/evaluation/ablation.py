@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from rag_assets.evaluation.beir import Collection
 from rag_assets.evaluation.bench import Bench, Index, Keep, indexed, measured, run_queries, with_column
+from rag_assets.steps.contexts.lexical_fields import lexical_prefix
 from rag_serving.access.principals import EVERYONE
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
@@ -32,7 +33,6 @@ from rag_serving.retrieval.hygiene import keyword_gate
 from rag_serving.retrieval.lexical_reranker import rerank_by_words
 from rag_serving.retrieval.search import Found
 from rag_serving.text.analyzer import analyze, analyze_passage
-from rag_serving.text.lexical_fields import lexical_prefix
 
 Reshape = Callable[[pa.Table], pa.Table]
 

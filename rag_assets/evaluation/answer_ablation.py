@@ -28,6 +28,8 @@ from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.measures import Values, of_answers, of_rankings
 from rag_assets.evaluation.significance import paired_p_value
 from rag_assets.publishing.build import build_generation
+from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
+from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
@@ -36,12 +38,10 @@ from rag_serving.indexes.catalog import current_generation
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder
-from rag_serving.models.embedding.cache import SEAL_PURPOSE, VectorCache
 from rag_serving.models.protocols import Progress
 from rag_serving.models.reranker_client import open_reranker
 from rag_serving.pipeline import Pipeline
 from rag_serving.receipts.store import ReceiptStore
-from rag_serving.text.context_prefix import embedded_texts
 
 Report = Callable[[str, int, int], None]
 

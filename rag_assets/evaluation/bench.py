@@ -23,19 +23,19 @@ import pyarrow as pa
 from rag_assets.evaluation.beir import Collection, Document, Ranking
 from rag_assets.evaluation.metrics import mrr_at_k, ndcg_at_k, recall_at_k
 from rag_assets.publishing.build import build_generation
+from rag_assets.state.vector_cache import VectorCache
+from rag_assets.steps.contexts.context_prefix import embedded_texts, metadata_prefix
+from rag_assets.steps.contexts.lexical_fields import lexical_prefixes
 from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, Tokenizer, open_embedder, open_tokenizer
-from rag_serving.models.embedding.cache import VectorCache
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.records import Candidate
 from rag_serving.retrieval.hybrid import Mode, SearchOptions
 from rag_serving.retrieval.search import Found, find
-from rag_serving.text.context_prefix import embedded_texts, metadata_prefix
-from rag_serving.text.lexical_fields import lexical_prefixes
 
 TENANT = "bench"
 RECALL_AT = (5, 10, 20, 100)

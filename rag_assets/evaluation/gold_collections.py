@@ -22,12 +22,12 @@ from rag_assets.evaluation.beir import Document, read_documents
 from rag_assets.evaluation.bench import TENANT, chunk_table
 from rag_assets.evaluation.gold import GoldError, GoldQuestion, GoldSet
 from rag_assets.publishing.build import build_generation
+from rag_assets.state.vector_cache import VectorCache
+from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.models import Embedder, open_embedder, open_tokenizer
-from rag_serving.models.embedding.cache import VectorCache
 from rag_serving.pipeline import Pipeline
-from rag_serving.text.context_prefix import embedded_texts
 from rag_serving.text.units import units
 
 EVIDENCE = "evidence_sentences.jsonl"

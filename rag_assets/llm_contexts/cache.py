@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rag_assets.llm_contexts.servers import ModelName
+from rag_assets.state.content_cache import CacheFile
 from rag_assets.steps.contexts.contextualize import WrittenContext
-from rag_serving.artifacts.content_cache import CacheFile
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.models.protocols import ModelError
 

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rag_assets.publishing.shards import shard_count, shard_name
+from rag_assets.steps.contexts.context_prefix import under_prefixes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.indexes.exact import Vectors
-from rag_serving.indexes.shards import shard_count, shard_name
-from rag_serving.text.context_prefix import under_prefixes
 
 ORDER = [("source", "ascending"), ("page_id", "ascending"), ("chunk_idx", "ascending"), ("chunk_id", "ascending")]
 

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_assets.publishing.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
+from rag_assets.publishing.shards import content_digest
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts.manifest import (
     EmbedderFacts,
@@ -44,7 +45,6 @@ from rag_serving.indexes.integrity import MARK, find_file_damage
 from rag_serving.indexes.lexical import build_lexical, documents_digest
 from rag_serving.indexes.shard_collections import ShardCollections, ShardContent
 from rag_serving.indexes.shard_files import discard_unreadable
-from rag_serving.indexes.shards import content_digest
 from rag_serving.text import analyzer as terms
 
 _log = logging.getLogger(__name__)

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from rag_assets.publishing.arrange import lexical_texts
 from rag_assets.publishing.checks import CheckResult, sample_rows
+from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.generation_files import LEXICAL_FOLDER
 from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.models.protocols import Embedder
 from rag_serving.text.analyzer import analyze, stems
-from rag_serving.text.context_prefix import embedded_texts
 
 EMBEDDED = 48
 """Chunks that are embedded again: the cost of this check where a model is paid for."""

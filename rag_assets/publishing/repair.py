@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from rag_assets.publishing.arrange import lexical_texts
 from rag_assets.publishing.build import shard_content
+from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
 from rag_serving.artifacts.manifest import Manifest, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.secret import SecretError
@@ -48,7 +49,6 @@ from rag_serving.indexes.page_readers import write_page_readers
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, save_codes
 from rag_serving.indexes.shard_collections import ShardCollections
 from rag_serving.indexes.shard_files import discard_unreadable, fault_of
-from rag_serving.models.embedding.cache import SEAL_PURPOSE, VectorCache
 from rag_serving.models.protocols import ModelError
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rag_assets.reports.report import Case, Cell, Figure, Plot, Report, Table
 
 if TYPE_CHECKING:
-    from rag_serving.telemetry.kpis import Kpis
+    from rag_assets.reports.kpis import Kpis
 
 Row = Mapping[str, Any]
 

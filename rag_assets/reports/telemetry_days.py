@@ -20,7 +20,7 @@ from rag_serving.config.loading import Config
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from rag_serving.telemetry.kpis import Kpis
+    from rag_assets.reports.kpis import Kpis
 
 
 _OUTCOME = frozenset({"at", "kind", "question", "question_hash", "status", "user_hash", "refusal"})
@@ -56,7 +56,7 @@ def read_day(engine: Engine, tenant: str, day: date) -> Day:
     Raises:
         TelemetryError: the database cannot be read.
     """
-    from rag_serving.telemetry.kpis import kpis
+    from rag_assets.reports.kpis import kpis
     from rag_serving.telemetry.log import questions_of, records, rows_of_day
     from rag_serving.telemetry.tables import FEEDBACK, LOSSES, QUESTIONS, RANKINGS
 

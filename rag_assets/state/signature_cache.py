@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rag_assets.state.content_cache import CacheFile
 from rag_assets.steps.dedup.minhash import FINGERPRINT, VERSION, Fingerprints, fingerprints
-from rag_serving.artifacts.content_cache import CacheFile
 
 FILE = "signatures.sqlite"
 _VERSION = 1

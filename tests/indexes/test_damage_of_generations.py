@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.repair import repair
+from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.main import app
@@ -27,7 +28,6 @@ from rag_serving.indexes.chroma import close_clients
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.integrity import MARK, find_damage
 from rag_serving.indexes.shard_collections import ShardCollections
-from rag_serving.models.embedding.cache import SEAL_PURPOSE, VectorCache, vector_key
 
 CHUNKS = 60
 

@@ -25,6 +25,7 @@ from rag_assets.sources.comments import Comment, comments_row
 from rag_assets.sources.registry import open_source
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.chunks.select import join_sources, select_chunks
+from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_assets.steps.contexts.contextualize import build_contexts, contextualized
 from rag_assets.steps.dedup.duplicates import find_duplicates, without_duplicates
 from rag_assets.steps.dedup.minhash import fingerprints
@@ -35,7 +36,6 @@ from rag_serving.config.loading import Config, parse_config
 from rag_serving.models.embedding.factory import open_tokenizer
 from rag_serving.models.protocols import Embedder, Progress, Tokenizer
 from rag_serving.pipeline import Pipeline
-from rag_serving.text.context_prefix import embedded_texts
 
 _DIMENSION = 48
 _WORD = re.compile(r"\w+")

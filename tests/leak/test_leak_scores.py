@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from support.synthetic import MODEL, TENANT, WORDS, chunk_row, clustered_vectors, config_for
 
 from rag_assets.publishing.build import build_generation
+from rag_assets.steps.contexts.lexical_fields import lexical_prefixes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
@@ -18,7 +19,6 @@ from rag_serving.config.sections import Retrieval
 from rag_serving.indexes.view import GenerationView
 from rag_serving.query.parsing import read_query
 from rag_serving.retrieval.hybrid import SearchOptions, gather
-from rag_serving.text.lexical_fields import lexical_prefixes
 
 STAFF = frozenset({"everyone", "group:staff"})
 EVERY_STAGE = Retrieval(dense_k=12, lexical_k=12, cosine_floor=-1, neighbour_weight=0.2)

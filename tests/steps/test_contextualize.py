@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rag_assets.steps.contexts.context_prefix import MAX_PREFIX_CHARS, embedded_texts, metadata_prefix
 from rag_assets.steps.contexts.contextualize import (
     COMPONENTS,
     WrittenContext,
@@ -14,9 +15,8 @@ from rag_assets.steps.contexts.contextualize import (
     contextualized,
     with_vector_keys,
 )
+from rag_assets.steps.contexts.lexical_fields import lexical_prefix
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, SELECTED_CHUNKS
-from rag_serving.text.context_prefix import MAX_PREFIX_CHARS, embedded_texts, metadata_prefix
-from rag_serving.text.lexical_fields import lexical_prefix
 
 
 def chunk(chunk_id: str, title: str = "Deploy guide", path: tuple[str, ...] = ("Deploy guide", "Rolling back")) -> Any:

@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 
 from rag_assets.publishing.build import build_generation
+from rag_assets.steps.contexts.lexical_fields import lexical_prefix
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.protocols import Embedder
-from rag_serving.text.lexical_fields import lexical_prefix
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Engine, MetaData, Table, func, insert, select, text
 
+from rag_assets.reports.kpis import kpis
 from rag_assets.reports.telemetry import telemetry_report
 from rag_serving.access.principals import Principal
 from rag_serving.config.sections import Telemetry as Settings
 from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict
 from rag_serving.telemetry.events import RowBuilder, Trace
-from rag_serving.telemetry.kpis import kpis
 from rag_serving.telemetry.log import records, rows_of_day
 from rag_serving.telemetry.recorder import Recorder, Row, TelemetryError, Writer
 from rag_serving.telemetry.tables import (

@@ -29,11 +29,12 @@ from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.measures import of_answers
 from rag_assets.evaluation.significance import bootstrap_interval, paired_p_value
 from rag_assets.publishing.build import build_generation
+from rag_assets.state.vector_cache import VectorCache
+from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.view import GenerationView
-from rag_serving.models.embedding.cache import VectorCache
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.pipeline import Pipeline
@@ -41,7 +42,6 @@ from rag_serving.records import Candidate
 from rag_serving.retrieval.hybrid import SearchOptions
 from rag_serving.retrieval.rerank import Reranked
 from rag_serving.retrieval.search import find
-from rag_serving.text.context_prefix import embedded_texts
 
 Values = dict[str, dict[str, float]]  # by measure and question id
 Report = Callable[[str, int, int], None]

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.evaluation.bench import with_column
+from rag_assets.steps.contexts.context_prefix import metadata_prefix
+from rag_assets.steps.contexts.lexical_fields import lexical_prefixes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.text.context_prefix import metadata_prefix
-from rag_serving.text.lexical_fields import lexical_prefixes
 
 Row = Mapping[str, Any]
 Count = Callable[[str], int]  # tokens of a text

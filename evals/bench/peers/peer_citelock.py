@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from rag_assets.evaluation.beir import Document
 from rag_assets.evaluation.bench import TENANT, chunk_table
 from rag_assets.publishing.build import build_generation
+from rag_assets.state.vector_cache import VectorCache
 from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder, open_tokenizer
-from rag_serving.models.embedding.cache import VectorCache
 from rag_serving.models.protocols import Progress
 from rag_serving.pipeline import Pipeline
 

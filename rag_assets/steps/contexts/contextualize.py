@@ -13,11 +13,11 @@ from typing import Literal
 
 import pyarrow as pa
 
+from rag_assets.steps.contexts.context_prefix import metadata_prefix, under_prefixes
+from rag_assets.steps.contexts.lexical_fields import lexical_prefixes
 from rag_assets.steps.contexts.prompt import document_type
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.models.protocols import Tokenizer
-from rag_serving.text.context_prefix import metadata_prefix, under_prefixes
-from rag_serving.text.lexical_fields import lexical_prefixes
 
 VERSION = 3
 """Raised when the same chunk would get another prefix."""

@@ -1,7 +1,7 @@
 """The embedding model that runs in this process.
 
 Belongs here: windows over long texts, batches of like length, the average of windows.
-Does not belong here: the encoder itself (`bert_onnx`), its files (`weights`), remembering vectors (`vector_cache`).
+Does not belong here: the encoder itself (`onnx_bert`), its files (`weights`), vectors that are kept.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Vectors of recent questions, kept in memory for whoever asked them.
 
-Belongs here: what is kept, for whom, and how much. Does not belong here: vectors of passages (`vector_cache`), a model
+Belongs here: what is kept, for whom, and how much. Does not belong here: vectors of passages, a model
 that fails (`models.lazy_embedder`).
 
 A question that comes back within the last `limit` is answered without the model, even while the model is down. How

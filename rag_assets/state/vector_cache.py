@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.content_cache import LOOKUP_KEYS, CacheFile
+from rag_assets.state.content_cache import LOOKUP_KEYS, CacheFile
 from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
 from rag_serving.models.protocols import Embedder, ModelError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.synthetic import chunk_row
 
+from rag_assets.steps.contexts.code_scopes import DEPTH, Enclosing
+from rag_assets.steps.contexts.lexical_fields import lexical_prefix, lexical_prefixes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.text.code_scopes import DEPTH, Enclosing
-from rag_serving.text.lexical_fields import lexical_prefix, lexical_prefixes
 
 PYTHON = """\
 class Broker:

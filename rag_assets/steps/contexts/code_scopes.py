@@ -1,7 +1,7 @@
 """The definitions that enclose a passage of code: the class, the function, the namespace that its lines stand in.
 
 Belongs here: telling definitions by keyword and indentation, in any of the usual languages.
-Does not belong here: parsing one language, what is done with the lines (`text.lexical_fields`).
+Does not belong here: parsing one language, what is done with the lines (`lexical_fields`).
 
 Indentation is what nearly all code has in common. Above a line, the definitions that enclose it are those with less and
 less indentation; a definition of the outermost level also speaks for what follows it there.

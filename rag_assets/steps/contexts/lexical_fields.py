@@ -1,7 +1,7 @@
 """What a passage's place says, as text for the lexical index: title, headings, enclosing definitions.
 
 Belongs here: which parts of the place count, and how much. Does not belong here: the prefix that is embedded
-(`text.context_prefix`), what a term is.
+(`context_prefix`), what a term is.
 
 A part that counts twice stands there twice: BM25 over fields is BM25 over their weighted term counts (Robertson,
 Zaragoza and Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004). The embedding model reads no more
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from rag_serving.text.code_scopes import Enclosing
+from rag_assets.steps.contexts.code_scopes import Enclosing
 
 VERSION = 1
 """Raised when the same chunk would get another text."""

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from support.counting_embedder import Counting
 
+from rag_assets.state.vector_cache import COMMIT_TEXTS, FILE, SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.artifacts.signatures import Seal
-from rag_serving.models.embedding.cache import COMMIT_TEXTS, FILE, SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.models.protocols import ModelError
 
 
@@ -158,7 +158,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from support.counting_embedder import Counting
-from rag_serving.models.embedding.cache import VectorCache
+from rag_assets.state.vector_cache import VectorCache
 
 class Slow(Counting):
     def embed_documents(self, texts, progress=None):
