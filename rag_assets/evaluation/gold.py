@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -17,11 +17,21 @@ from rag_serving.access.principals import Principal
 
 _KNOWN = frozenset(
     {"id", "question", "answerable", "answer", "page", "anchor", "quote", "also", "tags", "user", "groups"}
+    | {"kind", "facts", "heading"}  # what the usefulness of an answer is judged by
+    | {"near", "why", "written", "language"}  # for people
 )
 
 
 class GoldError(Exception):
     """The gold set cannot be used; the message names file and question."""
+
+
+class GoldPlace(NamedTuple):
+    """A section that is right to cite: by its anchor, or by its heading where a page has one anchor for all."""
+
+    page: str
+    anchor: str = ""
+    heading: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,9 @@ class GoldQuestion:
     user: str | None = None
     groups: frozenset[str] = frozenset()
     part: str = ""  # questions of one part are learnt from together, or measured together
+    kind: str = ""  # of question: a value, steps, one word …
+    facts: tuple[tuple[str, ...], ...] = ()  # what a useful answer says: of each fact one of its spellings
+    places: tuple[GoldPlace, ...] = ()
 
     def asker(self, tenant: str) -> Principal:
         """Return who asks."""
@@ -93,21 +106,32 @@ def _question(entry: Any, where: str) -> GoldQuestion:
     for key in ("page", "quote") if entry["answerable"] else ():
         if not entry.get(key):
             raise GoldError(f"{where} is answerable and has no {key!r}")
-    also = [str(place["page"]) for place in _list(entry, "also", where)]
-    page = [str(entry["page"])] if entry.get("page") else []
+    named = [entry] if entry.get("page") else []
+    places = [_place(place) for place in (*named, *_list(entry, "also", where))]
     return GoldQuestion(
         id=str(entry["id"]),
         question=str(entry["question"]),
         answerable=entry["answerable"],
-        pages=frozenset(page + also),
+        pages=frozenset(place.page for place in places),
         quotes=(str(entry["quote"]),) if entry.get("quote") else (),
         anchor=str(entry.get("anchor") or ""),
         answer=str(entry.get("answer") or ""),
         tags=tuple(str(tag) for tag in _list(entry, "tags", where)),
         user=str(entry["user"]) if entry.get("user") else None,
         groups=frozenset(str(group) for group in _list(entry, "groups", where)),
-        part=str(entry.get("page") or entry["id"]),
+        part=str(entry.get("page") or entry.get("near") or entry["id"]),
+        kind=str(entry.get("kind") or ""),
+        facts=tuple(_spellings(fact) for fact in _list(entry, "facts", where)),
+        places=tuple(places),
     )
+
+
+def _place(entry: Mapping[str, Any]) -> GoldPlace:
+    return GoldPlace(str(entry["page"]), *(str(entry.get(key) or "") for key in ("anchor", "heading")))
+
+
+def _spellings(fact: Any) -> tuple[str, ...]:
+    return tuple(map(str, fact)) if isinstance(fact, list) else (str(fact),)
 
 
 def _list(entry: Mapping[str, Any], key: str, where: str) -> list[Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rag_assets.evaluation.gold import GoldError, GoldSet, find_gold, read_gold
+from rag_assets.evaluation.gold import GoldError, GoldPlace, GoldSet, find_gold, read_gold
 from rag_serving.access.principals import Principal
 
 ANSWERABLE = {"id": "a", "question": "How long?", "answerable": True, "page": 11, "quote": "for 168 hours"}
@@ -34,6 +34,16 @@ def test_questions_are_read_with_what_is_known_of_them(tmp_path: Path) -> None:
     assert not second.pages
 
 
+def test_what_usefulness_is_judged_by_is_read(tmp_path: Path) -> None:
+    known = {"kind": "value", "heading": "Logs", "facts": ["168 hours", ["7 days", 7]], "also": [{"page": 12}]}
+    first, second = read(tmp_path, {**ANSWERABLE, **known}, {**UNANSWERABLE, "near": 11, "why": "x"}).questions
+    assert first.kind == "value"
+    assert first.facts == (("168 hours",), ("7 days", "7"))
+    assert first.places == (GoldPlace("11", heading="Logs"), GoldPlace("12"))
+    assert second.part == first.part, "a near miss is of the part of the page beside it"
+    assert not second.pages
+
+
 def test_the_sample_gold_set_is_read() -> None:
     gold = read_gold(Path(__file__).parents[2] / "evals/gold/sample.yaml")
     assert gold.tenant == "demo"
@@ -51,6 +61,7 @@ def test_the_sample_gold_set_is_read() -> None:
         ({"id": "a", "question": "x", "answerable": True, "page": "1"}, "is answerable and has no 'quote'"),
         ({**ANSWERABLE, "also": ["12"]}, "'also' must be a list of places"),
         ({**ANSWERABLE, "groups": "ops"}, "'groups' must be a list"),
+        ({**ANSWERABLE, "facts": "168 hours"}, "'facts' must be a list"),
     ],
 )
 def test_a_faulty_question_is_named(tmp_path: Path, entry: object, message: str) -> None:
