@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 10_000
 LEVEL = 0.95
+_Z = 1.959964  # of the same level
 _SEED = 20_011
 
 
@@ -42,6 +44,22 @@ def bootstrap_interval(values: Sequence[float], level: float = LEVEL, resamples:
     tail = (1 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return Interval(float(sample.mean()), float(low), float(high))
+
+
+def wilson_interval(hits: int, of: int, z: float = _Z) -> Interval:
+    """Return the share of hits and its Wilson score interval; both ends lie from 0 to 1, also for shares of 0 and 1.
+
+    Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927).
+
+    Raises:
+        ValueError: hits of nothing have no share.
+    """
+    if of < 1:
+        raise ValueError("no values to take a share of")
+    share, spread = hits / of, z * z / of
+    middle = (share + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * sqrt(share * (1 - share) / of + spread / (4 * of))
+    return Interval(share, max(0.0, middle - half), min(1.0, middle + half))
 
 
 def paired_p_value(before: Sequence[float], after: Sequence[float], resamples: int = RESAMPLES) -> float:

@@ -1,0 +1,119 @@
+"""`python -m evals.bench.people`: how useful answers to questions in people's own words are.
+
+Belongs here: asking them of the sample wiki and of the real pages that are there; the tables.
+Does not belong here: the questions (`evals/gold/people`), judging an answer (`rag_assets.evaluation.usefulness`).
+
+Pages are cut and indexed by the product's own code with its default settings, each passage as it is; near-duplicates
+are not joined. Of the half that is only measured no question is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from evals.bench.passages.corpora import ROOT, Corpus, cut, file_pages, sample_pages, wiki_pages
+from evals.bench.passages.merged import Rule, merge
+from evals.bench.real_text import DATA
+from rag_assets.evaluation.bench import TENANT, with_column
+from rag_assets.evaluation.cli.bench import Progress
+from rag_assets.evaluation.gold import GoldSet, read_gold
+from rag_assets.evaluation.usefulness import JudgedUse, judge_use, use_payload, use_table
+from rag_assets.publishing.build import build_generation
+from rag_assets.state.vector_cache import VectorCache
+from rag_assets.steps.contexts.context_prefix import embedded_texts
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import parse_config
+from rag_serving.models import open_embedder, open_tokenizer
+from rag_serving.pipeline import Pipeline
+
+PEOPLE = ROOT / "evals" / "gold" / "people"
+CORPORA = ("sample", "cwiki", "rust-book")
+HALVES = ("build", "measured")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Ask one half of the questions, of each corpus that is there, and print what came of them."""
+    options = _options(arguments)
+    judged: dict[str, list[JudgedUse]] = {}
+    for name in options.corpora or CORPORA:
+        pages = read_pages(name, options.data)
+        if pages is None:
+            print(f"bench: {options.data} has no pages of {name}", file=sys.stderr)
+            continue
+        with published(cut(name, pages), options.cache / name) as pipeline:
+            judged[name] = ask(pipeline, read_gold(questions_of(name, options.half)))
+    together = [each for those in judged.values() for each in those]
+    everything = judged if len(judged) == 1 else {**judged, "all": together}
+    if options.json:
+        print(json.dumps({name: use_payload(those) for name, those in everything.items()}, indent=2))
+    else:
+        print("\n\n".join(f"**{name}**\n\n{use_table(those)}" for name, those in everything.items()))
+    if options.details and options.half != "measured":
+        print("\n".join(f"{each.outcome}: {each.gold.id}: {each.gold.question}" for each in together))
+    return 0
+
+
+def questions_of(corpus: str, half: str) -> Path:
+    """Return the gold set of half of a corpus' questions."""
+    return PEOPLE / f"{corpus.replace('-', '_')}_{half}.yaml"
+
+
+def read_pages(corpus: str, data: Path) -> pa.Table | None:
+    """Return rows of PAGES; None where the real data are not there."""
+    if corpus == "sample":
+        return sample_pages()
+    if corpus == "cwiki":
+        return wiki_pages(data / "cwiki") if (data / "cwiki").is_dir() else None
+    return file_pages(data / "rust-book" / "src", "md") if (data / "rust-book" / "src").is_dir() else None
+
+
+@contextmanager
+def published(corpus: Corpus, home: Path) -> Iterator[Pipeline]:
+    """Yield the pages indexed and published, ready to be asked; vectors are kept in the folder."""
+    config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
+    store, tokenizer = Store(home), open_tokenizer(config.embedding)
+    embedder = open_embedder(config.embedding)
+    table = merge(corpus.chunks, Rule("apart"), lambda text: len(tokenizer.offsets([text])[0])).table
+    cache = VectorCache(store.cache(TENANT), embedder.name)
+    embedded = cache.embed(embedder, embedded_texts(table))
+    table = with_column(table, "vector_key", embedded.keys)
+    generation = build_generation(store, TENANT, table, embedded.vectors, config, embedder.name)
+    generation.close()
+    store.point_current(TENANT, generation.id)
+    pipeline = Pipeline.open(config, TENANT, embedder)
+    try:
+        yield pipeline
+    finally:
+        pipeline.close()
+
+
+def ask(pipeline: Pipeline, gold: GoldSet) -> list[JudgedUse]:
+    """Return what the answer to each question is worth, asked by somebody who may read what everyone may."""
+    report = Progress()
+    judged = []
+    for done, question in enumerate(gold.questions, start=1):
+        judged.append(judge_use(question, pipeline.ask(question.asker(TENANT), question.question)))
+        report("questions asked", done, len(gold.questions))
+    return judged
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.people", description=__doc__.splitlines()[0])
+    parser.add_argument("--corpora", nargs="+", choices=CORPORA, help="all that are there by default")
+    parser.add_argument("--half", choices=HALVES, default="build")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the real data")
+    parser.add_argument("--cache", type=Path, default=Path(".citelock/bench-people"), help="where indexes are kept")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown tables")
+    parser.add_argument("--details", action="store_true", help="print each outcome, not of the measured half")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

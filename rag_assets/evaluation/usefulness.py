@@ -1,0 +1,135 @@
+"""How useful answers are to those who asked: what is known of a question against what its answer says and cites.
+
+Belongs here: judging an answer, the shares by kind of question, their JSON shape and table.
+Does not belong here: asking, reading gold sets (`gold`), whether a quote is the gold set's own (`evaluate`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+from urllib.parse import unquote
+
+from rag_assets.evaluation.evaluate import page_of
+from rag_assets.evaluation.gold import GoldPlace, GoldQuestion
+from rag_assets.evaluation.gold_check import plain
+from rag_assets.evaluation.significance import wilson_interval
+from rag_serving.records import Answer, Citation
+
+Outcome = Literal["useful", "closest", "poor", "wrong", "declined"]
+"""All facts, told with confidence under a link to a right section; the same, shown as what comes closest; some of the
+facts, or all without a right section; none of them, or an answer where there is none; nothing told that would help."""
+NOT_A_QUESTION = "not_a_question"
+
+_MARKER = re.compile(r"\[\d{1,3}\]")
+
+
+@dataclass(frozen=True)
+class JudgedUse:
+    """A question and what its answer is worth."""
+
+    gold: GoldQuestion
+    outcome: Outcome
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is what should come of the question: a useful answer, or none where there is none."""
+        return self.outcome == ("useful" if self.gold.answerable else "declined")
+
+    @property
+    def group(self) -> str:
+        if self.gold.kind == NOT_A_QUESTION:
+            return NOT_A_QUESTION
+        return "answerable" if self.gold.answerable else "unanswerable"
+
+
+@dataclass(frozen=True)
+class UseShares:
+    """The outcomes of one kind of question."""
+
+    name: str
+    outcomes: Counter[Outcome]
+    right: int
+
+    def payload(self) -> dict[str, Any]:
+        """Return counts, and the share that is right with its 95 % interval."""
+        counts = {outcome: self.outcomes[outcome] for outcome in get_args(Outcome)}
+        total = self.outcomes.total()
+        share = {name: round(value, 4) for name, value in vars(wilson_interval(self.right, total)).items()}
+        return {"questions": total, **counts, "right": share}
+
+
+def judge_use(gold: GoldQuestion, answer: Answer) -> JudgedUse:
+    """Return what an answer is worth: told with confidence is what has the status `answered` and a citation."""
+    return JudgedUse(gold, _outcome(gold, answer))
+
+
+def _outcome(gold: GoldQuestion, answer: Answer) -> Outcome:
+    is_told = answer.status == "answered" and bool(answer.citations)
+    if not gold.answerable:
+        return "wrong" if is_told else "declined"
+    said = facts_said(gold, answer)
+    is_whole = all(said) and any(is_right_section(gold.places, citation) for citation in answer.citations)
+    if not is_told:
+        return "closest" if is_whole else "declined"
+    if is_whole:
+        return "useful"
+    return "poor" if any(said) else "wrong"
+
+
+def facts_said(gold: GoldQuestion, answer: Answer) -> list[bool]:
+    """Return for each fact whether answer or quotes say it; without facts the gold quotes are the only one."""
+    quotes = (citation.quote for citation in answer.citations)
+    text = "\n".join([_MARKER.sub(" ", answer.answer), *quotes])
+    return [any(holds(text, spelling) for spelling in fact) for fact in gold.facts or (gold.quotes,)]
+
+
+def holds(text: str, fact: str) -> bool:
+    """Return whether a text says a fact in whole words; white space, typography and case aside."""
+    return bool(re.search(rf"(?<![^\W_]){re.escape(plain(fact))}(?![^\W_])", plain(text)))
+
+
+def is_right_section(places: Sequence[GoldPlace], citation: Citation) -> bool:
+    """Return whether a citation is of one of the sections: by its anchor, or where none is known by its heading."""
+    anchor, heading = unquote(citation.url.partition("#")[2]), (citation.heading_path or ("",))[-1]
+    return any(
+        page_of(citation) == place.page
+        and (unquote(place.anchor) == anchor if place.anchor else plain(place.heading) == plain(heading))
+        for place in places
+    )
+
+
+def shares(judged: Sequence[JudgedUse]) -> list[UseShares]:
+    """Return the outcomes of what can be answered, what cannot, and what is no question; then of each kind."""
+    groups = list(_by(judged, [each.group for each in judged]))
+    known = {each.name for each in groups}
+    kinds = _by(judged, [each.gold.kind for each in judged])
+    return [*groups, *(each for each in kinds if each.name and each.name not in known)]
+
+
+def _by(judged: Sequence[JudgedUse], names: Sequence[str]) -> Iterator[UseShares]:
+    for name in sorted(set(names)):
+        those = [each for each, own in zip(judged, names, strict=True) if own == name]
+        yield UseShares(name, Counter(each.outcome for each in those), sum(each.is_right for each in those))
+
+
+def use_payload(judged: Sequence[JudgedUse]) -> dict[str, Any]:
+    """Return the JSON shape: counts and shares by name, without the questions."""
+    return {each.name: each.payload() for each in shares(judged)}
+
+
+def use_table(judged: Sequence[JudgedUse]) -> str:
+    """Return the same as a Markdown table."""
+    heads = ("kind", "questions", *get_args(Outcome), "right (95 %)")
+    rows = [heads, ("---", *["---:"] * (len(heads) - 1)), *map(_row, shares(judged))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _row(group: UseShares) -> tuple[str, ...]:
+    found = group.payload()
+    right = found.pop("right")
+    share = f"{right['mean']:.0%} ({right['low']:.0%} to {right['high']:.0%})"
+    return (group.name.replace("_", " "), *map(str, found.values()), share)
