@@ -29,7 +29,6 @@ from rag_serving.api.deadlines import Deadlines, Running
 from rag_serving.api.drain import Drain
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
 from rag_serving.api.feedback import router as feedback
-from rag_serving.api.monitoring import exposition
 from rag_serving.api.openai_models import router as openai_models
 from rag_serving.api.page import router as page
 from rag_serving.api.reload import ConfigFile, Reload, Switches
@@ -137,7 +136,7 @@ async def metrics(request: HttpRequest, service: Shared, tenant: str | None = No
 
     def read() -> bytes:
         caller = caller_of(request, tenant)
-        return exposition(caller.tenant, service.readings(caller.tenant))
+        return service.exposition(caller.tenant)
 
     try:
         content = await request.app.state.apart.run(f"metrics {token_of(request)} {tenant}", read, METRICS_S)
@@ -175,14 +174,14 @@ async def readyz(request: HttpRequest, service: Shared) -> JSONResponse:
     return _readiness(found, show=service.config.serving.auth == "loopback")
 
 
-def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | None = None) -> FastAPI:
-    """Yield the API over the configured tenants. `siblings`: a folder in which the processes of one server find each
-    other; `file`: what the configuration was read from, to be followed and read again.
+def create_app(config: Config, metrics_folder: Path | None = None, file: ConfigFile | None = None) -> FastAPI:
+    """Return the API over the configured tenants. `metrics_folder`: where the processes of one server count together;
+    `file`: what the configuration was read from, to be followed and read again.
 
     Raises:
         ConfigError: tokens are asked for and not usable.
     """
-    service = Service.open(config, siblings)
+    service = Service.open(config, metrics_folder)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
@@ -191,7 +190,7 @@ def create_app(config: Config, siblings: Path | None = None, file: ConfigFile | 
         switches = [Switches(file, lambda: app.state.service).look] if file else []
         drain = Drain(config.serving.drain_s, _on_loop(app.state.running.end_all), lambda s: app.state.service.flush(s))
         drain.watch_signals()
-        watch = Watch([lambda: app.state.service.follow(), *switches])
+        watch = Watch([lambda: app.state.service.follow(), lambda: app.state.service.measure(), *switches])
         watch.start()
         yield {UNREAD: app.state.service.config.serving.unread_s}
         watch.close()

@@ -40,17 +40,19 @@ class Processes(Multiprocess):
     """uvicorn's supervisor, which tells how a process ended, and asks `renew` before it replaces all of them."""
 
     _renew: Callable[[], bool]
+    _replaced: Callable[[], object]
     _had_terminal: bool
 
     @classmethod
-    def listening(cls, config: uvicorn.Config, renew: Callable[[], bool]) -> Processes:
-        """Return the supervisor of processes that share the socket which is bound here.
+    def listening(cls, config: uvicorn.Config, renew: Callable[[], bool], replaced: Callable[[], object]) -> Processes:
+        """Return the supervisor of processes that share the socket which is bound here; `replaced` is called when some
+        were.
 
         Raises:
             SystemExit: the address cannot be listened on; the reason was logged.
         """
         made = cls(config, [config.bind_socket()])
-        made._renew, made._had_terminal = renew, _has_terminal()
+        made._renew, made._replaced, made._had_terminal = renew, replaced, _has_terminal()
         return made
 
     def handle_hup(self) -> None:
@@ -63,6 +65,7 @@ class Processes(Multiprocess):
                 super().handle_hup()
             finally:
                 self.config.timeout_worker_healthcheck = patience_s
+            self._replaced()
 
     def join_all(self) -> None:
         """Wait for the processes, which end by themselves within their bound; kill one that does not."""
@@ -77,6 +80,8 @@ class Processes(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         before: list[Process] = list(self.processes)
+        for process in before:
+            process.child_conn.close()  # its own end; while ours is open, asking a process that dies waits in vain
         dead = {process for process in before if not process.process.is_alive()}
         began = time.monotonic()
         super().keep_subprocess_alive()
@@ -86,6 +91,8 @@ class Processes(Multiprocess):
             if old is not new:
                 how = "did not react and was killed" if waited and old not in dead else _ended(old.exitcode)
                 _log.warning("process %s %s; process %s takes its place", old.pid, how, new.pid)
+        if before != self.processes:
+            self._replaced()
 
 
 def _ended(exit_code: int | None) -> str:

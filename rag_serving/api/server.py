@@ -1,7 +1,7 @@
 """The process, or the processes, that serve the API.
 
 Belongs here: how many there are, what they hand on to each other, when they end. Does not belong here: routes
-(`api.app`), what is counted (`siblings`), signals and replacing processes (`processes`).
+(`api.app`), what is counted (`telemetry.metrics`), signals and replacing processes (`processes`).
 
 Python runs one thread at a time, so one process does not use several cores for searching; processes do. They share the
 listening socket, map the same files, follow the same pointer and record into the same database.
@@ -16,6 +16,7 @@ import shutil
 import signal
 import tempfile
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ from rag_serving.api.service import Service
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.logging import log_to_stderr
 from rag_serving.config.serving import Serving
+from rag_serving.telemetry.metrics import forget_ended
 
 _FOLDER, _FILE = "CITELOCK_WORKERS_FOLDER", "CITELOCK_WORKERS_FILE"
-_CONFIG = "config.json"
+_CONFIG, _METRICS = "config.json", "metrics"
 _CONNECTION = "rag_serving.api.connections:Connection"
 
 _log = logging.getLogger(__name__)
@@ -54,11 +56,13 @@ def serve(config: Config, path: Path) -> None:
         on_hangup(app.state.reload.begin)
         uvicorn.Server(uvicorn.Config(app, **address, **_QUIET)).run()
         return
-    with tempfile.TemporaryDirectory(prefix="citelock-", dir=_short_folder()) as folder:  # its owner's alone
+    with tempfile.TemporaryDirectory(prefix="citelock-") as folder:  # its owner's alone
+        (Path(folder) / _METRICS).mkdir()
         _leave(Path(folder), config)
         os.environ[_FOLDER], os.environ[_FILE] = folder, str(path)
         settings = uvicorn.Config(f"{__name__}:worker", factory=True, workers=serving.workers, **address, **_QUIET)
-        Processes.listening(settings, lambda: _renew(Path(folder), file)).run()
+        replaced = partial(forget_ended, Path(folder) / _METRICS)
+        Processes.listening(settings, lambda: _renew(Path(folder), file), replaced).run()
 
 
 def uvicorn_settings(serving: Serving) -> dict[str, Any]:
@@ -81,7 +85,7 @@ def worker() -> FastAPI:
     folder = Path(os.environ[_FOLDER])
     threading.Thread(target=_end_with_parent, args=(folder,), name="parent", daemon=True).start()
     config = Config.model_validate_json((folder / _CONFIG).read_text("utf-8"))
-    return create_app(config, folder, ConfigFile(Path(os.environ[_FILE]), config.serving))
+    return create_app(config, folder / _METRICS, ConfigFile(Path(os.environ[_FILE]), config.serving))
 
 
 def _leave(folder: Path, config: Config) -> None:
@@ -102,12 +106,6 @@ def _renew(folder: Path, file: ConfigFile) -> bool:
     _leave(folder, config)
     _log.warning("%s was read again; the processes are replaced one by one", file.path)
     return True
-
-
-def _short_folder() -> str | None:
-    """Return where to make the processes' folder: the path of a Unix socket may have 104 characters, some of them
-    ours."""
-    return None if len(tempfile.gettempdir()) < 60 else "/tmp"
 
 
 def _end_with_parent(folder: Path) -> None:

@@ -20,8 +20,6 @@ from fastapi import Request as HttpRequest
 from rag_serving.access.principals import Principal
 from rag_serving.api.auth import Authenticator, Request
 from rag_serving.api.bodies import fault_of
-from rag_serving.api.monitoring import Reading, read
-from rag_serving.api.siblings import Siblings
 from rag_serving.api.stream_slots import Slots
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Features
@@ -30,6 +28,7 @@ from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.pipeline import Pipeline
+from rag_serving.telemetry.metrics import Metrics
 from rag_serving.telemetry.telemetry import open_telemetry
 from rag_serving.tracing import coarse
 
@@ -53,12 +52,12 @@ class Service:
     authenticator: Authenticator
     pipelines: Mapping[str, Pipeline]
     embedder: Embedder
-    siblings: Siblings | None = None
+    metrics: Metrics
 
     @classmethod
-    def open(cls, config: Config, siblings: Path | None = None, like: Service | None = None) -> Service:
+    def open(cls, config: Config, metrics_folder: Path | None = None, like: Service | None = None) -> Service:
         """Return the configured tenants, which share nothing but the embedding model, and that also with the service
-        `like` where it is the same. `siblings`: a folder in which the processes of one server find each other.
+        `like` where it is the same. `metrics_folder`: where the processes of one server count together.
 
         Raises:
             ConfigError: tokens are asked for, or weights, that cannot be used.
@@ -68,12 +67,12 @@ class Service:
         embedder = like.embedder if like and same else open_guarded(config)
         # Its client connects to nothing, and is there though it is switched off: it may be switched on.
         sidecar = RemoteReranker(config.reranker) if config.reranker.url else None
+        metrics = Metrics(metrics_folder, len(config.tenants))
         pipelines = {
-            tenant: Pipeline.open(config, tenant, embedder, sidecar, open_telemetry(config, tenant))
+            tenant: Pipeline.open(config, tenant, embedder, sidecar, open_telemetry(config, tenant, count=metrics.add))
             for tenant in config.tenants
         }
-        others = Siblings(siblings, lambda tenant: read(pipelines[tenant])) if siblings else None
-        return cls(config, authenticator, pipelines, embedder, others)
+        return cls(config, authenticator, pipelines, embedder, metrics)
 
     @property
     def features(self) -> Features:
@@ -95,9 +94,18 @@ class Service:
         for pipeline in self.pipelines.values():
             pipeline.published.follow()
 
-    def readings(self, tenant: str) -> list[Reading]:
-        """Return what each process of the server tells of a tenant."""
-        return self.siblings.readings(tenant) if self.siblings else [read(self.pipelines[tenant])]
+    def measure(self) -> None:
+        """Set the metrics of what is now: circuit breakers, rows of telemetry."""
+        for tenant, pipeline in self.pipelines.items():
+            if pipeline.reranker:
+                self.metrics.set_breaker(tenant, "reranker", pipeline.reranker.breaker.state)
+            if pipeline.telemetry:
+                self.metrics.set_rows(tenant, pipeline.telemetry.counts())
+
+    def exposition(self, tenant: str) -> bytes:
+        """Return the metrics of a tenant, of all processes of the server, in Prometheus' text format."""
+        self.measure()
+        return self.metrics.exposition(tenant)
 
     @cached_property
     def token_count(self) -> TokenCount:
@@ -111,10 +119,9 @@ class Service:
                 pipeline.telemetry.flush(max(0.0, until - time.monotonic()))
 
     def close(self) -> None:
-        if self.siblings:
-            self.siblings.close()
         for pipeline in self.pipelines.values():
             pipeline.close()
+        self.measure()
 
 
 def service_of(request: HttpRequest) -> Service:

@@ -1,7 +1,7 @@
 """The telemetry of one tenant's questions: hands over what happened, and never fails or waits.
 
 Belongs here: what is configured, whether anything is recorded at all. Does not belong here: rows (`events`), their way
-to the database (`recorder`), figures (`live`, `kpis`).
+to the database (`recorder`), figures (`metrics`, `kpis`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rag_serving.config.loading import Config
 from rag_serving.config.sections import Telemetry as Settings
 from rag_serving.records import Answer, SearchResults
 from rag_serving.telemetry.events import FeedbackVerdict, Kind, Origin, RowBuilder, Trace
-from rag_serving.telemetry.live import Live
 from rag_serving.telemetry.recorder import Counts, Recorder, TableName, Writer
 
 KEY_PURPOSE = "telemetry"
 PATIENCE_S = 5.0
+Count = Callable[[TableName, Mapping[str, Any]], None]
 
 _log = logging.getLogger(__name__)
 
@@ -33,21 +33,21 @@ class Telemetry:
 
     def __init__(
         self,
-        settings: Settings,
-        home: Path,
-        serving_db: Path,
+        config: Config,
         tenant: str,
         patience_s: float = PATIENCE_S,
         origin: Origin = "server",
+        count: Count | None = None,
     ) -> None:
-        """`patience_s`: how long closing waits for the database."""
-        self._patience_s = patience_s
-        self._settings, self._home, self._tenant, self._origin = settings, home, tenant, origin
+        """`patience_s`: how long closing waits for the database; `count` gets every row."""
+        self._patience_s, self._count = patience_s, count
+        self._settings, self._home, self._tenant, self._origin = config.telemetry, config.home, tenant, origin
+        serving_db = Store(config.home).serving_db()
         self._recorder = Recorder(
-            lambda: _open_writer(settings, serving_db), loss_of=lambda rows: ("losses", self._scribe.of_loss(rows))
+            lambda: _open_writer(config.telemetry, serving_db),
+            loss_of=lambda rows: ("losses", self._scribe.of_loss(rows)),
         )
         self._off = False
-        self.live = Live()
 
     def answered(
         self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"
@@ -84,7 +84,8 @@ class Telemetry:
             return
         try:
             row = row_of()
-            self.live.add(table, row)
+            if self._count:
+                self._count(table, row)
         except Exception as error:  # no question fails for what is noted of it
             self._off = True
             _log.warning("no telemetry: %s", error)
@@ -93,13 +94,15 @@ class Telemetry:
 
 
 def open_telemetry(
-    config: Config, tenant: str, patience_s: float = PATIENCE_S, origin: Origin = "server"
+    config: Config,
+    tenant: str,
+    patience_s: float = PATIENCE_S,
+    origin: Origin = "server",
+    count: Count | None = None,
 ) -> Telemetry | None:
     """Return the telemetry of a tenant, or None where it is switched off. Nothing is opened before the first
     question."""
-    if not config.telemetry.enabled:
-        return None
-    return Telemetry(config.telemetry, config.home, Store(config.home).serving_db(), tenant, patience_s, origin)
+    return Telemetry(config, tenant, patience_s, origin, count) if config.telemetry.enabled else None
 
 
 def _open_writer(settings: Settings, serving_db: Path) -> Writer:

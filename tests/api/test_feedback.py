@@ -53,7 +53,7 @@ def test_a_verdict_on_an_answer_is_accepted_and_counted(client: TestClient) -> N
     body = {"receipt_id": asked(client), "verdict": "wrong_citation", "citation": 1, "comment": "another product"}
     response = client.post("/v1/feedback", json=body)
     assert (response.status_code, response.json()) == (202, {"status": "accepted"})
-    assert metric(client, "citelock_today_feedback") == {'{tenant="acme",verdict="wrong_citation"}': 1.0}
+    assert metric(client, "citelock_feedback") == {'{tenant="acme",verdict="wrong_citation"}': 1.0}
 
 
 @pytest.mark.parametrize(
@@ -90,23 +90,25 @@ def test_only_who_may_see_the_answer_may_judge_it(secured: TestClient) -> None:
 
 def test_a_tenant_sees_figures_of_its_own_questions_alone(secured: TestClient) -> None:
     asked(secured, headers=bearer("all"))
-    assert metric(secured, "citelock_today_questions", headers=bearer("all"))
+    assert metric(secured, "citelock_questions_total", headers=bearer("all"))
     assert "acme" not in secured.get("/metrics", headers=bearer("o")).text
 
 
-def test_figures_of_today_are_told_without_the_database(client: TestClient) -> None:
+def test_metrics_of_questions_are_told_without_the_database(client: TestClient) -> None:
     asked(client)
     asked(client, {"question": "What is the capital of Mongolia?"})
     client.post("/v1/search", json={"query": "lag"})
-    status = metric(client, "citelock_today_questions")
-    assert status == {'{status="answered",tenant="acme"}': 1.0, '{status="not_found",tenant="acme"}': 1.0}
-    assert metric(client, "citelock_today_not_found_rate") == {'{tenant="acme"}': 0.5}
-    assert metric(client, "citelock_today_citation_precision") == {'{tenant="acme"}': 1.0}
-    assert metric(client, "citelock_today_fallback_rate") == {'{tenant="acme"}': 0.0}
-    seconds = metric(client, "citelock_today_stage_seconds")
-    total = [value for labels, value in seconds.items() if 'stage="total"' in labels]
-    assert len(total) == 2
-    assert 0 < min(total) <= max(total) < 60
+    assert metric(client, "citelock_questions_total") == {
+        '{kind="ask",status="answered",tenant="acme"}': 1.0,
+        '{kind="ask",status="not_found",tenant="acme"}': 1.0,
+        '{kind="search",status="found",tenant="acme"}': 1.0,
+    }
+    claims = metric(client, "citelock_claims_total")
+    assert claims == metric(client, "citelock_verified_claims_total")
+    assert claims['{tenant="acme"}'] > 0
+    assert metric(client, "citelock_degraded_questions_total") == {'{tenant="acme"}': 0.0}
+    assert metric(client, "citelock_stage_seconds_count")['{stage="total",tenant="acme"}'] == 3
+    assert 0 < metric(client, "citelock_stage_seconds_sum")['{stage="total",tenant="acme"}'] < 60
     rows = metric(client, "citelock_telemetry_rows_total")
     waiting = metric(client, "citelock_telemetry_waiting")
     assert sum(rows.values()) + sum(waiting.values()) >= 3

@@ -96,11 +96,13 @@ def test_the_breakers_state_stands_in_the_metrics(config: Config, server: StandI
     with TestClient(create_app(config), base_url="http://127.0.0.1", client=("127.0.0.1", 1)) as client:
         body = {"query": QUESTION}
         assert client.post("/v1/search", json=body).json()["reranker"] == "sidecar"
-        assert 'citelock_breaker_state{server="reranker",state="closed"} 1.0' in client.get("/metrics").text
+        assert (
+            'citelock_breaker_state{server="reranker",state="closed",tenant="acme"} 1.0' in client.get("/metrics").text
+        )
         server.break_down("failing")
         for _ in range(5):
             found = client.post("/v1/search", json=body).json()
             assert found["degraded"] == ["reranker_unavailable"]
         text = client.get("/metrics").text
-        assert 'citelock_breaker_state{server="reranker",state="open"} 1.0' in text
-        assert 'citelock_breaker_state{server="reranker",state="closed"} 0.0' in text
+        assert 'citelock_breaker_state{server="reranker",state="open",tenant="acme"} 1.0' in text
+        assert 'citelock_breaker_state{server="reranker",state="closed",tenant="acme"} 0.0' in text

@@ -1,0 +1,183 @@
+"""Metrics of a server's questions, for Prometheus.
+
+Belongs here: names, labels and buckets; counting rows of telemetry; the series of one tenant as text; the files in
+which several processes count together. Does not belong here: figures of whole days (`kpis`), the sidecar's metrics.
+
+Every series has the label `tenant`, and a reader gets those of one tenant only.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from filelock import FileLock, Timeout
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
+from prometheus_client.core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+
+from rag_serving.models.breaker import State
+from rag_serving.telemetry.recorder import Counts, TableName
+
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+"""Upper bounds of the stages' times, in seconds."""
+_MAX_VERDICTS = 10_000
+_KINDS_OF_FILES = ("counter", "histogram", "gauge_sum", "gauge_livesum")
+_BYTES_PER_TENANT = 1 << 16  # what the largest kind of file needs, with some to spare
+
+
+class Metrics:
+    """The metrics of one server. Safe to use from several threads.
+
+    With a folder, this process counts in files there, and what is read adds up all processes that do: those that ended
+    as well, except for gauges of what is now.
+    """
+
+    def __init__(self, folder: Path | None = None, tenants: int = 1) -> None:
+        """`folder`: exists and is its owner's alone; at most one object in a process may have one."""
+        self._registry = CollectorRegistry()
+        self._source: Collector | CollectorRegistry = self._registry
+        if folder:
+            self._slot = _claim_slot(folder, tenants)  # held until this process ends
+            self._source = MultiProcessCollector(None, str(folder))
+        else:
+            values.ValueClass = values.MutexValue  # whatever the environment says
+        self._lock = threading.Lock()
+        self._rows_seen: dict[tuple[str, str], int] = {}
+        self._verdicts: dict[str, str] = {}  # the last ones, by row
+        self._define()
+
+    def _define(self) -> None:
+        self._questions = self._counter("questions", "Questions and searches.", "kind", "status")
+        self._degraded = self._counter("degraded_questions", "Questions and searches with something degraded.")
+        self._claims = self._counter("claims", "Claims of answers.")
+        self._verified = self._counter("verified_claims", "Claims that were verified.")
+        self._rows = self._counter("telemetry_rows", "Rows of telemetry that were written, or dropped.", "fate")
+        self._seconds = Histogram(
+            "citelock_stage_seconds",
+            "Time of each stage.",
+            ["tenant", "stage"],
+            registry=self._registry,
+            buckets=BUCKETS_S,
+        )
+        self._feedback = self._gauge("feedback", "Readers' verdicts, one per reader and answer.", "sum", "verdict")
+        self._waiting = self._gauge("telemetry_waiting", "Rows that are not written yet.", "livesum")
+        self._breakers = self._gauge(
+            "breaker_state",
+            "Processes of this server for which a server's circuit breaker is in that state.",
+            "livesum",
+            "server",
+            "state",
+        )
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"citelock_{name}", text, ["tenant", *labels], registry=self._registry)
+
+    def _gauge(self, name: str, text: str, mode: Literal["sum", "livesum"], *labels: str) -> Gauge:
+        return Gauge(f"citelock_{name}", text, ["tenant", *labels], registry=self._registry, multiprocess_mode=mode)
+
+    def add(self, table: TableName, row: Mapping[str, Any]) -> None:
+        """Count a row of `events`."""
+        if table == "feedback":
+            self._add_verdict(row)
+        elif table == "questions":
+            self._add_question(row)
+
+    def _add_question(self, row: Mapping[str, Any]) -> None:
+        tenant = row["tenant"]
+        self._questions.labels(tenant, row["kind"], row["status"]).inc()
+        self._degraded.labels(tenant).inc(bool(row["flags"]))
+        self._claims.labels(tenant).inc(row["claims"])
+        self._verified.labels(tenant).inc(row["verified"])
+        for stage, milliseconds in row["timings_ms"].items():
+            self._seconds.labels(tenant, stage).observe(milliseconds / 1000)
+
+    def _add_verdict(self, row: Mapping[str, Any]) -> None:
+        """Count a verdict, and no longer the one that it replaces."""
+        with self._lock:
+            replaced = self._verdicts.pop(row["id"], None)
+            self._verdicts[row["id"]] = row["verdict"]
+            if len(self._verdicts) > _MAX_VERDICTS:
+                del self._verdicts[next(iter(self._verdicts))]
+        if replaced is not None:
+            self._feedback.labels(row["tenant"], replaced).dec()
+        self._feedback.labels(row["tenant"], row["verdict"]).inc()
+
+    def set_breaker(self, tenant: str, server: str, current: State) -> None:
+        """Set the state in which this process has a circuit breaker."""
+        for state in get_args(State):
+            self._breakers.labels(tenant, server, state).set(state == current)
+
+    def set_rows(self, tenant: str, counts: Counts) -> None:
+        """Set how many rows of telemetry this process has written, dropped, and keeps waiting."""
+        self._waiting.labels(tenant).set(counts.waiting)
+        for fate, rows in (("recorded", counts.recorded), ("dropped", counts.dropped)):
+            with self._lock:
+                before = self._rows_seen.get((tenant, fate), 0)
+                self._rows_seen[tenant, fate] = max(before, rows)
+            self._rows.labels(tenant, fate).inc(max(0, rows - before))
+
+    def exposition(self, tenant: str) -> bytes:
+        """Return the series of a tenant in Prometheus' text format."""
+        registry = CollectorRegistry()
+        registry.register(_TenantSeries(self._source, tenant))
+        return generate_latest(registry)
+
+
+class _TenantSeries(Collector):
+    """The series of a source that are one tenant's."""
+
+    def __init__(self, source: Collector | CollectorRegistry, tenant: str) -> None:
+        self._source, self._tenant = source, tenant
+
+    def describe(self) -> list[Metric]:
+        return []  # else registering would collect
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._source.collect():
+            metric.samples = [
+                sample
+                for sample in metric.samples
+                if sample.labels.get("tenant") == self._tenant and not sample.name.endswith("_created")
+            ]
+            if metric.samples:
+                yield metric
+
+
+def _claim_slot(folder: Path, tenants: int) -> FileLock:
+    """Count in the files of a number that no other living process has, going on where its last process ended.
+
+    So there are never more files than processes at a time. Space is taken at once: where a disk is full, writing to a
+    mapped file would kill the process.
+    """
+    slot, lock = next(_free_slots(folder))
+    mark_process_dead(slot, str(folder))
+    for kind in _KINDS_OF_FILES:
+        file = folder / f"{kind}_{slot}.db"
+        if not file.exists():
+            file.write_bytes(bytes(_BYTES_PER_TENANT * tenants))
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+    values.ValueClass = values.MultiProcessValue(lambda: slot)
+    return lock
+
+
+def _free_slots(folder: Path) -> Iterator[tuple[int, FileLock]]:
+    """Yield each number that no living process has, with its lock held."""
+    for slot in count():
+        lock = FileLock(folder / f"{slot}.lock")
+        with suppress(Timeout):
+            lock.acquire(timeout=0)
+            yield slot, lock
+
+
+def forget_ended(folder: Path) -> None:
+    """Remove what processes that ended set of their present state; what they counted stays."""
+    for file in folder.glob("*.lock"):
+        with suppress(Timeout), FileLock(file, timeout=0):
+            mark_process_dead(int(file.stem), str(folder))
