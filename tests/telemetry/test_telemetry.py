@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, Engine, MetaData, Table, func, insert, select, text
+from support.wiki import configuration
 
 from rag_assets.reports.kpis import kpis
 from rag_assets.reports.telemetry import telemetry_report
 from rag_serving.access.principals import Principal
-from rag_serving.config.sections import Telemetry as Settings
 from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict
 from rag_serving.telemetry.events import RowBuilder, Trace
 from rag_serving.telemetry.log import records, rows_of_day
@@ -278,7 +278,7 @@ def test_a_tenants_telemetry_forgets_and_records(url: str | None, engine: Engine
     METADATA.create_all(engine)
     with engine.begin() as connection:
         connection.execute(insert(QUESTIONS), [{**answered(), "day": "2020-01-01"}])
-    telemetry = Telemetry(Settings(url=url, retention_days=7), tmp_path, tmp_path / "serving.db", "acme")
+    telemetry = Telemetry(configuration(tmp_path, telemetry={"url": url, "retention_days": 7}), "acme")
     telemetry.answered(ALICE, "Is it so?", Answer("not_found", ""), Trace())
     telemetry.judged(ALICE, "r1", "missing", None, None)
     telemetry.close()
