@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
+from rag_serving.text.structure import Structure, decode, structure_of
+
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
 Verification = Literal["exact", "fuzzy", "swapped"]
 Support = Literal["verbatim", "carried", "quoted", "unchecked"]
@@ -102,7 +104,13 @@ class Chunk:
     is_boilerplate: bool = False
     text_hash: str = ""
     updated_at: datetime | None = None
+    structure: str = ""  # of the text, as ingest knew it; empty where no ingest has read it
     also_at: tuple[Location, ...] = ()
+
+    @property
+    def parts(self) -> Structure:
+        """The units of the text and what they belong to."""
+        return decode(self.structure) if self.structure else structure_of(self.text)
 
     @property
     def headings(self) -> str:

@@ -19,8 +19,8 @@ from rag_serving.answering.text_fragments import fragment_url, is_repeated, plai
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.escaping.markdown import for_markdown, markdown_text
 from rag_serving.escaping.targets import for_link
-from rag_serving.records import Answer, Citation, Lock, Verdict, Verification
-from rag_serving.text.units import pieces, unit_at, words
+from rag_serving.records import Answer, Chunk, Citation, Lock, Verdict, Verification
+from rag_serving.text.units import pieces, words
 
 UNVERIFIED = "(not verified)"
 MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15
@@ -146,18 +146,18 @@ def _source(citations: Sequence[Citation]) -> list[str]:
     return [f"- [{first.index}] {link} ({for_markdown(where)}): {quotes}", *also_at]
 
 
-def shown_quote(text: str, start: int, end: int, most: int = MAX_QUOTE_WORDS) -> tuple[int, int]:
-    """Return the range shown for the verified quote `text[start:end]`: 10 to 15 words cut at word borders of the
+def shown_quote(chunk: Chunk, start: int, end: int, most: int = MAX_QUOTE_WORDS) -> tuple[int, int]:
+    """Return the range shown for the verified quote `chunk.text[start:end]`: 10 to 15 words cut at word borders of the
     original.
 
     A longer quote is cut after 15 words, or `most` if these are fewer; a shorter one grows within its sentence, and is
     shorter where the sentence is.
     """
-    most = min(most, MAX_QUOTE_WORDS)
+    text, most = chunk.text, min(most, MAX_QUOTE_WORDS)
     inside = pieces(text, start, end)
     if len(inside) > most:
         return trimmed(text, inside[:most])
-    unit = unit_at(text, start)
+    unit = chunk.parts.unit_at(start)
     missing = min(MIN_QUOTE_WORDS, most) - len(inside)
     if unit is None or missing <= 0:
         return start, end
@@ -173,7 +173,7 @@ def _citation(verdict: Verdict, lock: Lock, numbers: Mapping[int, int], quote_ma
     if candidate is None:
         raise IndexError(f"verdict cites [{index}] of a lock of {len(lock)}")
     chunk = candidate.chunk
-    start, end = shown_quote(chunk.text, start, end, quote_max_words)
+    start, end = shown_quote(chunk, start, end, quote_max_words)
     quote = chunk.text[start:end]
     return Citation(
         index=numbers[index],

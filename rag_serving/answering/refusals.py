@@ -67,7 +67,7 @@ def best_rejected(draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Reje
     for claim in draft.claims:
         if passage := lock.passage(claim.index):
             chunk = passage.chunk
-            if may_obey and claim.text not in without_directed(chunk.text, chunk.headings):
+            if may_obey and claim.text not in without_directed(chunk.text, chunk.parts, chunk.headings):
                 continue
             reason = next((verdict.reason for verdict in verdicts if verdict.claim == claim), "")
             told = [_shortened(without_links(text, chunk.text)[0]) for text in (claim.text, reason)]
@@ -78,7 +78,9 @@ def best_rejected(draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Reje
 
 def _orders(chunk: Chunk) -> bool:
     """Return whether a passage, or a heading above it, orders an assistant about."""
-    return bool(directed_units(chunk.text, chunk.headings)) or any(map(orders_assistant, chunk.headings.splitlines()))
+    return bool(directed_units(chunk.text, chunk.parts, chunk.headings)) or any(
+        map(orders_assistant, chunk.headings.splitlines())
+    )
 
 
 def _shortened(text: str) -> str:

@@ -171,6 +171,11 @@ _CHUNK_COLUMNS: list[Column] = [
     ("is_boilerplate", pa.bool_(), "whether the text repeats over the pages of the source"),
     ("updated_at", _TIME, "when the page's version was made"),
     ("text_hash", _STRING, "hash of the text"),
+    (
+        "structure",
+        _STRING,
+        "JSON: units of the text, header of a table and introduction of a list that it begins inside",
+    ),
     ("parent_id", _STRING, "page above the chunk's own in the tree; empty at its top"),
 ]
 _PREFIX_COLUMNS: list[Column] = [
@@ -184,7 +189,7 @@ _PLACE_COLUMNS: list[Column] = [
 
 CHUNKS = _table(
     "chunks",
-    4,
+    5,
     [
         *_CHUNK_COLUMNS,
         ("content_hash", _STRING, "of its section"),
@@ -193,7 +198,7 @@ CHUNKS = _table(
     ],
 )
 
-SELECTED_CHUNKS = _table("selected_chunks", 2, [*_CHUNK_COLUMNS, *_PLACE_COLUMNS])
+SELECTED_CHUNKS = _table("selected_chunks", 3, [*_CHUNK_COLUMNS, *_PLACE_COLUMNS])
 
 DEDUP_MAP = _table(
     "dedup_map",
@@ -232,7 +237,7 @@ CONTEXTS = _table(
 
 GENERATION_CHUNKS = _table(
     "generation_chunks",
-    3,
+    4,
     [
         *_CHUNK_COLUMNS,
         *_PLACE_COLUMNS,

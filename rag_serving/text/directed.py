@@ -13,36 +13,38 @@ from functools import lru_cache
 
 from rag_serving.text.marks import has_fence, has_mark, is_role
 from rag_serving.text.orders import announces, directed, may_order, orders_assistant
-from rag_serving.text.units import Unit, is_table_head, units
+from rag_serving.text.structure import Structure
+from rag_serving.text.units import Unit
 
 MASK = "\ufffc"
 """Stands for each character of what a page says to an assistant; no quote and no sentence has it."""
 
 
-def directed_units(text: str, heading: str = "") -> frozenset[Unit]:
+def directed_units(text: str, structure: Structure, heading: str = "") -> frozenset[Unit]:
     """Return the units of a passage that are meant for an assistant.
 
     `heading` has the headings that the passage stands under, a line each: below an order what tells somebody to say
     something goes on with it.
     """
-    return _directed(text, any(map(_orders, heading.splitlines())))
+    is_below = any(map(_orders, (*heading.splitlines(), structure.introduction)))
+    return _directed(text, structure.units, is_below)
 
 
-@lru_cache(maxsize=256)
-def _directed(text: str, is_below: bool) -> frozenset[Unit]:
-    return frozenset((*ordering_units(text, is_below), *_marked_units(text)))
+@lru_cache(maxsize=1024)
+def _directed(text: str, every: Sequence[Unit], is_below: bool) -> frozenset[Unit]:
+    return frozenset((*ordering_units(text, every, is_below), *_marked_units(text, every)))
 
 
-def ordering_units(text: str, is_below: bool = False) -> list[Unit]:
-    """Return the units that order an assistant about, and those that go on with it, be it in the next paragraph.
+def ordering_units(text: str, every: Sequence[Unit], is_below: bool = False) -> list[Unit]:
+    """Return those of a text's units that order an assistant about, and those that go on with one, be it in the next
+    paragraph.
 
     Of a list, a table or code no part is left without what led it in.
     """
-    every = units(text)
     ordering: set[int] = set()
     for start, end in _paragraphs(text, every):
         first = every[start]
-        if is_heading := first.kind == "heading" and not is_table_head(text, first):
+        if is_heading := first.kind == "heading":
             is_below = _orders(first.of(text))
         is_ordered = is_below or (not is_heading and start - 1 in ordering)
         if not is_ordered and not may_order(text[first.start : every[end - 1].end]):
@@ -50,14 +52,14 @@ def ordering_units(text: str, is_below: bool = False) -> list[Unit]:
         for place in directed([unit.of(text) for unit in every[start:end]], is_ordered):
             ordering.add(start + place)
             if announces(every[start + place].of(text)):
-                ordering.update(_hanging(text, every, start + place + 1))
+                ordering.update(_hanging(every, start + place + 1))
     return [every[place] for place in sorted(ordering)]
 
 
-def _hanging(text: str, every: Sequence[Unit], at: int) -> Iterator[int]:
+def _hanging(every: Sequence[Unit], at: int) -> Iterator[int]:
     """Yield the places of what a sentence before `at` introduces: a sentence, or all of a list, a table or code."""
     kind: str | None = None
-    if at < len(every) and is_table_head(text, every[at]):
+    if at < len(every) and every[at].kind == "header":
         yield at
         kind, at = "table", at + 1
     while at < len(every) and (unit := every[at]).kind != "heading" and (not kind or _goes_on(kind, unit)):
@@ -72,11 +74,11 @@ def _orders(heading: str) -> bool:
     return orders_assistant(heading) or is_role(heading)
 
 
-def _marked_units(text: str) -> Iterator[Unit]:
+def _marked_units(text: str, every: Sequence[Unit]) -> Iterator[Unit]:
     """Yield the units behind a mark of a conversation in its paragraph, and all behind one that imitates a fence."""
     if not has_mark(text):
         return
-    every, is_fenced = units(text), False
+    is_fenced = False
     for start, end in _paragraphs(text, every):
         paragraph = every[start:end]
         prose = "\n".join(_line(text, unit) for unit in paragraph if unit.kind != "code")
@@ -87,9 +89,9 @@ def _marked_units(text: str) -> Iterator[Unit]:
         is_fenced = is_fenced or has_fence(prose)
 
 
-def without_directed(text: str, heading: str = "") -> str:
+def without_directed(text: str, structure: Structure, heading: str = "") -> str:
     """Return the text, as long as it is, with `MASK` for what is meant for an assistant; how sentences end stays."""
-    orders = directed_units(text, heading)
+    orders = directed_units(text, structure, heading)
     masked = list(text) if orders else []
     for unit in orders:
         last = unit.end - 1 if text[unit.end - 1] in ".!?。" else unit.end
@@ -110,7 +112,7 @@ def _paragraphs(text: str, every: Sequence[Unit]) -> Iterator[tuple[int, int]]:
             start = place
 
 
-def _first_marked(text: str, paragraph: list[Unit]) -> int:
+def _first_marked(text: str, paragraph: Sequence[Unit]) -> int:
     """Return the place of the unit in which the first mark of a paragraph stands; 0 where none has it."""
     prose = ""
     for place, unit in enumerate(paragraph):

@@ -15,6 +15,7 @@ from rag_serving.text.directed import ordering_units
 from rag_serving.text.fences import without_fences
 from rag_serving.text.marks import without_marks
 from rag_serving.text.orders import mentions_of_orders, orders_assistant
+from rag_serving.text.units import units
 
 REPLACED = "[instruction removed]"
 
@@ -43,7 +44,7 @@ def _without_ordering(text: str) -> tuple[str, int]:
     """Return the text with `REPLACED` for orders to an assistant and what goes on with them, and how many these
     were."""
     kept, end = [], 0
-    ordering = ordering_units(text)
+    ordering = ordering_units(text, units(text))
     for unit in ordering:
         kept += [text[end : unit.start], REPLACED]
         end = unit.end

@@ -1,26 +1,28 @@
-"""What can be quoted from a passage: its sentences, list items, table rows and code lines, as character ranges.
+"""What a text is made of: its sentences, list items, table rows and code lines, as character ranges.
 
 Belongs here: splitting Markdown text into units and words without changing a character.
-Does not belong here: which unit answers a question (`answering.writing.generator`), or how a quote is shown
-(`answering.citations`).
+Does not belong here: what a stored passage knows of its section (`text.structure`), which unit answers a question
+(`answering.extraction`), how a quote is shown (`answering.citations`).
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
-Kind = Literal["sentence", "list", "table", "code", "heading"]
+Kind = Literal["sentence", "list", "table", "code", "heading", "header"]
+"""`header`: the row of a table that names its columns."""
+Block = tuple[str, int, int]
+"""A block of a section as ingest knows it: its kind, and where it begins and ends."""
 
 _FENCE = re.compile(r"\s*(```|~~~)")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s+")
-_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
+_ITEM = re.compile(r"(\s*)(?:[-*+]|(\d{1,3})[.)])\s+(?:\[[ xX]\]\s+)?")
 _ROW = re.compile(r"\s*\|")
 _RULE = re.compile(r"[\s|:=_*-]*$")
+_BAR = re.compile(r"(?<!\\)\|")
 _QUOTED = re.compile(r"\s*(?:>\s?)+")
 _END = re.compile(r"(?:(?<![.!?…])[.!?…]+[\"'”’»)\]*_`]*(?=\s+[^\sa-z])|[。！？]+[」』”]?)")
 # Marks that come in pairs; a straight quotation mark opens before a word and closes behind one (5" is a length).
@@ -37,58 +39,57 @@ u.s u.k a.m p.m v vol pp ed
 _ABBREVIATIONS = frozenset(_ABBREVIATED.split())
 
 
-@dataclass(frozen=True)
-class Unit:
-    """A range of a passage's text that stands on its own."""
+class Unit(NamedTuple):
+    """A range of a text that stands on its own, and its place in what it is a part of."""
 
     start: int
     end: int
     kind: Kind
+    block: int = 0  # number of its paragraph, item, table or block of code
+    marked: int = -1  # where its line's marker, its row's bar or the fence above it begins; -1: it follows none
+    list_number: int = -1  # of the list that it is in; -1: none
+    item: int = -1  # number of its item in that list, nested items being of the one above
+    depth: int = 0  # of a nested item
+    number: int = -1  # that an item of an ordered list begins with; -1: none
 
     def of(self, text: str) -> str:
         return text[self.start : self.end]
 
+    @property
+    def begin(self) -> int:
+        """Where it begins with its marker, bar or fence."""
+        return self.start if self.marked < 0 else self.marked
 
-def units(text: str) -> list[Unit]:
-    """Return the units of a Markdown passage in order; white space, markers and rules between them belong to none."""
-    parsed: list[Unit] = []
-    paragraph: list[tuple[int, int]] = []
-    kind: Kind = "sentence"
-    fenced = False
+    def leads(self, text: str) -> bool:
+        """Return whether it ends with a colon."""
+        return text[self.end - 1] in ":："
 
-    def flush() -> None:
-        if paragraph:
-            parsed.extend(_sentences(text, paragraph[0][0], paragraph[-1][1], kind))
-            paragraph.clear()
 
-    for start, end in _lines(text):
-        line = text[start:end]
-        if _FENCE.match(line):
-            flush()
-            fenced = not fenced
-        elif fenced:
-            parsed.extend(_trimmed(text, start, end, "code"))
-        elif _RULE.match(line):
-            flush()
-            if "|" in line and parsed and parsed[-1].kind == "table":
-                parsed[-1] = replace(parsed[-1], kind="heading")
-        elif heading := _HEADING.match(line):
-            flush()
-            parsed.extend(_trimmed(text, start + heading.end(), end, "heading"))
-        elif _ROW.match(line):
-            flush()
-            parsed.extend(_trimmed(text, start, end, "table", " \t|"))
-        elif item := _ITEM.match(line):
-            flush()
-            kind = "list"
-            paragraph.append((start + item.end(), end))
-        else:
-            if not paragraph:
-                kind = "sentence"
-            quoted = _QUOTED.match(line)
-            paragraph.append((start + (quoted.end() if quoted and not paragraph else 0), end))
-    flush()
-    return parsed
+def units(text: str, blocks: Sequence[Block] = ()) -> list[Unit]:
+    """Return the units of a Markdown text in order; white space, markers and rules between them belong to none.
+
+    `blocks` are those of a section: with them no code and no table has to be guessed.
+    """
+    splitter = _Splitter(text)
+    for kind, start, end in blocks or [("", 0, len(text))]:
+        splitter.read(kind, start, end)
+    return _with_lists(text, splitter)
+
+
+def clipped(text: str, found: Sequence[Unit], start: int, end: int) -> list[Unit]:
+    """Return the units of a text that stand in a range of it, their offsets counted from its start.
+
+    A unit that the range cuts is the part of it inside, and follows no marker where its beginning is cut off.
+    """
+    inside = []
+    for unit in found[bisect_right(found, start, key=lambda unit: unit.end) :]:
+        if unit.start >= end:
+            break
+        for part in _trimmed(text, max(unit.start, start), min(unit.end, end), unit.kind):
+            is_whole = part.start == unit.start and unit.begin >= start
+            marked, number = (unit.marked - start, unit.number) if is_whole and unit.marked >= 0 else (-1, -1)
+            inside.append(unit._replace(start=part.start - start, end=part.end - start, marked=marked, number=number))
+    return inside
 
 
 def words(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
@@ -101,39 +102,158 @@ def pieces(text: str, start: int = 0, end: int | None = None) -> list[tuple[int,
     return [match.span() for match in _PIECE.finditer(text, start, len(text) if end is None else end)]
 
 
-def unit_at(text: str, position: int) -> Unit | None:
-    """Return the unit that holds this character, or None between units."""
-    parsed, starts = _known_units(text)
-    place = bisect_right(starts, position) - 1
-    return parsed[place] if place >= 0 and position < parsed[place].end else None
+def unit_at(found: Sequence[Unit], position: int) -> Unit | None:
+    """Return the unit that holds a character, or None between units."""
+    place = bisect_right(found, position, key=lambda unit: unit.start) - 1
+    return found[place] if place >= 0 and position < found[place].end else None
 
 
-@lru_cache(maxsize=16)
-def _known_units(text: str) -> tuple[list[Unit], list[int]]:
-    """Return the units of a text and where they begin: verification asks for those of one passage again and again."""
-    parsed = units(text)
-    return parsed, [unit.start for unit in parsed]
+def cells_of(row: str) -> list[str]:
+    """Return the cells of a row of a table, with or without the bars around it."""
+    inner = row.strip().removeprefix("|").removesuffix("|")
+    return [cell.strip() for cell in _BAR.split(inner)]
 
 
-def lead_in(text: str, unit: Unit) -> Unit | None:
-    """Return the sentence or heading that introduces the list, table or code this unit is of: it ends with a colon."""
-    lead: Unit | None = None
-    for other in units(text) if unit.kind in ("list", "table", "code") else ():
-        if other.start >= unit.start:
-            break
-        if other.kind != unit.kind and not is_table_head(text, other):
-            lead = other if other.of(text).rstrip("*_ ").endswith(":") else None
-    return lead
+class _Splitter:
+    """Reads a text block by block, or as one where its blocks are not known."""
+
+    def __init__(self, text: str) -> None:
+        self.found: list[Unit] = []
+        self.indents: dict[int, int] = {}  # of items, by their place among the units
+        self._text = text
+        self._block = -1
+        self._paragraph: list[tuple[int, int]] = []
+        self._item: tuple[int, int, int] | None = None  # where the marker of a paragraph stands, its indent and number
+
+    def read(self, kind: str, start: int, end: int) -> None:
+        """Read one block of a kind that ingest knows; "": whatever stands there."""
+        lines = list(_lines(self._text, start, end))
+        if kind == "code":
+            self._read_code(lines)
+        elif kind == "table" and lines:
+            self._read_row(*lines[0])
+            self._read_lines(lines[1:], has_fences=False)
+        else:
+            self._read_lines(lines, has_fences=not kind)
+
+    def _read_lines(self, lines: Sequence[tuple[int, int]], has_fences: bool) -> None:
+        fenced: list[tuple[int, int]] = []
+        for start, end in lines:
+            is_fence = _FENCE.match(self._text, start, end)
+            if fenced or (is_fence and has_fences):
+                self._flush()
+                fenced.append((start, end))
+                if is_fence and len(fenced) > 1:
+                    self._read_code(fenced)
+                    fenced = []
+            elif is_fence:
+                self._flush()
+            else:
+                self._read_line(start, end)
+        self._flush()
+        self._read_code(fenced)
+
+    def _read_line(self, start: int, end: int) -> None:
+        line = self._text[start:end]
+        if _RULE.match(line):
+            self._flush()
+            if "|" in line and self.found and self.found[-1].kind == "table":
+                self.found[-1] = self.found[-1]._replace(kind="header")
+        elif heading := _HEADING.match(line):
+            self._flush()
+            self._add(start + heading.end(), end, "heading")
+        elif _ROW.match(line):
+            self._flush()
+            self._read_row(start, end)
+        elif item := _ITEM.match(line):
+            self._flush()
+            self._item = start + item.end(1), item.end(1), int(item[2] or -1)
+            self._paragraph.append((start + item.end(), end))
+        else:
+            quoted = _QUOTED.match(line)
+            self._paragraph.append((start + (quoted.end() if quoted and not self._paragraph else 0), end))
+
+    def _read_row(self, start: int, end: int) -> None:
+        """A row goes on with the table above it unless an empty line parts them."""
+        above = self.found[-1] if self.found and self.found[-1].kind in ("table", "header") else None
+        row = next(_trimmed(self._text, start, end, "table"), None)
+        if row:
+            self._block += not above or "\n\n" in self._text[above.end : start]
+            bar = self._text.index("|", start) if "|" in self._text[start : row.start] else -1
+            self.found.append(row._replace(block=self._block, marked=bar))
+
+    def _read_code(self, lines: Sequence[tuple[int, int]]) -> None:
+        """Each line of a block of code is a unit; the first follows the fence, where there is one."""
+        if not lines:
+            return
+        self._block += 1
+        marked = -1
+        if _FENCE.match(self._text, *lines[0]):
+            marked = lines[0][0]
+            lines = lines[1:-1] if _FENCE.match(self._text, *lines[-1]) else lines[1:]
+        for start, end in lines:
+            for unit in _trimmed(self._text, start, end, "code"):
+                self.found.append(unit._replace(block=self._block, marked=marked))
+                marked = -1
+
+    def _add(self, start: int, end: int, kind: Kind) -> None:
+        self._block += 1
+        self.found += (unit._replace(block=self._block) for unit in _trimmed(self._text, start, end, kind))
+
+    def _flush(self) -> None:
+        """The lines of a paragraph, or of an item, become its sentences."""
+        if not self._paragraph:
+            return
+        start, end = self._paragraph[0][0], self._paragraph[-1][1]
+        self._block += 1
+        for unit in _sentences(self._text, start, end, "list" if self._item else "sentence"):
+            unit = unit._replace(block=self._block)
+            if self._item:
+                marked, indent, number = self._item
+                self.indents[len(self.found)] = indent
+                unit, self._item = unit._replace(marked=marked, number=number), (-1, -1, -1)
+            self.found.append(unit)
+        self._paragraph.clear()
+        self._item = None
 
 
-def is_table_head(text: str, unit: Unit) -> bool:
-    """Return whether a unit is the row that names a table's columns."""
-    return unit.kind == "heading" and "|" in text[text.rfind("\n", 0, unit.start) + 1 : unit.start]
+def _with_lists(text: str, read: _Splitter) -> list[Unit]:
+    """Return the units with the number of their list, item and depth.
+
+    A list is what follows without a sentence between: its items, and code in them; code behind the last item belongs to
+    it only if that leads it in.
+    """
+    found, place, lists = read.found, 0, 0
+    while place < len(found):
+        if found[place].kind != "list":
+            place += 1
+            continue
+        last = end = place
+        while end < len(found) and found[end].kind in ("list", "code"):
+            last = end if found[end].kind == "list" else last
+            end += 1
+        stop = end if found[last].leads(text) else last + 1
+        indents = {at: read.indents[at] for at in range(place, stop) if read.indents.get(at, -1) >= 0}
+        found[place:stop] = _numbered(found[place:stop], lists, {at - place: indents[at] for at in indents})
+        lists, place = lists + 1, end
+    return found
 
 
-def _lines(text: str) -> Iterator[tuple[int, int]]:
-    start = 0
-    for line in text.splitlines(keepends=True):
+def _numbered(members: Sequence[Unit], list_number: int, indents: Mapping[int, int]) -> Iterator[Unit]:
+    """Yield the units of one list with their places in it; `indents` are those of its items."""
+    outermost, item = min(indents.values(), default=0), -1
+    open_indents: list[int] = []
+    for place, unit in enumerate(members):
+        if (indent := indents.get(place)) is not None:
+            item += indent == outermost or item < 0
+            while open_indents and open_indents[-1] >= indent:
+                open_indents.pop()
+            open_indents.append(indent)
+        yield unit._replace(list_number=list_number, item=item, depth=max(len(open_indents) - 1, 0))
+
+
+def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for line in text[start:end].splitlines(keepends=True):
         yield start, start + len(line)
         start += len(line)
 
@@ -172,8 +292,9 @@ def _is_abbreviation(before: str) -> bool:
     return last in _ABBREVIATIONS or (len(last) == 1 and last.isalpha()) or not before.strip("0123456789 \n\t")
 
 
-def _trimmed(text: str, start: int, end: int, kind: Kind, strip: str = "") -> Iterator[Unit]:
-    """Yield the range without outer white space (or `strip`); nothing where nothing is left."""
+def _trimmed(text: str, start: int, end: int, kind: Kind) -> Iterator[Unit]:
+    """Yield the range without outer white space, and of a row its outer bars; nothing where nothing is left."""
+    strip = "|" if kind in ("table", "header") else ""
     while start < end and (text[start].isspace() or text[start] in strip):
         start += 1
     while end > start and (text[end - 1].isspace() or text[end - 1] in strip):

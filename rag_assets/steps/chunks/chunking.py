@@ -28,9 +28,10 @@ from rag_assets.steps.chunks.windows import WINDOW_CHARS, overlapping, window_cu
 from rag_serving.access.principals import EVERYONE, intersect_readers
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.models.protocols import Tokenizer
+from rag_serving.text.structure import chunk_structures
 
-VERSION = 4
-"""Raised when the same section would be cut otherwise: unchanged pages are then chunked again."""
+VERSION = 5
+"""Raised when the same section would give other chunks: unchanged pages are then chunked again."""
 
 _APART, _BLOCK, _BLOCKS = 1 << 30, 1 << 13, 1 << 17
 """Where numbers apart begin, in blocks of how many, and how many blocks: up to the last whole number of 32 bits."""
@@ -126,7 +127,10 @@ def _section_chunks(
     if not pieces:
         return
     url = f"{page['url']}#{quote(section['anchor'], safe=_FRAGMENT)}"
-    for chunk in _segmented(pieces, starts, size):
+    blocks = [(block["kind"], block["start"], block["end"]) for block in section["blocks"]]
+    chunks = list(_segmented(pieces, starts, size))
+    structures = chunk_structures(text, blocks, [(chunk[0].begins, chunk[-1].end) for chunk in chunks])
+    for chunk, structure in zip(chunks, structures, strict=True):
         start, end = chunk[0].begins, chunk[-1].end
         yield {
             "page_id": page["page_id"],
@@ -151,6 +155,7 @@ def _section_chunks(
             "is_boilerplate": section["is_boilerplate"],
             "updated_at": page["updated_at"],
             "text_hash": hashlib.sha256(text[start:end].encode()).hexdigest()[:32],
+            "structure": structure.encode(),
             "content_hash": section["content_hash"],
             "parent_id": (page["ancestors"] or [""])[-1],
         }

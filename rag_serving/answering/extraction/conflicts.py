@@ -22,7 +22,7 @@ from rag_serving.answering.extraction.quote_window import best_window
 from rag_serving.deadline import check
 from rag_serving.records import Claim, Lock, Verdict
 from rag_serving.text.figures import FIGURE_WORDS, figures_with_units
-from rag_serving.text.units import Unit, unit_at
+from rag_serving.text.units import Unit
 
 _SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _SECONDS |= {"week": 604_800.0, "month": 2_592_000.0, "year": 31_536_000.0}
@@ -85,7 +85,7 @@ def measures(text: str) -> dict[str, set[float]]:
 def _others(asked: QuestionFeatures, lock: Lock, verdict: Verdict, analyze: Analyze) -> Iterator[tuple[int, Unit]]:
     """Yield the first sentence of each other page that differs from the cited one, with its passage."""
     cited = lock.passage(verdict.index or 0)
-    unit = unit_at(cited.chunk.text, verdict.start or 0) if cited else None
+    unit = cited.chunk.parts.unit_at(verdict.start or 0) if cited else None
     if cited is None or unit is None:
         return
     said, pages = _Said(unit.of(cited.chunk.text), analyze), {cited.chunk.page_id}
@@ -94,7 +94,7 @@ def _others(asked: QuestionFeatures, lock: Lock, verdict: Verdict, analyze: Anal
     for index, candidate in enumerate(lock.passages, start=1):
         chunk = candidate.chunk
         check()
-        layout = Layout(chunk.text, chunk.headings)
+        layout = Layout(chunk)
         for other in layout.units if chunk.page_id not in pages else ():
             beside = _Said(other.of(chunk.text), analyze)
             if (
@@ -121,7 +121,7 @@ def _claim(
     for verdict in verdicts:
         if verdict.outcome != "dropped" and verdict.index == index and unit.start <= (verdict.start or 0) < unit.end:
             return verdict.claim
-    layout = Layout(lock.passages[index - 1].chunk.text)
+    layout = Layout(lock.passages[index - 1].chunk)
     told, said = layout.alone(unit), unit.of(layout.text)
     start, end = best_window(said, asked.weights, analyze, count)
     return Claim(told.text, index, said[start:end], told.parts)

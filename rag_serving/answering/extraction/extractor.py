@@ -25,7 +25,7 @@ from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, weight
 from rag_serving.deadline import check
 from rag_serving.records import EXTRACTIVE, Candidate, Chunk, Claim, Draft, Lock
 from rag_serving.text.orders import orders_assistant
-from rag_serving.text.units import Unit, words
+from rag_serving.text.units import Unit, cells_of, words
 
 Similarity = Callable[[Sequence[str]], Sequence[float]]
 """Cosine similarity of each text to the question."""
@@ -36,7 +36,7 @@ _IDENTIFIER = re.compile(r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b|\b[A-Z]{2,}-
 
 # Sentences whose vectors are computed while somebody waits: about 5 ms each on one core.
 _FRONT = 12
-_FEWEST_WORDS = {"sentence": 4, "list": 3, "table": 2, "code": 2, "heading": 0}
+_FEWEST_WORDS = {"sentence": 4, "list": 3, "table": 2, "code": 2}
 # How much worse than the best, by the rank model, a further sentence may be: for a claim, for questions and keywords.
 _BEHIND_CLAIM, _BEHIND_OTHERS = 2.0, 0.1
 _FEWEST_WORDS_OF_A_CLAIM = 5
@@ -122,8 +122,8 @@ def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterato
         passage = headings.union(analyze(chunk.text))
         if names and not names <= passage:
             continue
-        layout, before = Layout(chunk.text, chunk.headings), frozenset[str]()
-        leads: dict[int, frozenset[str]] = {}
+        layout, before = Layout(chunk), frozenset[str]()
+        leads: dict[str, frozenset[str]] = {}
         for place, (unit, procedure) in enumerate(_parts(asked, layout)):
             check()
             text = unit.of(chunk.text)
@@ -131,9 +131,9 @@ def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterato
             if procedure or _is_introduced(asked, unit):
                 terms |= before
             elif lead := layout.lead_in(unit):
-                if lead.start not in leads:
-                    leads[lead.start] = frozenset(analyze(lead.of(chunk.text)))
-                terms |= leads[lead.start]
+                if lead not in leads:
+                    leads[lead] = frozenset(analyze(lead))
+                terms |= leads[lead]
             found = Statement(index, unit, text, terms, headings, before, passage, place == 0)
             if procedure:
                 named_by = max((asked.passage_support(analyze(heading)) for heading in chunk.heading_path), default=0.0)
@@ -182,7 +182,7 @@ def _is_introduced(asked: QuestionFeatures, unit: Unit) -> bool:
 
 def _can_answer(chunk: Chunk, unit: Unit) -> bool:
     return (
-        unit.kind != "heading"
+        unit.kind not in ("heading", "header")
         and chunk.text[unit.end - 1] not in "?？:"
         and weight(unit.of(chunk.text)) >= MIN_QUOTE_BYTES
         and len(words(chunk.text, unit.start, unit.end)) >= _FEWEST_WORDS[unit.kind]
@@ -210,7 +210,7 @@ def _bonus(asked: QuestionFeatures, statement: Statement, names: frozenset[str],
     elif _is_introduced(asked, statement.unit):
         bonus = _CODE_FOR_COMMANDS
     if statement.unit.kind == "table" and names:
-        bonus += _ROW_OF_IDENTIFIER * names.issubset(analyze(statement.text.split("|")[0]))
+        bonus += _ROW_OF_IDENTIFIER * names.issubset(analyze(cells_of(statement.text)[0]))
     return bonus
 
 
@@ -257,8 +257,7 @@ def _told(asked: QuestionFeatures, statement: Statement, lock: Lock, analyze: An
     something needs, the list that is asked for by its lead-in, else the sentence alone.
     """
     unit, index = statement.unit, statement.index
-    chunk = _passage(lock, statement).chunk
-    layout = Layout(chunk.text, chunk.headings)
+    layout = Layout(_passage(lock, statement).chunk)
     if asked.kind == "steps":
         if steps := layout.steps(unit):
             return steps_across(lock, index, steps)
@@ -267,6 +266,6 @@ def _told(asked: QuestionFeatures, statement: Statement, lock: Lock, analyze: An
         alone = [layout.alone(unit)] if after or not block else []
         return [(index, told) for told in (*alone, block) if told]
     lead = layout.lead_in(unit)
-    if lead and asked.terms & set(analyze(statement.text)) <= set(analyze(lead.of(layout.text))):
+    if lead and asked.terms & set(analyze(statement.text)) <= set(analyze(lead)):
         return [(index, layout.listed(unit) or layout.alone(unit))]
     return [(index, layout.alone(unit))]

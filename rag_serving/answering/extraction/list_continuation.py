@@ -2,7 +2,7 @@
 
 Belongs here: which passages hold one list, what of each is told.
 Does not belong here: fetching passages (`pipeline`), freezing them (`answering.lock`), one passage's layout
-(`telling`).
+(`excerpts`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from collections.abc import Callable
 
 from rag_serving.answering.extraction.excerpts import Excerpt, Layout
 from rag_serving.records import Chunk, Lock
+from rag_serving.text.units import Unit
 
 BEFORE, AFTER = -1, 1
 MOST_PASSAGES = 3  # of one list: an answer cites no more
 
 
 def runs_on(chunk: Chunk, following: Chunk) -> bool:
-    """Return whether the steps that end a passage go on with the next number in the one behind it in its section."""
+    """Return whether the steps that end a passage go on in the one behind it in its section."""
     if _section(chunk) != _section(following) or following.chunk_idx != chunk.chunk_idx + 1:
         return False
-    last = Layout(chunk.text).last_step
-    return last is not None and Layout(following.text).first_step == last + 1
+    last, first = _last(chunk), _first(following)
+    if last is None or first is None or last.list_number != first.list_number:
+        return False
+    return first.item - last.item in (0, 1)
 
 
 def sharing(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> list[Chunk]:
@@ -41,7 +44,7 @@ def steps_across(lock: Lock, index: int, told: Excerpt) -> list[tuple[int, Excer
     """Return the steps that are told of a passage of the lock, with those before and after them in others, in order."""
     own = lock.passages[index - 1].chunk
     places = {_place(candidate.chunk): at for at, candidate in enumerate(lock.passages, start=1)}
-    units = Layout(own.text).units
+    units = Layout(own).units
     begins, ends = told.start <= units[0].start, told.end >= units[-1].end
 
     def beside(chunk: Chunk, direction: int) -> Chunk | None:
@@ -55,21 +58,34 @@ def steps_across(lock: Lock, index: int, told: Excerpt) -> list[tuple[int, Excer
 
 def _before(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk | None:
     """Return the passage that the list at the beginning of this one began in, or None; only such a one is fetched."""
-    found = beside(chunk, BEFORE) if (Layout(chunk.text).first_step or 1) > 1 else None
+    first = _first(chunk)
+    found = beside(chunk, BEFORE) if first and (first.item or first.marked < 0) else None
     return found if found and runs_on(found, chunk) else None
 
 
 def _after(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk | None:
     """Return the passage that the list at the end of this one runs on into, or None; only such a one is fetched."""
-    found = beside(chunk, AFTER) if Layout(chunk.text).last_step is not None else None
+    found = beside(chunk, AFTER) if _last(chunk) else None
     return found if found and runs_on(chunk, found) else None
 
 
 def _part(chunk: Chunk, own: Chunk) -> Excerpt:
     """Return the steps of another passage: at its end where it stands before, else at its beginning."""
-    layout = Layout(chunk.text)
+    layout = Layout(chunk)
     steps = [unit for unit in layout.units if unit.kind == "list"]
     return layout.run(steps[-1] if chunk.chunk_idx < own.chunk_idx else steps[0])
+
+
+def _first(chunk: Chunk) -> Unit | None:
+    """Return the first unit of a passage that begins with steps or inside of one, or None."""
+    first = next(iter(chunk.parts.units), None)
+    return first if first and first.list_number >= 0 and Layout(chunk).is_ordered(first) else None
+
+
+def _last(chunk: Chunk) -> Unit | None:
+    """Return the last unit of a passage that ends with steps, or None."""
+    last = next(reversed(chunk.parts.units), None)
+    return last if last and last.list_number >= 0 and Layout(chunk).is_ordered(last) else None
 
 
 def _section(chunk: Chunk) -> tuple[str, int, tuple[str, ...], str]:

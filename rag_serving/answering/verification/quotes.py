@@ -18,6 +18,7 @@ from rapidfuzz import fuzz
 from rag_serving.answering.verification.wording import overhang
 from rag_serving.text.normalization import Folded, fold, is_border
 from rag_serving.text.polarity_words import NEGATING_CHARACTERS, contradict, figures, polarity_words
+from rag_serving.text.structure import Structure, structure_of
 
 # Letters and digits in UTF-8 bytes: what is shorter stands in almost every passage and proves nothing.
 MIN_QUOTE_BYTES = 8
@@ -36,9 +37,10 @@ class QuoteSpan:
 class Passage:
     """A text that quotes are looked for in; it is folded once."""
 
-    def __init__(self, text: str, heading: str = "") -> None:
+    def __init__(self, text: str, heading: str = "", structure: Structure | None = None) -> None:
         self.text = text
         self.heading = heading
+        self.structure = structure or structure_of(text)
 
     @cached_property
     def folded(self) -> Folded:

@@ -24,7 +24,7 @@ from rag_serving.answering.verification.rewrites import entailed, implying
 from rag_serving.answering.verification.tables import cells, row_sentences
 from rag_serving.answering.verification.words import Token, compare, group_of, is_negative, tokens
 from rag_serving.records import CarriedWord
-from rag_serving.text.units import is_table_head, units
+from rag_serving.text.structure import Structure, line_of, structure_of
 
 _FRAME = re.compile(
     r"^\W{0,3}(?:"
@@ -88,8 +88,8 @@ class Support:
 class Sentences:
     """What one passage says, by form."""
 
-    def __init__(self, text: str, heading: str = "") -> None:
-        self._text, self._heading = text, heading
+    def __init__(self, text: str, heading: str = "", structure: Structure | None = None) -> None:
+        self._text, self._heading, self._structure = text, heading, structure or structure_of(text)
 
     def find_beside(self, form: Form, question_words: Sequence[str]) -> Form | None:
         """Return the tokens of the passage that have this form once what the question says itself is left out.
@@ -162,20 +162,20 @@ class Sentences:
     def _said(self) -> Iterator[list[Token]]:
         """Yield the tokens of each sentence, list item and cell, with the words before it that it depends on."""
         heading = [token for token in read(self._heading) if token.kind != "stop"]
-        head: list[list[Token]] = []
-        lead: list[Token] = []
+        head = cells(self._structure.table_header)
+        lead = read(self._structure.introduction)
         before: list[Token] = []
         if _disowns(heading):
             return
-        for unit in units(self._text)[:_MOST_UNITS]:
+        for unit in self._structure.units[:_MOST_UNITS]:
             said = _without_number(read(unit.of(self._text)))
             if unit.kind in ("table", "code") and lead and (governs(lead) or _disowns(lead)):
                 continue
             if unit.kind == "table":
-                yield from row_sentences(unit, self._text, head)
-            elif unit.kind == "heading":
-                kept = lead if is_table_head(self._text, unit) else []
-                head, lead = cells(unit, self._text), said if _disowns(said) else kept
+                yield from row_sentences(line_of(unit, self._text), head)
+            elif unit.kind in ("heading", "header"):
+                kept = lead if unit.kind == "header" else []
+                head, lead = cells(line_of(unit, self._text)), said if _disowns(said) else kept
             elif unit.kind == "list" and lead:
                 yield _led(lead, said)
                 if not _disowns(lead) and not any(map(binds, lead)) and lead[0].key not in FRONTED:

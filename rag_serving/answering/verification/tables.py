@@ -11,23 +11,26 @@ from itertools import pairwise
 
 from rag_serving.answering.verification.equivalence import read
 from rag_serving.answering.verification.words import Token, tokens
-from rag_serving.text.units import Unit
+from rag_serving.text.units import cells_of
 
 _MOST_CELLS = 12
 _IS, _OF, _FOR, _BY, _AND = (tokens(word) for word in ("are", "of", "for", "by", "and"))
 _HAVE = [Token("have", "have", "word", 0, 4)]
 
 
-def cells(unit: Unit, text: str) -> list[list[Token]]:
-    return [read(cell) for cell in unit.of(text).strip("| ").split("|")]
+def cells(row: str) -> list[list[Token]]:
+    """Return the tokens of each cell of a row."""
+    return [read(cell) for cell in cells_of(row)] if row else []
 
 
-def row_sentences(unit: Unit, text: str, head: list[list[Token]]) -> Iterator[list[Token]]:
+def row_sentences(row: str, head: list[list[Token]]) -> Iterator[list[Token]]:
     """Yield what a table row says: each cell with the row's first cell and the header of its column."""
-    values = cells(unit, text)
+    values = cells(row)
     if not (1 < len(values) <= _MOST_CELLS):
         return
     label = values[0]
+    if not label:
+        return
     if len(values) == 2:
         yield [*label, *values[1]]
     named = [(head[column], cell) for column, cell in enumerate(values) if column < len(head) and head[column] and cell]

@@ -27,7 +27,8 @@ from rag_serving.text.directed import MASK, without_directed
 from rag_serving.text.normalization import fold
 from rag_serving.text.orders import orders_assistant
 from rag_serving.text.polarity_words import negations
-from rag_serving.text.units import Unit, lead_in, pieces, unit_at, words
+from rag_serving.text.structure import columns_of
+from rag_serving.text.units import Unit, pieces, words
 
 _WORD = re.compile(r"\b(?:\w{4,}|\w*\d\w*|no[rt]?)\b")
 _STEM = 5
@@ -187,6 +188,8 @@ class _Judge:
 
     def _original(self, quoted: str) -> str | None:
         """Return these words as some passage has them, or None; what is too short must be there to the letter."""
+        if any(_is_above(quoted, passage) for passage in self.passages):
+            return quoted
         if weight(quoted) >= MIN_QUOTE_BYTES:
             places = ((passage, self._find(quoted, passage)) for passage in self.passages)
             return next((passage.text[place.start : place.end] for passage, place in places if place), None)
@@ -225,8 +228,8 @@ class _Reader:
         return replace(verdict, told=text, support="carried", carried=support.words)
 
     def _checked_extract(self, verdict: Verdict) -> Verdict:
-        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
-        if _is_turned(verdict.claim, text, place):
+        passage, place = self._passages[cast(int, verdict.index) - 1], _place(verdict)
+        if _is_turned(verdict.claim, passage, place):
             return Verdict(verdict.claim, "dropped", "the passage negates what is quoted")
         if fault := polarity_fault(self._question, verdict.claim.text, self._unit_text(verdict)):
             return Verdict(verdict.claim, "dropped", fault)
@@ -237,19 +240,19 @@ class _Reader:
 
     def _lead(self, verdict: Verdict) -> str:
         """Return the words that introduce the list, table or code of a quote, where these hold only with them."""
-        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
-        unit = unit_at(text, place.start)
-        lead = lead_in(text, unit) if unit else None
-        return " ".join(lead.of(text).split()) if lead and governs(tokens(lead.of(text))) else ""
+        passage = self._passages[cast(int, verdict.index) - 1]
+        unit = passage.structure.unit_at(_place(verdict).start)
+        lead = passage.structure.introduction_of(unit, passage.text) if unit else ""
+        return " ".join(lead.split()) if lead and governs(tokens(lead)) else ""
 
     def _quoted(self, verdict: Verdict, indexes: Sequence[int]) -> Verdict:
         """Return the verdict with the passage's own sentence in place of one that is not carried."""
-        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
-        unit = unit_at(text, place.start)
+        passage, place = self._passages[cast(int, verdict.index) - 1], _place(verdict)
+        text, unit = passage.text, passage.structure.unit_at(place.start)
         start, end = place.start, place.end
         if unit and _can_be_shown(unit) and unit.end >= end:
             start, end = unit.start, unit.end
-        elif _is_turned(replace(verdict.claim, text=""), text, place):
+        elif _is_turned(replace(verdict.claim, text=""), passage, place):
             return Verdict(verdict.claim, "dropped", "the passage negates what is quoted")
         strange = ", ".join(map(repr, missing_words(verdict.told, [self._read(index) for index in indexes])[:5]))
         why = f"the passage does not have {strange}" if strange else "the passage says otherwise"
@@ -266,21 +269,21 @@ class _Reader:
         return quoted if quoted.outcome == "dropped" else replace(quoted, reason=reason, carried=())
 
     def _is_verbatim(self, verdict: Verdict) -> bool:
-        text = self._passages[cast(int, verdict.index) - 1].text
-        return verdict.claim.text in text or _is_made_of(verdict.claim, text)
+        passage = self._passages[cast(int, verdict.index) - 1]
+        return verdict.claim.text in passage.text or _is_made_of(verdict.claim, passage)
 
     def _is_contradicted(self, verdict: Verdict) -> bool:
         return polarity_fault(self._question, verdict.told, self._unit_text(verdict)) is not None
 
     def _unit_text(self, verdict: Verdict) -> str:
-        text, place = self._passages[cast(int, verdict.index) - 1].text, _place(verdict)
-        unit = unit_at(text, place.start)
+        passage, place = self._passages[cast(int, verdict.index) - 1], _place(verdict)
+        text, unit = passage.text, passage.structure.unit_at(place.start)
         return unit.of(text) if unit and unit.end >= place.end else text[place.start : place.end]
 
     def _read(self, index: int) -> Sentences:
         if index not in self._sentences:
             passage = self._passages[index - 1]
-            self._sentences[index] = Sentences(passage.text, passage.heading)
+            self._sentences[index] = Sentences(passage.text, passage.heading, passage.structure)
         return self._sentences[index]
 
 
@@ -296,8 +299,11 @@ def _passage_of(candidate: Candidate) -> Passage:
     """Return what a passage says to readers, under its heading: what is meant for an assistant proves nothing."""
     chunk = candidate.chunk
     heading = chunk.heading_path[-1] if chunk.heading_path else chunk.title
-    text = without_directed(chunk.text, chunk.headings)
-    return Passage(text, "" if orders_assistant(heading) else heading)
+    structure = chunk.parts
+    text = without_directed(chunk.text, structure, chunk.headings)
+    if any(map(orders_assistant, (structure.table_header, structure.introduction))):
+        structure = structure._replace(table_header="", introduction="")
+    return Passage(text, "" if orders_assistant(heading) else heading, structure)
 
 
 def _rank(place: QuoteSpan) -> tuple[bool, float]:
@@ -313,7 +319,7 @@ def _stems(text: str) -> list[str]:
     return [word[:_STEM] for word in _WORD.findall(text.lower())]
 
 
-def _is_made_of(claim: Claim, text: str) -> bool:
+def _is_made_of(claim: Claim, passage: Passage) -> bool:
     """Return whether a claim is nothing but words of this passage, each part to the letter: a row told with its
     columns.
 
@@ -321,16 +327,22 @@ def _is_made_of(claim: Claim, text: str) -> bool:
     """
     rest = claim.text
     for part in sorted(claim.others, key=len, reverse=True):
-        if part not in text:
+        if part not in passage.text and not _is_above(part, passage):
             return False
         rest = rest.replace(part, " ")
     return bool(claim.others) and not rest.strip(" \n:;")
 
 
-def _is_turned(claim: Claim, text: str, place: QuoteSpan) -> bool:
+def _is_above(part: str, passage: Passage) -> bool:
+    """Return whether words are a column's name, or the introduction, of what the passage begins inside."""
+    structure = passage.structure
+    return part == structure.introduction or part in columns_of(structure.table_header)
+
+
+def _is_turned(claim: Claim, passage: Passage, place: QuoteSpan) -> bool:
     """Return whether the sentence negates where the quote begins or breaks off, and the claim does not negate at
     all."""
-    unit = unit_at(text, place.start)
+    text, unit = passage.text, passage.structure.unit_at(place.start)
     if unit is None or negations(claim.text) or negations(text[place.start : place.end]):
         return False
     behind = words(text, place.end, max(place.end, unit.end))[:1]

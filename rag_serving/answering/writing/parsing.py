@@ -114,7 +114,7 @@ def _parts(text: str) -> Iterator[_Part]:
         if last and joined and leading and _belongs_before(said, leading, last):
             last.evidence += leading[0]
             said = said[leading.end() :]
-        if kind == "heading" and not re.search(CITATION, said):
+        if kind in ("heading", "header") and not re.search(CITATION, said):
             continue
         if last:
             yield last

@@ -1,0 +1,141 @@
+"""What a passage is made of, as ingest knew it: its units, and what stands before it in its section that they need.
+
+Belongs here: the structure of the chunks of a section, its compact form, what the parts of a passage belong to.
+Does not belong here: splitting a text into units (`units`), which of them answer (`answering.extraction`).
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple, get_args
+
+from rag_serving.text.units import Block, Kind, Unit, cells_of, clipped, units
+
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+_HANGING = ("list", "table", "code")
+FENCES = ("```", "~~~")
+_LONGEST = 1_000  # characters of a header or an introduction that another chunk repeats
+
+
+class Structure(NamedTuple):
+    """The units of a passage, and what those at its beginning belong to that stands in the chunk before."""
+
+    units: tuple[Unit, ...]
+    table_header: str = ""  # the row that names the columns of a table which the passage begins inside
+    introduction: str = ""  # the sentence with a colon above a list, a table or code which the passage begins inside
+
+    def encode(self) -> str:
+        """Return the compact form: JSON, without what is as it is by default."""
+        rows = [_row(unit) for unit in self.units]
+        return json.dumps([rows, self.table_header, self.introduction], ensure_ascii=False, separators=(",", ":"))
+
+    def unit_at(self, position: int) -> Unit | None:
+        """Return the unit that holds a character, or None between units."""
+        place = self.place_at(position)
+        return None if place is None else self.units[place]
+
+    def place_at(self, position: int) -> int | None:
+        """Return the place of the unit that holds a character, or None between units."""
+        place = bisect_right(self.units, position, key=lambda unit: unit.start) - 1
+        return place if place >= 0 and position < self.units[place].end else None
+
+    def header_of(self, row: Unit, text: str) -> str:
+        """Return the row that names the columns of a row's table; empty where none does."""
+        header = next((unit for unit in self.units if unit.block == row.block and unit.kind == "header"), None)
+        if header:
+            return line_of(header, text)
+        return self.table_header if self.units[0].block == row.block else ""
+
+    def introduction_of(self, unit: Unit, text: str) -> str:
+        """Return the sentence or heading that introduces the list, table or code a unit is of: it ends with a colon."""
+        place = self.place_at(unit.start)
+        if place is None or unit.kind not in _HANGING:
+            return ""
+        above = list(units_above(self.units))[place]
+        return _introducing(above.of(text)) if above else self.introduction
+
+
+def structure_of(text: str) -> Structure:
+    """Return the structure of a text that no ingest has read."""
+    return _structure_of(text)
+
+
+@lru_cache(maxsize=64)
+def _structure_of(text: str) -> Structure:
+    return Structure(tuple(units(text)))
+
+
+@lru_cache(maxsize=1024)
+def decode(encoded: str) -> Structure:
+    """Return the structure that `Structure.encode` wrote."""
+    rows, table_header, introduction = json.loads(encoded)
+    return Structure(tuple(_unit(*row) for row in rows), table_header, introduction)
+
+
+def chunk_structures(text: str, blocks: Sequence[Block], ranges: Iterable[tuple[int, int]]) -> Iterator[Structure]:
+    """Yield the structure of each chunk of a section, `text[start:end]`, with offsets from the chunk's beginning."""
+    found = units(text, blocks)
+    headers = {unit.block: unit for unit in found if unit.kind == "header"}
+    above = list(units_above(found))
+    for start, end in ranges:
+        inside = clipped(text, found, start, end)
+        if not inside:
+            yield Structure(())
+            continue
+        first = bisect_right(found, start, key=lambda unit: unit.end)
+        header, before = headers.get(found[first].block), above[first]
+        yield Structure(
+            tuple(inside),
+            _short(line_of(header, text)) if header and header.end <= start and inside[0].kind == "table" else "",
+            _short(_introducing(before.of(text))) if before else "",
+        )
+
+
+def line_of(unit: Unit, text: str) -> str:
+    """Return a row with its bars: the unit to the end of its line."""
+    end = text.find("\n", unit.end)
+    return text[unit.begin : end if end >= 0 else None].strip()
+
+
+def columns_of(header: str) -> list[str]:
+    """Return the names of a table's columns."""
+    return cells_of(header) if header else []
+
+
+def units_above(found: Sequence[Unit]) -> Iterator[Unit | None]:
+    """Yield for each unit the one that its list, table or run of code hangs from; None for others and at the top."""
+    lists: dict[int, Unit | None] = {}
+    previous, above = "", None
+    for place, unit in enumerate(found):
+        kind = "table" if unit.kind == "header" else unit.kind
+        if kind != previous:
+            previous, above = kind, found[place - 1] if place else None
+        if kind == "list":
+            yield lists.setdefault(unit.list_number, above)
+        else:
+            yield above if kind in _HANGING else None
+
+
+def _introducing(said: str) -> str:
+    return said if said.rstrip("*_ ").endswith(":") else ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else ""
+
+
+def _row(unit: Unit) -> list[int]:
+    row = [_KINDS.index(unit.kind), unit.start, unit.end - unit.start, *unit[3:]]
+    while len(row) > 4 and row[-1] == _DEFAULTS[len(row) - 1]:
+        row.pop()
+    return row
+
+
+_DEFAULTS = [0, 0, 0, *(Unit._field_defaults[name] for name in Unit._fields[3:])]
+
+
+def _unit(kind: int, start: int, length: int, *rest: int) -> Unit:
+    return Unit(start, start + length, _KINDS[kind], *rest)
