@@ -205,6 +205,7 @@ def paragraph(page: str, number: int, title: str, text: str, tokens: int, sectio
         "updated_at": _NEVER,
         "text_hash": "",
         "parent_id": "",
+        "structure": "",
     }
 
 

@@ -101,22 +101,22 @@ LONG = "One two three four five six seven eight nine ten eleven twelve thirteen 
 
 
 def test_a_long_quote_is_cut_after_fifteen_words() -> None:
-    start, end = shown_quote(LONG, 0, len(LONG))
+    start, end = shown_quote(chunk_of(LONG), 0, len(LONG))
     assert LONG[start:end].split()[-1] == "fifteen"
     assert len(LONG[start:end].split()) == MAX_QUOTE_WORDS
 
 
 def test_a_short_quote_grows_to_ten_words_within_its_sentence() -> None:
     text = "Before it. " + LONG
-    start, end = shown_quote(text, text.index("three"), text.index("four") - 1)
+    start, end = shown_quote(chunk_of(text), text.index("three"), text.index("four") - 1)
     assert text[start:end] == "three four five six seven eight nine ten eleven twelve"
-    start, end = shown_quote(text, text.index("sixteen"), text.index("seventeen") - 1)
+    start, end = shown_quote(chunk_of(text), text.index("sixteen"), text.index("seventeen") - 1)
     assert text[start:end] == "eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen."
 
 
 def test_a_short_sentence_is_shown_whole() -> None:
     text = "Stop. Wait five minutes. Start."
-    start, end = shown_quote(text, text.index("five"), text.index("five") + 4)
+    start, end = shown_quote(chunk_of(text), text.index("five"), text.index("five") + 4)
     assert text[start:end] == "Wait five minutes."
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.passages import candidate_of, lock_of
+from support.passages import candidate_of, chunk_of, lock_of
 
 from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.extraction.excerpts import Layout
@@ -35,7 +35,7 @@ def unit_of(layout: Layout, words: str) -> Unit:
 
 
 def told(text: str, words: str) -> str:
-    layout = Layout(text)
+    layout = Layout(chunk_of(text))
     return layout.alone(unit_of(layout, words)).text
 
 
@@ -176,7 +176,7 @@ def test_how_to_is_answered_by_the_steps_below_its_heading_not_by_a_sentence_wit
 
 
 def test_code_that_nothing_leads_in_is_no_procedure() -> None:
-    layout = Layout("A broker looks like this.\n\n```\nname: broker\nport: 9092\n```")
+    layout = Layout(chunk_of("A broker looks like this.\n\n```\nname: broker\nport: 9092\n```"))
     assert layout.procedure(unit_of(layout, "port")) is None
 
 
@@ -188,14 +188,14 @@ def test_code_too_short_to_be_quoted_answers_nothing() -> None:
 
 
 def test_a_block_is_quoted_by_a_line_that_is_long_enough() -> None:
-    layout = Layout("Run:\n\n```\ncd /\nhbl rollback --to previous\n```")
+    layout = Layout(chunk_of("Run:\n\n```\ncd /\nhbl rollback --to previous\n```"))
     block = layout.block(unit_of(layout, "cd"))
     assert block is not None
     assert block.quoted.of(layout.text) == "hbl rollback --to previous"
 
 
 def test_several_lines_of_code_are_told_in_their_fence_with_the_sentence_that_leads_them_in() -> None:
-    layout = Layout(BLOCK)
+    layout = Layout(chunk_of(BLOCK))
     block = layout.block(unit_of(layout, "bus replay"))
     assert block is not None
     assert block.text == ("Run these on the host:\n```bash\nbus dead --since 8h > ids\n\nbus replay --from ids\n```")
@@ -203,14 +203,14 @@ def test_several_lines_of_code_are_told_in_their_fence_with_the_sentence_that_le
 
 
 def test_code_of_another_fence_is_not_told_with_it() -> None:
-    layout = Layout("```\nfirst command\n```\n\n```\nsecond command\n```")
+    layout = Layout(chunk_of("```\nfirst command\n```\n\n```\nsecond command\n```"))
     block = layout.block(unit_of(layout, "second"))
     assert block is not None
     assert block.text == "second command"
 
 
 def test_a_long_block_is_not_told_whole() -> None:
-    layout = Layout("```\n" + "\n".join(f"command number {line}" for line in range(20)) + "\n```")
+    layout = Layout(chunk_of("```\n" + "\n".join(f"command number {line}" for line in range(20)) + "\n```"))
     assert layout.block(layout.units[3]) is None
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from support.passages import candidate_of, chunk_of
+from support.passages import chunk_of, chunks_of_section
 
 from rag_serving.answering.citations import answer_text
 from rag_serving.answering.extraction.extractor import extract
 from rag_serving.answering.extraction.list_continuation import runs_on
 from rag_serving.answering.lock import completed
 from rag_serving.answering.verification.verifier import verify
-from rag_serving.records import Chunk, Lock
+from rag_serving.records import Candidate, Chunk, Lock
 from rag_serving.text.analyzer import analyze
 
 QUESTION = "How do I restart the broker?"
@@ -20,7 +20,7 @@ PARTS = (
     "3. Wait until the log is quiet.\n4. Start the broker service.",
     "5. Tell the desk that it is over.\n\nThen go home.",
 )
-CHUNKS = [chunk_of(text, f"1:1:{place}") for place, text in enumerate(PARTS)]
+CHUNKS = chunks_of_section(PARTS)
 
 
 def beside(chunks: list[Chunk]) -> Callable[[Chunk, int], Chunk | None]:
@@ -29,7 +29,7 @@ def beside(chunks: list[Chunk]) -> Callable[[Chunk, int], Chunk | None]:
 
 
 def locked(*chunks: Chunk) -> Lock:
-    return Lock(tuple(candidate_of(chunk.text, chunk.chunk_id, anchor=chunk.anchor) for chunk in chunks))
+    return Lock(tuple(Candidate(chunk, 1.0) for chunk in chunks))
 
 
 def test_steps_run_on_with_the_next_number_of_the_same_section() -> None:
@@ -37,8 +37,9 @@ def test_steps_run_on_with_the_next_number_of_the_same_section() -> None:
     assert runs_on(CHUNKS[1], CHUNKS[2])
     assert not runs_on(CHUNKS[0], CHUNKS[2])
     assert not runs_on(CHUNKS[2], chunk_of("6. Another list.", "1:1:3"))
-    assert not runs_on(CHUNKS[0], chunk_of(PARTS[1], "1:1:1", anchor="Stop", heading_path=("Broker guide", "Stop")))
-    assert not runs_on(CHUNKS[0], chunk_of("1. Begin anew.\n2. Go on.", "1:1:1"))
+    elsewhere = chunks_of_section(PARTS, anchor="Stop", heading_path=("Broker guide", "Stop"))
+    assert not runs_on(CHUNKS[0], elsewhere[1])
+    assert not runs_on(*chunks_of_section([PARTS[0], "\nAgain:\n\n1. Begin anew.\n2. Go on."]))
 
 
 def test_the_lock_is_completed_by_the_rest_of_its_steps_at_its_end() -> None:
@@ -65,5 +66,5 @@ def test_all_steps_are_told_in_order_each_part_under_its_own_citation() -> None:
 
 def test_steps_in_the_middle_of_a_passage_are_not_joined_with_others() -> None:
     texts = ("1. Stop the broker service.\n2. Start the broker service.\n\nThat is all.", PARTS[1])
-    lock = locked(*(chunk_of(text, f"1:1:{place}") for place, text in enumerate(texts)))
+    lock = locked(*chunks_of_section(texts))
     assert completed(lock, beside([each.chunk for each in lock.passages])) == lock

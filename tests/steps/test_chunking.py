@@ -14,6 +14,7 @@ from support.growth import steepness
 from rag_assets.steps.chunks.chunking import build_chunks, segment
 from rag_assets.steps.chunks.windows import MAX_BLOCK_CHARS, OVERLAP_CHARS, OVERLAP_LINES, WINDOW_CHARS
 from rag_serving.artifacts.schema import PAGES, SECTIONS
+from rag_serving.text.structure import decode
 
 
 class WordTokenizer:
@@ -67,6 +68,13 @@ def test_a_short_section_is_one_chunk_with_its_place_in_the_page() -> None:
     assert chunk["url"] == "https://w.example/p/7#Rolling-back?"
     assert chunk["heading_path"] == ["Deploy guide", "Rolling back"]
     assert (chunk["labels"], chunk["readers"]) == (["howto"], "group:ops")
+
+
+def test_the_chunks_of_a_section_carry_all_of_its_units() -> None:
+    chunks = chunks_of([("list", f"{number}. Do step {number} at once.") for number in range(1, 41)])
+    units = [(unit.of(chunk["text"]), unit.number) for chunk in chunks for unit in decode(chunk["structure"]).units]
+    assert len(chunks) > 1
+    assert units == [(f"Do step {number} at once.", number) for number in range(1, 41)]
 
 
 def test_a_long_section_is_cut_evenly_at_sentence_ends() -> None:

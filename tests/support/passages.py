@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from rag_serving.records import Candidate, Chunk, Lock
+from rag_serving.text.structure import chunk_structures
 
 
 def chunk_of(text: str, chunk_id: str = "1:1:0", **changes: object) -> Chunk:
@@ -28,6 +30,18 @@ def chunk_of(text: str, chunk_id: str = "1:1:0", **changes: object) -> Chunk:
         end=len(text),
         **{**fields, **changes},  # type: ignore[arg-type]
     )
+
+
+def chunks_of_section(texts: Sequence[str], **changes: object) -> list[Chunk]:
+    """The chunks of one section of page 1, cut where these texts end."""
+    section = "\n".join(texts)
+    ends = [*accumulate(len(text) + 1 for text in texts)]
+    ranges = [(end - 1 - len(text), end - 1) for text, end in zip(texts, ends, strict=True)]
+    structures = chunk_structures(section, (), ranges)
+    return [
+        chunk_of(text, f"1:1:{place}", structure=structure.encode(), **changes)
+        for place, (text, structure) in enumerate(zip(texts, structures, strict=True))
+    ]
 
 
 def candidate_of(text: str, chunk_id: str = "1:1:0", score: float = 1.0, **changes: object) -> Candidate:

@@ -65,6 +65,7 @@ def chunk_row(page: str, index: int, text: str, **fields: Any) -> dict[str, Any]
         "prefix": f"Page {page}",
         "lexical_prefix": f"Page {page}",
         "parent_id": "",
+        "structure": "",
         "vector_key": f"{MODEL}:{digest}",
         "shard": "",
     } | fields

@@ -113,6 +113,7 @@ def _row(passage: Passage) -> dict[str, object]:
         "prefix": " → ".join(path),
         "lexical_prefix": lexical_prefix(passage.title, path),
         "parent_id": "",
+        "structure": "",
         "vector_key": f"{passage.page_id}-{passage.version}-{passage.chunk_idx}",
         "shard": "",
     }

@@ -49,7 +49,7 @@ def test_list_items_table_rows_and_code_lines_are_units() -> None:
         ("Steps:", "sentence"),
         ("Stop it\n  at once", "list"),
         ("Wait", "list"),
-        ("Key | Default", "heading"),
+        ("Key | Default", "header"),
         ("retries | 5", "table"),
         ("kafka stop", "code"),
         ("Next", "heading"),
@@ -79,5 +79,5 @@ def test_words_are_ranges_with_a_letter_or_digit() -> None:
 @pytest.mark.parametrize(("position", "expected"), [(0, "One."), (5, "Two."), (4, None)])
 def test_a_position_knows_its_unit(position: int, expected: str | None) -> None:
     text = "One. Two."
-    unit = unit_at(text, position)
+    unit = unit_at(units(text), position)
     assert (unit.of(text) if unit else None) == expected

@@ -11,7 +11,7 @@ Whatever is told beside the quoted words is handed on as `parts`, which verifica
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -103,9 +103,9 @@ class Layout:
         """Return whether the items of a unit's list begin with numbers."""
         return unit.list_number >= 0 and _is_ordered(self._lists[unit.list_number])
 
-    def run(self, unit: Unit) -> Excerpt:
-        """Return the steps of this unit's list, be it a single one."""
-        return self._listed(self._items(unit))
+    def run(self, unit: Unit, is_led: bool = True) -> Excerpt:
+        """Return the steps of this unit's list, be it a single one, with or without their lead-in."""
+        return self._as_list(self._items(unit), self.lead_in(unit) if is_led else "")
 
     def listed(self, unit: Unit) -> Excerpt | None:
         """Return the whole list of an item that a sentence leads in, with that sentence; None for a long list."""
@@ -183,19 +183,20 @@ class Layout:
         """Return the items with their markers, a line each, below their lead-in or this sentence; made once."""
         key = items[0][0].start, sentence is not None
         if key not in self._made:
-            self._made[key] = self._as_list(items, sentence)
+            lead = sentence.of(self.text) if sentence else self.lead_in(items[0][0])
+            told = self._as_list(items, lead)
+            self._made[key] = replace(told, start=sentence.start) if sentence else told
         return self._made[key]
 
     @cached_property
     def _made(self) -> dict[tuple[int, bool], Excerpt]:
         return {}
 
-    def _as_list(self, items: Sequence[Sequence[Unit]], sentence: Unit | None) -> Excerpt:
-        lead = sentence.of(self.text) if sentence else self.lead_in(items[0][0])
+    def _as_list(self, items: Sequence[Sequence[Unit]], lead: str) -> Excerpt:
         spans = [(item[0].begin, self._end(item)) for item in items]
         parts = (*([lead] if lead else []), *(self.text[start:end] for start, end in spans))
-        start = sentence.start if sentence else spans[0][0]
-        return Excerpt("\n".join(parts), self._weighty([item[0] for item in items]), parts, start, spans[-1][1])
+        quoted = self._weighty([item[0] for item in items])
+        return Excerpt("\n".join(parts), quoted, parts, spans[0][0], spans[-1][1])
 
     def _weighty(self, found: Sequence[Unit]) -> Unit:
         """Return the first of some units that is long enough to be quoted, else the first."""

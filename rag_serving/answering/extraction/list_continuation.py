@@ -53,7 +53,9 @@ def steps_across(lock: Lock, index: int, told: Excerpt) -> list[tuple[int, Excer
         at = places.get((*_section(chunk), chunk.chunk_idx + direction))
         return lock.passages[at - 1].chunk if at else None
 
-    return [(places[_place(each)], told if each is own else _part(each, own)) for each in sharing(own, beside)]
+    first, *others = sharing(own, beside)
+    parts = [(first, told if first is own else _part(first, -1)), *((each, _part(each, 0)) for each in others)]
+    return [(places[_place(chunk)], part) for chunk, part in parts]
 
 
 def _before(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk | None:
@@ -69,11 +71,11 @@ def _after(chunk: Chunk, beside: Callable[[Chunk, int], Chunk | None]) -> Chunk 
     return found if found and runs_on(chunk, found) else None
 
 
-def _part(chunk: Chunk, own: Chunk) -> Excerpt:
-    """Return the steps of another passage: at its end where it stands before, else at its beginning."""
+def _part(chunk: Chunk, at: int) -> Excerpt:
+    """Return the steps at the end (-1) of the passage that they begin in, or those at the beginning (0) of another."""
     layout = Layout(chunk)
     steps = [unit for unit in layout.units if unit.kind == "list"]
-    return layout.run(steps[-1] if chunk.chunk_idx < own.chunk_idx else steps[0])
+    return layout.run(steps[at], is_led=at == -1)
 
 
 def _first(chunk: Chunk) -> Unit | None:
