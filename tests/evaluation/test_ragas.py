@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 from typing import Any
 
 import pytest
+from support import ragas_in_process
 
 from rag_assets.evaluation.gold_check import GoldLocation
 from rag_assets.evaluation.ragas_scores import ABSENT, ragas_samples, ragas_scores
@@ -28,6 +30,12 @@ CONFIG = parse_config({})
 needs_ragas = pytest.mark.skipif(importlib.util.find_spec("ragas") is None, reason="needs the extra `ragas`")
 
 
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child does its work in this process."""
+    monkeypatch.setattr(subprocess, "run", ragas_in_process.run)
+
+
 def test_samples_are_of_answered_questions_with_the_sections_that_hold_the_quotes() -> None:
     silent = {**CASE, "id": "silent", "status": "not_found"}
     unanswerable = {**CASE, "id": "none", "answerable": False}
@@ -42,36 +50,28 @@ def test_samples_are_of_answered_questions_with_the_sections_that_hold_the_quote
     }
 
 
-@needs_ragas
-def test_without_its_section_a_question_has_no_score_of_contexts_and_that_is_named() -> None:
-    lost = {**CASE, "id": "lost", "pages": ["2"]}
-    found = ragas_scores(ragas_samples([CASE, lost], PAGES), CONFIG)
-    assert found.scores["non_llm_context_recall"] == {"logs": 1.0}
-    assert found.scores["non_llm_string_similarity"].keys() == {"logs", "lost"}
-    assert set(found.faults) == {"non_llm_context_precision_with_reference", "non_llm_context_recall"}
-    assert all(fault.startswith("1 of 2 questions: ") for fault in found.faults.values())
-    assert all("reference_contexts" in fault for fault in found.faults.values())
-
-
 def test_without_the_extra_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert ragas_scores(ragas_samples([CASE], PAGES), CONFIG).problem == ABSENT
 
 
 @needs_ragas
-def test_metrics_without_a_model_are_those_of_the_package() -> None:
-    found = ragas_scores(ragas_samples([CASE], PAGES), CONFIG)
-    assert (found.problem, found.faults) == (None, {})
-    assert set(found.scores) == {
-        "non_llm_context_precision_with_reference",
-        "non_llm_context_recall",
-        "non_llm_string_similarity",
-    }
+@pytest.mark.usefixtures("in_process")
+def test_metrics_without_a_model_are_those_of_the_package_and_one_that_lacks_its_section_is_named() -> None:
+    lost = {**CASE, "id": "lost", "pages": ["2"]}
+    found = ragas_scores(ragas_samples([CASE, lost], PAGES), CONFIG)
+    assert found.problem is None
     assert found.scores["non_llm_context_recall"] == {"logs": 1.0}
-    assert found.scores["non_llm_context_precision_with_reference"]["logs"] == pytest.approx(1.0)
+    assert found.scores["non_llm_context_precision_with_reference"] == {"logs": pytest.approx(1.0)}
+    assert found.scores["non_llm_string_similarity"].keys() == {"logs", "lost"}
+    assert found.scores.keys() == {*found.faults, "non_llm_string_similarity"}
+    assert set(found.faults) == {"non_llm_context_precision_with_reference", "non_llm_context_recall"}
+    assert all(fault.startswith("1 of 2 questions: ") for fault in found.faults.values())
+    assert all("reference_contexts" in fault for fault in found.faults.values())
 
 
 @needs_ragas
+@pytest.mark.usefixtures("in_process")
 def test_a_model_that_is_not_there_leaves_the_metrics_that_need_none() -> None:
     model = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "timeout_s": 1}
     found = ragas_scores(ragas_samples([CASE], PAGES), parse_config({"generation": model}))

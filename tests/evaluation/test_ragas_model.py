@@ -1,4 +1,7 @@
-"""RAGAS' metrics that a model judges: the real package asks a stand-in server that answers, and one that does not."""
+"""RAGAS' metrics that a model judges: the real package asks a stand-in server that answers, and one that does not.
+
+The child is a process where the process matters: in `..._are_what_they_are_by_hand`, and where it is killed or late.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import ragas_in_process
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.stand_in_ragas import answers_ragas, question_about, says
 
@@ -47,6 +51,12 @@ SAMPLES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child does its work in this process."""
+    monkeypatch.setattr(subprocess, "run", ragas_in_process.run)
+
+
+@pytest.fixture
 def server() -> Iterator[StandInChat]:
     with served(StandInChat(answers_ragas)) as running:
         yield running
@@ -68,8 +78,12 @@ def judged_in_vain(found: RagasScores) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("provider", ["openai", "ollama"])
-def test_metrics_that_a_model_judges_are_what_they_are_by_hand(server: StandInChat, provider: str) -> None:
-    server.one_choice = provider == "ollama"
+def test_metrics_that_a_model_judges_are_what_they_are_by_hand(
+    server: StandInChat, provider: str, request: pytest.FixtureRequest
+) -> None:
+    if provider == "ollama":
+        request.getfixturevalue("in_process")
+        server.one_choice = True
     found = ragas_scores(SAMPLES, configured(server, provider))
     assert (found.problem, found.faults) == (None, {})
     assert set(found.scores) == JUDGED | NO_MODEL
@@ -90,6 +104,7 @@ def test_metrics_that_a_model_judges_are_what_they_are_by_hand(server: StandInCh
     assert {path for path, _, _ in server.requests} == {"/v1/chat/completions"}
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("garbage", ["Sure, happy to help!", '{"verdict": "perhaps", "statements": 3}'])
 def test_a_model_that_writes_garbage_is_named_by_metric(server: StandInChat, garbage: str) -> None:
     server.script = says(garbage)
@@ -97,6 +112,7 @@ def test_a_model_that_writes_garbage_is_named_by_metric(server: StandInChat, gar
     assert {fault.split(":")[1].strip() for fault in faults.values()} == {"RagasOutputParserException"}
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_model_that_is_slow_is_named_by_metric(server: StandInChat) -> None:
     def slowly(messages: list[dict[str, str]]) -> Iterable[str]:
         time.sleep(2)
@@ -107,6 +123,7 @@ def test_a_model_that_is_slow_is_named_by_metric(server: StandInChat) -> None:
     assert {fault for fault in faults.values() if "TimeoutError: " not in fault} == set()
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_model_that_dies_midway_costs_the_metric_that_was_asked_last(server: StandInChat) -> None:
     def dying(messages: list[dict[str, str]]) -> Iterable[str]:
         if '"ContextRecallClassifications"' in messages[-1]["content"]:
@@ -122,6 +139,7 @@ def test_a_model_that_dies_midway_costs_the_metric_that_was_asked_last(server: S
     assert "onnection error" in found.faults["context_recall"]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_metric_that_fails_again_and_again_is_left_alone(server: StandInChat) -> None:
     many = {f"{name}{number}": sample for number in range(10) for name, sample in SAMPLES.items()}
     server.refused = {"messages": "Unsupported parameter: messages"}
