@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import random
+import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import httpx
@@ -39,6 +41,12 @@ class BadAnswerError(RedactedError):
 
 
 TRANSIENT = (ServerBusyError, BadAnswerError, httpx.TransportError, ConnectionError)
+
+
+@cache
+def tls_context() -> ssl.SSLContext:
+    """Return the TLS context that all clients share: each of its own would read the certificates again, for 20 ms."""
+    return httpx.create_ssl_context()
 
 
 def refuse_busy(response: httpx.Response) -> None:

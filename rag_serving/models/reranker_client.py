@@ -23,7 +23,7 @@ from rag_serving.config.reranking import Reranker
 from rag_serving.config.sections import Features
 from rag_serving.deadline import StoppedError, at_most, awaited
 from rag_serving.models.breaker import Breaker
-from rag_serving.models.http import BadAnswerError, bearer, one_line
+from rag_serving.models.http import BadAnswerError, bearer, one_line, tls_context
 from rag_serving.models.protocols import ModelError
 
 Result = TypeVar("Result")
@@ -148,7 +148,7 @@ class RemoteReranker:
     async def _ask(self, body: bytes, headers: Mapping[str, str], seconds: float) -> bytes:
         """Return the body of a 200; the deadline cancels whatever is under way, however little comes in at a time."""
         if self._client is None:
-            self._client = httpx.AsyncClient(timeout=None, limits=_CONNECTIONS)
+            self._client = httpx.AsyncClient(timeout=None, limits=_CONNECTIONS, verify=tls_context())
         started = time.monotonic()
         async with asyncio.timeout(seconds):
             async with self._client.stream("POST", self.url, content=body, headers=headers) as response:

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import ssl
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
-from functools import cache
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import httpx
@@ -25,7 +23,7 @@ import httpx
 from rag_serving.config.sections import ChatModel
 from rag_serving.deadline import StoppedError, at_most, awaited
 from rag_serving.models.chat.messages import CHARS_PER_TOKEN, Message, Piece, Reply, Writing
-from rag_serving.models.http import TRANSIENT, BadAnswerError, bearer, busy_error, is_busy, wait_s
+from rag_serving.models.http import TRANSIENT, BadAnswerError, bearer, busy_error, is_busy, tls_context, wait_s
 from rag_serving.models.protocols import ModelError
 
 Listen = Callable[[int], None]
@@ -131,7 +129,7 @@ class RemoteChat(ABC):
             "timeout": httpx.Timeout(None, connect=self.settings.connect_timeout_s),
             "event_hooks": {"response": [guard]},
             "follow_redirects": False,
-            "verify": _tls(),
+            "verify": tls_context(),
         }
 
     async def _persistently(self, messages: Sequence[Message], writing: Writing, listen: Listen | None) -> None:
@@ -247,9 +245,3 @@ def run_apart(
 def _generator(pieces: AsyncIterator[Piece]) -> Any:
     """Return the same object for type checkers that do not know that an async generator can be closed."""
     return pieces
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    """Return the trusted certificates, read once: a client is opened for every reply."""
-    return httpx.create_ssl_context()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from rag_serving.config.sections import Embedding
 from rag_serving.models.embedding.remote import QUERY_TIMEOUT_S, RemoteEmbedder
-from rag_serving.models.http import TRANSIENT, BadAnswerError, one_line, refuse_busy
+from rag_serving.models.http import TRANSIENT, BadAnswerError, one_line, refuse_busy, tls_context
 from rag_serving.models.protocols import ModelError
 
 if TYPE_CHECKING:
@@ -77,4 +77,6 @@ class OllamaEmbedder(RemoteEmbedder):
 def _open(base_url: str, headers: dict[str, str], timeout_s: float) -> ollama.Client:
     import ollama
 
-    return ollama.Client(base_url, headers=headers, timeout=timeout_s, event_hooks={"response": [refuse_busy]})
+    return ollama.Client(
+        base_url, headers=headers, timeout=timeout_s, event_hooks={"response": [refuse_busy]}, verify=tls_context()
+    )

@@ -13,7 +13,7 @@ import httpx
 
 from rag_serving.config.sections import Embedding
 from rag_serving.models.embedding.remote import RemoteEmbedder
-from rag_serving.models.http import BadAnswerError, refuse_busy, server_text
+from rag_serving.models.http import BadAnswerError, refuse_busy, server_text, tls_context
 from rag_serving.models.protocols import ModelError
 
 DEFAULT_URL = "http://127.0.0.1:1234/v1"
@@ -27,7 +27,9 @@ class OpenAIEmbedder(RemoteEmbedder):
     def __init__(self, config: Embedding) -> None:
         """Raises ModelError where the API key's environment variable is named but not set; connects to nothing."""
         super().__init__(config, config.base_url or DEFAULT_URL)
-        self._client = httpx.Client(headers=self.headers(), event_hooks={"response": [refuse_busy]})
+        self._client = httpx.Client(
+            headers=self.headers(), event_hooks={"response": [refuse_busy]}, verify=tls_context()
+        )
 
     def _ask(self, texts: list[str], timeout_s: float) -> list[list[float]]:
         body = {"model": self.model, "input": texts, "encoding_format": "float"}
