@@ -18,7 +18,7 @@ import httpx
 import pytest
 from support.api_client import QUESTION, events_in
 from support.command_line import CITELOCK, write_config
-from support.waiting import wait_until
+from support.waiting import status_of, wait_until
 from support.wiki import publish
 
 from rag_serving.api.drain import END_S
@@ -48,17 +48,10 @@ def serving(command: list[str], config: str, *more: str) -> Iterator[tuple[subpr
     arguments = [*command, "serve", "--config", config, "--port", str(port), *more]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         try:
-            wait_until(lambda: process.poll() is None and is_ready(url))
+            wait_until(lambda: process.poll() is None and status_of(f"{url}/readyz") == 200)
             yield process, url
         finally:
             process.kill()
-
-
-def is_ready(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/readyz", timeout=20).is_success
-    except httpx.TransportError:
-        return False
 
 
 def asked(pool: ThreadPoolExecutor, url: str, **more: object) -> Future[httpx.Response]:
@@ -137,15 +130,8 @@ def test_a_server_ends_while_it_opens_a_generation(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     command = [sys.executable, "-c", slow, "serve", "--config", write_config(tmp_path, home), "--port", str(port)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: is_alive(f"http://127.0.0.1:{port}"))
+        wait_until(lambda: status_of(f"http://127.0.0.1:{port}/healthz") == 200)
         ready = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=20)
         assert (ready.status_code, json.loads(ready.text)["code"]) == (503, "NOT_READY")
         process.send_signal(signal.SIGTERM)
         assert ended_within(process, END_S + LATE_S)
-
-
-def is_alive(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/healthz", timeout=20).is_success
-    except httpx.TransportError:
-        return False

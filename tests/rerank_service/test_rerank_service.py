@@ -7,11 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
 from support.tiny_reranker import save_xlm_roberta
+from support.waiting import status_of, wait_until
 
 COMMAND = [sys.executable, "-c", "from rag_serving.cli.main import main; main()", "rerank-service"]
 
@@ -38,16 +38,8 @@ def test_it_serves_a_model_from_a_folder_and_ends_cleanly_when_told_to(tmp_path:
     port = free_port()
     model = str(save_xlm_roberta(tmp_path / "model"))
     process = start(tmp_path, "--model", model, "--port", str(port), "--device", "cpu")
-    url, until = f"http://127.0.0.1:{port}", time.monotonic() + 90
-    while True:
-        try:
-            if httpx.get(f"{url}/readyz").status_code == 200:
-                break
-        except httpx.ConnectError:
-            pass
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    url = f"http://127.0.0.1:{port}"
+    wait_until(lambda: process.poll() is None and status_of(f"{url}/readyz") == 200, 120)
     body = {"query": "expense", "candidates": [{"id": "a", "text": "travel"}, {"id": "b", "text": "policy"}]}
     assert {result["id"] for result in httpx.post(f"{url}/rerank", json=body).json()["results"]} == {"a", "b"}
     assert httpx.get(f"{url}/healthz").json() == {"status": "ok", "model": model}
