@@ -1,20 +1,19 @@
 """The asset `ablation_report`: what each stage brings to a tenant's answers, for analysts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 
-from rag_assets import metadata
-from rag_assets.assets.report_assets import report_asset
+from rag_assets.assets.report_assets import report_asset, shown
 from rag_assets.evaluation.evaluate import EvaluationError
 from rag_assets.evaluation.gold import GoldError, tenant_gold
 from rag_assets.progress import Reporter
 from rag_assets.reports import plots
 from rag_assets.reports.ablation import VERSION, differences, measures_of
 from rag_assets.reports.ablation import ablation_report as report_of
-from rag_assets.reports.addresses import report_url
-from rag_assets.reports.files import reports_folder, write_report
+from rag_assets.reports.files import reports_folder
 from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
 from rag_serving.artifacts.store import StoreError, write_json, write_text
@@ -42,14 +41,13 @@ def ablation_report(
     folder = reports_folder(store, tenant)
     write_json(folder / "ablation.json", rows)
     write_text(folder / "ablation.csv", to_csv(rows))
-    report = report_of(tenant, store.current(tenant) or "", rows, _plots(rows))
+    report = report_of(tenant, store.current(tenant) or "", rows)
+    report = replace(report, plots=_plots(rows))
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(rows),
             "csv": dg.MetadataValue.path(str((folder / "ablation.csv").absolute())),
-            **metadata.of_report(
-                report, write_report(store, tenant, "ablation", report), report_url(config.serving, tenant, "ablation")
-            ),
+            **shown(report, installation, tenant, "ablation"),
         }
     )
 

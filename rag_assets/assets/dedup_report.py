@@ -1,19 +1,17 @@
 """The asset `dedup_report`: what was dropped as a near-duplicate, for analysts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_assets import metadata
-from rag_assets.assets.report_assets import report_asset
+from rag_assets.assets.report_assets import report_asset, shown
 from rag_assets.progress import Reporter
 from rag_assets.reports import plots
-from rag_assets.reports.addresses import report_url
 from rag_assets.reports.dedup import COLUMNS, VERSION
 from rag_assets.reports.dedup import dedup_report as report_of
-from rag_assets.reports.files import write_report
 from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
 from rag_assets.state.observed import chunk_digests
@@ -43,15 +41,14 @@ def dedup_report(
     everything = pa.concat_tables(tables) if tables else CHUNKS.empty()
     chunks = select_chunks(everything, config.ingestion.drop_labels, config.ingestion.drop_boilerplate).chunks
     effects = effectiveness(chunks, duplicates.filter(pc.is_in(duplicates["dropped_id"], chunks["chunk_id"])))
-    report = report_of(tenant, chunks.select(COLUMNS), duplicates, effects, _plots(duplicates, effects))
+    report = report_of(tenant, chunks.select(COLUMNS), duplicates, effects)
+    report = replace(report, plots=_plots(duplicates, effects))
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(duplicates),
             "duplicates_dropped": len(duplicates),
             "chunks": len(chunks),
-            **metadata.of_report(
-                report, write_report(store, tenant, "dedup", report), report_url(config.serving, tenant, "dedup")
-            ),
+            **shown(report, installation, tenant, "dedup"),
         }
     )
 

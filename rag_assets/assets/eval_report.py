@@ -1,6 +1,7 @@
 """The asset `eval_report`: how good the answers of a candidate generation are, and whether that is good enough."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -86,7 +87,7 @@ def _told(
         other = facts["compared_with"]
         is_other = other not in (None, facts["generation"])
         before = read_signed(store, store.generation(tenant, other) / EVAL_REPORT) if is_other else None
-        report = evaluation_report(facts, before, _plots(facts, before))
+        report = replace(evaluation_report(facts, before), plots=_plots(facts, before))
         file = store.generation(tenant, facts["generation"]) / EVAL_HTML
         write_text(file, html(report))
         url = report_url(serving, tenant, evaluation_name(facts["generation"]))

@@ -1,21 +1,20 @@
 """The asset `quality_report`: how good answers are, generation by generation, for analysts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from rag_assets import metadata
-from rag_assets.assets.report_assets import report_asset
+from rag_assets.assets.report_assets import report_asset, shown
 from rag_assets.evaluation.compare import is_run
 from rag_assets.evaluation.runs import saved_runs
 from rag_assets.progress import Reporter
 from rag_assets.reports import plots, telemetry_days
-from rag_assets.reports.addresses import report_url
-from rag_assets.reports.files import reports_folder, write_report
-from rag_assets.reports.quality import VERSION, history_of, trend
+from rag_assets.reports.files import reports_folder
+from rag_assets.reports.quality import DAYS, VERSION, history_of, trend
 from rag_assets.reports.quality import quality_report as report_of
 from rag_assets.reports.report import Plot
 from rag_assets.resources import Installation, of_tenant
@@ -24,8 +23,6 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import published_at
 from rag_serving.indexes.reports import QUALITY, evaluations
 from rag_serving.telemetry.recorder import TelemetryError
-
-DAYS = 30
 
 
 @report_asset("published_generation", version=VERSION)
@@ -46,15 +43,15 @@ def quality_report(
     write_json(file, history)
     questions = _questions(context, config, tenant)
     runs = _runs(store, tenant, evaluated)
-    report = report_of(tenant, store.current(tenant), history, runs, questions, DAYS, _plots(history))
-    path = write_report(store, tenant, QUALITY, report)
+    report = report_of(tenant, store.current(tenant), history, runs, questions)
+    report = replace(report, plots=_plots(history))
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(history),
             "generations": len(history),
             "side_by_side": len(report.pairs),
             "questions_without_answer": len(report.tables[0].rows),
-            **metadata.of_report(report, path, report_url(config.serving, tenant, QUALITY)),
+            **shown(report, installation, tenant, QUALITY),
         }
     )
 

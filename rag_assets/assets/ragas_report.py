@@ -1,17 +1,16 @@
 """The asset `ragas_report`: RAGAS' metrics of the published generation's evaluation, for analysts."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
 
-from rag_assets import metadata
-from rag_assets.assets.report_assets import report_asset
+from rag_assets.assets.report_assets import report_asset, shown
 from rag_assets.evaluation.gold_check import live_pages
 from rag_assets.evaluation.ragas_scores import RagasScores, ragas_samples, ragas_scores
 from rag_assets.progress import Reporter
 from rag_assets.reports import plots
-from rag_assets.reports.addresses import report_url
-from rag_assets.reports.files import reports_folder, write_report
+from rag_assets.reports.files import reports_folder
 from rag_assets.reports.ragas import VERSION, means
 from rag_assets.reports.ragas import ragas_report as report_of
 from rag_assets.reports.report import Plot
@@ -46,15 +45,14 @@ def ragas_report(
     file = reports_folder(store, tenant) / SCORES
     before = _before(file, generation)
     write_json(file, {"generation": generation, **vars(scores)})
-    report = report_of(tenant, generation, scores, samples, before, _plots(scores, before))
+    report = report_of(tenant, generation, scores, samples, before)
+    report = replace(report, plots=_plots(scores, before))
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(samples),
             "generation": generation,
             "problem": scores.problem or "none",
-            **metadata.of_report(
-                report, write_report(store, tenant, "ragas", report), report_url(config.serving, tenant, "ragas")
-            ),
+            **shown(report, installation, tenant, "ragas"),
         }
     )
 

@@ -1,6 +1,6 @@
-"""What all assets for analysts have in common in the Dagster UI: their group, their kind, whose they are.
+"""What all assets for analysts have in common: their group, kind and owners in the Dagster UI, and where they show.
 
-Belongs here: the decorator. Does not belong here: any report, its files (`reports.files`).
+Belongs here: the decorator, a report as a file and as metadata. Does not belong here: the content of any report.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from typing import Any
 
 import dagster as dg
 
+from rag_assets import metadata
 from rag_assets.partitions import TENANTS
+from rag_assets.reports.addresses import report_url
+from rag_assets.reports.files import write_report
+from rag_assets.reports.report import Report
+from rag_assets.resources import Installation, opened
 
 
 def report_asset(
@@ -37,3 +42,11 @@ def report_asset(
             )(report)
 
     return decorated
+
+
+def shown(report: Report, installation: Installation, tenant: str, name: str) -> dict[str, dg.MetadataValue]:
+    """Write a tenant's report and return it as metadata, with where its file and its page are."""
+    config, store = opened(installation)
+    return metadata.of_report(
+        report, write_report(store, tenant, name, report), report_url(config.serving, tenant, name)
+    )

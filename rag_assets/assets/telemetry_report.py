@@ -1,6 +1,7 @@
 """The asset `telemetry_report`: a day's questions, for analysts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from rag_assets.reports.files import forget_days, write_report
 from rag_assets.reports.report import markdown, markdown_table
 from rag_assets.reports.telemetry import VERSION, dedup_table, overview
 from rag_assets.reports.telemetry import telemetry_report as report_of
-from rag_assets.reports.unanswered import unanswered_table
 from rag_assets.resources import Installation, opened
 from rag_assets.state.records import read_publish_state
 from rag_serving.artifacts.store import Store
@@ -60,18 +60,17 @@ def _report_day(engine: "Engine", config: Config, store: Store, day: str) -> dic
     """Write a day's report for each tenant, and return what the asset says of the day."""
     days = {name: telemetry_days.read_day(engine, name, date.fromisoformat(day)) for name in config.tenants}
     pages, files = [], {}
-    for tenant, each in days.items():
-        dedup = dedup_table({tenant: _dedup(store, tenant)})
-        drawn, missing = telemetry_days.plots_of(each.kpis), unanswered_table(each.questions)
-        report = report_of(tenant, day, each.kpis, each.complaints, drawn, [dedup], [missing])
+    for tenant, read in days.items():
+        report = report_of(tenant, day, read, [dedup_table(tenant, *_dedup(store, tenant))])
+        report = replace(report, plots=telemetry_days.plots_of(read.kpis))
         files[tenant] = write_report(store, tenant, f"{TELEMETRY}{day}", report)
         pages.append(f"## {for_markdown(report.title)}\n\n{markdown(report)}")
-    figures = {tenant: each.kpis for tenant, each in days.items()}
+    figures = {tenant: read.kpis for tenant, read in days.items()}
     urls = {tenant: report_url(config.serving, tenant, f"{TELEMETRY}{day}") for tenant in files}
     return {
-        "dagster/row_count": sum(each.questions + each.searches for each in figures.values()),
-        "questions": sum(each.questions for each in figures.values()),
-        "complaints": sum(len(each.complaints) for each in days.values()),
+        "dagster/row_count": sum(kpis.questions + kpis.searches for kpis in figures.values()),
+        "questions": sum(kpis.questions for kpis in figures.values()),
+        "complaints": sum(len(read.complaints) for read in days.values()),
         "tenants": dg.MetadataValue.md(markdown_table(overview(figures))),
         "report": dg.MetadataValue.md("\n\n".join(pages) or "no tenant is configured"),
         **{f"open {tenant}": dg.MetadataValue.url(urls[tenant]) for tenant in files},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_assets.reports.report import Cell, Figure, Plot, Report, Table
+from rag_assets.reports.report import Figure, Report, Table, words
 
 Row = Mapping[str, Any]
 
@@ -19,7 +19,7 @@ SIGNIFICANT = 0.05
 """A difference with a larger p may be chance."""
 
 
-def ablation_report(tenant: str, generation: str, rows: Sequence[Row], plots: Sequence[Plot] = ()) -> Report:
+def ablation_report(tenant: str, generation: str, rows: Sequence[Row]) -> Report:
     """Return the report of a tenant; the first row is that of the configured defaults."""
     if not rows:
         return Report(f"Ablation of {tenant}", "no gold set: nothing was asked")
@@ -29,9 +29,8 @@ def ablation_report(tenant: str, generation: str, rows: Sequence[Row], plots: Se
     return Report(
         title=f"Ablation of {tenant}",
         about=f"The gold set asked of generation {generation} with {len(rows) - 1} stages changed, one at a time",
-        figures=[Figure(_words(name), f"{defaults[name]:.3f}", note="defaults") for name in measures],
+        figures=[Figure(words(name), f"{defaults[name]:.3f}", note="defaults") for name in measures],
         tables=[_means(rows, measures, same), _differences(rows, measures)],
-        plots=plots,
     )
 
 
@@ -42,40 +41,36 @@ def measures_of(rows: Sequence[Row]) -> list[str]:
 
 def differences(rows: Sequence[Row], measure: str) -> dict[str, list[float]]:
     """Return how much better or worse each variant is than the defaults, the worst first: what a plot shows."""
-    found = {row[NAME]: row[measure] - rows[0][measure] for row in rows[1:] if row.get(measure) is not None}
-    return {name: [value] for name, value in sorted(found.items(), key=lambda pair: pair[1])}
+    by_variant = {row[NAME]: row[measure] - rows[0][measure] for row in rows[1:] if row.get(measure) is not None}
+    return {name: [value] for name, value in sorted(by_variant.items(), key=lambda pair: pair[1])}
 
 
 def _means(rows: Sequence[Row], measures: Sequence[str], same: Sequence[str]) -> Table:
-    cells: list[Mapping[str, Cell]] = [
-        {
-            NAME: row[NAME],
-            **{_words(name): row.get(name) for name in measures},
-            "p": row[CHANCE],
-            "p50 ms": row.get(TIME),
-        }
-        for row in rows
-    ]
     note = (
         "p: how likely a difference in answerability as large as this is by chance (paired randomization test against "
         f"the defaults); above {SIGNIFICANT} it says nothing."
     )
     if same:
         note += f" Not measured, because they change nothing of this configuration: {'; '.join(same)}."
-    return Table("Variants", [NAME, *map(_words, measures), "p", "p50 ms"], cells, note)
+    cells = (
+        {
+            NAME: row[NAME],
+            **{words(name): row.get(name) for name in measures},
+            "p": row[CHANCE],
+            "p50 ms": row.get(TIME),
+        }
+        for row in rows
+    )
+    return Table.from_rows("Variants", cells, note)
 
 
 def _differences(rows: Sequence[Row], measures: Sequence[str]) -> Table:
-    cells: list[Mapping[str, Cell]] = [
+    cells = (
         {
             NAME: row[NAME],
-            **{_words(name): row[name] - rows[0][name] for name in measures if row.get(name) is not None},
+            **{words(name): row[name] - rows[0][name] for name in measures if row.get(name) is not None},
             "significant": row[CHANCE] < SIGNIFICANT,
         }
         for row in rows[1:]
-    ]
-    return Table("Against the defaults", [NAME, *map(_words, measures), "significant"], cells)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
+    )
+    return Table("Against the defaults", [NAME, *map(words, measures), "significant"], list(cells))

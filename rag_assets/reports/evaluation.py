@@ -1,7 +1,7 @@
-"""What an evaluation tells people: figures, gates, and the worst questions first, beside those of another generation.
+"""An evaluation as a report: figures, gates, and the worst questions first, beside those of another generation.
 
 Belongs here: an `eval_report.json`, and the one it is compared with, as a report. Does not belong here: how a report
-looks (`report`, `report_html`), drawing plots.
+looks (`report`, `html`), drawing plots.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_assets.reports.key_measures import KEY, key_first, words
-from rag_assets.reports.report import Case, Cell, Figure, Plot, Report, Table, Tone
+from rag_assets.reports.key_measures import KEY, key_first
+from rag_assets.reports.report import Case, Figure, Report, Table, Tone, filled, words
 
 Facts = Mapping[str, Any]
 
 
-def evaluation_report(facts: Facts, before: Facts | None = None, plots: Sequence[Plot] = ()) -> Report:
+def evaluation_report(facts: Facts, before: Facts | None = None) -> Report:
     """Return the content of `eval_report.json` as a report; `before` is that of the generation it is compared with."""
     failed = [gate for gate in facts["gates"] if not gate["passed"]]
-    cases_before = {case["id"]: case for case in (before or {}).get("cases", ())}
+    before = before or {}
+    cases_before = {case["id"]: case for case in before.get("cases", ())}
+    summary, summary_before = facts["summary"], before.get("summary", {})
     cases = sorted(facts["cases"], key=lambda case: _rank(case, cases_before.get(case["id"])))
     return Report(
         title=f"Evaluation of generation {facts['generation']}",
@@ -30,17 +32,18 @@ def evaluation_report(facts: Facts, before: Facts | None = None, plots: Sequence
                 "bad" if failed else "good",
                 f"overridden: {facts['override']}" if facts["override"] else "",
             ),
-            *_figures(facts["summary"], (before or {}).get("summary", {})),
+            *_figures(summary, summary_before),
         ],
-        tables=[
-            *_changed(cases, cases_before),
+        tables=filled(
+            _changed(cases, cases_before),
             _gates(facts["gates"]),
-            *_measures(facts["summary"], (before or {}).get("summary", {})),
+            _measures(summary, summary_before),
             _questions(cases),
-            *_latency(facts["evaluation"] or {}, (before or {}).get("evaluation") or {}),
-            *_stale(facts["gold"]["stale"]),
-        ],
-        plots=plots,
+            _latency(facts["evaluation"] or {}, before.get("evaluation") or {}),
+            Table.from_rows(
+                "Gold entries that no longer stand in the pages", ({"entry": line} for line in facts["gold"]["stale"])
+            ),
+        ),
         cases=[_case(case, cases_before.get(case["id"])) for case in cases],
         cases_title="Questions, the worst first",
         facts={"compared with": facts["compared_with"] or "nothing", "seconds": f"{facts['seconds']:.1f}"},
@@ -49,11 +52,11 @@ def evaluation_report(facts: Facts, before: Facts | None = None, plots: Sequence
 
 def measured(facts: Facts, before: Facts | None) -> dict[str, list[float]]:
     """Return the mean of each measure, with that of the other generation where there is one: what a plot shows."""
-    other = (before or {}).get("summary", {})
-    found = {name: facts["summary"][name]["mean"] for name in key_first(facts["summary"])}
+    means = {name: facts["summary"][name]["mean"] for name in key_first(facts["summary"])}
     if not before:
-        return {words(name): [mean] for name, mean in found.items()}
-    return {words(name): [mean, other[name]["mean"]] for name, mean in found.items() if name in other}
+        return {words(name): [mean] for name, mean in means.items()}
+    other = before.get("summary", {})
+    return {words(name): [mean, other[name]["mean"]] for name, mean in means.items() if name in other}
 
 
 def _rank(case: Facts, before: Facts | None) -> tuple[int, str]:
@@ -85,40 +88,39 @@ def _figures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[
     ]
 
 
-def _measures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> list[Table]:
+def _measures(summary: Mapping[str, Facts], before: Mapping[str, Facts]) -> Table:
     """Return every measure with its interval."""
-    rows: list[Mapping[str, Cell]] = [
+    rows = (
         {
             "measure": words(name),
-            "mean": told["mean"],
-            "95 % interval": f"{told['low']:.3f} … {told['high']:.3f}" if "low" in told else "",
-            "questions": told.get("questions"),
+            "mean": summary[name]["mean"],
+            "95 % interval": "{low:.3f} … {high:.3f}".format_map(summary[name]) if "low" in summary[name] else "",
+            "questions": summary[name].get("questions"),
             **({"before": before[name]["mean"]} if name in before else {}),
         }
-        for name, told in ((name, summary[name]) for name in key_first(summary))
-    ]
-    columns = ["measure", "mean", "95 % interval", "questions", *(["before"] if before else [])]
-    return [Table("All measures", columns, rows)] if rows else []
+        for name in key_first(summary)
+    )
+    return Table.from_rows("All measures", rows)
 
 
-def _tone(told: Facts, before: Facts | None) -> Tone:
-    """Better or worse than before by more than the interval of its mean."""
-    if before is None or "low" not in told:
+def _tone(measure: Facts, before: Facts | None) -> Tone:
+    """Return whether a measure is better or worse than before by more than the interval of its mean."""
+    if before is None or "low" not in measure:
         return "neutral"
-    if before["mean"] > told["high"]:
+    if before["mean"] > measure["high"]:
         return "bad"
-    return "good" if before["mean"] < told["low"] else "neutral"
+    return "good" if before["mean"] < measure["low"] else "neutral"
 
 
-def _note(told: Facts, before: Facts | None) -> str:
+def _note(measure: Facts, before: Facts | None) -> str:
     parts = [f"was {before['mean']:.3f}"] if before else []
-    if "low" in told:
-        parts.append(f"{told['low']:.3f}–{told['high']:.3f} over {told['questions']}")
+    if "low" in measure:
+        parts.append("{low:.3f}–{high:.3f} over {questions}".format_map(measure))
     return ", ".join(parts)
 
 
 def _gates(gates: Sequence[Facts]) -> Table:
-    rows: list[Mapping[str, Cell]] = [
+    rows = (
         {
             "gate": gate["gate"],
             "passed": gate["passed"],
@@ -126,22 +128,22 @@ def _gates(gates: Sequence[Facts]) -> Table:
             "questions": ", ".join(gate["questions"]),
         }
         for gate in sorted(gates, key=lambda gate: bool(gate["passed"]))
-    ]
-    return Table("Gates", ["gate", "passed", "found", "questions"], rows)
+    )
+    return Table.from_rows("Gates", rows)
 
 
-def _changed(cases: Sequence[Facts], before: Mapping[str, Facts]) -> list[Table]:
+def _changed(cases: Sequence[Facts], before: Mapping[str, Facts]) -> Table:
     """Return the questions whose answer is judged otherwise than before."""
-    rows: list[Mapping[str, Cell]] = [
+    rows = (
         {"id": case["id"], "question": case["question"], "now": _judged(case), "before": _judged(before[case["id"]])}
         for case in cases
         if case["id"] in before and _judged(case) != _judged(before[case["id"]])
-    ]
-    return [Table("Judged otherwise than before", ["id", "question", "now", "before"], rows)] if rows else []
+    )
+    return Table.from_rows("Judged otherwise than before", rows)
 
 
 def _questions(cases: Sequence[Facts]) -> Table:
-    rows: list[Mapping[str, Cell]] = [
+    rows = (
         {
             "id": case["id"],
             "question": case["question"],
@@ -151,42 +153,44 @@ def _questions(cases: Sequence[Facts]) -> Table:
             "ms": case["timings_ms"].get("total"),
         }
         for case in cases
-    ]
-    return Table("Questions", ["id", "question", "judged", "citations", "tags", "ms"], rows)
+    )
+    return Table.from_rows("Questions", rows)
 
 
-def _latency(evaluation: Facts, before: Facts) -> list[Table]:
+def _latency(evaluation: Facts, before: Facts) -> Table:
     other = before.get("latency_ms", {})
-    rows: list[Mapping[str, Cell]] = [
-        {"stage": stage, "p50 ms": each["p50"], "p95 ms": each["p95"], "p50 before": other.get(stage, {}).get("p50")}
-        for stage, each in evaluation.get("latency_ms", {}).items()
-    ]
-    columns = ["stage", "p50 ms", "p95 ms", *(["p50 before"] if other else [])]
-    return [Table("Time of each stage", columns, rows)] if rows else []
-
-
-def _stale(lines: Sequence[str]) -> list[Table]:
-    rows: list[Mapping[str, Cell]] = [{"entry": line} for line in lines]
-    return [Table("Gold entries that no longer stand in the pages", ["entry"], rows)] if rows else []
+    rows = (
+        {
+            "stage": stage,
+            "p50 ms": times["p50"],
+            "p95 ms": times["p95"],
+            **({"p50 before": other.get(stage, {}).get("p50")} if other else {}),
+        }
+        for stage, times in evaluation.get("latency_ms", {}).items()
+    )
+    return Table.from_rows("Time of each stage", rows)
 
 
 def _case(case: Facts, before: Facts | None) -> Case:
     parts = [("expected", case["expected"])] if case["expected"] else []
     parts += [("gold quote", quote) for quote in case["quotes"]]
     parts += _answered(case)
-    beside = (
-        [(f"{name} before", text) for name, text in [("judged", _judged(before)), *_answered(before)]] if before else []
+    earlier = [("judged", _judged(before)), *_answered(before)] if before else []
+    return Case(
+        title=f"{case['id']}: {case['question']}",
+        status=_judged(case),
+        tone="bad" if case["fault"] else "good",
+        parts=parts,
+        before=[(f"{name} before", text) for name, text in earlier],
+        evidence=[_passage(passage) for passage in case["passages"]],
     )
-    passages = [_passage(each) for each in case["passages"]]
-    tone: Tone = "bad" if case["fault"] else "good"
-    return Case(f"{case['id']}: {case['question']}", _judged(case), tone, parts, beside, passages)
 
 
 def _answered(case: Facts) -> list[tuple[str, str]]:
     """Return the answer, and its citations with their verdicts."""
     citations = [
-        (f"citation [{each['index']}], quote {each['verification']}", f"“{each['quote']}”\n{each['url']}")
-        for each in case["citations"]
+        ("citation [{index}], quote {verification}".format_map(cited), "“{quote}”\n{url}".format_map(cited))
+        for cited in case["citations"]
     ]
     return [("answer", case["answer"]), *citations]
 
@@ -195,12 +199,12 @@ def _passage(passage: Facts) -> tuple[str, str]:
     """Return a locked passage, with why it was used or not."""
     where = " › ".join(str(part) for part in passage.get("heading_path") or [passage.get("title", "")])
     scores = ", ".join(f"{name} {value:.3f}" for name, value in (passage.get("scores") or {}).items())
-    told = "; ".join(filter(None, (passage.get("why"), scores)))
-    return f"{_numbered(passage)} {where}: {told}", str(passage.get("text", ""))
+    reason = "; ".join(filter(None, (passage.get("why"), scores)))
+    return f"{_numbered(passage)} {where}: {reason}", str(passage.get("text", ""))
 
 
 def _numbered(passage: Facts) -> str:
-    """The passage's place in the lock and the number it is cited by; older reports have the place as `index`."""
+    """Return the passage's place in the lock and the number it is cited by; older reports have the place as `index`."""
     if "passage" not in passage:
         return f"passage [{passage.get('index', '')}]"
     return f"passage {passage['passage']}" + (f" cited as [{passage['index']}]" if passage.get("index") else "")

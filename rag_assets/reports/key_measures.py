@@ -1,6 +1,6 @@
-"""The measures that people look at first, and how measures are named for them.
+"""The measures that people look at first, in their order.
 
-Belongs here: names and order. Does not belong here: what is measured (`rag_assets.evaluation.measures`).
+Belongs here: names and meaning. Does not belong here: what is measured (`rag_assets.evaluation.measures`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,3 @@ def key_first(names: Iterable[str]) -> list[str]:
     """Return names of measures, the key ones before the others."""
     known = list(names)
     return [name for name in KEY if name in known] + [name for name in known if name not in KEY]
-
-
-def words(name: str) -> str:
-    """Return a measure's name as people read it."""
-    return name.replace("_", " ")

@@ -11,8 +11,8 @@ from itertools import combinations
 from typing import Any
 
 from rag_assets.evaluation.compare import Changed, CompareError, Comparison, Difference, compare, judgement
-from rag_assets.reports.key_measures import KEY, key_first, words
-from rag_assets.reports.report import Case, Cell, Figure, Pair, Plot, Report, Table, Tone
+from rag_assets.reports.key_measures import KEY, key_first
+from rag_assets.reports.report import Case, Figure, Pair, Report, Table, Tone, filled, words
 from rag_assets.reports.unanswered import unanswered_table
 
 Facts = Mapping[str, Any]
@@ -20,11 +20,13 @@ Row = Mapping[str, Any]
 
 VERSION = 1
 """Raised when the report of the same figures changes."""
+DAYS = 30
+"""So many days of questions are looked at."""
 COMPARED = 6
 """So many of the newest runs can be put side by side, each with each."""
 REMEMBERED = 200
 """Lines of the history that are kept."""
-_SHOWN = 12  # of which a plot tells the names
+_SHOWN = 12  # generations in a plot
 _SURE = 0.05
 
 
@@ -42,11 +44,11 @@ def history_of(evaluations: Mapping[str, Facts], published: Mapping[str, str], k
                 "created_at": facts["created_at"],
                 "questions": facts["gold"]["asked"],
                 "failed": [gate["gate"] for gate in facts["gates"] if not gate["passed"]],
-                "measures": {name: told["mean"] for name, told in facts["summary"].items()},
+                "measures": {name: measure["mean"] for name, measure in facts["summary"].items()},
                 "p50_ms": _p50(facts),
             }
-    found: list[Row] = [{**row, "published": published.get(name)} for name, row in rows.items()]
-    return sorted(found, key=lambda row: (row["published"] or row["created_at"], row["generation"]))[-REMEMBERED:]
+    dated: list[Row] = [{**row, "published": published.get(name)} for name, row in rows.items()]
+    return sorted(dated, key=lambda row: (row["published"] or row["created_at"], row["generation"]))[-REMEMBERED:]
 
 
 def quality_report(
@@ -55,23 +57,20 @@ def quality_report(
     history: Sequence[Row],
     runs: Mapping[str, Facts],
     questions: Sequence[Row],
-    days: int,
-    plots: Sequence[Plot] = (),
 ) -> Report:
     """Return the report of a tenant.
 
     `runs`: evaluations by the name they are chosen by, the oldest first; `questions`: rows of the telemetry table of
-    the last `days` days.
+    the last DAYS days.
     """
     return Report(
         title=f"Quality of {tenant}",
-        about=_about(history, questions, days),
-        figures=[*_figures(history, current), *_asked(questions, days)],
+        about=_about(history, questions),
+        figures=[*_figures(history, current), *_asked(questions)],
         tables=[
-            unanswered_table(questions, f"Questions of the last {days} days without an answer"),
-            *_trend(history, current),
+            unanswered_table(questions, f"Questions of the last {DAYS} days without an answer"),
+            *filled(_trend(history, current)),
         ],
-        plots=plots,
         pairs=pairs_of(runs),
     )
 
@@ -97,61 +96,64 @@ def pairs_of(runs: Mapping[str, Facts]) -> list[Pair]:
     return sorted(pairs, key=lambda pair: (-order.index(pair.after), -order.index(pair.before)))
 
 
-def _pair(before: str, after: str, found: Comparison, first: Facts, second: Facts) -> Pair:
+def _pair(before: str, after: str, comparison: Comparison, first: Facts, second: Facts) -> Pair:
     cases_before, cases_after = ({str(case["id"]): case for case in run["cases"]} for run in (first, second))
-    cases = [_case(each, cases_before[each.id], cases_after[each.id]) for each in found.changed]
-    return Pair(before, after, [_differences(found, before, after), *_left_out(found)], cases)
+    cases = [_case(changed, cases_before[changed.id], cases_after[changed.id]) for changed in comparison.changed]
+    differences = _differences(comparison, f"{after} beside {before}")
+    return Pair(before, after, [differences, *filled(_left_out(comparison))], cases)
 
 
-def _differences(found: Comparison, before: str, after: str) -> Table:
-    """Key measures first; better and worse only where chance would hardly make as large a difference."""
-    by_name = {each.measure: each for each in found.differences}
-    rows: list[Mapping[str, Cell]] = [
+def _differences(comparison: Comparison, title: str) -> Table:
+    """Return key measures first; better and worse only where chance would hardly make as large a difference."""
+    by_name = {measured.measure: measured for measured in comparison.differences}
+    rows = (
         {
-            "measure": words(each.measure),
-            "before": each.before,
-            "after": each.after,
-            "difference": each.difference,
-            "95 % interval": f"{_short(each.low)} … {_short(each.high)}",
-            "p": each.p,
-            "questions": each.questions,
-            "verdict": _verdict(each),
+            "measure": words(measured.measure),
+            "before": measured.before,
+            "after": measured.after,
+            "difference": measured.difference,
+            "95 % interval": f"{_short(measured.low)} … {_short(measured.high)}",
+            "p": measured.p,
+            "questions": measured.questions,
+            "verdict": _verdict(measured),
         }
-        for each in (by_name[name] for name in key_first(by_name))
-    ]
+        for measured in map(by_name.__getitem__, key_first(by_name))
+    )
     note = (
-        f"{found.questions} questions that both were asked. p: how likely chance alone makes a difference as large "
+        f"{comparison.questions} questions that both were asked. p: how likely chance alone makes a difference as large "
         f"(paired randomization test); from {_SURE} on it says nothing."
     )
-    return Table(f"{after} beside {before}", list(rows[0]) if rows else ["measure"], rows, note)
+    return Table.from_rows(title, rows, note)
 
 
-def _verdict(each: Difference) -> str:
-    if each.p >= _SURE or not each.difference:
+def _verdict(measured: Difference) -> str:
+    if measured.p >= _SURE or not measured.difference:
         return "no difference"
-    less_is_better = each.measure == "total_ms"
-    return "better" if (each.difference > 0) != less_is_better else "worse"
+    less_is_better = measured.measure == "total_ms"
+    return "better" if (measured.difference > 0) != less_is_better else "worse"
 
 
 def _short(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 2 else f"{value:.0f}"
 
 
-def _left_out(found: Comparison) -> list[Table]:
-    rows: list[Mapping[str, Cell]] = [
-        *({"question": key, "asked of": "the first alone"} for key in found.only_before),
-        *({"question": key, "asked of": "the second alone"} for key in found.only_after),
-    ]
-    return [Table("Questions that only one was asked", ["question", "asked of"], rows)] if rows else []
+def _left_out(comparison: Comparison) -> Table:
+    asked_of = {
+        **dict.fromkeys(comparison.only_before, "the first alone"),
+        **dict.fromkeys(comparison.only_after, "the second alone"),
+    }
+    rows = ({"question": question, "asked of": which} for question, which in asked_of.items())
+    return Table.from_rows("Questions that only one was asked", rows)
 
 
-def _case(each: Changed, before: Facts, after: Facts) -> Case:
-    tone: Tone = "bad" if each.change == "now wrong" else "good" if each.change == "now right" else "neutral"
-    return Case(f"{each.id}: {each.question}", each.change, tone, _answer(before, "before"), _answer(after, "after"))
+def _case(changed: Changed, before: Facts, after: Facts) -> Case:
+    tones: Mapping[str, Tone] = {"now wrong": "bad", "now right": "good"}
+    title, tone = f"{changed.id}: {changed.question}", tones.get(changed.change, "neutral")
+    return Case(title, changed.change, tone, _answer(before, "before"), _answer(after, "after"))
 
 
 def _answer(case: Facts, name: str) -> list[tuple[str, str]]:
-    citations = [(f"citation {name}", f"“{each['quote']}”\n{each['url']}") for each in case.get("citations", ())]
+    citations = [(f"citation {name}", "“{quote}”\n{url}".format_map(cited)) for cited in case.get("citations", ())]
     answer = str(case.get("answer", ""))
     return [(f"judged {name}", judgement(case)), (f"answer {name}", answer), *citations]
 
@@ -169,42 +171,46 @@ def _figures(history: Sequence[Row], current: str | None) -> list[Figure]:
         for name, note in KEY.items()
         if name in now["measures"]
     ]
-    gates = f"failed: {', '.join(now['failed'])}" if now["failed"] else "passed"
-    return [*figures, Figure("gates", gates, "bad" if now["failed"] else "good", f"generation {now['generation']}")]
+    return [
+        *figures,
+        Figure("gates", _gates(now), "bad" if now["failed"] else "good", f"generation {now['generation']}"),
+    ]
 
 
 def _was(note: str, before: float | None) -> str:
     return note if before is None else f"{note}; was {before:.3f}"
 
 
-def _asked(questions: Sequence[Row], days: int) -> list[Figure]:
+def _asked(questions: Sequence[Row]) -> list[Figure]:
     """Return what became of the questions of the last days."""
     asked = [row for row in questions if row["kind"] == "ask"]
     if not asked:
         return []
     answered = sum(row["status"] == "answered" for row in asked)
-    note = f"{answered:,} of {len(asked):,} questions in {days} days"
+    note = f"{answered:,} of {len(asked):,} questions in {DAYS} days"
     return [Figure("answered", f"{100 * answered / len(asked):.0f} %", note=note)]
 
 
-def _trend(history: Sequence[Row], current: str | None) -> list[Table]:
+def _trend(history: Sequence[Row], current: str | None) -> Table:
     """Return a line for each generation, the newest first."""
-    if not history:
-        return []
     names = key_first(sorted({name for row in history for name in row["measures"]}))
-    rows: list[Mapping[str, Cell]] = [
+    rows = (
         {
             "generation": row["generation"],
             "state": _state(row, current),
             "evaluated": row["created_at"][:16].replace("T", " "),
             **{words(name): row["measures"].get(name) for name in names},
             "p50 ms": row["p50_ms"],
-            "gates": f"failed: {', '.join(row['failed'])}" if row["failed"] else "passed",
+            "gates": _gates(row),
             "questions": row["questions"],
         }
         for row in reversed(history)
-    ]
-    return [Table("Generations", list(rows[0]), rows)]
+    )
+    return Table.from_rows("Generations", rows)
+
+
+def _gates(row: Row) -> str:
+    return f"failed: {', '.join(row['failed'])}" if row["failed"] else "passed"
 
 
 def _state(row: Row, current: str | None) -> str:
@@ -219,8 +225,8 @@ def _p50(facts: Facts) -> float | None:
     return None if value is None else float(value)
 
 
-def _about(history: Sequence[Row], questions: Sequence[Row], days: int) -> str:
+def _about(history: Sequence[Row], questions: Sequence[Row]) -> str:
     if not history:
         return "no generation was evaluated: there is no gold set"
     evaluated = f"{len(history)} generation{'' if len(history) == 1 else 's'} evaluated"
-    return f"{evaluated}; {len(questions)} questions and searches in {days} days"
+    return f"{evaluated}; {len(questions)} questions and searches in {DAYS} days"

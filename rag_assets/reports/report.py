@@ -6,7 +6,7 @@ opened in a browser (`html`), and computing its content.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,7 +21,7 @@ MARKDOWN_CASES = 10
 
 @dataclass(frozen=True)
 class Figure:
-    """One number with its name; `note` tells what it is compared with."""
+    """One number with its name; `note` says what it is compared with."""
 
     name: str
     value: str
@@ -37,6 +37,17 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Mapping[str, Cell]]
     note: str = ""
+
+    @classmethod
+    def from_rows(cls, title: str, rows: Iterable[Mapping[str, Cell]], note: str = "") -> Table:
+        """Return a table with every column of its rows, in the order in which they first appear."""
+        rows = list(rows)
+        return cls(title, list(dict.fromkeys(name for row in rows for name in row)), rows, note)
+
+
+def filled(*tables: Table) -> list[Table]:
+    """Return the tables that have a row."""
+    return [table for table in tables if table.rows]
 
 
 @dataclass(frozen=True)
@@ -74,7 +85,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything one report tells: the key figures first, the worst cases first, the newest pair first."""
+    """The content of one report: the key figures first, the worst cases first, the newest pair first."""
 
     title: str
     about: str  # one line: what was measured, of what, when
@@ -85,6 +96,11 @@ class Report:
     cases_title: str = "Cases"
     pairs: Sequence[Pair] = ()  # of which a person chooses one
     facts: Mapping[str, str] = field(default_factory=dict)  # settings, versions, command
+
+
+def words(name: str) -> str:
+    """Return the name of a measure, a stage or a status as people read it."""
+    return name.replace("_", " ")
 
 
 def is_number(value: Cell) -> bool:
@@ -105,40 +121,32 @@ def text_of(value: Cell) -> str:
 
 def markdown(report: Report) -> str:
     """Return the report as Markdown; the first rows of long tables and the first cases."""
-    parts = [_flat(report.about), *_figures(report.figures)]
-    parts += [f"![{_flat(plot.title)}](data:image/png;base64,{plot.png})" for plot in report.plots]
+    parts = [for_markdown(report.about)]
+    if report.figures:
+        figures = ({"": figure.name, "value": figure.value, "note": figure.note} for figure in report.figures)
+        parts.append(markdown_table(Table.from_rows("", figures)))
+    parts += [f"![{for_markdown(plot.title)}](data:image/png;base64,{plot.png})" for plot in report.plots]
     for table in report.tables:
-        parts += [f"**{_flat(table.title)}**", markdown_table(table), *([_flat(table.note)] if table.note else [])]
+        parts += [f"**{for_markdown(table.title)}**", markdown_table(table)]
+        parts += [for_markdown(table.note)] if table.note else []
     for pair in report.pairs[:1]:
-        parts.append(f"**{_flat(pair.after)} beside {_flat(pair.before)}**")
+        parts.append(f"**{for_markdown(pair.after)} beside {for_markdown(pair.before)}**")
         parts += [markdown_table(table) for table in pair.tables]
     if report.cases:
         shown = report.cases[:MARKDOWN_CASES]
+        lines = [f"- {for_markdown(case.status)}: {for_markdown(case.title)}" for case in shown]
+        parts += [f"**{for_markdown(report.cases_title)}**", "\n".join(lines)]
         more = len(report.cases) - len(shown)
-        parts += [
-            f"**{_flat(report.cases_title)}**",
-            "\n".join(f"- {_flat(case.status)}: {_flat(case.title)}" for case in shown),
-        ]
         parts += [f"… and {more} more in the HTML report"] if more else []
     if report.facts:
-        parts.append(" · ".join(f"{_flat(name)}: {_flat(value)}" for name, value in report.facts.items()))
+        parts.append(" · ".join(f"{for_markdown(name)}: {for_markdown(text)}" for name, text in report.facts.items()))
     return "\n\n".join(parts)
 
 
 def markdown_table(table: Table) -> str:
-    lines = [f"| {' | '.join(map(_flat, table.columns))} |", f"|{'---|' * len(table.columns)}"]
+    """Return the first rows of a table as Markdown."""
+    lines = [f"| {' | '.join(map(for_markdown, table.columns))} |", f"|{'---|' * len(table.columns)}"]
     for row in table.rows[:MARKDOWN_ROWS]:
-        lines.append(f"| {' | '.join(_flat(text_of(row.get(name))) for name in table.columns)} |")
+        lines.append(f"| {' | '.join(for_markdown(text_of(row.get(name))) for name in table.columns)} |")
     more = len(table.rows) - MARKDOWN_ROWS
     return "\n".join(lines) + (f"\n\n… and {more} more rows in the HTML report" if more > 0 else "")
-
-
-def _figures(figures: Sequence[Figure]) -> list[str]:
-    if not figures:
-        return []
-    rows = [{"": figure.name, "value": figure.value, "note": figure.note} for figure in figures]
-    return [markdown_table(Table("", ["", "value", "note"], rows))]
-
-
-def _flat(text: str) -> str:
-    return for_markdown(text)

@@ -1,19 +1,18 @@
 """A tenant's day out of the telemetry database: figures, complaints, plots.
 
-Belongs here: reading for `telemetry_report`. Does not belong here: Dagster, what is told (`reports.telemetry`).
+Belongs here: reading for `telemetry_report`. Does not belong here: Dagster, the report's content (`reports.telemetry`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from rag_assets.reports import plots
-from rag_assets.reports.report import Case, Plot
-from rag_assets.reports.telemetry import complaint_cases
+from rag_assets.reports.report import Plot, words
+from rag_assets.reports.telemetry import Day, complaint_cases
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 
@@ -24,15 +23,6 @@ if TYPE_CHECKING:
 
 
 _OUTCOME = frozenset({"at", "kind", "question", "question_hash", "status", "user_hash", "refusal"})
-
-
-@dataclass(frozen=True)
-class Day:
-    """What one tenant was asked on one day."""
-
-    kpis: Kpis
-    complaints: Sequence[Case]
-    questions: Sequence[Mapping[str, Any]]  # rows of the telemetry table
 
 
 @contextmanager
@@ -60,8 +50,8 @@ def read_day(engine: Engine, tenant: str, day: date) -> Day:
     from rag_serving.telemetry.log import questions_of, records, rows_of_day
     from rag_serving.telemetry.tables import FEEDBACK, LOSSES, QUESTIONS, RANKINGS
 
-    told = {column.name for column in QUESTIONS.columns} - RANKINGS
-    questions = rows_of_day(engine, QUESTIONS, tenant, day, told)
+    columns = {column.name for column in QUESTIONS.columns} - RANKINGS
+    questions = rows_of_day(engine, QUESTIONS, tenant, day, columns)
     feedback, losses = (rows_of_day(engine, table, tenant, day) for table in (FEEDBACK, LOSSES))
     judged = records(questions_of(engine, tenant, feedback["receipt_id"].tolist()))
     return Day(kpis(questions, feedback, losses), complaint_cases(records(feedback), judged), records(questions))
@@ -79,16 +69,11 @@ def read_questions(engine: Engine, tenant: str, last: date, days: int) -> list[d
     return records(rows_until(engine, QUESTIONS, tenant, last, days, _OUTCOME))
 
 
-def plots_of(found: Kpis) -> list[Plot]:
-    """Latency per stage, status, flags, feedback; none of what is empty."""
-    drawn = []
-    if found.latency_ms:
-        times = {stage: [each["p50"], each["p95"]] for stage, each in found.latency_ms.items()}
-        drawn.append(
-            Plot("Time of each stage", plots.bars(times, ["p50", "p95"], "Time of each stage", "milliseconds"))
-        )
-    for title, counts in {"Status": found.status, "Flags": found.flags, "Feedback": found.feedback}.items():
-        if counts:
-            values = {name.replace("_", " "): [float(count)] for name, count in counts.items()}
-            drawn.append(Plot(title, plots.bars(values, ["count"], title, "count")))
-    return drawn
+def plots_of(kpis: Kpis) -> list[Plot]:
+    """Return plots of latency per stage, status, flags and feedback; none of what is empty."""
+    times = {stage: [values["p50"], values["p95"]] for stage, values in kpis.latency_ms.items()}
+    counted = {"Status": kpis.status, "Flags": kpis.flags, "Feedback": kpis.feedback}
+    drawn = [("Time of each stage", times, ["p50", "p95"], "milliseconds")]
+    for title, counts in counted.items():
+        drawn.append((title, {words(name): [float(count)] for name, count in counts.items()}, ["count"], "count"))
+    return [Plot(title, plots.bars(values, parts, title, unit)) for title, values, parts, unit in drawn if values]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rag_assets.reports.report import Cell, Table
+from rag_assets.reports.report import Cell, Table, words
 
 Row = Mapping[str, Any]
 
@@ -38,19 +38,16 @@ def unanswered(questions: Sequence[Row]) -> list[list[Row]]:
     for row in sorted(questions, key=lambda row: float(row["at"])):
         if row["kind"] == "ask":
             asked.setdefault(str(row["question_hash"]), []).append(row)
-    groups = [[row for row in rows if row["status"] != _ANSWERED] for rows in asked.values() if _is_open(rows)]
+    still_open = (rows for rows in asked.values() if rows[-1]["status"] != _ANSWERED)
+    groups = [[row for row in rows if row["status"] != _ANSWERED] for rows in still_open]
     return sorted(groups, key=lambda rows: (-len(rows), -float(rows[-1]["at"])))
-
-
-def _is_open(rows: Sequence[Row]) -> bool:
-    return bool(rows[-1]["status"] != _ANSWERED)
 
 
 def unanswered_table(questions: Sequence[Row], title: str = "Questions without an answer") -> Table:
     """Return a line for each question that was not answered when it was last asked, the most asked first."""
     rows = [_line(group) for group in unanswered(questions)]
-    silent = rows and not any(row["question"] for row in questions)
-    note = "Their text is not kept: `telemetry.store_questions: true` keeps it from then on." if silent else ""
+    without_text = rows and not any(row["question"] for row in questions)
+    note = "Their text is not kept: `telemetry.store_questions: true` keeps it from then on." if without_text else ""
     return Table(title, _COLUMNS, rows, note)
 
 
@@ -60,7 +57,7 @@ def _line(group: Sequence[Row]) -> Mapping[str, Cell]:
         "question": str(last["question"] or f"… {last['question_hash'][:8]}"),
         "times": len(group),
         "people": len({row["user_hash"] for row in group if row["user_hash"]}) or None,
-        "status": str(last["status"]).replace("_", " "),
+        "status": words(str(last["status"])),
         "why": _why(last),
         "last asked (UTC)": f"{datetime.fromtimestamp(float(last['at']), UTC):%Y-%m-%d %H:%M}",
     }
@@ -72,8 +69,8 @@ def _why(row: Row) -> str:
     if not isinstance(refusal, Mapping):
         return ""
     gate = str(refusal.get("gate", ""))
-    told = _WHY.get(gate, gate.replace("_", " "))
+    why = _WHY.get(gate, words(gate))
     value, threshold = refusal.get("value"), refusal.get("threshold")
     if isinstance(value, int | float) and isinstance(threshold, int | float):
-        return f"{told} ({value:.2f} of {threshold:.2f})"
-    return told
+        return f"{why} ({value:.2f} of {threshold:.2f})"
+    return why

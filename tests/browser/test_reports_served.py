@@ -37,7 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store, runs = Store(home), {"g1": FIRST, "g2": SECOND, "run with RM3": FIRST}
     history = history_of({"g1": FIRST, "g2": SECOND}, PUBLISHED, [])
     questions = [asked("May I bring my dog?", "not_found", 1.7e9), asked("Who is on call?", "answered", 1.7e9)]
-    report = quality_report("acme", "g2", history, runs, questions, 30)
+    report = quality_report("acme", "g2", history, runs, questions)
     write_report(store, "acme", "quality", report)
     path = write_report(store, "acme", "dedup", report)
     path.write_text(path.read_text(encoding="utf-8").replace("<h1>", f"{EVIL}<h1>", 1), encoding="utf-8")

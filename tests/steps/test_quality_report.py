@@ -67,7 +67,7 @@ def test_the_history_keeps_what_was_removed_since() -> None:
 
 def test_the_key_figures_are_of_what_is_published_and_tell_what_they_were() -> None:
     history = history_of({"g1": FIRST, "g2": SECOND}, PUBLISHED, [])
-    report = quality_report("demo", "g2", history, {"g1": FIRST, "g2": SECOND}, [], 30)
+    report = quality_report("demo", "g2", history, {"g1": FIRST, "g2": SECOND}, [])
     answerability, gates = report.figures
     assert (answerability.name, answerability.value) == ("answerability", "0.667")
     assert answerability.note.endswith("was 1.000")
@@ -75,7 +75,7 @@ def test_the_key_figures_are_of_what_is_published_and_tell_what_they_were() -> N
     (table,) = [table for table in report.tables if table.title == "Generations"]
     assert [(row["generation"], row["state"]) for row in table.rows] == [("g2", "published"), ("g1", "was published")]
     assert table.columns[:4] == ["generation", "state", "evaluated", "answerability"]
-    back = quality_report("demo", "g1", history, {}, [], 30)  # after a rollback
+    back = quality_report("demo", "g1", history, {}, [])  # after a rollback
     assert back.figures[0].value == "1.000"
     values, places = trend(history)
     assert values == {"answerability": [1.0, pytest.approx(2 / 3)]}
@@ -100,7 +100,7 @@ def test_any_two_runs_stand_side_by_side() -> None:
     assert [row["verdict"] for row in table.rows[1:]] == ["no difference"] * 2
     assert [case.status for case in pairs[-1].cases] == ["now wrong"] * 10
     assert dict(pairs[-1].cases[0].parts)["answer before"].endswith("it is.")
-    assert "what of q20?" in html(quality_report("demo", "g2", [], {"g1": FIRST, "g2": SECOND}, [], 30)).lower()
+    assert "what of q20?" in html(quality_report("demo", "g2", [], {"g1": FIRST, "g2": SECOND}, [])).lower()
 
 
 def test_no_more_pairs_than_can_be_read() -> None:
@@ -120,7 +120,7 @@ def test_questions_without_an_answer_are_a_list_the_most_asked_first() -> None:
         asked("Who is on call?", "answered", 500.0),  # a page was written since
         asked("search", "not_found", 600.0, kind="search"),
     ]
-    report = quality_report("demo", None, [], {}, questions, 30)
+    report = quality_report("demo", None, [], {}, questions)
     (table,) = report.tables
     assert [(row["question"], row["times"], row["people"], row["status"]) for row in table.rows] == [
         ("Where is the key?", 2, 2, "needs more context"),
@@ -133,7 +133,7 @@ def test_questions_without_an_answer_are_a_list_the_most_asked_first() -> None:
 
 
 def test_without_their_text_questions_are_told_apart_by_their_hash() -> None:
-    report = quality_report("demo", None, [], {}, [{**asked("x", "not_found", 1.0), "question": None}], 30)
+    report = quality_report("demo", None, [], {}, [{**asked("x", "not_found", 1.0), "question": None}])
     (table,) = report.tables
     assert str(table.rows[0]["question"]).startswith("… ")
     assert "telemetry.store_questions" in table.note
@@ -141,7 +141,7 @@ def test_without_their_text_questions_are_told_apart_by_their_hash() -> None:
 
 
 def test_a_page_with_pairs_shows_one_and_lets_choose() -> None:
-    page = html(quality_report("demo", "g2", [], {"g1": FIRST, "g2": SECOND, "run": FIRST}, [], 30))
+    page = html(quality_report("demo", "g2", [], {"g1": FIRST, "g2": SECOND, "run": FIRST}, []))
     assert page.count('<section class="pair"') == 3
     assert len(re.findall(r'<section class="pair"[^>]+ hidden>', page)) == 2
     assert page.count("<select>") == 2

@@ -14,7 +14,7 @@ from sqlalchemy import Column, Engine, MetaData, Table, func, insert, select, te
 from support.wiki import configuration
 
 from rag_assets.reports.kpis import kpis
-from rag_assets.reports.telemetry import telemetry_report
+from rag_assets.reports.telemetry import Day, telemetry_report
 from rag_serving.access.principals import Principal
 from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict
 from rag_serving.telemetry.events import RowBuilder, Trace
@@ -320,7 +320,7 @@ def test_times_of_a_terminal_are_kept_apart(engine: Engine) -> None:
     assert (found.questions, found.status) == (3, {"answered": 3})
     assert found.latency_ms["total"] == {"p50": 15.0, "p95": pytest.approx(19.5)}
     assert found.terminal_latency_ms["total"]["p95"] == 3000
-    titles = [table.title for table in telemetry_report("acme", "today", found, [], [], []).tables]
+    titles = [table.title for table in telemetry_report("acme", "today", Day(found)).tables]
     assert titles[:2] == ["Time of each stage", "Time of each stage in a terminal, which opens model and pages first"]
 
 

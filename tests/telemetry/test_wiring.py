@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -231,7 +232,7 @@ def test_both_databases_give_the_same_report_to_the_letter(
             (day,) = {row["day"] for row in asked(engine)}
             found = telemetry_days.read_day(engine, "acme", date.fromisoformat(day))
         assert found.kpis.questions == 4
-        report = telemetry_report("acme", day, found.kpis, found.complaints, telemetry_days.plots_of(found.kpis), [])
+        report = replace(telemetry_report("acme", day, found), plots=telemetry_days.plots_of(found.kpis))
         return markdown(report), html(report)
 
     lite, pg = (rendered(config) for config in configs)
