@@ -6,13 +6,13 @@ here: reading either, drawing plots, comparing (`rag_assets.evaluation.compare`)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 from rag_assets.evaluation.compare import Changed, CompareError, Comparison, Difference, compare, judgement
 from rag_assets.reports.key_measures import KEY, key_first
-from rag_assets.reports.report import Case, Figure, Pair, Report, Table, Tone, filled, words
+from rag_assets.reports.report import Case, Cell, Figure, Pair, Report, Table, Tone, filled, words
 from rag_assets.reports.unanswered import unanswered_table
 
 Facts = Mapping[str, Any]
@@ -106,7 +106,7 @@ def _pair(before: str, after: str, comparison: Comparison, first: Facts, second:
 def _differences(comparison: Comparison, title: str) -> Table:
     """Return key measures first; better and worse only where chance would hardly make as large a difference."""
     by_name = {measured.measure: measured for measured in comparison.differences}
-    rows = (
+    rows: Iterable[Mapping[str, Cell]] = (
         {
             "measure": words(measured.measure),
             "before": measured.before,
@@ -120,8 +120,8 @@ def _differences(comparison: Comparison, title: str) -> Table:
         for measured in map(by_name.__getitem__, key_first(by_name))
     )
     note = (
-        f"{comparison.questions} questions that both were asked. p: how likely chance alone makes a difference as large "
-        f"(paired randomization test); from {_SURE} on it says nothing."
+        f"{comparison.questions} questions that both were asked. p: how likely chance alone makes a difference as "
+        f"large (paired randomization test); from {_SURE} on it says nothing."
     )
     return Table.from_rows(title, rows, note)
 

@@ -5,11 +5,11 @@ Belongs here: the figures of tenants as reports. Does not belong here: reading t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rag_assets.reports.report import Case, Figure, Report, Table, filled, words
+from rag_assets.reports.report import Case, Cell, Figure, Report, Table, filled, words
 from rag_assets.reports.unanswered import unanswered_table
 
 if TYPE_CHECKING:
@@ -76,7 +76,12 @@ def complaint_cases(feedback: Sequence[Row], questions: Sequence[Row]) -> list[C
 
 def dedup_table(tenant: str, chunks: int, dropped: int) -> Table:
     """Return how many of the chunks that were looked at were dropped as duplicates."""
-    row = {"tenant": tenant, "chunks": chunks, "dropped": dropped, "share": dropped / chunks if chunks else None}
+    row: Mapping[str, Cell] = {
+        "tenant": tenant,
+        "chunks": chunks,
+        "dropped": dropped,
+        "share": dropped / chunks if chunks else None,
+    }
     return Table.from_rows("Near-duplicates that are not indexed", [row])
 
 
@@ -133,7 +138,8 @@ def _stages(title: str, latency_ms: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def _counts(title: str, column: str, counts: Mapping[str, int]) -> Table:
-    return Table.from_rows(title, ({column: name, "count": count} for name, count in counts.items()))
+    rows: Iterable[Mapping[str, Cell]] = ({column: name, "count": count} for name, count in counts.items())
+    return Table.from_rows(title, rows)
 
 
 def _complaint(feedback: Row, asked: Row) -> Case:
