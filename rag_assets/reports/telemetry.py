@@ -133,7 +133,9 @@ def _tables(kpis: Kpis) -> list[Table]:
 
 
 def _stages(title: str, latency_ms: Mapping[str, Mapping[str, float]]) -> Table:
-    rows = ({"stage": stage, "p50 ms": times["p50"], "p95 ms": times["p95"]} for stage, times in latency_ms.items())
+    rows: Iterable[Mapping[str, Cell]] = (
+        {"stage": stage, "p50 ms": times["p50"], "p95 ms": times["p95"]} for stage, times in latency_ms.items()
+    )
     return Table.from_rows(title, rows)
 
 
