@@ -11,8 +11,6 @@ Does not belong here: what goes over the wire (`ollama_chat`, `openai_chat`), pr
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
@@ -21,7 +19,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import httpx
 
 from rag_serving.config.sections import ChatModel
-from rag_serving.deadline import StoppedError, at_most, awaited
+from rag_serving.deadline import StoppedError, at_most, awaited, begun
 from rag_serving.models.chat.messages import CHARS_PER_TOKEN, Message, Piece, Reply, Writing
 from rag_serving.models.http import TRANSIENT, BadAnswerError, bearer, busy_error, is_busy, tls_context, wait_s
 from rag_serving.models.protocols import ModelError
@@ -217,26 +215,19 @@ def run_apart(
 
     The caller may have an event loop running itself. The thread is left behind where even cancelling takes too long.
     """
-    outcome: concurrent.futures.Future[Result] = concurrent.futures.Future()
-    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
 
     async def working() -> Result:
-        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
+        running.append((asyncio.get_running_loop(), asyncio.current_task()))
         return await work
 
-    def run() -> None:
-        try:
-            outcome.set_result(asyncio.run(working()))
-        except BaseException as error:  # whatever it is, it belongs to whoever waits
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
+    outcome = begun(lambda: asyncio.run(working()), name)
     try:
         return awaited(outcome, seconds)
-    except concurrent.futures.TimeoutError:
+    except TimeoutError:
         too_late()
     except StoppedError:
-        for loop, task in begun:
+        for loop, task in running:
             with suppress(RuntimeError):  # it ended by itself
                 loop.call_soon_threadsafe(task.cancel if task else loop.stop)
         raise
