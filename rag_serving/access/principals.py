@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Literal, get_args
 from urllib.parse import quote, unquote
 
-ROLES = frozenset({"reader", "editor", "operator", "auditor"})
+Role = Literal["reader", "editor", "operator", "auditor"]
+ROLES: frozenset[str] = frozenset(get_args(Role))
 READER: frozenset[str] = frozenset({"reader"})
 EVERYONE = "everyone"
 NOBODY = "nobody"

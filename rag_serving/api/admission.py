@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rag_serving.api.auth import AuthError, as_bearer
 from rag_serving.api.rates import Guesses, Rates, network_of
 from rag_serving.api.service import seen_of, service_of, token_of
-from rag_serving.api.wire import error_response
+from rag_serving.api.wire import RequestError, error_response
 
 HEALTH = frozenset({"/healthz", "/readyz"})
 _REPORTS = "/v1/reports"
@@ -33,15 +33,14 @@ class Admission:
             await self._app(scope, receive, send)
             return
         request = HttpRequest(scope)
-        if wait_s := self._wait(request):
-            response = error_response(scope["path"], 429, "RATE_LIMIT", _SLOWER, retry_after=math.ceil(wait_s))
-            await response(scope, _nothing(), _closing(send))
-        elif self._is_known(request):
+        wait_s = self._wait(request)
+        is_known = not wait_s and self._is_known(request)
+        if is_known:
             wait_s = self._caller_wait(request)
-            if wait_s:
-                response = error_response(scope["path"], 429, "RATE_LIMIT", _SLOWER, retry_after=math.ceil(wait_s))
-                await response(scope, _nothing(), _closing(send))
-                return
+        if wait_s:
+            error = RequestError(429, "RATE_LIMIT", _SLOWER, retry_after=math.ceil(wait_s))
+            await error_response(scope["path"], error)(scope, _nothing(), _closing(send))
+        elif is_known:
             await self._app(scope, receive, send)
         else:
             await self._app(scope, _nothing(), _closing(send))

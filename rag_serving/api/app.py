@@ -36,7 +36,6 @@ from rag_serving.api.reports import add_reports
 from rag_serving.api.service import (
     Caller,
     Known,
-    RequestError,
     Service,
     Shared,
     caller_of,
@@ -48,7 +47,7 @@ from rag_serving.api.service import (
 from rag_serving.api.stream_slots import Taken
 from rag_serving.api.streams import EventStream, events_of
 from rag_serving.api.watch import Watch
-from rag_serving.api.wire import BodyLimit, error_body
+from rag_serving.api.wire import BodyLimit, RequestError, error_body
 from rag_serving.config.loading import Config
 from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.pipeline import Pipeline

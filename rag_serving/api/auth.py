@@ -10,26 +10,32 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from fastapi.security.utils import get_authorization_scheme_param
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rag_serving.access.group_members import Memberships
-from rag_serving.access.principals import READER, ROLES, Principal, choose_tenant
-from rag_serving.api.wire import is_loopback
+from rag_serving.access.principals import ROLES, Principal, Role, choose_tenant
+from rag_serving.api.wire import NO_TOKEN, RequestError, bearer_token, first_fault, is_loopback
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.serving import Serving
 
 
-class AuthError(Exception):
-    """A request that is not served; `status` is the HTTP status: 401 who are you, 403 not for you, 400 which tenant."""
+class AuthError(RequestError):
+    """A request of somebody who may not ask: 401 who are you, 403 not for you, 400 which tenant."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
+
+class TokenHolder(BaseModel):
+    """Whose a token is, as `serving.tokens_env` says."""
+
+    tenant: str
+    user: str | None = None
+    groups: frozenset[str] = frozenset()
+    roles: frozenset[Role] = frozenset({"reader"})
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Request:
 
 
 class Authenticator:
-    """ConcurrencyLimit requests into principals, as `serving.auth` says."""
+    """Turns requests into principals, as `serving.auth` says."""
 
     def __init__(self, config: Config) -> None:
         """Read the tokens.
@@ -80,10 +86,10 @@ class Authenticator:
 
     def _holder(self, request: Request, principals: Mapping[str, Principal]) -> Principal:
         """Return whose token a request shows."""
-        scheme, _, token = (request.authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            raise AuthError(401, "UNAUTHENTICATED", "a bearer token is needed: Authorization: Bearer TOKEN")
-        principal = principals.get(_digest(token.strip()))
+        token = bearer_token(request.authorization)
+        if not token:
+            raise AuthError(401, "UNAUTHENTICATED", NO_TOKEN)
+        principal = principals.get(_digest(token))
         if principal is None:
             raise AuthError(401, "UNAUTHENTICATED", "the bearer token is not known")
         if request.tenant not in (None, principal.tenant):
@@ -110,7 +116,7 @@ class Authenticator:
 
 def as_bearer(authorization: str | None) -> str | None:
     """Return basic credentials as the bearer token that is their password."""
-    scheme, _, value = (authorization or "").partition(" ")
+    scheme, value = get_authorization_scheme_param(authorization)
     if scheme.lower() != "basic":
         return authorization
     try:
@@ -154,32 +160,19 @@ def _read_tokens(config: Config) -> Mapping[str, Principal]:
             f"serving.auth 'tokens' needs {variable}: a JSON object of token: {{tenant, user, groups, roles}}"
         )
     try:
-        entries = json.loads(content)
-        return {_digest(token): _principal(entry, config) for token, entry in entries.items()}
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        holders = TypeAdapter(dict[str, TokenHolder]).validate_json(content)
+    except ValidationError as error:
+        fault = first_fault(error.errors(include_input=False, include_url=False), skip=1)  # the token itself
         raise ConfigError(
-            f"{variable} is not a JSON object of token: {{tenant, user, groups, roles}} ({error})"
+            f"{variable} is not a JSON object of token: {{tenant, user, groups, roles}} ({fault})"
         ) from None
-
-
-def _principal(entry: Mapping[str, Any], config: Config) -> Principal:
-    tenant, user, groups = entry["tenant"], entry.get("user"), entry.get("groups", [])
-    if tenant not in config.tenants:
-        raise ValueError(f"tenant {tenant!r} is not configured")
-    if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
-        raise ValueError("groups must be a list of names")
-    if user is not None and not isinstance(user, str):
-        raise ValueError("user must be a name")
-    return Principal(tenant, user, frozenset(groups), _roles(entry))
-
-
-def _roles(entry: Mapping[str, Any]) -> frozenset[str]:
-    roles = entry.get("roles", list(READER))
-    if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
-        raise ValueError("roles must be a list of names")
-    if unknown := set(roles) - ROLES:
-        raise ValueError(f"role {min(unknown)!r} is none of {', '.join(sorted(ROLES))}")
-    return frozenset(roles)
+    for holder in holders.values():
+        if holder.tenant not in config.tenants:
+            raise ConfigError(f"{variable}: tenant {holder.tenant!r} is not configured")
+    return {
+        _digest(token): Principal(holder.tenant, holder.user, holder.groups, frozenset(holder.roles))
+        for token, holder in holders.items()
+    }
 
 
 def _digest(token: str) -> str:

@@ -23,9 +23,9 @@ from rag_serving.answering.citations import markdown
 from rag_serving.api.bodies import MAX_MESSAGES, Name, Parts, Text
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.openai_models import caller_for, model_of
-from rag_serving.api.service import Known, RequestError, Shared, checked_text, slots_of, timings_for
-from rag_serving.api.streams import KEEP_ALIVE, EventStream, Heard, Progress, StreamError
-from rag_serving.api.wire import error_response, openai_error
+from rag_serving.api.service import Known, Shared, checked_text, slots_of, timings_for
+from rag_serving.api.streams import KEEP_ALIVE, EventStream, Heard, Progress
+from rag_serving.api.wire import RequestError, error_response, openai_error
 from rag_serving.escaping.targets import for_json
 from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.records import Answer
@@ -83,7 +83,9 @@ def complete(body: Body, request: HttpRequest, service: Shared, tenant: str | No
     made = answer()
     made = replace(made, timings_ms=timings_for(caller, made.timings_ms))
     if made.status == "unavailable":
-        return error_response(request.url.path, 503, "UNAVAILABLE", made.answer, retry_after=RETRY_AFTER_S)
+        return error_response(
+            request.url.path, RequestError(503, "UNAVAILABLE", made.answer, retry_after=RETRY_AFTER_S)
+        )
     choice = {"index": 0, "message": {"role": "assistant", "content": markdown(made)}, "finish_reason": "stop"}
     return JSONResponse(_head("chat.completion", model, choices=[choice], usage=used, citelock=made.payload()))
 
@@ -114,9 +116,9 @@ class _Chunks:
                     yield _data(chunk)
         yield "data: [DONE]\n\n"
 
-    def _last(self, head: dict[str, Any], item: Answer | StreamError) -> Iterator[dict[str, Any]]:
+    def _last(self, head: dict[str, Any], item: Answer | RequestError) -> Iterator[dict[str, Any]]:
         """Yield the chunks of the answer, or of what kept it from coming."""
-        if isinstance(item, StreamError):
+        if isinstance(item, RequestError):
             yield openai_error(item.status, item.code, str(item))
         elif item.status == "unavailable":
             yield openai_error(503, "UNAVAILABLE", item.answer)

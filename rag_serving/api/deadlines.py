@@ -11,7 +11,7 @@ import logging
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rag_serving.api.wire import ENDING, error_response
+from rag_serving.api.wire import ENDING, RequestError, error_response
 from rag_serving.deadline import Deadline, StoppedError, within
 
 _RETRY_AFTER_S, _ENDING_RETRY_AFTER_S = 30, 5
@@ -115,7 +115,7 @@ class _Request:
     def _refusal(self) -> JSONResponse:
         path = self._scope["path"]
         if self._deadline.is_server_ending:
-            return error_response(path, 503, "UNAVAILABLE", ENDING, retry_after=_ENDING_RETRY_AFTER_S)
+            return error_response(path, RequestError(503, "UNAVAILABLE", ENDING, retry_after=_ENDING_RETRY_AFTER_S))
         _log.warning("%s: not answered within %g s", path, self._deadline.seconds)
         message = f"this took longer than {self._deadline.seconds:g} seconds; ask again, or ask for less"
-        return error_response(path, 504, "TIMEOUT", message, retry_after=_RETRY_AFTER_S)
+        return error_response(path, RequestError(504, "TIMEOUT", message, retry_after=_RETRY_AFTER_S))

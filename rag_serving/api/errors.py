@@ -6,6 +6,9 @@ Belongs here: which error has which status. Does not belong here: the shape of a
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 
 from fastapi import FastAPI
 from fastapi import Request as HttpRequest
@@ -13,10 +16,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from rag_serving.api.auth import AuthError
-from rag_serving.api.service import RequestError
 from rag_serving.api.streams import INTERNAL
-from rag_serving.api.wire import error_response
+from rag_serving.api.wire import RequestError, error_response, first_fault
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.pipeline import RETRIEVAL_DOWN
 from rag_serving.query.filters import FilterError
@@ -28,53 +29,61 @@ RETRY_AFTER_S = 30
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """What is answered to errors of a class, and how the log has them."""
+
+    status: int
+    code: str
+    message: str | None = None  # None: the error's own
+    retry_after: int | None = None
+    level: int = logging.NOTSET
+
+    def answer(self, request: HttpRequest, error: Exception) -> JSONResponse:
+        if self.level:
+            _log.log(self.level, "%s", error)
+        refused = RequestError(self.status, self.code, self.message or str(error), retry_after=self.retry_after)
+        return error_response(request.url.path, refused)
+
+
+_AWAY = partial(Refusal, 503, retry_after=RETRY_AFTER_S)
+_REFUSALS: dict[type[Exception], Refusal] = {
+    FilterError: Refusal(400, "BAD_REQUEST"),
+    ReceiptError: Refusal(404, "NOT_FOUND", "there is no such receipt", level=logging.INFO),
+    ReceiptsAwayError: _AWAY("UNAVAILABLE", "receipts cannot be read at the moment", level=logging.ERROR),
+    UnpublishedError: _AWAY("UNAVAILABLE"),
+    RetrievalError: _AWAY("RETRIEVAL_UNAVAILABLE", RETRIEVAL_DOWN, level=logging.ERROR),
+}
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Every error in one shape; nothing of the server's inside."""
-
-    @app.exception_handler(AuthError)
-    async def auth_error(request: HttpRequest, error: AuthError) -> JSONResponse:
-        return error_response(request.url.path, error.status, error.code, str(error))
+    for kind, refusal in _REFUSALS.items():
+        app.add_exception_handler(kind, _answering(refusal))
 
     @app.exception_handler(RequestError)
     async def request_error(request: HttpRequest, error: RequestError) -> JSONResponse:
-        return error_response(request.url.path, error.status, error.code, str(error), error.param)
-
-    @app.exception_handler(FilterError)
-    async def filter_error(request: HttpRequest, error: FilterError) -> JSONResponse:
-        return error_response(request.url.path, 400, "BAD_REQUEST", str(error))
-
-    @app.exception_handler(ReceiptError)
-    async def receipt_error(request: HttpRequest, error: ReceiptError) -> JSONResponse:
-        _log.info("%s", error)
-        return error_response(request.url.path, 404, "NOT_FOUND", "there is no such receipt")
-
-    @app.exception_handler(ReceiptsAwayError)
-    async def receipts_away(request: HttpRequest, error: ReceiptsAwayError) -> JSONResponse:
-        _log.error("%s", error)
-        message = "receipts cannot be read at the moment"
-        return error_response(request.url.path, 503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S)
-
-    @app.exception_handler(UnpublishedError)
-    async def unpublished(request: HttpRequest, error: UnpublishedError) -> JSONResponse:
-        return error_response(request.url.path, 503, "UNAVAILABLE", str(error), retry_after=RETRY_AFTER_S)
-
-    @app.exception_handler(RetrievalError)
-    async def retrieval_error(request: HttpRequest, error: RetrievalError) -> JSONResponse:
-        _log.error("%s", error)
-        return error_response(request.url.path, 503, "RETRIEVAL_UNAVAILABLE", RETRIEVAL_DOWN, retry_after=RETRY_AFTER_S)
+        return error_response(request.url.path, error)
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(request: HttpRequest, error: RequestValidationError) -> JSONResponse:
-        fault = error.errors()[0]
-        where = ".".join(str(part) for part in fault["loc"] if part != "body")
-        message = f"{where}: {fault['msg']}" if where else str(fault["msg"])
-        return error_response(request.url.path, 400, "BAD_REQUEST", message, where or None)
+        where = ".".join(str(part) for part in error.errors()[0]["loc"] if part != "body")
+        refused = RequestError(400, "BAD_REQUEST", first_fault(error.errors()), where or None)
+        return error_response(request.url.path, refused)
 
     @app.exception_handler(HTTPException)
     async def http_error(request: HttpRequest, error: HTTPException) -> JSONResponse:
-        return error_response(request.url.path, error.status_code, f"HTTP_{error.status_code}", str(error.detail))
+        refused = RequestError(error.status_code, f"HTTP_{error.status_code}", str(error.detail))
+        return error_response(request.url.path, refused)
 
     @app.exception_handler(Exception)
     async def unexpected(request: HttpRequest, error: Exception) -> JSONResponse:
         _log.error("request failed", exc_info=error)
-        return error_response(request.url.path, 500, "INTERNAL", INTERNAL)
+        return error_response(request.url.path, RequestError(500, "INTERNAL", INTERNAL))
+
+
+def _answering(refusal: Refusal) -> Callable[[HttpRequest, Exception], Awaitable[JSONResponse]]:
+    async def answer(request: HttpRequest, error: Exception) -> JSONResponse:
+        return refusal.answer(request, error)
+
+    return answer

@@ -13,7 +13,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from rag_serving.api.bodies import Name, Text
-from rag_serving.api.service import Caller, RequestError, Shared
+from rag_serving.api.service import Caller, Shared
+from rag_serving.api.wire import RequestError
 from rag_serving.telemetry.events import MAX_COMMENT_CHARS, FeedbackVerdict
 
 router = APIRouter()

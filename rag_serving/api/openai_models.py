@@ -14,7 +14,8 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse
 
 from rag_serving.access.principals import Principal
-from rag_serving.api.service import Known, RequestError, Service, Shared, caller_of
+from rag_serving.api.service import Known, Service, Shared, caller_of
+from rag_serving.api.wire import RequestError
 
 MODEL = "citelock"
 _CREATED = 1_767_225_600  # OpenAI's clients ask for a time; no model here has one

@@ -17,7 +17,8 @@ from fastapi.responses import HTMLResponse
 
 from rag_serving.api.auth import AuthError
 from rag_serving.api.errors import RETRY_AFTER_S
-from rag_serving.api.service import RequestError, Shared, caller_of, checked_text
+from rag_serving.api.service import Shared, caller_of, checked_text
+from rag_serving.api.wire import RequestError
 from rag_serving.escaping.templates import html_template
 from rag_serving.records import Answer, Citation
 

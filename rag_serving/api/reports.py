@@ -20,8 +20,8 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from rag_serving.access.principals import Principal
 from rag_serving.api.auth import AuthError, as_bearer
 from rag_serving.api.report_index import index_page
-from rag_serving.api.service import RequestError, Shared, seen_of, service_of
-from rag_serving.api.wire import error_body
+from rag_serving.api.service import Shared, seen_of, service_of
+from rag_serving.api.wire import RequestError, error_body
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.reports import evaluations, list_reports, read_report
 

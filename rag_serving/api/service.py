@@ -21,6 +21,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.auth import Authenticator, Request
 from rag_serving.api.bodies import fault_of
 from rag_serving.api.stream_slots import Slots
+from rag_serving.api.wire import RequestError
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Features
 from rag_serving.models.embedding.token_count import TokenCount
@@ -33,15 +34,6 @@ from rag_serving.telemetry.telemetry import open_telemetry
 from rag_serving.tracing import coarse
 
 _FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-real-ip"})
-
-
-class RequestError(Exception):
-    """A request that cannot be served as it stands."""
-
-    def __init__(self, status: int, code: str, message: str, param: str | None = None) -> None:
-        """`param`: the part of the body that is wrong."""
-        super().__init__(message)
-        self.status, self.code, self.param = status, code, param
 
 
 @dataclass(frozen=True, eq=False)

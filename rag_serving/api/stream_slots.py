@@ -11,18 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rag_serving.api.wire import RequestError
 from rag_serving.config.serving import Serving
 
 RETRY_AFTER_S = 5
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a stream may not begin, as its caller is told."""
-
-    status: int
-    code: str
-    message: str
 
 
 @dataclass
@@ -39,20 +31,20 @@ class Taken:
 class Slots:
     """The streams that a configuration allows a caller beside those that are under way."""
 
-    retry_after_s = RETRY_AFTER_S
-
     def __init__(self, taken: Taken, serving: Serving, caller: str) -> None:
         """`caller` without a name: one of those whose number is not limited apart (loopback)."""
         self._taken, self._serving, self._caller = taken, serving, caller
 
-    def take(self) -> Refusal | None:
+    def take(self) -> RequestError | None:
         """Take one. Return why there is none to take."""
         caller = self._caller
         if caller and self._taken.by_caller[caller] >= self._serving.streams_per_caller:
             message = f"at most {self._serving.streams_per_caller} answers are streamed to one caller at once"
-            return Refusal(429, "RATE_LIMIT", f"{message}; read one to its end, or ask without `stream`")
+            message = f"{message}; read one to its end, or ask without `stream`"
+            return RequestError(429, "RATE_LIMIT", message, retry_after=RETRY_AFTER_S)
         if self._taken.all >= self._serving.streams:
-            return Refusal(503, "UNAVAILABLE", "too many answers are being streamed; try again in a few seconds")
+            message = "too many answers are being streamed; try again in a few seconds"
+            return RequestError(503, "UNAVAILABLE", message, retry_after=RETRY_AFTER_S)
         self._taken.by_caller[caller] += 1
         return None
 

@@ -22,7 +22,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from rag_serving.api.stream_slots import Slots
-from rag_serving.api.wire import ENDING, error_body, error_response
+from rag_serving.api.wire import ENDING, RequestError, error_body, error_response
 from rag_serving.deadline import Deadline, StoppedError, current
 from rag_serving.escaping.targets import for_json
 from rag_serving.records import Answer
@@ -48,15 +48,7 @@ class Progress:
     detail: str
 
 
-class StreamError(Exception):
-    """An answer that will not come, as its reader is told."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
-
-
-Heard = Progress | Answer | StreamError | None
+Heard = Progress | Answer | RequestError | None
 """What is heard while a question is answered; None: nothing for a while."""
 Events = Callable[[AsyncIterator[Heard]], AsyncIterator[str]]
 
@@ -72,9 +64,7 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if refusal := self._slots.take():
-            wait_s = self._slots.retry_after_s
-            response = error_response(scope["path"], refusal.status, refusal.code, refusal.message, retry_after=wait_s)
-            await response(scope, receive, send)
+            await error_response(scope["path"], refusal)(scope, receive, send)
             return
         ended = self._slots.ended_twice()
         self._work.start(ended)
@@ -110,7 +100,7 @@ class _Work:
     def start(self, ended: Callable[[], None]) -> None:
         """Begin to answer; `ended` is called by the event loop when the thread ends."""
         self._loop = asyncio.get_running_loop()
-        self._heard = asyncio.Queue[Progress | Answer | StreamError]()
+        self._heard = asyncio.Queue[Progress | Answer | RequestError]()
         if deadline := current():
             deadline.on_cancel(lambda: self._tell(_stopped(deadline)))
         run = copy_context().run
@@ -134,7 +124,7 @@ class _Work:
             self._tell(_stopped(current()))
         except Exception as error:  # whatever it is, whoever waits must be told
             _log.error("request failed", exc_info=error)
-            self._tell(StreamError(500, "INTERNAL", INTERNAL))
+            self._tell(RequestError(500, "INTERNAL", INTERNAL))
         finally:
             self._call(ended)
 
@@ -145,7 +135,7 @@ class _Work:
             self._told_at = now
             self._tell(Progress(stage, detail))
 
-    def _tell(self, item: Progress | Answer | StreamError) -> None:
+    def _tell(self, item: Progress | Answer | RequestError) -> None:
         self._call(lambda: self._heard.put_nowait(item))
 
     def _call(self, call: Callable[[], None]) -> None:
@@ -154,11 +144,11 @@ class _Work:
             self._loop.call_soon_threadsafe(call)
 
 
-def _stopped(deadline: Deadline | None) -> StreamError:
+def _stopped(deadline: Deadline | None) -> RequestError:
     """Return why there will be no answer: the server ends, or the answer took too long."""
     if deadline and deadline.is_server_ending:
-        return StreamError(503, "UNAVAILABLE", ENDING)
-    return StreamError(504, "TIMEOUT", "the answer took too long")
+        return RequestError(503, "UNAVAILABLE", ENDING)
+    return RequestError(504, "TIMEOUT", "the answer took too long")
 
 
 def sentences_of(answer: Answer) -> list[str]:

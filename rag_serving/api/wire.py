@@ -1,6 +1,6 @@
 """What the HTTP servers of this package have in common.
 
-Belongs here: the shape of an error, the limit of a body, which addresses are this machine's own.
+Belongs here: errors and their shape, the limit of a body, bearer tokens, which addresses are this machine's own.
 Does not belong here: routes (`api.app`, `rerank_service.api`).
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from fastapi.security.utils import get_authorization_scheme_param
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,7 +31,31 @@ _OPENAI_CODES = {
     "RATE_LIMIT": "rate_limit_exceeded",
 }
 _MAX_MESSAGE_CHARS = 500
+NO_TOKEN = "a bearer token is needed: Authorization: Bearer TOKEN"
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+
+
+class RequestError(Exception):
+    """A request that is not served; `status` is the HTTP status."""
+
+    def __init__(
+        self, status: int, code: str, message: str, param: str | None = None, retry_after: int | None = None
+    ) -> None:
+        """`param`: the part of the body that is wrong; `retry_after`: seconds."""
+        super().__init__(message)
+        self.status, self.code, self.param, self.retry_after = status, code, param, retry_after
+
+
+def bearer_token(authorization: str | None) -> str:
+    """Return the token of an `Authorization` header; empty where it has none."""
+    scheme, token = get_authorization_scheme_param(authorization)
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def first_fault(errors: Sequence[Any], skip: int = 0) -> str:
+    """Return where the first error of a validation is, without so many parts of its path, and what it says."""
+    where = ".".join(str(part) for part in errors[0]["loc"][skip:] if part != "body")
+    return f"{where}: {errors[0]['msg']}" if where else str(errors[0]["msg"])
 
 
 def is_loopback(host: str) -> bool:
@@ -52,20 +78,21 @@ def openai_error(status: int, code: str, message: str, param: str | None = None)
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def error_response(
-    path: str, status: int, code: str, message: str, param: str | None = None, **more: Any
-) -> JSONResponse:
+def error_response(path: str, error: RequestError) -> JSONResponse:
     """Return an error in the shape that clients of a path read, with the headers that belong to it.
 
     What a message repeats of a request is cut, and never keeps the error from being sent.
     """
-    message, param = _sendable(message), _sendable(param) if param else param
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    if "retry_after" in more:
-        headers["Retry-After"] = str(more["retry_after"])
+    message, param = _sendable(str(error)), _sendable(error.param) if error.param else error.param
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    more = {} if error.retry_after is None else {"retry_after": error.retry_after}
+    if more:
+        headers["Retry-After"] = str(error.retry_after)
     is_openai = path.startswith(_OPENAI_PATHS)
-    body = openai_error(status, code, message, param) if is_openai else error_body(code, message, **more)
-    return JSONResponse(body, status, headers)
+    body = (
+        openai_error(error.status, error.code, message, param) if is_openai else error_body(error.code, message, **more)
+    )
+    return JSONResponse(body, error.status, headers)
 
 
 def _sendable(text: str) -> str:
@@ -86,9 +113,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         if _declared(scope) > self._max_bytes:
-            refused = error_response(scope["path"], 413, "TOO_LARGE", f"a request may have {self._max_bytes} bytes")
-            refused.headers["Connection"] = "close"
-            await refused(scope, receive, send)
+            await self._refused(scope, closing=True)(scope, receive, send)
             return
         body = bytearray()
         message: Message = {"more_body": True}
@@ -97,7 +122,8 @@ class BodyLimit:
             try:
                 message = await asyncio.wait_for(receive(), max(0.0, until - time.monotonic()))
             except TimeoutError:
-                late = error_response(scope["path"], 408, "TOO_SLOW", f"a body must come within {BODY_S:g} seconds")
+                error = RequestError(408, "TOO_SLOW", f"a body must come within {BODY_S:g} seconds")
+                late = error_response(scope["path"], error)
                 late.headers["Connection"] = "close"
                 await late(scope, receive, send)
                 return
@@ -105,8 +131,7 @@ class BodyLimit:
                 return
             body += message.get("body", b"")
             if len(body) > self._max_bytes:
-                limit = f"a request may have {self._max_bytes} bytes"
-                await error_response(scope["path"], 413, "TOO_LARGE", limit)(scope, receive, send)
+                await self._refused(scope)(scope, receive, send)
                 return
         unread: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
@@ -114,6 +139,13 @@ class BodyLimit:
             return unread.pop() if unread else await receive()
 
         await self._app(scope, replay, send)
+
+    def _refused(self, scope: Scope, closing: bool = False) -> JSONResponse:
+        error = RequestError(413, "TOO_LARGE", f"a request may have {self._max_bytes} bytes")
+        response = error_response(scope["path"], error)
+        if closing:
+            response.headers["Connection"] = "close"
+        return response
 
 
 def _declared(scope: Scope) -> int:

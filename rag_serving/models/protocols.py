@@ -40,7 +40,7 @@ class Tokenizer(Protocol):
 
 
 class Embedder(Protocol):
-    """ConcurrencyLimit text into vectors of length one."""
+    """Turns text into vectors of length one."""
 
     @property
     def name(self) -> str:

@@ -19,7 +19,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.exceptions import HTTPException
 
-from rag_serving.api.wire import BodyLimit, error_body
+from rag_serving.api.wire import NO_TOKEN, BodyLimit, RequestError, bearer_token, error_response, first_fault
 from rag_serving.config.reranking import RerankService
 from rag_serving.rerank_service.batches import ScoringError
 from rag_serving.rerank_service.cross_encoder import SHORTEST_SEQ_LEN
@@ -50,14 +50,6 @@ class RerankBody(BaseModel):
     max_seq_len: int | None = Field(None, ge=SHORTEST_SEQ_LEN)
 
 
-class RefusedError(Exception):
-    """A request that is not served; `status` is the HTTP status."""
-
-    def __init__(self, status: int, code: str, message: str, retry_after: int | None = None) -> None:
-        super().__init__(message)
-        self.status, self.code, self.retry_after = status, code, retry_after
-
-
 class Reranking:
     """What the routes share."""
 
@@ -70,17 +62,16 @@ class Reranking:
         self._in_progress = 0  # only the event loop's thread counts
 
     def check_token(self, authorization: str | None) -> None:
-        """Raises RefusedError unless the bearer token is ours, or none is asked for."""
+        """Raises RequestError unless the bearer token is ours, or none is asked for."""
         if self._token is None:
             return
-        scheme, _, given = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
-            raise RefusedError(401, "UNAUTHENTICATED", "a bearer token is needed: Authorization: Bearer TOKEN")
+        if not hmac.compare_digest(bearer_token(authorization).encode(), self._token):
+            raise RequestError(401, "UNAUTHENTICATED", NO_TOKEN)
 
     @contextmanager
     def _slot(self) -> Any:
         if self._in_progress >= self.settings.max_concurrent:
-            raise RefusedError(429, "BUSY", f"{self._in_progress} requests are under way; try again", retry_after=1)
+            raise RequestError(429, "BUSY", f"{self._in_progress} requests are under way; try again", retry_after=1)
         self._in_progress += 1
         try:
             with self.meters.in_progress.track_inprogress():
@@ -89,7 +80,7 @@ class Reranking:
             self._in_progress -= 1
 
     async def rerank(self, content: bytes) -> dict[str, Any]:
-        """Return the answer to a body; RefusedError says what is wrong with it, or with us."""
+        """Return the answer to a body; RequestError says what is wrong with it, or with us."""
         with self._slot():
             body = _parsed(content, self.settings)
             started = time.perf_counter()
@@ -103,17 +94,21 @@ class Reranking:
             most = self.engine.max_seq_len
             length = body.max_seq_len or min(most, DEFAULT_SEQ_LEN)
             if length > most:
-                raise RefusedError(400, "TOO_LONG", f"'max_seq_len' is {length}, the model reads at most {most} tokens")
+                raise RequestError(400, "TOO_LONG", f"'max_seq_len' is {length}, the model reads at most {most} tokens")
             passages = [passage.text for passage in body.candidates]
             async with asyncio.timeout(self.settings.timeout_s):
                 future = await run_in_threadpool(self.engine.submit, body.query, passages, length)
                 return await asyncio.wrap_future(future)
         except NotReadyError as error:
-            raise RefusedError(503, "NOT_READY", str(error), retry_after=5) from None
+            raise RequestError(503, "NOT_READY", str(error), retry_after=5) from None
         except ScoringError:
-            raise RefusedError(503, "MODEL_FAILED", "the model failed; the server's log says how", 5) from None
+            raise RequestError(
+                503, "MODEL_FAILED", "the model failed; the server's log says how", retry_after=5
+            ) from None
         except TimeoutError:
-            raise RefusedError(503, "TIMEOUT", f"no scores within {self.settings.timeout_s:g} s", 5) from None
+            raise RequestError(
+                503, "TIMEOUT", f"no scores within {self.settings.timeout_s:g} s", retry_after=5
+            ) from None
 
 
 def create_app(
@@ -165,29 +160,25 @@ def _add_routes(app: FastAPI, reranking: Reranking) -> None:
         reranking.meters.requests.labels("200").inc()
         return JSONResponse(answer)
 
-    @app.exception_handler(RefusedError)
-    async def refused(request: Request, error: RefusedError) -> JSONResponse:
+    @app.exception_handler(RequestError)
+    async def refused(request: Request, error: RequestError) -> JSONResponse:
         if request.url.path == "/rerank":
             reranking.meters.requests.labels(str(error.status)).inc()
-        headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
-        headers |= {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
-        return JSONResponse(error_body(error.code, str(error)), error.status, headers)
+        return error_response(request.url.path, error)
 
     @app.exception_handler(HTTPException)
-    async def http_error(_: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse(error_body(f"HTTP_{error.status_code}", str(error.detail)), error.status_code)
+    async def http_error(request: Request, error: HTTPException) -> JSONResponse:
+        refused = RequestError(error.status_code, f"HTTP_{error.status_code}", str(error.detail))
+        return error_response(request.url.path, refused)
 
 
 def _parsed(content: bytes, settings: RerankService) -> RerankBody:
-    """Return the body, within all limits; RefusedError names the field."""
+    """Return the body, within all limits; RequestError names the field."""
     try:
-        body = RerankBody.model_validate_json(content.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise RefusedError(400, "BAD_REQUEST", "the body is not UTF-8") from None
+        body = RerankBody.model_validate_json(content)
     except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in fault["loc"])
-        raise RefusedError(400, "BAD_REQUEST", f"{where}: {fault['msg']}" if where else fault["msg"]) from None
+        fault = first_fault(error.errors(include_input=False, include_url=False))
+        raise RequestError(400, "BAD_REQUEST", fault) from None
     longest = max(len(passage.text) for passage in body.candidates)
     for what, value, most in (
         ("candidates", len(body.candidates), settings.max_candidates),
@@ -195,7 +186,7 @@ def _parsed(content: bytes, settings: RerankService) -> RerankBody:
         ("characters in a candidate", longest, settings.max_text_chars),
     ):
         if value > most:
-            raise RefusedError(400, "TOO_LONG", f"{value} {what}, at most {most} are read")
+            raise RequestError(400, "TOO_LONG", f"{value} {what}, at most {most} are read")
     if len({passage.id for passage in body.candidates}) < len(body.candidates):
-        raise RefusedError(400, "BAD_REQUEST", "candidates: an id stands twice")
+        raise RequestError(400, "BAD_REQUEST", "candidates: an id stands twice")
     return body

@@ -15,7 +15,7 @@ from support.stand_in_chat import MODEL, StandInChat, served
 from support.wiki import configuration
 
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
-from rag_serving.api.wire import error_response
+from rag_serving.api.wire import RequestError, error_response
 from rag_serving.config.sections import ChatModel, Embedding
 from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import Message
@@ -149,12 +149,12 @@ def test_an_error_has_the_shape_of_openai(
 
 
 def test_a_busy_server_would_say_so_in_that_shape() -> None:
-    response = error_response("/v1/chat/completions", 429, "HTTP_429", "later", retry_after=3)
+    response = error_response("/v1/chat/completions", RequestError(429, "HTTP_429", "later", retry_after=3))
     assert json.loads(bytes(response.body))["error"] == {
         "message": "later", "type": "rate_limit_error", "param": None, "code": "rate_limit_exceeded",
     }  # fmt: skip
     assert response.headers["Retry-After"] == "3"
-    assert json.loads(bytes(error_response("/v1/ask", 429, "HTTP_429", "later").body))["error"] is True
+    assert json.loads(bytes(error_response("/v1/ask", RequestError(429, "HTTP_429", "later")).body))["error"] is True
 
 
 def test_without_a_token_nothing_is_listed_or_answered(wiki_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

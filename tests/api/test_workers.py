@@ -20,7 +20,7 @@ from support.wiki import PASSAGES, publish
 
 from rag_serving.concurrency import cores, search_limit
 
-# ConcurrencyLimit
+# Limits on searches
 
 
 @pytest.mark.parametrize(("workers", "turns"), [(1, cores()), (cores(), 1), (64, 1)])
