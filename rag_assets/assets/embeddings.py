@@ -7,6 +7,7 @@ import dagster as dg
 from rag_assets import metadata
 from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
+from rag_assets.publishing.vector_files import save_vectors
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VERSION, VectorCache
 from rag_assets.steps.contexts.context_prefix import embedded_texts
@@ -14,7 +15,6 @@ from rag_assets.steps.contexts.contextualize import with_vector_keys
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
-from rag_serving.indexes.exact import save_vectors
 from rag_serving.models import open_embedder
 
 

@@ -19,7 +19,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rag_assets.publishing import shard_writer
 from rag_assets.publishing.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
+from rag_assets.publishing.lexical_writer import build_lexical, documents_digest
+from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
 from rag_assets.publishing.shards import content_digest
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts.manifest import (
@@ -42,9 +45,6 @@ from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.integrity import MARK, find_file_damage
-from rag_serving.indexes.lexical import build_lexical, documents_digest
-from rag_serving.indexes.shard_collections import ShardCollections, ShardContent
-from rag_serving.indexes.shard_files import discard_unreadable
 from rag_serving.text import analyzer as terms
 
 _log = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ def _ensure_shards(
     try:
         if place.url is None and (fault := discard_unreadable(place.folder)):
             _log.warning("the dense index in %s is built anew: %s", place.folder, fault)
-        collections = ShardCollections.open(place)
+        collections = ShardWriter.open(place)
         collections.remove_unfinished()
         for name in sorted(set(names)):
             rows = np.flatnonzero(names == name)
@@ -230,9 +230,9 @@ def shard_content(rows: pa.Table, vectors: Vectors, embedder: str) -> ShardConte
 def _hnsw() -> dict[str, int]:
     return {
         "format": shard_collections.FORMAT,
-        "ef_construction": shard_collections.EF_CONSTRUCTION,
-        "ef_search": shard_collections.EF_SEARCH,
-        "max_neighbors": shard_collections.MAX_NEIGHBORS,
+        "ef_construction": shard_writer.EF_CONSTRUCTION,
+        "ef_search": shard_writer.EF_SEARCH,
+        "max_neighbors": shard_writer.MAX_NEIGHBORS,
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rag_assets.publishing.shard_writer import SAME
 from rag_serving.artifacts.manifest import file_facts
 from rag_serving.artifacts.signed_files import write_signed
 from rag_serving.artifacts.store import Store, StoreError
@@ -19,7 +20,7 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes.chroma import ChromaLocation, DenseError
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.hits import Hit
-from rag_serving.indexes.shard_collections import SAME, ShardCollections, stored_readers
+from rag_serving.indexes.shard_collections import ShardCollections, stored_readers
 
 ALL_BELOW, SAMPLE = 500, 300
 RECALL_AT = 10

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rag_assets.publishing.checks import CheckResult, verdict_path
+from rag_assets.publishing.shard_writer import ShardWriter
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.signed_files import read_signed
@@ -16,7 +17,6 @@ from rag_serving.artifacts.store import Store, StoreError, remove_folder
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import GenerationInfo, list_generations, move_current
 from rag_serving.indexes.generation import place_of
-from rag_serving.indexes.shard_collections import ShardCollections
 
 
 class PublishError(Exception):
@@ -80,7 +80,7 @@ def prune(store: Store, tenant: str, config: Config) -> Pruned:
             named = _named_collections(store, tenant)
         except StoreError:  # what a manifest names cannot be known: nothing may be removed
             return Pruned(tuple(doomed), ())
-        removed = ShardCollections.open(place_of(store, tenant, config)).remove_unnamed(named)
+        removed = ShardWriter.open(place_of(store, tenant, config)).remove_unnamed(named)
     return Pruned(tuple(doomed), tuple(removed))
 
 
@@ -99,7 +99,7 @@ def discard_failed(store: Store, tenant: str, config: Config) -> tuple[str, ...]
         if doomed:
             kept = [info.id for info in infos if info.id not in doomed and not info.problem]
             named = _named(store, tenant, kept)
-            ShardCollections.open(place_of(store, tenant, config)).remove_unnamed(named)
+            ShardWriter.open(place_of(store, tenant, config)).remove_unnamed(named)
     return tuple(doomed)
 
 

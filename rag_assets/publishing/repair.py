@@ -20,6 +20,10 @@ import pyarrow as pa
 
 from rag_assets.publishing.arrange import lexical_texts
 from rag_assets.publishing.build import shard_content
+from rag_assets.publishing.lexical_writer import build_lexical
+from rag_assets.publishing.page_readers import write_page_readers
+from rag_assets.publishing.shard_writer import ShardWriter, discard_unreadable
+from rag_assets.publishing.vector_files import load_vectors, save_codes, save_vectors
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
 from rag_serving.artifacts.manifest import Manifest, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
@@ -39,16 +43,13 @@ from rag_serving.artifacts.store import (
 from rag_serving.config.loading import Config
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
-from rag_serving.indexes.exact import Vectors, VectorsError, load_vectors, save_vectors
+from rag_serving.indexes.exact import Vectors, VectorsError
 from rag_serving.indexes.generation import place_of
 from rag_serving.indexes.generation_files import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
 from rag_serving.indexes.integrity import MARK, Damage, find_damage, find_dense_damage
-from rag_serving.indexes.lexical import build_lexical
 from rag_serving.indexes.page_readers import FILE as READERS_FILE
-from rag_serving.indexes.page_readers import write_page_readers
-from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, save_codes
-from rag_serving.indexes.shard_collections import ShardCollections
-from rag_serving.indexes.shard_files import discard_unreadable, fault_of
+from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE
+from rag_serving.indexes.shard_files import fault_of
 from rag_serving.models.protocols import ModelError
 
 _log = logging.getLogger(__name__)
@@ -224,14 +225,14 @@ def _restore_shards(store: Store, tenant: str, manifest: Manifest, config: Confi
         parts = {damage.part for damage in damaged}
         if (place.url is None and discard_unreadable(place.folder)) or not parts & manifest.collections:
             parts = set(manifest.collections)
-        return list(_built_shards(ShardCollections.open(place), manifest, table, vectors, parts))
+        return list(_built_shards(ShardWriter.open(place), manifest, table, vectors, parts))
     except DenseError as error:
         _log.warning("the shards cannot be restored: %s", error)
         return []
 
 
 def _built_shards(
-    collections: ShardCollections, manifest: Manifest, table: pa.Table, vectors: Vectors, wanted: set[str]
+    collections: ShardWriter, manifest: Manifest, table: pa.Table, vectors: Vectors, wanted: set[str]
 ) -> Iterator[str]:
     names = np.array(table["shard"].to_pylist(), dtype=object)
     for shard in manifest.shards:

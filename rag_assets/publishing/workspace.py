@@ -16,6 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from rag_assets.publishing.page_readers import write_page_readers
+from rag_assets.publishing.vector_files import save_codes, save_vectors
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import (
     Store,
@@ -28,11 +30,9 @@ from rag_serving.artifacts.store import (
     write_mapped,
     write_table,
 )
-from rag_serving.indexes.exact import Vectors, save_vectors
+from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation_files import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
-from rag_serving.indexes.page_readers import write_page_readers
-from rag_serving.indexes.quantization import save_codes
 
 _DENSE, _LEXICAL, _FACTS = "dense", "lexical", "dense.json"
 

@@ -1,17 +1,15 @@
 """Exact search over a generation's vectors: what answers, and what the recall of Chroma is measured against.
 
-Belongs here: `vectors.npy`, reading it memory-mapped, cosine similarity row by row.
-Does not belong here: bounds that spare most rows (`codes`), ties and ranks (`hits`).
+Belongs here: the vectors in `vectors.npy`, cosine similarity row by row.
+Does not belong here: bounds that spare most rows (`quantization`), ties and ranks (`hits`).
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.contents import array_of, map_file
+from rag_serving.artifacts.contents import array_of
 from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.quantization import Bounds, Codes
 
@@ -24,27 +22,6 @@ _BLOCK = 65_536
 
 class VectorsError(Exception):
     """The vectors of a folder cannot be read or are not what was expected."""
-
-
-def save_vectors(folder: Path, vectors: Vectors) -> None:
-    """Write L2-normalized vectors [n, d] into a folder, under their final name only when complete."""
-    temporary = folder / f".{FILE}"
-    with temporary.open("wb") as file:
-        np.save(file, np.ascontiguousarray(vectors, dtype=np.float32), allow_pickle=False)
-    temporary.replace(folder / FILE)
-
-
-def load_vectors(folder: Path, rows: int, dimension: int) -> Vectors:
-    """Return the vectors [rows, dimension] of a folder, memory-mapped.
-
-    Raises:
-        VectorsError: missing, truncated, or of another shape.
-    """
-    path = folder / FILE
-    try:
-        return vectors_of(map_file(path) if rows else memoryview(b""), rows, dimension)
-    except OSError as error:
-        raise VectorsError(f"{path} cannot be read ({error})") from error
 
 
 def vectors_of(data: memoryview, rows: int, dimension: int) -> Vectors:

@@ -1,6 +1,7 @@
 """BM25 over the terms of chunks: bm25s arrays in a plain folder, memory-mapped to search.
 
-Belongs here: building, saving, loading and searching the lexical index. Does not belong here: what a term is (`terms`).
+Belongs here: loading and searching the lexical index, the formula. Does not belong here: building it
+(`rag_assets.publishing.lexical_writer`), what a term is (`text.analyzer`).
 
 bm25s computes every (term, chunk) weight when it indexes (Lü, "BM25S", arXiv:2407.03618), so a query only adds up
 columns. In those weights stand document frequencies and a mean length over all chunks: whoever may not read all of them
@@ -10,13 +11,10 @@ last bit those that bm25s gives for an index of nothing else.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +23,23 @@ from numpy.typing import NDArray
 
 from rag_serving.artifacts.contents import Contents, array_of, map_file
 from rag_serving.indexes.hits import Hit, best
-from rag_serving.text.analyzer import ANALYZER_VERSION, analyze
+from rag_serving.text.analyzer import ANALYZER_VERSION
 
 FORMAT = 4
 K1, B, METHOD = 1.2, 0.75, "lucene"
-_TOLD_EVERY = 500
-_FACTS = "lexical.json"
-_IDS = "chunk_ids.json"
-_VOCABULARY = "vocab.index.json"
+FACTS_FILE = "lexical.json"
+IDS_FILE = "chunk_ids.json"
+VOCABULARY_FILE = "vocab.index.json"
 # By term, in the vocabulary's order: where its rows start [terms + 1]; rows, weights and counts [postings]. By row: its
 # number of terms.
-_ARRAYS = {
+ARRAYS = {
     "starts": "indptr.csc.index.npy",
     "rows": "indices.csc.index.npy",
     "weights": "data.csc.index.npy",
     "counts": "counts.npy",
     "lengths": "lengths.npy",
 }
-FILES = (_FACTS, _VOCABULARY, *_ARRAYS.values(), _IDS)
+FILES = (FACTS_FILE, VOCABULARY_FILE, *ARRAYS.values(), IDS_FILE)
 """What an index is searched by, in the order in which it is read."""
 
 Numbers = NDArray[Any]
@@ -50,70 +47,6 @@ Numbers = NDArray[Any]
 
 class LexicalError(Exception):
     """The folder does not hold a lexical index that this program can search."""
-
-
-def documents_digest(chunk_ids: Sequence[str], texts: Sequence[str]) -> str:
-    """Return what an index of these texts was made of."""
-    return hashlib.sha256(json.dumps([list(chunk_ids), list(texts)]).encode()).hexdigest()
-
-
-def build_lexical(
-    folder: Path, chunk_ids: Sequence[str], texts: Sequence[str], progress: Callable[[int, int], None] | None = None
-) -> int:
-    """Write the index of `texts`, one per chunk id, into a folder; returns the size of its vocabulary.
-
-    The same texts in the same order give the same bytes. `progress` hears of (texts analyzed, texts in all), which is
-    half of the work.
-    """
-    documents = []
-    for number, text in enumerate(texts, 1):
-        documents.append(analyze(text))
-        if progress and (number % _TOLD_EVERY == 0 or number == len(texts)):
-            progress(number, len(texts))
-    vocabulary = {term: number for number, term in enumerate(sorted(set().union(*documents)))}
-    numbers = [[vocabulary[term] for term in document] for document in documents]
-    folder.mkdir(parents=True, exist_ok=True)
-    _bm25(vocabulary, numbers).save(folder, show_progress=False)
-    np.save(folder / _ARRAYS["counts"], _counts(numbers), allow_pickle=False)
-    np.save(folder / _ARRAYS["lengths"], np.array([*map(len, numbers)], dtype=np.int32), allow_pickle=False)
-    _dump(folder / _IDS, list(chunk_ids))
-    facts = {
-        "format": FORMAT,
-        "analyzer": ANALYZER_VERSION,
-        "chunks": len(chunk_ids),
-        "terms": len(vocabulary),
-        "content": documents_digest(chunk_ids, texts),
-    }
-    _dump(folder / _FACTS, facts)
-    return len(vocabulary)
-
-
-def _bm25(vocabulary: dict[str, int], documents: list[list[int]]) -> Any:
-    """bm25s over term numbers; its own vocabulary comes from a set, whose order changes with the hash seed."""
-    import bm25s
-
-    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it logs every call, whatever the application asks for
-    index = bm25s.BM25(k1=K1, b=B, method=METHOD, csc_backend="numpy", backend="numpy")
-    if vocabulary:
-        index.index((documents, vocabulary), create_empty_token=False, show_progress=False)
-        return index
-    index.vocab_dict, index.nonoccurrence_array = {}, None  # bm25s itself divides by zero without a term
-    index.scores = {
-        "data": np.zeros(0, dtype=np.float32),
-        "indices": np.zeros(0, dtype=np.int32),
-        "indptr": np.zeros(1, dtype=np.int64),
-        "num_docs": len(documents),
-    }
-    return index
-
-
-def _counts(documents: Sequence[Sequence[int]]) -> NDArray[np.int32]:
-    """Return how often each term stands in each row that has it, by term and then by row, as bm25s orders its
-    weights."""
-    counters = [Counter(document) for document in documents]
-    terms = np.fromiter(chain.from_iterable(counters), np.int32)
-    counts = np.fromiter(chain.from_iterable(counter.values() for counter in counters), np.int32)
-    return counts[np.argsort(terms, kind="stable")]
 
 
 class LexicalIndex:
@@ -125,7 +58,7 @@ class LexicalIndex:
         """`ids`: the chunk id of every row, as JSON."""
         self._ids = ids
         self._vocabulary = vocabulary
-        self._starts, self._rows, self._weights, self._counts, self._lengths = (arrays[name] for name in _ARRAYS)
+        self._starts, self._rows, self._weights, self._counts, self._lengths = (arrays[name] for name in ARRAYS)
         self.chunks = int(facts["chunks"])
         self.content = str(facts["content"])  # digest of what was indexed
 
@@ -145,11 +78,11 @@ class LexicalIndex:
             LexicalError: missing, truncated, or written by another version.
         """
         try:
-            facts = json.loads(bytes(contents[_FACTS]))
-            vocabulary = json.loads(bytes(contents[_VOCABULARY]))
+            facts = json.loads(bytes(contents[FACTS_FILE]))
+            vocabulary = json.loads(bytes(contents[VOCABULARY_FILE]))
             if facts.get("format") != FORMAT:
                 raise LexicalError(f"the lexical index was written by another version (format {facts.get('format')})")
-            arrays = {name: array_of(contents[file]) for name, file in _ARRAYS.items()}
+            arrays = {name: array_of(contents[file]) for name, file in ARRAYS.items()}
         except (ValueError, KeyError, RecursionError, AttributeError) as error:
             raise LexicalError(f"this is not a complete lexical index ({error})") from error
         recorded = {"format": facts.get("format"), "analyzer": facts.get("analyzer")}
@@ -160,7 +93,7 @@ class LexicalIndex:
         sizes = {"starts": len(vocabulary) + 1, "lengths": facts["chunks"]}
         if found_sizes != dict.fromkeys(("rows", "weights", "counts"), postings) | sizes:
             raise LexicalError("the lexical index is not consistent: its arrays do not fit its vocabulary")
-        return cls(contents[_IDS], facts, vocabulary, arrays)
+        return cls(contents[IDS_FILE], facts, vocabulary, arrays)
 
     def __len__(self) -> int:
         return self.chunks
@@ -265,7 +198,3 @@ def best_of(scores: NDArray[np.float32], k: int) -> list[Hit]:
 def idf(frequency: int, population: int) -> float:
     """Return inverse document frequency as Lucene and bm25s compute it: ln(1 + (N - n + ½) / (n + ½))."""
     return math.log(1 + (population - frequency + 0.5) / (frequency + 0.5))
-
-
-def _dump(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")

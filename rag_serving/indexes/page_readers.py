@@ -1,31 +1,26 @@
 """Who may read each page of a generation, in a small file of its own.
 
-Belongs here: making that file, and telling by it whether one generation narrows the readers of another without opening
-either. Does not belong here: who may read what (`access.principals`), when it matters (`published`).
+Belongs here: telling by that file whether one generation narrows the readers of another, without opening either.
+Does not belong here: making it (`rag_assets.publishing.page_readers`), when it matters (`current`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import threading
-from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 
 from rag_serving.access.principals import may_all_read
 from rag_serving.artifacts.manifest import read_manifest
 from rag_serving.artifacts.schema import PAGE_READERS
-from rag_serving.artifacts.store import Store, StoreError, open_file, read_table, write_table
+from rag_serving.artifacts.store import Store, StoreError, open_file, read_table
 
 FILE = "page_readers.parquet"
 
 _log = logging.getLogger(__name__)
-
-_Entry = tuple[str, str]  # text hash, reader class
 
 
 class Comparison:
@@ -55,23 +50,6 @@ class Comparison:
             return True
         _log.warning("generation %s answers in place of %s, which is not open", old, new)
         return False
-
-
-def write_page_readers(folder: Path, chunks: pa.Table) -> None:
-    """Write the file for a table of GENERATION_CHUNKS."""
-    write_table(folder / FILE, page_readers(chunks), PAGE_READERS)
-
-
-def page_readers(chunks: pa.Table) -> pa.Table:
-    """PAGE_READERS of GENERATION_CHUNKS: the pages of the chunks, and those of chunks dropped as duplicates of them."""
-    pages: defaultdict[str, set[_Entry]] = defaultdict(set)
-    for page_id, entry in _entries(chunks):
-        pages[page_id].add(entry)
-    rows = [
-        {"page_id": page_id, "classes": sorted({readers for _, readers in entries}), "content": _digest(entries)}
-        for page_id, entries in sorted(pages.items())
-    ]
-    return PAGE_READERS.table(list(rows))
 
 
 def narrowed_pages(old: pa.Table, new: pa.Table) -> list[str]:
@@ -112,19 +90,6 @@ def read_page_readers(store: Store, tenant: str, generation_id: str) -> pa.Table
 def _all_contained(old: list[str], new: list[str]) -> bool:
     """Return whether everyone of every old reader class is in every new one."""
     return all(may_all_read(before, after) for before in old for after in new)
-
-
-def _entries(chunks: pa.Table) -> Iterator[tuple[str, _Entry]]:
-    """Yield a page id, and who may read which text of it."""
-    columns = (chunks[name].to_pylist() for name in ("page_id", "text_hash", "readers", "places"))
-    for page_id, text_hash, readers, places in zip(*columns, strict=True):
-        yield page_id, (text_hash, readers)
-        for place in places or ():
-            yield place["chunk_id"].rsplit(":", 2)[0], (text_hash, place["readers"])
-
-
-def _digest(entries: set[_Entry]) -> str:
-    return hashlib.sha256(json.dumps(sorted(entries), separators=(",", ":")).encode()).hexdigest()[:32]
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[str, list[str], str]]:

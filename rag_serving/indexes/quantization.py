@@ -1,7 +1,7 @@
 """Vectors as bytes: for every row the bounds between which its similarity lies, at a fraction of the cost.
 
-Belongs here: coding vectors, saving and opening the codes, bounds on similarities.
-Does not belong here: choosing rows by these bounds (`exact`).
+Belongs here: opening the codes, bounds on similarities.
+Does not belong here: coding vectors (`rag_assets.publishing.vector_files`), choosing rows by these bounds (`exact`).
 
 A code is the vector divided by its own largest component, rounded to one byte each (per-vector scalar quantization).
 How far a code lies from its vector is stored beside it, so by Cauchy and Schwarz a similarity differs from that of the
@@ -14,7 +14,6 @@ nothing of a result tells of other rows.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,42 +22,15 @@ from numpy.typing import NDArray
 from rag_serving.artifacts.contents import array_of
 
 CODES_FILE, FACTS_FILE = "codes.npy", "codes-facts.npy"
-_LEVELS = 127
 _QUERY_LEVELS = 63  # two products of 7 and 8 bits still fit 16 bits, where some processors' sums saturate
 _FINE = 126  # steps of the query's second byte in one of its first
 _ROUNDING = 1e-5  # of float32 sums, far above what they lose
-_BLOCK = 16_384
 
 Bounds = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 class CodesError(Exception):
     """The codes of a folder cannot be read or are not what was expected."""
-
-
-def save_codes(folder: Path, vectors: NDArray[np.float32]) -> None:
-    """Write the codes [d, n] of vectors [n, d], and per row its scale, its error and its code's length [3, n]."""
-    count, dimension = vectors.shape
-    if not count:
-        return
-    codes = np.lib.format.open_memmap(folder / CODES_FILE, "w+", np.int8, (dimension, count))
-    facts = np.empty((3, count), np.float32)
-    for start in range(0, count, _BLOCK):
-        part = slice(start, start + _BLOCK)
-        codes[:, part], facts[:, part] = _coded(np.asarray(vectors[part], np.float32))
-    codes.flush()
-    with (folder / FACTS_FILE).open("wb") as file:
-        np.save(file, facts, allow_pickle=False)
-
-
-def _coded(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Codes [d, n] and facts [3, n] of vectors [n, d]."""
-    largest = np.abs(vectors).max(axis=1)
-    scales = np.where(largest > 0, largest, 1).astype(np.float32) / np.float32(_LEVELS)
-    codes = np.rint(vectors / scales[:, None]).astype(np.int8)
-    decoded = codes * scales[:, None]
-    errors, lengths = np.linalg.norm(vectors - decoded, axis=1), np.linalg.norm(decoded, axis=1)
-    return np.ascontiguousarray(codes.T), np.stack([scales, errors, lengths]).astype(np.float32)
 
 
 class Codes:

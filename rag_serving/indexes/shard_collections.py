@@ -1,81 +1,36 @@
-"""Dense shards as Chroma collections, named by the digest of their content and never changed once they have that name.
+"""Dense shards as Chroma collections, which never change once they have their name.
 
-Belongs here: building, finding again, checking and removing a tenant's collections.
-Does not belong here: merging shards, deciding who may see what (`dense`).
-
-Deletes and upserts leave live records unreachable in Chroma (chroma-core/chroma#7758, #4275), so a collection is only
-ever added to while it is called `building-…`; renaming it is the commit.
+Belongs here: finding, checking and searching a tenant's collections.
+Does not belong here: building them (`rag_assets.publishing.shard_writer`), merging shards (`dense`).
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line, open_client
-from rag_serving.indexes.shard_files import file_fault, forget_files, graph_folders, note_files
+from rag_serving.indexes.shard_files import file_fault
 
 FORMAT = 1
-# Recall@80 over 5,183 sentences of real text, for claims and questions (the worst query in brackets): 0.979 (0.888) at
-# 128, 200, 16; 0.9958 (0.963) at 128, 400, 16; 0.9998 (0.988) at these, for a fifth more time to build.
-EF_CONSTRUCTION, EF_SEARCH, MAX_NEIGHBORS = 200, 400, 24
-BATCH = 5000  # Chroma takes at most 5461
-LEAST_WRITTEN = 3  # vectors; of fewer Chroma keeps a log, and a graph that it makes again whenever it is opened
-PROBES = 16
-SAME = 1e-4  # cosine distance at which two vectors count as one
-
-_BUILDING, _SHARD = "building-", "shard-"
-
-
-@dataclass(frozen=True)
-class ShardContent:
-    """What one collection holds: ids and reader classes [n], vectors [n, d], and the digest of it all."""
-
-    digest: str
-    ids: Sequence[str]
-    vectors: NDArray[np.float32]
-    readers: Sequence[str]
 
 
 @dataclass(frozen=True)
 class ShardCollections:
-    """All collections of one tenant. Writers hold the tenant's lock (`Store.lock`)."""
+    """All collections of one tenant."""
 
     client: Any
     folder: Path | None  # that holds their files; None: a server does
 
     @classmethod
-    def open(cls, place: ChromaLocation) -> ShardCollections:
+    def open(cls, place: ChromaLocation) -> Self:
         """Connect; raises DenseError."""
         return cls(open_client(place), None if place.url else place.folder)
-
-    def ensure(self, content: ShardContent, progress: Callable[[int], None] | None = None) -> tuple[str, bool]:
-        """Return the name of a complete, sound collection of this content, and whether it had to be built.
-
-        One that exists is reused when its files are as they were written, its count is right and a sample of its
-        vectors is found; else another is built beside it under a fresh name, because a published generation may still
-        name the first.
-        """
-        for name in self._names(content.digest):
-            collection = self.get(name)
-            if collection is None:
-                self._build(name, content, progress)
-                return name, True
-            if self.file_fault(name) is None and is_sound(collection, content):
-                return name, False
-        raise AssertionError("names never end")
-
-    def replace(self, name: str, content: ShardContent) -> None:
-        """Build a damaged collection again under the name that manifests know it by."""
-        if self.get(name) is not None:
-            self._delete(name)
-        self._build(name, content, None)
 
     def file_fault(self, name: str) -> str | None:
         """Return what is wrong with a collection's files, which must not be read then; None where nothing is known of
@@ -90,71 +45,6 @@ class ShardCollections:
             return self.client.get_collection(name, embedding_function=None)
         except NotFoundError:
             return None
-
-    def remove_unfinished(self) -> list[str]:
-        """Remove what killed builds left; returns the names."""
-        return self._remove(lambda name: name.startswith(_BUILDING))
-
-    def remove_unnamed(self, named: frozenset[str]) -> list[str]:
-        """Remove every shard that no manifest names; returns the names."""
-        return self._remove(lambda name: name.startswith(_SHARD) and name not in named)
-
-    def _names(self, digest: str) -> Iterator[str]:
-        yield f"{_SHARD}{digest}"
-        number = 2
-        while True:
-            yield f"{_SHARD}{digest}-{number}"
-            number += 1
-
-    def _build(self, name: str, content: ShardContent, progress: Callable[[int], None] | None) -> None:
-        before = graph_folders(self.folder) if self.folder else frozenset()
-        collection = self.client.create_collection(
-            _BUILDING + uuid.uuid4().hex, configuration=_configuration(len(content.ids)), embedding_function=None
-        )
-        for start in range(0, len(content.ids), BATCH):
-            part = slice(start, start + BATCH)
-            collection.add(
-                ids=list(content.ids[part]),
-                embeddings=content.vectors[part],
-                metadatas=[{"readers": readers} for readers in content.readers[part]],
-            )
-            if progress:
-                progress(min(start + BATCH, len(content.ids)))
-        if collection.count() != len(content.ids):
-            raise DenseError(f"Chroma kept {collection.count()} of {len(content.ids)} vectors of shard {name}")
-        if self.folder:
-            note_files(self.folder, name, graph_folders(self.folder) - before, len(content.ids) >= LEAST_WRITTEN)
-        collection.modify(name=name)
-
-    def _remove(self, doomed: Callable[[str], bool]) -> list[str]:
-        names = [name for name in self._all() if doomed(name)]
-        for name in names:
-            self._delete(name)
-        return names
-
-    def _delete(self, name: str) -> None:
-        self.client.delete_collection(name)
-        if self.folder:
-            forget_files(self.folder, name)
-
-    def _all(self, page: int = 500) -> list[str]:
-        names: list[str] = []
-        while batch := self.client.list_collections(limit=page, offset=len(names)):
-            names += [collection.name for collection in batch]
-        return names
-
-
-def is_sound(collection: Any, content: ShardContent) -> bool:
-    """Return whether a collection has all of its content and a sample of its vectors is found by search."""
-    try:
-        if collection.count() != len(content.ids):
-            return False
-        sample = np.unique(np.linspace(0, len(content.ids) - 1, PROBES).astype(int))
-        found = collection.query(query_embeddings=content.vectors[sample], n_results=1, include=["distances"])
-        distances = found["distances"]
-    except Exception:  # whatever Chroma raises for a damaged collection, the mend is the same: build another
-        return False
-    return all(distance and abs(distance[0]) <= SAME for distance in distances)
 
 
 def stored_readers(collections: ShardCollections, name: str, page: int = 50_000) -> Iterator[tuple[str, str]]:
@@ -191,17 +81,3 @@ def query(collection: Any, vector: NDArray[np.float32], k: int, readers: Sequenc
     except Exception as error:  # Chroma raises its own, its transport's and plain ValueErrors
         raise DenseError(f"collection {collection.name} cannot be searched ({one_line(error)})") from error
     return ids
-
-
-def _configuration(size: int) -> dict[str, Any]:
-    """Written to disk once, when the last vector is in: opening then reads a finished graph, not a log."""
-    return {
-        "hnsw": {
-            "space": "cosine",
-            "ef_construction": EF_CONSTRUCTION,
-            "ef_search": EF_SEARCH,
-            "max_neighbors": MAX_NEIGHBORS,
-            "sync_threshold": max(size, LEAST_WRITTEN),
-            "batch_size": max(min(size, 1000), LEAST_WRITTEN),
-        }
-    }

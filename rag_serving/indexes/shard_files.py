@@ -1,6 +1,6 @@
 """The files of a shard's graph and their digests: Chroma itself does not notice a damaged one, or dies of it.
 
-Belongs here: noting the files when a shard is built, comparing them later, a database file that is none.
+Belongs here: comparing the files with what was noted of them when the shard was built, a database file that is none.
 Does not belong here: what a collection holds (`shard_collections`), connections (`chroma`).
 
 Chroma keeps each graph in files that it never changes once the shard is built. Reading a truncated or altered one can
@@ -10,12 +10,12 @@ end the process, so they are compared before Chroma reads them. A server's files
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from rag_serving.artifacts.manifest import FileFacts, file_facts, folder_facts
-from rag_serving.artifacts.store import StoreError, read_json, remove_folder, write_json
+from rag_serving.artifacts.manifest import FileFacts, file_facts
+from rag_serving.artifacts.store import StoreError, read_json
 
 DATABASE = "chroma.sqlite3"
 _NOTES = "shard-files"
@@ -27,16 +27,6 @@ def graph_folders(folder: Path) -> frozenset[str]:
     return frozenset(path.name for path in found) - {_NOTES}
 
 
-def note_files(folder: Path, collection: str, own: Collection[str], is_final: bool) -> None:
-    """Write down a collection's own folders, and size and digest of every file in them unless these still change."""
-    files = {
-        f"{name}/{file}": facts.model_dump()
-        for name in sorted(own if is_final else ())
-        for file, facts in folder_facts(folder / name).items()
-    }
-    write_json(_note(folder, collection), {"folders": sorted(own), "files": files})
-
-
 def file_fault(folder: Path, collection: str, thorough: bool = False) -> str | None:
     """Return what is wrong with a collection's files, naming the first; None where nothing is, or nothing was noted.
 
@@ -46,17 +36,6 @@ def file_fault(folder: Path, collection: str, thorough: bool = False) -> str | N
         if fault := fault_of(folder / name, facts, thorough):
             return f"{name} {fault}"
     return None
-
-
-def forget_files(folder: Path, collection: str) -> None:
-    """Remove the files of a collection that was deleted, which Chroma leaves behind."""
-    try:
-        own = frozenset(map(str, read_json(_note(folder, collection))["folders"]))
-    except (StoreError, KeyError, TypeError):
-        own = frozenset()
-    for name in own & graph_folders(folder):
-        remove_folder(folder / name)
-    _note(folder, collection).unlink(missing_ok=True)
 
 
 def database_fault(folder: Path) -> str | None:
@@ -71,14 +50,6 @@ def database_fault(folder: Path) -> str | None:
         if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return f"{DATABASE} is damaged ({error})"
     return None
-
-
-def discard_unreadable(folder: Path) -> str | None:
-    """Remove Chroma's folder where its database is damaged, and return why: all in it can be built again."""
-    fault = database_fault(folder)
-    if fault:
-        remove_folder(folder)
-    return fault
 
 
 def fault_of(path: Path, facts: FileFacts, thorough: bool) -> str | None:
@@ -99,11 +70,12 @@ def fault_of(path: Path, facts: FileFacts, thorough: bool) -> str | None:
 def _noted(folder: Path, collection: str) -> Mapping[str, FileFacts]:
     """Return the files of a collection as they were written; none where that is not known."""
     try:
-        files = read_json(_note(folder, collection))["files"]
+        files = read_json(note_of(folder, collection))["files"]
         return {str(name): FileFacts.model_validate(facts) for name, facts in files.items()}
     except (StoreError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
-def _note(folder: Path, collection: str) -> Path:
+def note_of(folder: Path, collection: str) -> Path:
+    """Return the file that lists a collection's files with size and digest."""
     return folder / _NOTES / f"{collection}.json"

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.synthetic import clustered_vectors
 
+from rag_assets.publishing.vector_files import save_codes
 from rag_serving.artifacts.contents import map_file
 from rag_serving.indexes import exact
-from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError, save_codes
+from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError
 
 Vectors = NDArray[np.float32]
 

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from rag_assets.publishing.build import build_generation
 from rag_assets.publishing.repair import repair
+from rag_assets.publishing.shard_writer import ShardWriter
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache, vector_key
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store, StoreError
@@ -318,7 +319,7 @@ def test_a_shard_whose_graph_was_altered_is_not_shown_to_chroma(home: Home) -> N
 
 
 def test_graphs_of_collections_that_are_removed_leave_no_files(home: Home) -> None:
-    collections = ShardCollections.open(place_of(home.store, TENANT, home.config))
+    collections = ShardWriter.open(place_of(home.store, TENANT, home.config))
     assert len(collections.remove_unnamed(frozenset())) == 2
     assert [path.name for path in home.chroma.iterdir() if path.is_dir()] == ["shard-files"]
 

@@ -16,12 +16,13 @@ import pytest
 from support.synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
 from rag_assets.publishing.build import build_dense, build_generation
+from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, is_sound
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes import shard_collections
 from rag_serving.indexes.chroma import ChromaLocation, DenseError
 from rag_serving.indexes.generation import Generation, place_of
-from rag_serving.indexes.shard_collections import ShardCollections, ShardContent, is_sound, stored_readers
+from rag_serving.indexes.shard_collections import stored_readers
 
 VECTORS = clustered_vectors(40)
 CONTENT = ShardContent("d" * 32, [f"{n}:1:0" for n in range(40)], VECTORS, ["everyone"] * 30 + ["group:ops"] * 10)
@@ -65,7 +66,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> ChromaLocation:
 
 
 def test_a_shard_is_built_once_and_then_reused(place: ChromaLocation) -> None:
-    collections = ShardCollections.open(place)
+    collections = ShardWriter.open(place)
     assert collections.ensure(CONTENT) == (f"shard-{CONTENT.digest}", True)
     assert collections.ensure(CONTENT) == (f"shard-{CONTENT.digest}", False)
     assert list(stored_readers(collections, f"shard-{CONTENT.digest}")) == list(
@@ -74,7 +75,7 @@ def test_a_shard_is_built_once_and_then_reused(place: ChromaLocation) -> None:
 
 
 def test_a_collection_that_lost_chunks_is_built_again_under_a_fresh_name(place: ChromaLocation) -> None:
-    collections = ShardCollections.open(place)
+    collections = ShardWriter.open(place)
     name, _ = collections.ensure(CONTENT)
     collections.get(name).delete(ids=list(CONTENT.ids[:3]))  # type: ignore[union-attr]
     assert collections.ensure(CONTENT) == (f"{name}-2", True)
@@ -82,7 +83,7 @@ def test_a_collection_that_lost_chunks_is_built_again_under_a_fresh_name(place: 
 
 
 def test_a_collection_with_other_vectors_is_not_sound(place: ChromaLocation) -> None:
-    collections = ShardCollections.open(place)
+    collections = ShardWriter.open(place)
     name, _ = collections.ensure(CONTENT)
     other = replace(CONTENT, vectors=clustered_vectors(40, seed=9))
     assert is_sound(collections.get(name), CONTENT)
@@ -90,7 +91,7 @@ def test_a_collection_with_other_vectors_is_not_sound(place: ChromaLocation) -> 
 
 
 def test_what_a_killed_build_left_is_removed(place: ChromaLocation) -> None:
-    collections = ShardCollections.open(place)
+    collections = ShardWriter.open(place)
     name, _ = collections.ensure(CONTENT)
     collections.client.create_collection("building-" + "0" * 32, embedding_function=None)
     assert collections.remove_unfinished() == ["building-" + "0" * 32]
@@ -214,7 +215,7 @@ def test_the_setting_says_who_is_asked(
 def test_a_reader_class_that_chroma_has_wrong_opens_nothing(tmp_path: Path) -> None:
     config, store = by_chroma(tmp_path), Store(tmp_path)
     generation = restricted(tmp_path, config)
-    collection = ShardCollections.open(place_of(store, TENANT, config)).get(generation.manifest.shards[0].collection)
+    collection = ShardWriter.open(place_of(store, TENANT, config)).get(generation.manifest.shards[0].collection)
     assert collection is not None
     ids = generation.chunk_ids()
     collection.update(ids=ids, metadatas=[{"readers": "everyone"}] * len(ids))
@@ -252,7 +253,7 @@ def test_a_server_holds_each_tenant_in_a_database_of_its_own(server: str, tmp_pa
     assert generation.degraded == ()
     assert generation.dense(generation.vectors([7])[0], 3, EVERYONE)[0].row == 7
     assert not (tmp_path / "tenants" / TENANT / "chroma").exists()
-    other = ShardCollections.open(ChromaLocation(tmp_path, "another", server))
+    other = ShardWriter.open(ChromaLocation(tmp_path, "another", server))
     assert other.get(generation.manifest.shards[0].collection) is None
 
 
@@ -276,7 +277,7 @@ def test_a_collection_that_vanishes_is_replaced_by_exact_search_and_told(tmp_pat
     generation = build_generation(store, TENANT, chunk_table(80), clustered_vectors(80), config, MODEL)
     vector = generation.vectors([5])[0]
     before = generation.dense(vector, 10, EVERYONE)
-    ShardCollections.open(place_of(store, TENANT, config)).remove_unnamed(frozenset())
+    ShardWriter.open(place_of(store, TENANT, config)).remove_unnamed(frozenset())
     assert generation.dense(vector, 10, EVERYONE) == before
     assert "`citelock generations repair` mends it" in generation.degraded[0]
     assert "is missing" in Generation.open(store, TENANT, generation.id, config).degraded[0]
@@ -287,7 +288,7 @@ def test_chunks_that_chroma_no_longer_finds_are_found_anyway(tmp_path: Path) -> 
     """Live records that `query` does not reach: chroma-core/chroma#7758."""
     config, store = by_chroma(tmp_path), Store(tmp_path)
     generation = build_generation(store, TENANT, chunk_table(30), clustered_vectors(30), config, MODEL)
-    collection = ShardCollections.open(place_of(store, TENANT, config)).get(generation.manifest.shards[0].collection)
+    collection = ShardWriter.open(place_of(store, TENANT, config)).get(generation.manifest.shards[0].collection)
     assert collection is not None
     collection.delete(ids=generation.chunk_ids()[:10])
     assert len(generation.approximate(generation.vectors([5])[0], 30)) == 20

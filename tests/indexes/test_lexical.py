@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.synthetic import WORDS, folder_bytes
 
-from rag_serving.indexes.lexical import K1, B, LexicalError, LexicalIndex, build_lexical
+from rag_assets.publishing.lexical_writer import build_lexical
+from rag_serving.indexes.lexical import K1, B, LexicalError, LexicalIndex
 from rag_serving.text.analyzer import analyze
 
 TEXT = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
@@ -115,7 +116,7 @@ def test_an_index_without_terms_answers_nothing(tmp_path: Path, texts: list[str]
 def test_the_same_texts_give_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
     index_of(tmp_path / "here", TEXTS)
     script = (
-        "import json, sys; from pathlib import Path; from rag_serving.indexes.lexical import build_lexical;"
+        "import json, sys; from pathlib import Path; from rag_assets.publishing.lexical_writer import build_lexical;"
         "texts = json.loads(sys.argv[2]); ids = [f'{row}:1:0' for row in range(len(texts))];"
         "build_lexical(Path(sys.argv[1]), ids, texts)"
     )

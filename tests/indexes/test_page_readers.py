@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from support.synthetic import MODEL, TENANT, chunk_row, chunk_table, clustered_vectors, config_for
 
 from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.page_readers import page_readers
 from rag_serving.access.principals import Principal, satisfies
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
-from rag_serving.indexes.page_readers import FILE, Comparison, narrowed_pages, page_readers
+from rag_serving.indexes.page_readers import FILE, Comparison, narrowed_pages
 
 CLASSES = ["everyone", "nobody", "group:a", "group:b", "group:a|group:b", "group:a&group:b"]
 CALLERS = [Principal("t", None, frozenset(groups)) for groups in ("", "a", "b", "ab")]

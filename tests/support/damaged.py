@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.progress import SilentReporter
+from rag_assets.publishing.vector_files import load_vectors, save_vectors
 from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, read_json, read_table, write_table
 from rag_serving.config.loading import Config, load_config
 from rag_serving.indexes.catalog import EVAL_REPORT
-from rag_serving.indexes.exact import load_vectors, save_vectors
 from rag_serving.models import open_embedder
 from rag_serving.models.protocols import Embedder
 
