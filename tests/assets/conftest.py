@@ -2,31 +2,64 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 
+import dagster as dg
 import pytest
-import yaml
-from support.damaged import PublishedSample, Sample
+from support.building import build
+from support.damaged import Sample
 from support.envelopes import Wiki
+from support.project import Project
+from support.shared import SharedFolders
 
 
 @pytest.fixture(scope="session")
-def published_sample(tmp_path_factory: pytest.TempPathFactory) -> PublishedSample:
-    folder = tmp_path_factory.mktemp("sample")
-    sample = Sample(folder)
+def published_sample(shared_folders: SharedFolders) -> Path:
+    """The folder of the whole sample wiki, built, evaluated and published once for all tests."""
+    return shared_folders.get("published_sample", lambda folder: publish_sample(Sample(folder)))
+
+
+def publish_sample(sample: Sample) -> None:
     sample.ingest()
     assert sample.publish().success
-    copy = tmp_path_factory.mktemp("published")
-    shutil.copytree(folder / "home", copy / "home")
-    content = yaml.safe_load(sample.config_path.read_text(encoding="utf-8"))
-    (copy / "app.yaml").write_text(yaml.safe_dump({**content, "home": str(copy / "home")}), encoding="utf-8")
-    return PublishedSample(sample, copy / "app.yaml")
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the surroundings reaches a build."""
+    for name in ("DAGSTER_HOME", "CITELOCK_HOME", "CITELOCK_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
-def wiki(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wiki:
-    """A tiny wiki; nothing of the surroundings reaches the build of it."""
-    for name in ("DAGSTER_HOME", "CITELOCK_HOME", "CITELOCK_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
+def wiki(tmp_path: Path) -> Wiki:
+    """A tiny wiki."""
     return Wiki(tmp_path)
+
+
+@pytest.fixture
+def built_wiki(tmp_path: Path, shared_folders: SharedFolders, monkeypatch: pytest.MonkeyPatch) -> Wiki:
+    """A tiny wiki as `citelock build` left it, in the working directory: a copy of one that was built once."""
+    built = shared_folders.get("built_wiki", build_tiny_wiki)
+    monkeypatch.chdir(tmp_path)
+    return Wiki.copy(built, tmp_path)
+
+
+def build_tiny_wiki(folder: Path) -> None:
+    with chdir(folder):
+        build(Wiki(folder, pages_at=Path()))
+
+
+@pytest.fixture
+def project(wiki: Wiki) -> Iterator[Project]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Project(wiki, instance)
+
+
+@pytest.fixture
+def built_project(built_wiki: Wiki) -> Iterator[Project]:
+    """The project of a wiki that was built and published; its instance knows nothing of those runs."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Project(built_wiki, instance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.envelopes import SECTION, envelope
-from test_jobs import Project, project  # noqa: F401
+from support.project import Project
 
 from rag_serving.config.loading import load_config
 from rag_serving.indexes.generation import Generation
@@ -21,7 +21,7 @@ HIDDEN = (
 )
 
 
-def write_steps(project: Project, body: str, version: int, group: str | None = None) -> None:  # noqa: F811
+def write_steps(project: Project, body: str, version: int, group: str | None = None) -> None:
     page = envelope("301", "Steps", body, version=version)
     page["space"] = {"key": "OPS", "name": "Operations"}
     if group:
@@ -30,7 +30,7 @@ def write_steps(project: Project, body: str, version: int, group: str | None = N
     project.wiki.write("ops", page)
 
 
-def published(project: Project) -> dict[str, str]:  # noqa: F811
+def published(project: Project) -> dict[str, str]:
     """Text and readers of the chunks of the page that shows the other one."""
     current = project.store.current("demo")
     assert current is not None
@@ -40,7 +40,7 @@ def published(project: Project) -> dict[str, str]:  # noqa: F811
     return {row["text"]: row["readers"] for row in rows if row["page_id"] == "300"}
 
 
-def test_text_shown_from_another_source_follows_that_page(project: Project) -> None:  # noqa: F811
+def test_text_shown_from_another_source_follows_that_page(project: Project) -> None:
     project.wiki.configure(ingestion={"dedup_enabled": False})
     project.wiki.write("eng", envelope("300", "Runbook", SHOWS.format("include")))
     write_steps(project, SECTION.format(heading="Now", text="Stop the scheduler."), 1)
@@ -55,7 +55,7 @@ def test_text_shown_from_another_source_follows_that_page(project: Project) -> N
     assert published(project) == {"What to do:": "everyone"}
 
 
-def test_an_excerpt_that_is_hidden_on_its_own_page_is_followed_too(project: Project) -> None:  # noqa: F811
+def test_an_excerpt_that_is_hidden_on_its_own_page_is_followed_too(project: Project) -> None:
     only = SHOWS.format("excerpt-include").partition("</p>")[2]
     project.wiki.write("eng", envelope("300", "Runbook", only))
     for version, text in enumerate(("Stop the scheduler.", "Fence the primary."), start=1):

@@ -9,43 +9,25 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
-import typer
+from support.building import build, build_json, start
 from support.envelopes import DEPLOY, Wiki, envelope
-from typer.testing import CliRunner, Result
+from support.forked import forked
+from support.project import Project
+from support.waiting import wait_until
 
 from rag_assets.build.command import command
-from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.artifacts.schema import CHUNKS
+from rag_serving.artifacts.store import Store, StoreError, read_table
 from rag_serving.config.loading import load_config
 from rag_serving.indexes.catalog import rollback
 from rag_serving.indexes.generation import Generation
 
-COMMAND = [sys.executable, "-c", "import typer; from rag_assets.build.command import command; typer.run(command)"]
-KILLS = int(os.environ.get("CITELOCK_KILLS", "5"))
-
-
-def build(wiki: Wiki, *arguments: str, code: int = 0) -> Result:
-    """The command in this process."""
-    app = typer.Typer()
-    app.command()(command)
-    result = CliRunner().invoke(app, [*arguments, "--config", str(wiki.config_path)])
-    assert result.exit_code == code, result.output
-    return result
-
-
-def build_json(wiki: Wiki, *arguments: str, code: int = 0) -> dict[str, Any]:
-    summary = json.loads(build(wiki, "--json", *arguments, code=code).stdout)
-    assert isinstance(summary, dict)
-    return summary
-
-
-def start(wiki: Wiki, **streams: int) -> subprocess.Popen[str]:
-    """The command in a process of its own."""
-    return subprocess.Popen([*COMMAND, "--config", str(wiki.config_path)], text=True, **streams)  # type: ignore[call-overload, no-any-return]
+KILLS = int(os.environ.get("CITELOCK_KILLS", "3"))
 
 
 def answers(wiki: Wiki) -> bool:
@@ -89,58 +71,56 @@ def test_the_first_build_tells_what_it_did_in_the_documented_shape(wiki: Wiki) -
     assert answers(wiki)
 
 
-def test_building_again_with_nothing_changed_starts_no_run_and_publishes_nothing(wiki: Wiki) -> None:
-    first = build_json(wiki)
-    second = build_json(wiki)
-    assert second["seconds"] < first["seconds"] / 2
+def test_building_again_with_nothing_changed_starts_no_run_and_publishes_nothing(built_wiki: Wiki) -> None:
+    generation = Store(built_wiki.home).current("demo")
+    second = build_json(built_wiki)
     tenant = second["tenants"]["demo"]
-    assert tenant["generation"] == first["tenants"]["demo"]["generation"]
+    assert "step_seconds" not in second, "nothing was run"
     assert (tenant["published"], tenant["texts_embedded"], tenant["shards_built"]) == (False, 0, 0)
+    assert tenant["generation"] == generation
     assert second["sources"]["eng"]["pages_changed"] == 0
     assert second["sources"]["eng"]["chunks"] == 3
 
 
-def test_finding_nothing_to_do_loads_no_dagster(wiki: Wiki) -> None:
-    build(wiki)
+def test_finding_nothing_to_do_loads_no_dagster(built_wiki: Wiki) -> None:
     script = (
         "import sys, typer; from rag_assets.build.command import command\n"
         "try:\n    typer.run(command)\nfinally:\n    assert 'dagster' not in sys.modules"
     )
-    arguments = [sys.executable, "-c", script, "--config", str(wiki.config_path)]
+    arguments = [sys.executable, "-c", script, "--config", str(built_wiki.config_path)]
     assert subprocess.run(arguments, capture_output=True, timeout=60).returncode == 0
 
 
-def test_a_changed_page_is_the_only_one_that_costs_anything(wiki: Wiki) -> None:
-    build(wiki)
-    wiki.write("eng", envelope("101", "Deploy guide", DEPLOY.replace("ten minutes", "an hour"), version=2))
-    summary = build_json(wiki)
+def test_a_changed_page_is_the_only_one_that_costs_anything(built_wiki: Wiki) -> None:
+    built_wiki.write("eng", envelope("101", "Deploy guide", DEPLOY.replace("ten minutes", "an hour"), version=2))
+    summary = build_json(built_wiki)
     assert summary["sources"]["eng"]["pages_changed"] == 1
     assert summary["sources"]["eng"]["chunks_new"] == 1
     assert summary["sources"]["ops"]["pages_changed"] == 0
     assert summary["tenants"]["demo"]["texts_embedded"] == 1
+    assert list(summary["step_seconds"]) == ["eng", "demo"]
 
 
-def test_narrower_readers_in_the_configuration_reach_the_published_generation(wiki: Wiki) -> None:
-    build(wiki)
-    wiki.configure(sources={"eng": wiki.source("eng", readers=["group:staff"]), "ops": wiki.source("ops")})
-    build(wiki)
-    store = Store(wiki.home)
-    generation = Generation.open(store, "demo", store.current("demo") or "", load_config(wiki.config_path))
+def test_narrower_readers_in_the_configuration_reach_the_published_generation(built_wiki: Wiki) -> None:
+    built_wiki.configure(
+        sources={"eng": built_wiki.source("eng", readers=["group:staff"]), "ops": built_wiki.source("ops")}
+    )
+    build(built_wiki)
+    store = Store(built_wiki.home)
+    generation = Generation.open(store, "demo", store.current("demo") or "", load_config(built_wiki.config_path))
     assert generation.lexical("roll back a release", 3, frozenset({"everyone"})) == []
     generation.close()
 
 
-def test_a_source_that_was_removed_from_the_configuration_leaves_the_generation(wiki: Wiki) -> None:
-    build(wiki)
-    wiki.configure(sources={"eng": wiki.source("eng")})
-    assert build_json(wiki)["tenants"]["demo"]["chunks"] == 3
+def test_a_source_that_was_removed_from_the_configuration_leaves_the_generation(built_wiki: Wiki) -> None:
+    built_wiki.configure(sources={"eng": built_wiki.source("eng")})
+    assert build_json(built_wiki)["tenants"]["demo"]["chunks"] == 3
 
 
-def test_a_full_build_makes_everything_again_and_comes_to_the_same(wiki: Wiki) -> None:
-    first = build_json(wiki)
-    second = build_json(wiki, "--full")
-    assert second["tenants"]["demo"]["published"]
-    assert second["tenants"]["demo"]["generation"] == first["tenants"]["demo"]["generation"]
+def test_a_full_build_makes_everything_again_and_comes_to_the_same(built_wiki: Wiki) -> None:
+    first = Store(built_wiki.home).current("demo")
+    tenant = build_json(built_wiki, "--full")["tenants"]["demo"]
+    assert (tenant["published"], tenant["generation"]) == (True, first)
 
 
 def test_one_failing_source_does_not_stop_the_others_and_is_told_in_one_line(wiki: Wiki) -> None:
@@ -153,12 +133,11 @@ def test_one_failing_source_does_not_stop_the_others_and_is_told_in_one_line(wik
     assert result.stderr.startswith("gone: ")
 
 
-def test_a_source_that_fails_later_keeps_its_last_good_tables(wiki: Wiki) -> None:
-    build(wiki)
-    for page in (wiki.folder / "ops").iterdir():
+def test_a_source_that_fails_later_keeps_its_last_good_tables(built_wiki: Wiki) -> None:
+    for page in (built_wiki.folder / "ops").iterdir():
         page.unlink()
-    (wiki.folder / "ops").rmdir()
-    summary = build_json(wiki, code=1)
+    (built_wiki.folder / "ops").rmdir()
+    summary = build_json(built_wiki, code=1)
     assert summary["tenants"]["demo"]["chunks"] == 4
 
 
@@ -198,36 +177,41 @@ def test_the_instance_of_dagster_home_gets_the_runs_and_the_partitions(
         assert {run.job_name for run in instance.get_runs()} == {"ingest", "publish"}
 
 
-def test_a_tenant_that_was_rolled_back_stays_rolled_back_until_something_changes(wiki: Wiki) -> None:
-    first = build_json(wiki)["tenants"]["demo"]["generation"]
-    wiki.delete("eng", "102")
-    build(wiki)
-    rollback(Store(wiki.home), "demo", load_config(wiki.config_path))
-    assert build_json(wiki)["tenants"]["demo"]["generation"] == first
-    wiki.write("ops", envelope("202", "Second guide", "<p>Another page.</p>"))
-    assert build_json(wiki)["tenants"]["demo"]["generation"] != first
+def test_a_tenant_that_was_rolled_back_stays_rolled_back_until_something_changes(built_wiki: Wiki) -> None:
+    first = Store(built_wiki.home).current("demo")
+    built_wiki.delete("eng", "102")
+    build(built_wiki)
+    rollback(Store(built_wiki.home), "demo", load_config(built_wiki.config_path))
+    assert build_json(built_wiki)["tenants"]["demo"]["generation"] == first
+    built_wiki.write("ops", envelope("202", "Second guide", "<p>Another page.</p>"))
+    assert build_json(built_wiki)["tenants"]["demo"]["generation"] != first
 
 
-def test_a_damaged_generation_is_made_again_though_nothing_changed(wiki: Wiki) -> None:
-    first = build_json(wiki)["tenants"]["demo"]["generation"]
-    store = Store(wiki.home)
+def test_a_damaged_generation_is_made_again_though_nothing_changed(built_wiki: Wiki) -> None:
+    store = Store(built_wiki.home)
+    first = store.current("demo") or ""
     vectors = store.generation("demo", first) / "vectors.npy"
     vectors.write_bytes(vectors.read_bytes()[:200])
     with pytest.raises(StoreError, match=r"vectors\.npy has 200 bytes instead of"):
-        Generation.open(store, "demo", first, load_config(wiki.config_path))
-    result = build(wiki, "--json")
+        Generation.open(store, "demo", first, load_config(built_wiki.config_path))
+    result = build(built_wiki, "--json")
     tenant = json.loads(result.stdout)["tenants"]["demo"]
     assert f"demo: the published generation is damaged (generations/{first}/vectors.npy has 200 bytes" in result.stderr
     assert (tenant["generation"], tenant["published"], tenant["texts_embedded"]) == (first, True, 0)
-    assert answers(wiki)
-    assert not build_json(wiki)["tenants"]["demo"]["published"]
+    assert answers(built_wiki)
+    assert not build_json(built_wiki)["tenants"]["demo"]["published"]
 
 
-def test_ctrl_c_is_quiet(wiki: Wiki) -> None:
+def test_a_second_build_is_refused_and_ctrl_c_ends_the_first_quietly(wiki: Wiki) -> None:
     process = start(wiki, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stderr is not None
     while "sections" not in process.stderr.readline():
         pass
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        assert f"another build (process {process.pid})" in build(wiki, code=1).stderr
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -235,40 +219,43 @@ def test_ctrl_c_is_quiet(wiki: Wiki) -> None:
     assert stderr.strip().splitlines()[-1].startswith("citelock: interrupted")
 
 
-def test_a_second_build_at_the_same_time_is_refused(wiki: Wiki) -> None:
-    process = start(wiki, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    assert process.stderr.readline()
-    os.kill(process.pid, signal.SIGSTOP)
-    try:
-        assert f"another build (process {process.pid})" in build(wiki, code=1).stderr
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def test_a_build_killed_at_any_moment_leaves_the_published_generation_answering(wiki: Wiki) -> None:
-    build(wiki)
-    moments = random.Random(20)
+def test_a_build_killed_at_any_moment_leaves_the_published_generation_answering(
+    built_wiki: Wiki, tmp_path: Path
+) -> None:
+    draw = random.Random(20)
     for number in range(KILLS):
-        wiki.write("eng", envelope("110", "Changing page", f"<p>Revision {number} of a page that changes.</p>"))
-        process = start(wiki, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(moments.uniform(0.3, 5.0))
-        process.kill()
-        process.wait()
-        assert answers(wiki)
-    assert build_json(wiki)["sources"]["eng"]["pages_seen"] == 3
-    assert answers(wiki)
+        built_wiki.write("eng", envelope("110", "Changing page", f"<p>Revision {number} of a page that changes.</p>"))
+        killed_build(built_wiki.config_path, tmp_path / f"log{number}", draw.randrange(9), draw.uniform(0, 0.2))
+        assert answers(built_wiki)
+    assert build_json(built_wiki)["sources"]["eng"]["pages_seen"] == 3
+    assert answers(built_wiki)
+
+
+def killed_build(config: Path, log: Path, lines: int, after_s: float) -> None:
+    """A build that is killed so long after so many lines of its progress."""
+    process = forked(build_into, config, log)
+    wait_until(lambda: not process.is_alive() or (log.exists() and len(log.read_text().splitlines()) >= lines))
+    time.sleep(after_s)
+    process.kill()
+    process.join()
+
+
+def build_into(config: Path, log: Path) -> None:
+    """Build, and write its progress into a file."""
+    with log.open("w", buffering=1, encoding="utf-8") as file, redirect_stderr(file):
+        command(config=config)
 
 
 @pytest.mark.parametrize("table", ["pages", "sections", "chunks"])
-def test_a_damaged_table_is_made_again(wiki: Wiki, table: str) -> None:
-    build(wiki)
-    path = wiki.home / "sources" / "eng" / f"{table}.parquet"
+def test_a_damaged_table_is_made_again(built_project: Project, table: str) -> None:
+    folder = built_project.store.source("eng")
+    path, chunks = folder / f"{table}.parquet", read_table(folder / "chunks.parquet", CHUNKS)
     path.write_bytes(path.read_bytes()[:100])
-    assert build_json(wiki, "--full")["sources"]["eng"]["chunks"] == 3
+    assert built_project.run("ingest", "eng", full="true").success
+    assert read_table(folder / "chunks.parquet", CHUNKS) == chunks
     path.unlink()
-    assert build_json(wiki, "eng")["sources"]["eng"]["chunks"] == 3
+    assert built_project.run("ingest", "eng").success
+    assert read_table(folder / "chunks.parquet", CHUNKS) == chunks
 
 
 def test_gates_are_not_overridden_without_a_reason(wiki: Wiki) -> None:

@@ -7,9 +7,9 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from support.building import build_json
 from support.envelopes import Wiki
 from support.stand_in_chat import MODEL
-from test_build_command import build_json
 
 from rag_assets.llm_contexts.alert import contexts_event
 from rag_assets.llm_contexts.last_run import LastRun, note_run

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from model_of_contexts import good_context, tables_of
+from support.building import build, build_json
 from support.envelopes import Wiki
 from support.stand_in_chat import MODEL, StandInChat, served
-from test_build_command import build, build_json
 
 from rag_assets.llm_contexts.estimate import CHARS_PER_TOKEN, TOKENS_OUT, Estimate, estimate
 from rag_assets.llm_contexts.last_run import LastRun, note_run, read_last_run

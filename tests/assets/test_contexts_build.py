@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 from model_of_contexts import good_context
+from support.building import build_json
 from support.envelopes import DEPLOY, Wiki, envelope
 from support.stand_in_chat import MODEL, StandInChat, served
-from test_build_command import build_json
 
 from rag_assets.llm_contexts import servers
 from rag_serving.artifacts.schema import CONTEXTS

@@ -13,7 +13,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from support import damaged
-from support.damaged import INDEXED, MADE, TENANT, PublishedSample, Sample
+from support.damaged import INDEXED, MADE, TENANT, Sample
 from typer.testing import CliRunner
 
 from rag_assets.evaluation.cli.gold import app as gold_commands
@@ -24,13 +24,22 @@ from rag_serving.indexes.catalog import list_generations
 from rag_serving.text.analyzer import STOP_WORDS
 
 EDITS = count(1)
-REBUILDS = int(os.environ.get("CITELOCK_REBUILDS", "3"))
+REBUILDS = int(os.environ.get("CITELOCK_REBUILDS", "1"))
 
 
 @pytest.fixture(scope="module")
-def sample(published_sample: PublishedSample) -> Sample:
-    """The whole sample, published once; these tests change it."""
-    return published_sample.sample
+def sample(published_sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    """The whole sample, published; these tests change it."""
+    return Sample.copy(published_sample, tmp_path_factory.mktemp("sample"))
+
+
+@pytest.fixture(scope="module")
+def unjudged(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    """One space of the sample, published without gold questions: what a check stops is never asked any."""
+    sample = Sample(tmp_path_factory.mktemp("unjudged"), ["ENG"], judged=False)
+    sample.ingest()
+    assert sample.publish().success
+    return sample
 
 
 def failures(result: dg.ExecuteInProcessResult) -> dict[str, str]:
@@ -56,21 +65,20 @@ def errors(result: dg.ExecuteInProcessResult) -> list[str]:
     ],
 )
 def test_damage_is_named_and_not_published(
-    sample: Sample, damage: Callable[[Sample], None], check: str, named: str
+    unjudged: Sample, damage: Callable[[Sample], None], check: str, named: str
 ) -> None:
-    before = sample.current()
-    changed(sample)
-    damage(sample)
-    result = sample.run(TENANT, INDEXED)
+    before = unjudged.current()
+    changed(unjudged)
+    damage(unjudged)
+    result = unjudged.run(TENANT, INDEXED)
     assert not result.success
     assert re.search(named, failures(result)[check])
-    assert sample.current() == before
+    assert unjudged.current() == before
 
 
 def changed(sample: Sample) -> None:
     """The inputs of another generation than the published one, made up to its vectors."""
     sample.edit_page(next(EDITS))
-    sample.ingest()
     assert sample.run(TENANT, MADE).success
 
 
@@ -78,27 +86,27 @@ def unstemmed(text: str) -> list[str]:
     return [word for word in re.findall(r"\w+", text.lower()) if word not in STOP_WORDS]
 
 
-def test_an_index_without_stems_is_named_and_not_published(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = sample.current()
-    changed(sample)
+def test_an_index_without_stems_is_named_and_not_published(unjudged: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = unjudged.current()
+    changed(unjudged)
     with monkeypatch.context() as patch:
         patch.setattr(lexical, "analyze", unstemmed)
-        assert sample.run(TENANT, ["lexical_index"]).success
-    result = sample.run(TENANT, [name for name in INDEXED if name != "lexical_index"])
+        assert unjudged.run(TENANT, ["lexical_index"]).success
+    result = unjudged.run(TENANT, [name for name in INDEXED if name != "lexical_index"])
     assert not result.success
     assert "stemmer off" in failures(result)["analyzed_again"]
-    assert sample.current() == before
+    assert unjudged.current() == before
 
 
-def test_a_damaged_candidate_can_be_inspected_until_the_damage_is_mended(sample: Sample) -> None:
-    before = sample.current()
-    changed(sample)
-    damaged.shuffled_vectors(sample)
-    assert not sample.run(TENANT, INDEXED).success
-    newest = list_generations(sample.store, TENANT)[0]
+def test_a_damaged_candidate_can_be_inspected_until_the_damage_is_mended(unjudged: Sample) -> None:
+    before = unjudged.current()
+    changed(unjudged)
+    damaged.shuffled_vectors(unjudged)
+    assert not unjudged.run(TENANT, INDEXED).success
+    newest = list_generations(unjudged.store, TENANT)[0]
     assert (newest.published, newest.problem) == (False, None)
-    assert sample.publish().success
-    assert sample.current() == newest.id != before
+    assert unjudged.publish().success
+    assert unjudged.current() == newest.id != before
 
 
 def halved(*arguments: Any, **options: Any) -> pa.Table:
@@ -126,7 +134,6 @@ def test_an_undamaged_rebuild_passes_every_time(sample: Sample) -> None:
     for _ in range(REBUILDS):
         before = sample.current()
         sample.edit_page(next(EDITS))
-        sample.ingest()
         result = sample.publish()
         assert failures(result) == {}
         assert result.success, errors(result)
@@ -142,7 +149,6 @@ def test_an_override_publishes_with_its_reason_written_down(sample: Sample, monk
     strict.write_text("[floors]\nanswerability = 1.0\n", encoding="utf-8")
     monkeypatch.setenv("CITELOCK_EVALUATION__GATES", str(strict))
     sample.edit_page(next(EDITS))
-    sample.ingest()
     result = sample.publish()
     assert re.search(
         r"floor of answerability: 0\.\d+ over \d+ questions.* \(see \S+", failures(result)["quality_gates"]

@@ -12,7 +12,6 @@ from types import ModuleType
 
 import pytest
 import yaml
-from support.damaged import PublishedSample
 
 from rag_serving.answering.gates import NOT_FOUND
 
@@ -64,16 +63,16 @@ def test_each_example_is_shown_or_expected() -> None:
 
 
 @pytest.mark.parametrize("command", SHOWN)
-def test_what_is_shown_is_what_is_printed(command: str, published_sample: PublishedSample) -> None:
-    printed = SCRIPT.printed(command, published_sample.config)
+def test_what_is_shown_is_what_is_printed(command: str, published_sample: Path) -> None:
+    printed = SCRIPT.printed(command, published_sample / "app.yaml")
     assert SCRIPT.comparable(printed) == SCRIPT.comparable(SHOWN[command] or ""), (
         "run python scripts/examples.py --write"
     )
 
 
 @pytest.mark.parametrize("command", EXPECTED)
-def test_an_example_is_answered_with_what_it_asks_for(command: str, published_sample: PublishedSample) -> None:
-    printed = SCRIPT.printed(command, published_sample.config)
+def test_an_example_is_answered_with_what_it_asks_for(command: str, published_sample: Path) -> None:
+    printed = SCRIPT.printed(command, published_sample / "app.yaml")
     assert EXPECTED[command] in printed
     assert NOT_FOUND not in printed
 
@@ -86,6 +85,6 @@ def test_what_is_shown_as_not_found_is_what_the_sample_does_not_tell() -> None:
     assert all(any(f'"{question}"' in command for question in unknown) for command in shown)
 
 
-def test_an_example_that_does_not_hold_is_told(published_sample: PublishedSample) -> None:
-    changed = SCRIPT.printed(next(iter(SHOWN)), published_sample.config).replace("7 days", "8 days")
+def test_an_example_that_does_not_hold_is_told(published_sample: Path) -> None:
+    changed = SCRIPT.printed(next(iter(SHOWN)), published_sample / "app.yaml").replace("7 days", "8 days")
     assert SCRIPT.comparable(changed) != SCRIPT.comparable(SHOWN[next(iter(SHOWN))] or "")

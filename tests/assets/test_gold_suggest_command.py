@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from support.envelopes import PAGER, Wiki, envelope
+from support.project import Project
 from support.stand_in_chat import MODEL, StandInChat, served
-from test_jobs import Project, project  # noqa: F401
 from typer.testing import CliRunner
 
 from rag_serving.cli.main import app
@@ -20,12 +20,12 @@ SECRET = "<h2>Pay</h2><p>To raise a salary, write to the payroll team before Fri
 ROLLBACK = "To roll back a release, run the rollback pipeline."
 
 
-def run(project: Project, *arguments: str) -> tuple[int, str, str]:  # noqa: F811
+def run(project: Project, *arguments: str) -> tuple[int, str, str]:
     result = CliRunner().invoke(app, [*arguments, "--config", str(project.wiki.config_path)], prog_name="citelock")
     return result.exit_code, result.stdout, result.stderr
 
 
-def drafts(project: Project, *options: str) -> dict[str, Any]:  # noqa: F811
+def drafts(project: Project, *options: str) -> dict[str, Any]:
     code, out, err = run(project, "gold", "suggest", *options)
     assert (code, err) == (0, "")
     return dict(yaml.safe_load(out))
@@ -37,7 +37,7 @@ def sources(wiki: Wiki) -> dict[str, Any]:
 
 
 @pytest.fixture
-def built(project: Project) -> Project:  # noqa: F811
+def built(project: Project) -> Project:
     project.wiki.write("ops", envelope("201", "Pager guide", PAGER + SECRET))
     project.wiki.configure(sources=sources(project.wiki))
     project.build()
@@ -128,7 +128,7 @@ def test_a_model_that_is_away_is_one_line(built: Project) -> None:
     assert err.count("\n") == 1
 
 
-def test_nothing_published_is_said_with_what_to_run(project: Project) -> None:  # noqa: F811
+def test_nothing_published_is_said_with_what_to_run(project: Project) -> None:
     code, out, err = run(project, "gold", "suggest")
     assert (code, out) == (1, "")
     assert "run `citelock build`" in err

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.building import build_json
 from support.envelopes import SECTION, Wiki, envelope
-from test_build_command import build_json
 
 from rag_assets.monitoring.source_health import examine
 from rag_assets.state.records import read_state

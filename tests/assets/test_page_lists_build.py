@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.envelopes import envelope
-from test_jobs import Project, project  # noqa: F401
+from support.project import Project
 
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER
 from rag_serving.artifacts.store import read_table
@@ -11,13 +11,13 @@ from rag_serving.artifacts.store import read_table
 CHILDREN = '<p>Guides:</p><ac:structured-macro ac:name="children"/>'
 
 
-def write_child(project: Project, page_id: str, title: str) -> None:  # noqa: F811
+def write_child(project: Project, page_id: str, title: str) -> None:
     child = envelope(page_id, title, "<p>Read me.</p>")
     child["ancestors"] = [{"id": "300", "title": "Handbook"}]
     project.wiki.write("eng", child)
 
 
-def found(project: Project) -> tuple[list[str], list[tuple[str, str]]]:  # noqa: F811
+def found(project: Project) -> tuple[list[str], list[tuple[str, str]]]:
     """The texts of the page with the list, and what became of its macros."""
     assert project.run("ingest", "eng").success
     folder = project.store.source("eng")
@@ -27,7 +27,7 @@ def found(project: Project) -> tuple[list[str], list[tuple[str, str]]]:  # noqa:
     return texts, [(row["macro"], row["outcome"]) for row in ledger if row["page_id"] == "300"]
 
 
-def test_a_list_is_made_when_it_is_asked_for_and_follows_the_pages(project: Project) -> None:  # noqa: F811
+def test_a_list_is_made_when_it_is_asked_for_and_follows_the_pages(project: Project) -> None:
     project.wiki.write("eng", envelope("300", "Handbook", CHILDREN))
     write_child(project, "301", "Backups")
     assert found(project) == (["Guides:"], [("children", "navigation")])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from model_of_contexts import good_context
+from support.building import build_json
 from support.envelopes import DEPLOY, Wiki, envelope
 from support.stand_in_chat import MODEL, StandInChat, served
-from test_build_command import build_json
 
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import load_config

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
+from contextlib import chdir
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,12 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from support.envelopes import SECTION, Wiki, envelope
+from support.building import build
+from support.envelopes import SECTION, Wiki, envelope, write_twins
+from support.project import QUIET, Project
+from support.shared import SharedFolders
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.stand_in_ragas import answers_ragas
-from test_dedup_asset import write_twins
-from test_jobs import QUIET, Project, project  # noqa: F401
 
 from rag_assets.definitions import build_defs
 from rag_assets.evaluation.runs import save_run
@@ -30,6 +33,7 @@ from rag_serving.pipeline import Pipeline
 from rag_serving.telemetry.telemetry import open_telemetry
 
 TODAY = datetime.now(UTC).date().isoformat()
+GOLD = {"gold": "gold"}
 YESTERDAY = (datetime.now(UTC).date() - timedelta(days=1)).isoformat()
 
 
@@ -40,7 +44,7 @@ def told(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
     return {name: value.value for name, value in made.metadata.items()}
 
 
-def ask(project: Project, question: str, verdict: Any = None, comment: str | None = None) -> None:  # noqa: F811
+def ask(project: Project, question: str, verdict: Any = None, comment: str | None = None) -> None:
     config = load_config(project.wiki.config_path)
     pipeline = Pipeline.open(config, "demo", telemetry=open_telemetry(config, "demo"))
     answer = pipeline.ask(Principal("demo", "ann"), question)
@@ -51,24 +55,41 @@ def ask(project: Project, question: str, verdict: Any = None, comment: str | Non
     pipeline.close()
 
 
-def gold_of(folder: Path) -> Path:
-    """A folder with a gold set of one question."""
+@pytest.fixture
+def judged_project(tmp_path: Path, shared_folders: SharedFolders, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """The project of a wiki that was built, evaluated by one question, and published."""
+    built = shared_folders.get("judged_wiki", build_judged_wiki)
+    monkeypatch.chdir(tmp_path)
+    wiki = Wiki.copy(built, tmp_path)
+    wiki.configure(evaluation=GOLD)
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Project(wiki, instance)
+
+
+def build_judged_wiki(folder: Path) -> None:
     entry = {"id": "back", "question": "How do I roll back a release?", "answerable": True, "page": "101"}
     questions = [{**entry, "quote": "run the rollback pipeline"}]
     (folder / "gold").mkdir()
     (folder / "gold" / "demo.yaml").write_text(yaml.safe_dump({"tenant": "demo", "questions": questions}))
-    return folder / "gold"
+    wiki = Wiki(folder, pages_at=Path())
+    wiki.configure(evaluation=GOLD)
+    with chdir(folder):
+        build(wiki)
+
+
+def write_unasked(wiki: Wiki) -> None:
+    """Add a page to which no question leads."""
+    wiki.write("eng", envelope("103", "New", SECTION.format(heading="One", text="Nobody asks for this text.")))
 
 
 def test_the_days_questions_are_told_with_the_answers_that_readers_complained_of(
-    project: Project,  # noqa: F811
+    built_project: Project,
 ) -> None:
-    project.wiki.configure(telemetry={"store_questions": True})
-    project.build()
-    ask(project, "How do I roll back a release?", "wrong_citation", "<b>that</b> is an old page")
-    ask(project, "What is the capital of Mongolia?", "missing")
-    ask(project, "When do backups start?", "helpful")
-    found = told(project.run("report_day", TODAY), "telemetry_report")
+    built_project.wiki.configure(telemetry={"store_questions": True})
+    ask(built_project, "How do I roll back a release?", "wrong_citation", "<b>that</b> is an old page")
+    ask(built_project, "What is the capital of Mongolia?", "missing")
+    ask(built_project, "When do backups start?", "helpful")
+    found = told(built_project.run("report_day", TODAY), "telemetry_report")
     assert (found["questions"], found["complaints"]) == (3, 2)
     assert "| demo | 3 | 0 | 1 |" in found["tenants"]
     assert "data:image/png;base64," in found["report"]
@@ -82,7 +103,7 @@ def test_the_days_questions_are_told_with_the_answers_that_readers_complained_of
     assert found["open demo"] == f"http://127.0.0.1:8088/v1/reports/telemetry-{TODAY}?tenant=demo"
 
 
-def test_a_day_without_questions_is_told_as_such(project: Project) -> None:  # noqa: F811
+def test_a_day_without_questions_is_told_as_such(project: Project) -> None:
     found = told(project.run("report_day", YESTERDAY), "telemetry_report")
     assert (found["questions"], found["dagster/row_count"]) == (0, 0)
     assert f"0 questions and 0 searches, {YESTERDAY}" in found["report"]
@@ -110,7 +131,7 @@ def test_days_are_those_whose_rows_may_still_be_there_and_all_of_them_are_one_ru
     assert all(f"0 questions and 0 searches, {day}" in report for day, report in made.items())
 
 
-def test_a_telemetry_database_that_is_away_fails_the_report_in_one_line(project: Project) -> None:  # noqa: F811
+def test_a_telemetry_database_that_is_away_fails_the_report_in_one_line(project: Project) -> None:
     project.wiki.configure(telemetry={"url": "postgresql://nobody@127.0.0.1:1/none"})
     result = project.run("report_day", TODAY)
     assert not result.success
@@ -118,7 +139,7 @@ def test_a_telemetry_database_that_is_away_fails_the_report_in_one_line(project:
     assert "the telemetry database cannot be written" in str(failure.event_specific_data)
 
 
-def test_duplicates_are_told_with_the_places_where_their_text_stands(project: Project) -> None:  # noqa: F811
+def test_duplicates_are_told_with_their_places_and_those_of_pages_that_are_gone_by_their_ids(project: Project) -> None:
     write_twins(project.wiki)
     project.build()
     found = told(project.run("report", "demo"), "dedup_report")
@@ -127,33 +148,28 @@ def test_duplicates_are_told_with_the_places_where_their_text_stands(project: Pr
     page = Path(found["html"]).read_text(encoding="utf-8")
     assert "https://wiki.example/display/ENG/301#" in page
     assert "the old primary is fenced" in page
-
-
-def test_duplicates_of_pages_that_are_gone_since_are_told_by_their_ids(project: Project) -> None:  # noqa: F811
-    write_twins(project.wiki)
-    project.build()
     project.wiki.delete("ops", "301")
     assert project.run("ingest", "ops").success
     found = told(project.run("report", "demo"), "dedup_report")
     assert "| 301:2:0 | ENG: Failover › Promote a replica (v5) |" in found["report"]
 
 
-def test_a_report_without_a_dedup_map_says_what_to_run(project: Project) -> None:  # noqa: F811
+def test_a_report_without_a_dedup_map_says_what_to_run(project: Project) -> None:
     result = project.run("report", "demo")
     (failure, *_) = [event for event in result.all_events if event.is_step_failure]
     assert "run `citelock build`" in str(failure.event_specific_data)
 
 
-def test_reports_are_started_once_for_each_published_generation(project: Project) -> None:  # noqa: F811
-    context = project.sensor_context()
-    first = report_when_published(context, installation=project.installation)
-    assert isinstance(first, dg.SensorResult)
-    assert not first.run_requests
-    project.build()
-    second = report_when_published(context, installation=project.installation)
-    assert isinstance(second, dg.SensorResult)
-    (request,) = second.run_requests or []
-    assert (request.partition_key, request.run_key) == ("demo", f"demo:{project.store.current('demo')}")
+def test_reports_are_started_once_for_each_published_generation(built_project: Project) -> None:
+    context, current = built_project.sensor_context(), built_project.store.current("demo")
+    published = report_when_published(context, installation=built_project.installation)
+    assert isinstance(published, dg.SensorResult)
+    (request,) = published.run_requests or []
+    assert (request.partition_key, request.run_key) == ("demo", f"demo:{current}")
+    (built_project.store.tenant("demo") / "current").unlink()
+    nothing = report_when_published(context, installation=built_project.installation)
+    assert isinstance(nothing, dg.SensorResult)
+    assert not nothing.run_requests
 
 
 def test_the_day_that_has_ended_is_reported_in_the_night(wiki: Wiki) -> None:
@@ -190,63 +206,57 @@ def test_a_report_that_names_questions_is_not_kept_longer_than_they_are(tmp_path
     assert not path.exists()
 
 
-def test_an_evaluation_is_told_beside_the_published_generation(
-    project: Project,  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    project.wiki.configure(evaluation={"gold": str(gold_of(tmp_path))})
-    first = project.build()["eval_report"]
-    assert "| back | How do I roll back a release? | answered |" in first["report"]
-    project.wiki.write("eng", envelope("103", "New", SECTION.format(heading="One", text="Nobody asks for this text.")))
-    second = project.build()["eval_report"]
+def test_an_evaluation_is_told_beside_the_published_generation(judged_project: Project) -> None:
+    first = judged_project.store.current("demo") or ""
+    write_unasked(judged_project.wiki)
+    second = judged_project.build()["eval_report"]
+    assert "| back | How do I roll back a release? | answered |" in second["report"]
     page = Path(second["html"]).read_text(encoding="utf-8")
     assert "judged before" in page
     assert "data:image/png;base64," in page
-    assert first["html"] != second["html"]
+    assert Path(second["html"]).parent != judged_project.store.generation("demo", first)
 
 
-def test_quality_is_told_over_generations_with_those_that_are_gone(
-    project: Project,  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    gold, serving = {"gold": str(gold_of(tmp_path))}, {"public_url": "https://citelock.acme.example/wiki/"}
-    project.wiki.configure(evaluation=gold, serving=serving, telemetry={"store_questions": True})
-    first = project.build()["generation"]["generation"]
-    ask(project, "What is the capital of Mongolia?")
-    found = told(project.run("report", "demo"), "quality_report")
+def test_quality_is_told_over_generations_with_those_that_are_gone(judged_project: Project) -> None:
+    serving = {"public_url": "https://citelock.acme.example/wiki/"}
+    judged_project.wiki.configure(evaluation=GOLD, serving=serving, telemetry={"store_questions": True})
+    first = judged_project.store.current("demo") or ""
+    ask(judged_project, "What is the capital of Mongolia?")
+    found = told(judged_project.run("report", "demo"), "quality_report")
     assert (found["generations"], found["side_by_side"], found["questions_without_answer"]) == (1, 0, 1)
     assert found["open"] == "https://citelock.acme.example/wiki/v1/reports/quality?tenant=demo"
-    project.wiki.write("eng", envelope("103", "New", SECTION.format(heading="One", text="Nobody asks for this text.")))
-    second = project.build()["generation"]["generation"]
-    save_run(project.store, "demo", "by-hand", read_json(project.store.generation("demo", second) / "eval_report.json"))
-    found = told(project.run("report", "demo"), "quality_report")
+    judged_project.wiki.write(
+        "eng", envelope("103", "New", SECTION.format(heading="One", text="Nobody asks for this text."))
+    )
+    second = judged_project.build()["generation"]["generation"]
+    save_run(
+        judged_project.store,
+        "demo",
+        "by-hand",
+        read_json(judged_project.store.generation("demo", second) / "eval_report.json"),
+    )
+    found = told(judged_project.run("report", "demo"), "quality_report")
     assert (found["generations"], found["side_by_side"]) == (2, 3)
     assert "data:image/png;base64," in found["report"]
     page = Path(found["html"]).read_text(encoding="utf-8")
     assert f"{second} beside {first}" in page
     assert "run by-hand</option>" in page
     assert "What is the capital of Mongolia?" in page
-    remove_folder(project.store.generation("demo", first))
-    found = told(project.run("report", "demo"), "quality_report")
+    remove_folder(judged_project.store.generation("demo", first))
+    found = told(judged_project.run("report", "demo"), "quality_report")
     assert (found["generations"], found["side_by_side"]) == (2, 1)
     assert f"| {first} | was published |" in found["report"]
 
 
-def test_quality_is_told_while_the_telemetry_database_is_away(project: Project) -> None:  # noqa: F811
-    project.build()
-    project.wiki.configure(telemetry={"url": "postgresql://nobody@127.0.0.1:1/none"})
-    found = told(project.materialize("quality_report"), "quality_report")
+def test_quality_is_told_while_the_telemetry_database_is_away(built_project: Project) -> None:
+    built_project.wiki.configure(telemetry={"url": "postgresql://nobody@127.0.0.1:1/none"})
+    found = told(built_project.materialize("quality_report"), "quality_report")
     assert (found["questions_without_answer"], found["generations"]) == (0, 0)
     assert "no generation was evaluated" in found["report"]
 
 
-def test_an_ablation_tells_what_each_stage_brings(
-    project: Project,  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    project.wiki.configure(evaluation={"gold": str(gold_of(tmp_path))})
-    project.build()
-    result = project.materialize("ablation_report")
+def test_an_ablation_tells_what_each_stage_brings(judged_project: Project) -> None:
+    result = judged_project.materialize("ablation_report")
     found = told(result, "ablation_report")
     assert found["dagster/row_count"] > 10
     assert "| lexical only |" in found["report"]
@@ -255,40 +265,32 @@ def test_an_ablation_tells_what_each_stage_brings(
     assert "Against the defaults" in Path(found["html"]).read_text(encoding="utf-8")
 
 
-def test_ragas_is_asked_about_the_published_generation_or_says_why_not(
-    project: Project,  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    project.wiki.configure(evaluation={"gold": str(gold_of(tmp_path))})
-    project.build()
+def test_ragas_is_asked_about_the_published_generation_or_says_why_not(judged_project: Project) -> None:
     scores = {"non_llm_context_recall": {"back": 0.125}}
     earlier = {"generation": "another", "scores": scores, "faults": {}, "problem": None}
-    write_json(reports_folder(project.store, "demo") / "ragas.json", earlier)
-    found = told(project.materialize("ragas_report"), "ragas_report")
+    write_json(reports_folder(judged_project.store, "demo") / "ragas.json", earlier)
+    found = told(judged_project.materialize("ragas_report"), "ragas_report")
     assert "was 0.125" in found["report"] or "not installed" in found["report"]
     assert Path(found["html"]).is_file()
     assert found["problem"] == "none" or "not installed" in found["report"]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ragas") is None, reason="needs the extra `ragas`")
-def test_what_a_model_judges_is_told_and_the_metric_that_it_fails_is_named(
-    project: Project,  # noqa: F811
-    tmp_path: Path,
-) -> None:
+def test_what_a_model_judges_is_told_and_the_metric_that_it_fails_is_named(judged_project: Project) -> None:
     def half_broken(messages: list[dict[str, str]]) -> list[str]:
         fails = '"ContextRecallClassifications"' in messages[-1]["content"]
         return ["I would rather not."] if fails else answers_ragas(messages)
 
-    project.wiki.configure(evaluation={"gold": str(gold_of(tmp_path))})
-    project.build()
-    published = project.store.current("demo")
+    published = judged_project.store.current("demo")
     with served(StandInChat(half_broken)) as server:
-        project.wiki.configure(generation={"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"})
-        found = told(project.materialize("ragas_report"), "ragas_report")
+        judged_project.wiki.configure(
+            evaluation=GOLD, generation={"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"}
+        )
+        found = told(judged_project.materialize("ragas_report"), "ragas_report")
     assert found["problem"] == "none"
     assert "| faithfulness | 1.000 |" in found["report"]
     assert "| answer relevancy | 0." in found["report"]
     assert "**Metrics that lack scores**" in found["report"]
     assert "| context recall | 1 of 1 questions: OutputParserException: " in found["report"]
     assert "OutputParserException" in Path(found["html"]).read_text(encoding="utf-8")
-    assert project.store.current("demo") == published
+    assert judged_project.store.current("demo") == published

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.building import build, build_json
 from support.envelopes import DEPLOY, Wiki, envelope
 from support.stand_in_chat import MODEL
-from test_build_command import build, build_json
 
 from rag_assets.build.runner import Outcome
 from rag_assets.build.summary import Summary, estimate_line, source_counts, source_line, tenant_facts, tenant_line

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +37,12 @@ Vectors = NDArray[np.float32]
 class Sample:
     """The sample wiki, or some of its spaces, in a home of its own, built asset by asset."""
 
-    def __init__(self, folder: Path, spaces: Sequence[str] = ("ENG", "OPS")) -> None:
-        self.sources = [space.lower() for space in spaces]
+    def __init__(self, folder: Path, spaces: Sequence[str] = ("ENG", "OPS"), judged: bool = True) -> None:
+        """Copy the pages and write a configuration; `judged`: candidates answer the gold questions."""
         for space in spaces:
-            shutil.copytree(ROOT / "sample" / space, folder / space)
+            if not (folder / space).exists():
+                shutil.copytree(ROOT / "sample" / space, folder / space)
+        self.sources = [space.lower() for space in spaces]
         self.config_path = folder / "app.yaml"
         sources = {
             space.lower(): {
@@ -53,12 +54,19 @@ class Sample:
             for space in spaces
         }
         content = {"home": str(folder / "home"), "tenants": {TENANT: {}}, "sources": sources}
-        evaluation = {"gold": str(ROOT / "evals" / "gold"), "gates": str(ROOT / "evals" / "gates.toml")}
+        gold = ROOT / "evals" / "gold" if judged else folder / "no gold"
+        evaluation = {"gold": str(gold), "gates": str(ROOT / "evals" / "gates.toml")}
         self.config_path.write_text(yaml.safe_dump({**content, "evaluation": evaluation}), encoding="utf-8")
         self.config: Config = load_config(self.config_path)
         self.pages = [path for path in sorted(folder.glob("*/*.json")) if self.is_indexed(path)]
         self.store = Store(self.config.home)
         self.candidate = self.store.candidate(TENANT)
+
+    @classmethod
+    def copy(cls, built: Path, folder: Path, spaces: Sequence[str] = ("ENG", "OPS"), judged: bool = True) -> Sample:
+        """Copy a sample that was built."""
+        shutil.copytree(built, folder, dirs_exist_ok=True)
+        return cls(folder, spaces, judged)
 
     def is_indexed(self, page: Path) -> bool:
         """An archived page changes nothing that readers see."""
@@ -90,12 +98,13 @@ class Sample:
         return self.run(TENANT, [*MADE, *INDEXED], **tags)
 
     def edit_page(self, number: int) -> None:
-        """Add a sentence to a page, as a new version of it; the pages take turns."""
+        """Add a sentence to a page, as a new version of it, and ingest its source; the pages take turns."""
         path = self.pages[number % len(self.pages)]
         page = json.loads(path.read_text(encoding="utf-8"))
         page["version"]["number"] += 1
         page["body"]["storage"]["value"] += f"<p>Edit {number} of this page.</p>"
         path.write_text(json.dumps(page), encoding="utf-8")
+        assert self.run(path.parent.name.lower(), ["pages", "sections", "chunks"]).success
 
     def current(self) -> str | None:
         return self.store.current(TENANT)
@@ -114,14 +123,6 @@ class Sample:
         folder = self.candidate / "embeddings"
         write_table(folder / "chunks.parquet", table, GENERATION_CHUNKS)
         save_vectors(folder, vectors)
-
-
-@dataclass(frozen=True)
-class PublishedSample:
-    """The whole sample wiki, built once for all tests, and a copy of how it was published."""
-
-    sample: Sample
-    config: Path  # of the copy, which stays as it is whatever becomes of the sample
 
 
 def shuffled_vectors(sample: Sample) -> None:
