@@ -19,8 +19,8 @@ from rag_assets.parsing.wire import Frame, WireError, content_of_json
 from rag_assets.steps.formats.attachment_text import AttachmentError, AttachmentText, attachment_kind, attachment_text
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.budget import Budget
+from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import ExportedIndex, ExportedPage, exported_index, exported_page
-from rag_assets.steps.formats.storage import PageError
 from rag_assets.steps.sections.page_properties import Properties
 from rag_assets.steps.sections.reading import DirectReader
 from rag_serving.config.documents import Documents

@@ -23,8 +23,8 @@ from rag_assets.parsing.limits import Limits, address_space, end_of_document, li
 from rag_assets.parsing.wire import Frame, content_to_json, read_frame, write_frame
 from rag_assets.steps.formats.attachment_text import AttachmentError, attachment_text
 from rag_assets.steps.formats.budget import Budget
+from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import exported_index, exported_page
-from rag_assets.steps.formats.storage import PageError
 from rag_assets.steps.sections.reading import DirectReader
 
 _REQUEST_MAX = 1024**3

@@ -18,8 +18,8 @@ from rag_assets.parsing.reader import HERE_MAX, LimitedReader
 from rag_assets.parsing.wire import content_of_json, content_to_json
 from rag_assets.steps.formats.attachment_text import AttachmentError
 from rag_assets.steps.formats.budget import without_note
+from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import exported_index, exported_page
-from rag_assets.steps.formats.storage import PageError
 from rag_assets.steps.sections.reading import DirectReader
 from rag_serving.config.documents import Documents
 

@@ -14,7 +14,7 @@ from rag_assets.state.fingerprints import sections_settings
 from rag_assets.steps.formats.attachment_text import attachment_text
 from rag_assets.steps.formats.blocks import Block, Content, code_block
 from rag_assets.steps.formats.budget import HEADING_MAX, Budget, noted, within, without_note
-from rag_assets.steps.formats.storage import PageError
+from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.storage_elements import storage_content
 from rag_assets.steps.incremental.incremental import update_sections
 from rag_assets.steps.sections.reading import DirectReader

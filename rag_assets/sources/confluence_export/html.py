@@ -23,8 +23,8 @@ from rag_assets.sources.attachments import Attached
 from rag_assets.sources.base import Progress, Row, SourceError
 from rag_assets.sources.dump_files import read_entry
 from rag_assets.sources.envelope import EnvelopeError, Origin, content_hash, row_of
+from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import ExportedPage, page_id_in
-from rag_assets.steps.formats.storage import PageError
 from rag_assets.steps.readers.readers import UNNAMED, Grants
 from rag_serving.config.sources import ConfluenceExport as Settings
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from rag_assets.steps.formats.blocks import code_block
 from rag_assets.steps.formats.budget import BUDGET, Budget, first_chars, first_rows, noted
-from rag_assets.steps.formats.storage import PageError, check_whole
+from rag_assets.steps.formats.element_tree import PageError, parse_html
 from rag_assets.steps.formats.tables import row_line
 
 Kind = Literal["plain", "markdown", "html", "table", "code", "pdf"]
@@ -135,19 +135,15 @@ def _table(text: str, budget: Budget) -> str:
 
 def _html(text: str) -> str:
     """Return what stands in the body of an HTML page, well formed."""
-    from lxml import etree, html
+    from lxml import etree
 
     if not text.strip():
         return ""
-    parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False)
     try:
-        try:
-            root = html.document_fromstring(text.encode(errors="replace"), parser=parser)
-        finally:
-            check_whole(parser)
-    except (etree.ParserError, etree.XMLSyntaxError, PageError) as error:
+        root = parse_html(text, huge=False)
+    except PageError as error:
         raise AttachmentError(f"it is not readable HTML: {error}") from None
-    etree.strip_elements(root, "script", "style", "noscript", "template", etree.Comment, with_tail=False)
+    etree.strip_elements(root, "script", "style", "noscript", "template", with_tail=False)
     body = root.find("body")
     return str(etree.tostring(root if body is None else body, encoding="unicode", method="xml"))
 

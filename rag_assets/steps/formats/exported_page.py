@@ -10,7 +10,7 @@ import re
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from rag_assets.steps.formats.storage import PageError, check_whole
+from rag_assets.steps.formats.element_tree import PageError, parse_html
 
 _PAGE = re.compile(r"(?:^|_)([0-9]+)\.html\Z")
 
@@ -40,7 +40,7 @@ def page_id_in(name: str) -> str | None:
 
 def exported_page(content: bytes) -> ExportedPage:
     """Return what a page's file tells. Raises PageError where it is no such file."""
-    page = _parsed(content)
+    page = parse_html(content)
     main = page.get_element_by_id("main-content", None)
     if main is None:
         raise PageError("it has no element main-content, so it is no page of an export")
@@ -59,23 +59,9 @@ def exported_page(content: bytes) -> ExportedPage:
 
 def exported_index(content: bytes) -> ExportedIndex:
     """Return what the index tells. Raises PageError where it is not HTML."""
-    tree = _parsed(content)
+    tree = parse_html(content)
     named = {page_id for link in tree.iter("a") if (page_id := _linked(link))}
     return ExportedIndex(_key_of(tree), sorted(named))
-
-
-def _parsed(content: bytes) -> Any:
-    """Return the tree of an HTML file; nothing is fetched."""
-    from lxml import etree, html
-
-    parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True)
-    try:
-        try:
-            return html.document_fromstring(content, parser=parser)
-        finally:
-            check_whole(parser)
-    except (etree.ParserError, etree.XMLSyntaxError) as error:
-        raise PageError(f"it is not HTML: {error}") from None
 
 
 def _words(element: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from rag_assets.steps.formats.blocks import Content
-from rag_assets.steps.formats.storage import Element, PageError, check_whole
+from rag_assets.steps.formats.element_tree import Element, parse_html
 from rag_assets.steps.formats.storage_elements import storage_content
 
 _TEMPLATE = re.compile(
@@ -50,16 +50,7 @@ def html_content(body: str) -> Content:
     from lxml import etree
 
     source = _FORBIDDEN.sub("", _MARKED.sub("", _TEMPLATE.sub(r"<div>\1</div>", body)))
-    parser = etree.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True, huge_tree=True)
-    try:
-        tree = etree.fromstring(f"<html><body>{source}</body></html>".encode(), parser)
-    except etree.XMLSyntaxError as error:
-        check_whole(parser)
-        raise PageError(f"the body is not HTML: {error}") from error
-    check_whole(parser)
-    if tree is None:
-        raise PageError("the body is not HTML: no element was found in it")
-    root = _text_of(tree)
+    root = _text_of(parse_html(f"<html><body>{source}</body></html>"))
     etree.strip_elements(root, *_NO_TEXT, with_tail=False)
     ids = _mark_headings(root)
     for element in root.iter():

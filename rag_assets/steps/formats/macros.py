@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from rag_assets.steps.formats.blocks import Listing, Reference
-from rag_assets.steps.formats.storage import AC, RI, Element
+from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.storage import AC, RI
 
 Outcome = Literal["rendered", "resolved", "unresolved", "navigation", "hidden", "lost"]
 

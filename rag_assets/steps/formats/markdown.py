@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rag_assets.steps.formats.blocks import Content
-from rag_assets.steps.formats.storage import PageError
+from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.storage_elements import storage_content
 
 _REPEATED_MAX = 2_000_000  # characters of the addresses that links repeat; a body that asks for more is hostile

@@ -9,9 +9,8 @@ from __future__ import annotations
 import html
 import re
 from html.entities import name2codepoint
-from typing import Any, TypeAlias
 
-Element: TypeAlias = Any  # lxml carries no annotations
+from rag_assets.steps.formats.element_tree import Element, check_whole, parse_html
 
 AC = "{http://atlassian.com/content}"
 RI = "{http://atlassian.com/resource/identifier}"
@@ -42,10 +41,6 @@ _WRITTEN_LT, _WRITTEN_GT = "\ufdd0", "\ufdd1"  # characters that no text has sta
 _NOT_IN_NAMES = re.compile(r"^[^A-Za-z_]+|[^\w.-]", re.ASCII)
 
 
-class PageError(Exception):
-    """This page cannot be read; the message says why."""
-
-
 def parse_storage(body: str) -> Element:
     """Return the body as a tree under one `page` element, names in the AC, RI and AT namespaces.
 
@@ -66,23 +61,6 @@ def parse_storage(body: str) -> Element:
     except etree.XMLSyntaxError:
         check_whole(parser)
         return _recovered(source)
-
-
-def check_whole(parser: Any) -> None:
-    """Raise where a parser stopped at a limit of its own: what it has of the document is then not all of it.
-
-    Raises:
-        PageError: elements are nested too deep, or one of them is too large.
-        MemoryError: there was no memory left.
-    """
-    from lxml import etree
-
-    for entry in parser.error_log:
-        if entry.type == etree.ErrorTypes.ERR_NO_MEMORY:
-            raise MemoryError
-        if entry.type == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
-            told = " ".join(entry.message.partition(", use ")[0].split())
-            raise PageError(f"the body is beyond what is parsed: {told}")
 
 
 def _prepared(body: str) -> str:
@@ -115,22 +93,10 @@ def _character(match: re.Match[str]) -> str:
 
 def _recovered(source: str) -> Element:
     """Return a tree out of a malformed body. Raises PageError where even HTML's rules find no element."""
-    from lxml import etree
-
     doctype = _DOCTYPE.match(source)
     text = _SELF_CLOSED.sub(r"<\1\2></\1>", _plain_cdata(source[doctype.end() if doctype else 0 :]))
     text = _OPEN_PARAMETER.sub(r"\1</ac:parameter>", text).replace("&lt;", _WRITTEN_LT).replace("&gt;", _WRITTEN_GT)
-    parser = etree.HTMLParser(
-        encoding="utf-8", no_network=True, huge_tree=True, remove_comments=True, remove_pis=True, recover=True
-    )
-    try:
-        tree = etree.fromstring(f"<html><body>{text}</body></html>".encode(), parser)
-    except etree.XMLSyntaxError as error:
-        check_whole(parser)
-        raise PageError(f"the body is not storage format and could not be recovered: {error}") from error
-    check_whole(parser)
-    if tree is None:
-        raise PageError("the body is not storage format and could not be recovered")
+    tree = parse_html(f"<html><body>{text}</body></html>")
     _qualify(tree)
     for element in tree.iter():
         element.text, element.tail = _without_markup(element.text), _without_markup(element.tail)

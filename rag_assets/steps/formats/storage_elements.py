@@ -14,7 +14,8 @@ from types import MappingProxyType
 
 from rag_assets.steps.formats import macros
 from rag_assets.steps.formats.blocks import BREAK, Block, Content, clean
-from rag_assets.steps.formats.storage import AC, AT, RI, Element, parse_storage
+from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.storage import AC, AT, RI, parse_storage
 from rag_assets.steps.formats.storage_links import emoticon, image, link
 from rag_assets.steps.formats.storage_walk import Rule, Walk
 from rag_assets.steps.formats.tables import Cell, row_blocks

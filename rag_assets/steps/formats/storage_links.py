@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from rag_assets.steps.formats.blocks import Block, Link, clean
-from rag_assets.steps.formats.storage import AC, RI, Element
+from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.storage import AC, RI
 from rag_assets.steps.formats.storage_walk import Walk
 
 _MACHINE_NAME = re.compile(  # image2019-3-4 10:20:30, worddav0123abcd, a UUID

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rag_assets.steps.formats.blocks import Block, Link, Listing, Reference, clean, code_block, flat, paragraphs
-from rag_assets.steps.formats.storage import Element, PageError
+from rag_assets.steps.formats.element_tree import Element, PageError
 from rag_assets.steps.formats.tables import Repeats
 
 DEPTH_MAX = 60  # lists in cells in panels …; a page nests a handful

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.steps.formats.blocks import Block, Listing, clean, flat
-from rag_assets.steps.formats.storage import PageError
+from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.tables import Cell, row_blocks
 from rag_assets.steps.sections.cql import CqlError, Predicate, is_blog_post, page_filter
 from rag_assets.steps.sections.outline import Section

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.element_tree import Element
 from rag_assets.steps.formats.macros import read_macro
-from rag_assets.steps.formats.storage import Element, parse_storage
+from rag_assets.steps.formats.storage import parse_storage
 from rag_assets.steps.formats.storage_elements import MACROS, one_line, table_rows
 
 

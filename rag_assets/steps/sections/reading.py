@@ -12,10 +12,10 @@ from typing import Protocol
 
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.budget import BUDGET, Budget, within, without_note
+from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.html import html_content
 from rag_assets.steps.formats.markdown import markdown_content
 from rag_assets.steps.formats.plain import plain_content
-from rag_assets.steps.formats.storage import PageError
 from rag_assets.steps.formats.storage_elements import storage_content, storage_excerpt
 from rag_assets.steps.sections.page_properties import Properties, page_properties
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from rag_assets.steps.formats.blocks import Block, clean, joined
-from rag_assets.steps.formats.storage import PageError
+from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.sections.anchors import BORROWED, Anchor, Anchors
 from rag_assets.steps.sections.boilerplate import is_boilerplate
 from rag_assets.steps.sections.outline import Section, split_at_headings

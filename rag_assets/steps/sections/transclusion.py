@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from rag_assets.steps.formats.blocks import Content, Reference, clean
-from rag_assets.steps.formats.storage import PageError
+from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.sections.anchors import OneAnchor
 from rag_assets.steps.sections.outline import Section, split_at_headings
 from rag_assets.steps.sections.reading import BodyReader, DirectReader
