@@ -6,19 +6,18 @@ Does not belong here: what is written under it.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
+_POLL_S = 0.2
+
 
 class LockedError(Exception):
     """Another process writes there; the message names it."""
-
-
-_held: set[Path] = set()
 
 
 @contextmanager
@@ -29,31 +28,18 @@ def exclusive(folder: Path, wait_s: float = 0.0) -> Iterator[None]:
         LockedError: another process still holds it after `wait_s` seconds.
     """
     folder = folder.resolve()
-    if folder in _held:
-        yield
-        return
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+", encoding="utf-8") as file:
-        _acquire(file.fileno(), folder, time.monotonic() + wait_s)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        _held.add(folder)
-        try:
-            yield
-        finally:
-            _held.discard(folder)
-
-
-def _acquire(handle: int, folder: Path, deadline: float) -> None:
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                holder = (folder / ".lock").read_text(encoding="utf-8") or "unknown"
-                raise LockedError(
-                    f"another build (process {holder}) writes to {folder}; wait until it has ended, or stop it"
-                ) from None
-            time.sleep(0.2)
+    path = folder / ".lock"
+    lock = FileLock(path, thread_local=False, is_singleton=True, fallback_to_soft=False)
+    try:
+        lock.acquire(timeout=wait_s, poll_interval=_POLL_S)
+    except Timeout:
+        holder = path.read_text(encoding="utf-8") or "unknown"
+        raise LockedError(
+            f"another build (process {holder}) writes to {folder}; wait until it has ended, or stop it"
+        ) from None
+    try:
+        path.write_text(str(os.getpid()), encoding="utf-8")
+        yield
+    finally:
+        lock.release()

@@ -7,7 +7,6 @@ Does not belong here: what is in a table (`schema`), how an index lays out its o
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import secrets
@@ -113,10 +112,11 @@ class Store:
     @contextmanager
     def lock(self, tenant: str) -> Iterator[None]:
         """Hold a tenant's lock: one writer at a time, over threads and processes; a killed holder loses it."""
+        from filelock import FileLock  # a process that only reads locks nothing
+
         path = self.tenant(tenant) / ".publish.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with FileLock(path, fallback_to_soft=False):
             yield
 
     def serving_db(self) -> Path:

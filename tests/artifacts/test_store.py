@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -120,3 +121,26 @@ def test_a_private_file_that_is_there_keeps_the_locks_that_sqlite_holds_on_it(tm
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     holder.close()
     assert "database is locked" in other.stderr
+
+
+def test_one_writer_at_a_time_and_a_killed_one_lets_go(tmp_path: Path) -> None:
+    hold = (
+        "import sys; from pathlib import Path; from rag_serving.artifacts.store import Store\n"
+        "with Store(Path(sys.argv[1])).lock('acme'): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", hold, str(tmp_path)]
+    entered = threading.Event()
+
+    def enter() -> None:
+        with Store(tmp_path).lock("acme"):
+            entered.set()
+
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        waiting = threading.Thread(target=enter)
+        waiting.start()
+        assert not entered.wait(0.5)
+        holder.kill()
+        waiting.join(60)
+    assert entered.is_set()

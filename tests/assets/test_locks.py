@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,3 +62,10 @@ def test_a_lock_is_given_back_when_the_work_fails(tmp_path: Path) -> None:
         raise ZeroDivisionError
     with held_by_another_process(tmp_path):
         pass
+
+
+def test_whoever_waits_gets_the_lock_once_it_is_free(tmp_path: Path) -> None:
+    with held_by_another_process(tmp_path) as process:
+        threading.Timer(0.5, process.kill).start()
+        with exclusive(tmp_path, wait_s=60):
+            assert process.wait(10)
