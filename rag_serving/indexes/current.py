@@ -20,6 +20,7 @@ from rag_serving.indexes.followed import FollowedPublication
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.held import FileStamps, Held, Slot, file_stamps
 from rag_serving.indexes.page_readers import Comparison
+from rag_serving.models.breaker import Breaker
 
 RETRY_S = 5.0
 BEING_OPENED = "the pages have just changed and are being opened; try again shortly"
@@ -61,7 +62,7 @@ class CurrentGeneration:
         self._opening = threading.Lock()  # one generation is opened at a time
         self._slot = Slot()
         self._under_way: dict[str, _Opening] = {}
-        self._failed: tuple[str, float] | None = None
+        self._failed: tuple[str, Breaker] | None = None
         self._closed = False
         self.problem: str | None = None
 
@@ -250,7 +251,9 @@ class CurrentGeneration:
         problem = f"generation {wanted} cannot be opened: {' '.join(str(error).split()) or type(error).__name__}"
         if problem != self.problem:
             _log.error("%s", problem)
-        self._failed, self.problem = (wanted, time.monotonic()), problem
+        breaker = Breaker(failures=1, reset_s=self._retry_s)
+        breaker.fail()
+        self._failed, self.problem = (wanted, breaker), problem
 
     def _stand_in(self, wanted: str) -> None:
         """Where no generation is open, open the last one published before a broken one, if it may answer instead."""
@@ -281,7 +284,7 @@ class CurrentGeneration:
 
     def _failed_lately(self, wanted: str) -> bool:
         failed = self._failed
-        return failed is not None and failed[0] == wanted and time.monotonic() - failed[1] < self._retry_s
+        return failed is not None and failed[0] == wanted and failed[1].state == "open"
 
     def _is_outdated(self, wanted: str) -> bool:
         try:

@@ -11,7 +11,6 @@ made of all chunks; where one cannot be, search is exact again. Chroma is loaded
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from rag_serving.indexes.hits import Hit, best
 from rag_serving.indexes.quantization import Codes
 from rag_serving.indexes.shard_collections import ShardCollections, query
 from rag_serving.indexes.shard_files import file_fault
+from rag_serving.models.breaker import Breaker
 
 EXACT_ROWS = 1_000_000
 RETRY_S = 30.0  # how long a shard that failed is left alone before Chroma is tried again
@@ -127,11 +127,11 @@ class OpenShard:
         self.problem: str | None = None
         self._place, self._name, self._rows, self._row_of = place, shard.collection, shard.rows, row_of
         self._collection: Any = None
-        self._retry_at = 0.0
+        self._breaker = Breaker(failures=1, reset_s=RETRY_S)
 
     def nearest(self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_]) -> Rows | None:
         """Return rows of the k nearest that the classes may see; None where it cannot be used or finds too few."""
-        if self._collection is None and not (time.monotonic() >= self._retry_at and self.connect()):
+        if self._collection is None and not (self._breaker.allow() and self.connect()):
             return None
         everything = self.classes <= classes
         k = min(k, len(self._rows) if everything else int(np.count_nonzero(allowed[self._rows])))
@@ -167,6 +167,7 @@ class OpenShard:
             self._fail(f"collection {self._name} {state}")
             return False
         self._collection, self.problem = collection, None
+        self._breaker.succeed()
         return True
 
     def _known(self, ids: Sequence[str]) -> Rows:
@@ -176,5 +177,5 @@ class OpenShard:
 
     def _fail(self, reason: str) -> None:
         self._collection = None
-        self._retry_at = time.monotonic() + RETRY_S
+        self._breaker.fail()
         self.problem = f"dense index searched exactly: {reason}; `citelock generations repair` mends it"

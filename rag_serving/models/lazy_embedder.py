@@ -7,7 +7,6 @@ Does not belong here: what is answered without it (`retrieval.hybrid`).
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.models.breaker import Breaker
 from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.embedding.graph_cache import GraphCache
 from rag_serving.models.protocols import Embedder, ModelError, Progress
@@ -32,10 +32,9 @@ class GuardedEmbedder:
 
     def __init__(self, open_model: Callable[[], Embedder], retry_s: float = RETRY_S) -> None:
         self._open_model = open_model
-        self._retry_s = retry_s
+        self._breaker = Breaker(failures=1, reset_s=retry_s)
         self._model: Embedder | None = None
         self._opening = threading.Lock()
-        self._failed_at = float("-inf")
         self._failure = ""
 
     @property
@@ -67,13 +66,16 @@ class GuardedEmbedder:
         Raises:
             ModelError: it failed, now or within the last `retry_s` seconds.
         """
-        if time.monotonic() - self._failed_at < self._retry_s:
+        if not self._breaker.allow():
             raise ModelError(self._failure)
         try:
-            return ask(self._opened())
+            result = ask(self._opened())
         except ModelError as error:
-            self._failure, self._failed_at = str(error), time.monotonic()
+            self._failure = str(error)
+            self._breaker.fail()
             raise
+        self._breaker.succeed()
+        return result
 
     def _opened(self) -> Embedder:
         with self._opening:
