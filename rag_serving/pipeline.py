@@ -6,11 +6,10 @@ Does not belong here: what a stage does; HTTP and terminals (`api.app`, `cli.mai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rag_serving.access.principals import Principal
@@ -31,16 +30,15 @@ from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.receipt import make_receipt
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
-from rag_serving.records import Answer, Candidate, Filters, Query, SearchResults
-from rag_serving.retrieval.boosts import boosted
-from rag_serving.retrieval.hybrid import Mode, RetrievalError, Retrieved, SearchOptions
-from rag_serving.retrieval.hygiene import is_clean, keyword_gate
-from rag_serving.retrieval.lexical_reranker import POOL, rerank_by_words
-from rag_serving.retrieval.rerank import Reranked, rerank
-from rag_serving.retrieval.search import Found, find
-from rag_serving.telemetry.events import MAX_RANKED, Trace
+from rag_serving.records import Answer, Candidate, Filters, SearchResults
+from rag_serving.retrieval.explain import explained_candidates, index_rankings, scored_ids
+from rag_serving.retrieval.hybrid import Mode, RetrievalError
+from rag_serving.retrieval.lexical_reranker import POOL
+from rag_serving.retrieval.search import Search, search_candidates
+from rag_serving.retrieval.stages import SearchOptions, passage_stages
+from rag_serving.telemetry.events import MAX_CANDIDATES, MAX_RANKED, Trace
 from rag_serving.telemetry.telemetry import Telemetry
-from rag_serving.text.analyzer import analyze, analyze_passage
+from rag_serving.text.analyzer import analyze
 from rag_serving.text.question_types import kind_of
 from rag_serving.tracing import Listen, StageTrace
 
@@ -52,10 +50,18 @@ RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 
 STALE, NO_RECEIPT, EXACT_SEARCH = "stale_generation", "receipt_not_stored", "dense_index_searched_exactly"
 
-TermWeights = Callable[[], Mapping[str, float]]
-
 # Fused candidates that hygiene may choose from.
 _POOL = 100
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a pipeline uses beside the published generation."""
+
+    embedder: Embedder
+    receipts: ReceiptStore
+    reranker: RemoteReranker | None = None
+    telemetry: Telemetry | None = None
 
 
 @dataclass(frozen=True)
@@ -74,30 +80,20 @@ class Pipeline:
     A newer generation is picked up between questions; a question keeps the generation it began with.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        tenant: str,
-        published: CurrentGeneration,
-        embedder: Embedder,
-        receipts: ReceiptStore,
-        reranker: RemoteReranker | None = None,
-        telemetry: Telemetry | None = None,
-    ) -> None:
+    def __init__(self, config: Config, tenant: str, published: CurrentGeneration, services: Services) -> None:
         self.config = config
         self.tenant = tenant
         self.published = published
-        self.receipts = receipts
+        self.receipts, self.telemetry = services.receipts, services.telemetry
         self.secrecy = Secrecy(config.home, config.telemetry.store_questions)
-        self._proofs = Proofs(config, tenant, published, receipts, self.secrecy)
-        self._sidecar = reranker
-        self.telemetry = telemetry
+        self._proofs = Proofs(config, tenant, published, services.receipts, self.secrecy)
+        self._sidecar = services.reranker
         self.mode: Mode = "hybrid"
-        self._embedder = embedder
-        self._recent = RecentVectors(embedder, config.embedding.query_cache, config.serving.auth == "loopback")
-        self._answering = Answering(config, embedder)
+        self._embedder = services.embedder
+        self._recent = RecentVectors(services.embedder, config.embedding.query_cache, config.serving.auth == "loopback")
+        self._answering = Answering(config, services.embedder)
         self._is_word = Words(config.embedding)
-        in_process = config.embedding.provider == "local" and not reranker
+        in_process = config.embedding.provider == "local" and not services.reranker
         self._turns = search_limit(in_process, config.serving.workers)
 
     @classmethod
@@ -117,14 +113,13 @@ class Pipeline:
         Raises:
             ConfigError: the configured weights cannot be used.
         """
-        store = Store(config.home)
-        receipts = open_receipts(config)
-        published = CurrentGeneration(store, tenant, config)
+        published, receipts = CurrentGeneration(Store(config.home), tenant, config), open_receipts(config)
         if reranker is None and config.reranker.url:
             from rag_serving.models.reranker_client import open_reranker
 
             reranker = open_reranker(config.features, config.reranker)
-        return cls(config, tenant, published, embedder or open_guarded(config), receipts, reranker, telemetry)
+        services = Services(embedder or open_guarded(config), receipts, reranker, telemetry)
+        return cls(config, tenant, published, services)
 
     @property
     def reranker(self) -> RemoteReranker | None:
@@ -153,24 +148,27 @@ class Pipeline:
             UnpublishedError: there is no generation to search.
             RetrievalError: no index can answer.
         """
-        attempt = StageTrace()
-        stale = partial(attempt.raise_flag, STALE)
-        with attempt.part("total"), self.published.acquire(stale) as generation, self._turns:
-            view = generation.for_reader(principal)
+        trace = StageTrace()
+        request = _Request(principal, query, filters, explain)
+        with trace.part("total"), self._view(trace, principal) as view, self._turns:
             depth = max(2 * k, self.config.reranker.candidates if self.reranker else POOL)
-            found = self._find(attempt, view, _Request(principal, query, filters), depth)
-            weights = partial(view.term_weights, found.query.terms)
-            ranked = self._reranked(attempt, found.query, self._clean(found.retrieved.candidates), weights, k)
-            results = tuple(islice(ranked.candidates, k))
-            rankings = _rankings(view, found.retrieved)
-        notes = found.query.notes if explain or not results else None
-        shown = SearchResults(results, generation.id, tuple(attempt.flags), attempt.timings_ms, notes, ranked.by)
-        if explain:
-            candidates = _told(found.retrieved.candidates, results)
-            shown = replace(shown, query=found.query, candidates=candidates)
+            search = self._search(trace, view, request, depth)
+            search = search.then(passage_stages(self.config, k, self.reranker, is_gated=False), trace)
+            results = tuple(search.context.passages.candidates(search.ranking.head(k)))
+            recorded = self._recorded(search)
+            candidates = explained_candidates(search) if explain else ()
+        shown = SearchResults(
+            results,
+            view.id,
+            tuple(trace.flags),
+            trace.timings_ms,
+            notes=search.query.notes if explain or not results else None,
+            reranker=search.reranker,
+            query=search.query if explain else None,
+            candidates=candidates,
+        )
         if self.telemetry:
-            trace = Trace(_told(found.retrieved.candidates, shown.results), rankings=rankings, features=self._features)
-            self.telemetry.searched(principal, query, shown, trace)
+            self.telemetry.searched(principal, query, shown, recorded)
         return shown
 
     def ask(
@@ -183,18 +181,18 @@ class Pipeline:
     ) -> Answer:
         """Return an answer whose citations were verified, or the reason why there is none; `listen` hears how far it
         is."""
-        attempt, trace = StageTrace(listen), Trace()
+        trace, recorded = StageTrace(listen), Trace(features=self.config.features.enabled)
         request = _Request(principal, question, filters, explain)
         try:
-            with attempt.part("total"), self.published.acquire(partial(attempt.raise_flag, STALE)) as generation:
-                written = self._answer(attempt, generation.for_reader(principal), request)
-            answer, trace = self._with_receipt(attempt, written, request), written.trace
+            with trace.part("total"), self._view(trace, principal) as view:
+                written, recorded = self._answer(trace, view, request)
+            answer = self._with_receipt(trace, written, request)
         except UnpublishedError as error:
-            answer = Answer("unavailable", str(error), timings_ms=attempt.timings_ms)
+            answer = Answer("unavailable", str(error), timings_ms=trace.timings_ms)
         except RetrievalError:
-            answer = Answer("unavailable", RETRIEVAL_DOWN, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
+            answer = Answer("unavailable", RETRIEVAL_DOWN, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
-            self.telemetry.answered(principal, question, answer, replace(trace, features=self._features))
+            self.telemetry.answered(principal, question, answer, recorded)
         return answer
 
     def ask_selection(
@@ -207,17 +205,17 @@ class Pipeline:
     ) -> Answer:
         """Return an answer from the given text alone: nothing is retrieved, and citations are offsets into that
         text."""
-        attempt = StageTrace(listen)
-        with attempt.part("total"):
+        trace, lock = StageTrace(listen), lock_selection(selection)
+        with trace.part("total"):
             vector = None
-            with attempt.part("embed", NO_VECTORS):
+            with trace.part("embed", NO_VECTORS):
                 vector = self._recent.of(principal.user if principal else None).embed_query(question)
-            asked = Question(question, question, dict.fromkeys(analyze(question), 1.0), vector)
-            written = self._answering.answer(attempt, asked, lock_selection(selection), explain=explain)
-        answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
+            read = Question(question, question, dict.fromkeys(analyze(question), 1.0), vector)
+            written = self._answering.answer(trace, read, lock, explain=explain)
+        answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
-            trace = replace(written.trace, features=self._features)
-            self.telemetry.answered(principal, question, answer, trace, "selected_text")
+            recorded = Trace(lock=lock, verdicts=written.verdicts, features=self.config.features.enabled)
+            self.telemetry.answered(principal, question, answer, recorded, "selected_text")
         return answer
 
     def warm(self) -> None:
@@ -250,91 +248,64 @@ class Pipeline:
         """
         return self._proofs.prove(identifier)
 
-    def _answer(self, attempt: StageTrace, view: ReaderView, request: _Request) -> AnswerTrace:
+    @contextmanager
+    def _view(self, trace: StageTrace, principal: Principal) -> Iterator[ReaderView]:
+        """Yield the published generation as a principal may see it; it stays open until the block ends."""
+        with self.published.acquire(partial(trace.raise_flag, STALE)) as generation:
+            yield generation.for_reader(principal)
+
+    def _answer(self, trace: StageTrace, view: ReaderView, request: _Request) -> tuple[AnswerTrace, Trace]:
+        retrieval = self.config.retrieval
         with self._turns:
-            found = self._find(attempt, view, request, _POOL)
-            query, retrieved = found.query, found.retrieved
-            with attempt.part("hygiene"):
-                clean = self._clean(retrieved.candidates)
-                gated = keyword_gate(clean, query.text, analyze, self.config.retrieval.min_keyword_overlap)
-                weights = view.term_weights(query.terms)
-            count = self.config.retrieval.final_passages
-            ranked = self._reranked(attempt, query, gated, lambda: weights, count)
-            lock = freeze(ranked.candidates, count, self.config.retrieval.passage_order)
+            search = self._search(trace, view, request, _POOL)
+            stages = passage_stages(self.config, retrieval.final_passages, self.reranker, is_gated=True)
+            search = search.then(stages, trace)
+            lock = freeze(self._passages(search), retrieval.final_passages, retrieval.passage_order)
+        query, weights = search.query, search.context.term_weights
         if kind_of(query.text) == "steps":
             lock = completed(lock, view.beside)
-        asked = Question(query.text, request.text, weights, retrieved.vector)
-        written = self._answering.answer(attempt, asked, lock, view.id, request.explain)
-        notes = query.notes if request.explain or not written.answer.citations else None
+        question = Question(query.text, request.text, weights, search.context.vector)
+        written = self._answering.answer(trace, question, lock, view.id, request.explain)
         answer = pinpointed(written.answer, lock, view.page_text)
-        answer = replace(answer, notes=notes, reranker=ranked.by)
+        notes = query.notes if request.explain or not answer.citations else None
+        answer = replace(answer, notes=notes, reranker=search.reranker)
         if answer.refusal and answer.refusal.gate == "passages":
-            kept = nothing_kept(len(retrieved.candidates), self.config.retrieval.min_keyword_overlap)
-            answer = replace(answer, refusal=kept)
-        candidates, rankings = _told(retrieved.candidates, lock.passages), _rankings(view, retrieved)
-        return replace(written, answer=answer, candidates=candidates, rankings=rankings)
+            answer = replace(answer, refusal=nothing_kept(len(search.candidates), retrieval.min_keyword_overlap))
+        recorded = replace(self._recorded(search), lock=lock, verdicts=written.verdicts)
+        return replace(written, answer=answer), recorded
 
-    @property
-    def _features(self) -> tuple[str, ...]:
-        return self.config.features.enabled
-
-    def _find(self, attempt: StageTrace, view: ReaderView, request: _Request, k: int) -> Found:
-        """Return candidates, with what is wrong noted in the attempt."""
-        rm3 = self.config.features.FEATURE_RM3
-        options = SearchOptions(self.config.retrieval, self.mode, k, rm3, request.filters, self._is_word)
-        attempt.tell("search")
-        found = find(view, self._recent.of(request.principal.user), request.text, options)
-        attempt.timings_ms.update(found.retrieved.timings_ms)
-        for flag in found.retrieved.degraded:
-            attempt.raise_flag(flag)
+    def _search(self, trace: StageTrace, view: ReaderView, request: _Request, k: int) -> Search:
+        """Return candidates, with what was degraded noted in the trace."""
+        is_expanded = self.config.features.FEATURE_RM3
+        options = SearchOptions(self.config.retrieval, self.mode, k, is_expanded, request.filters, self._is_word)
+        trace.tell("search")
+        search = search_candidates(view, self._recent.of(request.principal.user), request.text, options)
+        trace.include(search.trace)
         if view.degraded:
-            attempt.raise_flag(EXACT_SEARCH)
-        return found
+            trace.raise_flag(EXACT_SEARCH)
+        return search
 
-    def _reranked(
-        self, attempt: StageTrace, query: Query, candidates: Iterable[Candidate], weights: TermWeights, count: int
-    ) -> Reranked:
-        """Return the best of the candidates, with what is wrong noted in the attempt; no model ranks quoted words
-        down."""
-        settings, features = self.config.reranker, self.config.features
-        reranker = self.reranker
-        switched_on = features.FEATURE_HEURISTIC_FALLBACK if reranker else features.FEATURE_HEURISTIC_RERANKER
-        by_words = partial(rerank_by_words, analyze=analyze_passage, proximity=features.FEATURE_PROXIMITY)
-        heuristic = partial(by_words, weights=weights()) if switched_on else None
-        with attempt.part("rerank"):
-            top_n = max(count, settings.top_n or count)
-            ranked = rerank(query.text, candidates, top_n, settings.candidates, reranker, heuristic)
-            if ranked.by == "sidecar":
-                ranked = replace(ranked, candidates=boosted(tuple(ranked.candidates), query))
-        for flag in ranked.flags:
-            attempt.raise_flag(flag)
-        return ranked
+    def _passages(self, search: Search) -> Iterable[Candidate]:
+        """Return what the lock chooses from, best first; who stops early leaves the rest unread."""
+        return search.context.passages.candidates(search.ranking)
 
-    def _clean(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-        labels = self.config.ingestion.drop_labels
-        return (candidate for candidate in candidates if is_clean(candidate.chunk, labels))
+    def _recorded(self, search: Search) -> Trace:
+        """Return what telemetry keeps of a search; nothing is read without telemetry."""
+        if not self.telemetry:
+            return Trace()
+        return Trace(
+            scored_ids(search, MAX_CANDIDATES),
+            rankings=index_rankings(search, MAX_RANKED),
+            features=self.config.features.enabled,
+        )
 
-    def _with_receipt(self, attempt: StageTrace, written: AnswerTrace, request: _Request) -> Answer:
+    def _with_receipt(self, trace: StageTrace, written: AnswerTrace, request: _Request) -> Answer:
         """Return the answer with flags, timings and the id of its receipt; that no receipt can be stored is only a
         flag."""
-        answer = replace(written.answer, flags=tuple(attempt.flags), timings_ms=dict(attempt.timings_ms))
-        with attempt.part("receipt", NO_RECEIPT):
-            made = written.lock, written.verdicts, written.draft
-            receipt = make_receipt(self.tenant, request.text, answer, *made, self._answering.rules, request.filters)
+        answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=dict(trace.timings_ms))
+        with trace.part("receipt", NO_RECEIPT):
+            written = replace(written, answer=answer)
+            receipt = make_receipt(self.tenant, request.text, written, self._answering.rules, request.filters)
             kept = self.secrecy.kept(request.principal, receipt)
             answer = replace(answer, receipt_id=self.receipts.put(kept))
-        return replace(answer, flags=tuple(attempt.flags), timings_ms=attempt.timings_ms)
-
-
-def _told(found: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates in the order they were found, the chosen ones with all of their scores."""
-    scored = {candidate.chunk.chunk_id: candidate for candidate in chosen}
-    return [scored.get(candidate.chunk.chunk_id, candidate) for candidate in found]
-
-
-def _rankings(view: ReaderView, retrieved: Retrieved) -> dict[str, list[tuple[str, float]]]:
-    """Return the rankings by chunk id, as far as telemetry keeps them."""
-    kept = {name: hits[:MAX_RANKED] for name, hits in retrieved.rankings.items()}
-    rows = list({hit.row for hits in kept.values() for hit in hits})
-    ids = dict(zip(rows, view.chunk_ids(rows), strict=True))
-    return {name: [(ids[hit.row], hit.score) for hit in hits] for name, hits in kept.items()}
+        return replace(answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)

@@ -125,10 +125,17 @@ class Candidate:
     chunk: Chunk
     score: float
     scores: Mapping[str, float] = field(default_factory=dict)
+    ranks: Mapping[str, int] = field(default_factory=dict)  # in each index that found it, from 1
+    dropped_by: str | None = None  # the stage that kept it from being a passage
 
-    def scored(self, stage: str, value: float) -> Candidate:
-        """Return the same chunk, ranked from now on by this stage's score."""
-        return replace(self, score=value, scores={**self.scores, stage: value})
+    def explanation(self) -> dict[str, Any]:
+        """Return the JSON shape of a candidate of an explained search."""
+        return {
+            "chunk_id": self.chunk.chunk_id,
+            "scores": dict(self.scores),
+            "ranks": dict(self.ranks),
+            "dropped_by": self.dropped_by,
+        }
 
     def result(self) -> dict[str, Any]:
         """Return the JSON shape of one search result."""
@@ -145,6 +152,7 @@ class Candidate:
             "text": chunk.text,
             "score": self.score,
             "scores": dict(self.scores),
+            "ranks": dict(self.ranks),
             "also_at": [vars(place) for place in chunk.also_at],
         }
 
@@ -309,7 +317,7 @@ class SearchResults:
             shape["notes"] = list(self.notes)
         if self.query is not None:
             shape["query"] = self.query.payload()
-            shape["candidates"] = [{"chunk_id": c.chunk.chunk_id, "scores": dict(c.scores)} for c in self.candidates]
+            shape["candidates"] = [candidate.explanation() for candidate in self.candidates]
         return shape
 
 

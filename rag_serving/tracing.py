@@ -55,6 +55,12 @@ class StageTrace:
         if self.listen:
             self.listen(part, detail)
 
+    def include(self, other: StageTrace) -> None:
+        """Add what another trace noted."""
+        self.timings_ms.update(other.timings_ms)
+        for flag in other.flags:
+            self.raise_flag(flag)
+
     def raise_flag(self, flag: str) -> None:
         """Note what was degraded, once."""
         if flag not in self.flags:

@@ -8,9 +8,8 @@ A variant changes one thing of the defaults, or leaves only what it names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_assets.evaluation.beir import Collection
-from rag_assets.evaluation.bench import Bench, Index, Keep, indexed, measured, run_queries, with_column
+from rag_assets.evaluation.bench import DEPTH, Bench, Index, indexed, measured, run_queries, with_column
 from rag_assets.steps.contexts.lexical_fields import lexical_prefix
-from rag_serving.access.principals import EVERYONE
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
-from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder
-from rag_serving.records import Candidate
 from rag_serving.retrieval.hybrid import Mode
-from rag_serving.retrieval.hygiene import keyword_gate
-from rag_serving.retrieval.lexical_reranker import rerank_by_words
-from rag_serving.retrieval.search import Found
-from rag_serving.text.analyzer import analyze, analyze_passage
+from rag_serving.retrieval.hygiene import KeywordGate
+from rag_serving.retrieval.lexical_reranker import LexicalReranker
+from rag_serving.retrieval.stage import Stage
 
 Reshape = Callable[[pa.Table], pa.Table]
 
@@ -61,17 +56,9 @@ def _without_definitions(table: pa.Table) -> pa.Table:
     return with_column(table, "lexical_prefix", [lexical_prefix(title, path) for title, path in places])
 
 
-def _all(_: Generation, found: Found) -> Iterable[Candidate]:
-    return found.retrieved.candidates
-
-
-def _gated(_: Generation, found: Found) -> Iterable[Candidate]:
-    return keyword_gate(found.retrieved.candidates, found.query.text, analyze, Retrieval().min_keyword_overlap)
-
-
-def _by_words(generation: Generation, found: Found, proximity: bool = True) -> Iterable[Candidate]:
-    weights = generation.term_weights(found.query.terms, frozenset({EVERYONE}))
-    return rerank_by_words(found.retrieved.candidates, weights, analyze_passage, proximity=proximity)
+_BY_WORDS = Stage("lexical_rerank", LexicalReranker())
+_BY_COVERAGE = Stage("lexical_rerank", LexicalReranker(proximity=False))
+_GATE = Stage("keyword_gate", KeywordGate(Retrieval().min_keyword_overlap, enough=DEPTH))
 
 
 @dataclass(frozen=True)
@@ -83,7 +70,7 @@ class Variant:
     reshape: Reshape = as_built
     mode: Mode = "hybrid"
     rm3: bool = False
-    keep: Keep = _all
+    stages: tuple[Stage, ...] = ()  # after those that make candidates
     embedding: Mapping[str, Any] = field(default_factory=dict)  # of `embedding`, for questions
 
 
@@ -102,9 +89,9 @@ VARIANTS = (
     Variant("with RM3", rm3=True),
     Variant("with MMR 0.5", {"mmr_lambda": 0.5}),
     Variant("with MMR 0.8", {"mmr_lambda": 0.8}),
-    Variant("with heuristic reranker", keep=_by_words),
-    Variant("with heuristic reranker, no proximity", keep=partial(_by_words, proximity=False)),
-    Variant("with keyword gate", keep=_gated),
+    Variant("with heuristic reranker", stages=(_BY_WORDS,)),
+    Variant("with heuristic reranker, no proximity", stages=(_BY_COVERAGE,)),
+    Variant("with keyword gate", stages=(_GATE,)),
     Variant("without cosine floor", {"cosine_floor": -1.0}),
     Variant("without spelling", {"spelling": False}),
     Variant("questions in float32", embedding={"query_precision": "float32"}),
@@ -158,5 +145,5 @@ def _measured(index: Index, collection: Collection, config: Config, variant: Var
     }
     if variant.embedding:
         index = replace(index, embedder=open_embedder(config.embedding.model_copy(update=dict(variant.embedding))))
-    run = run_queries(index, collection, config.model_copy(update=update), variant.mode, keep=variant.keep)
+    run = run_queries(index, collection, config.model_copy(update=update), variant.mode, stages=variant.stages)
     return measured(Bench(variant.mode, collection, run, index.index_seconds, index.embed_seconds, 0))

@@ -40,7 +40,7 @@ from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder
 from rag_serving.models.protocols import Progress
 from rag_serving.models.reranker_client import open_reranker
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline import Pipeline, Services
 from rag_serving.receipts.store import ReceiptStore
 
 Report = Callable[[str, int, int], None]
@@ -201,7 +201,8 @@ def _pipeline(variant: AnswerVariant, config: Config, tenant: str, embedder: Emb
             _reshaped(variant.retrieval, config, home, tenant, embedder)
         published = CurrentGeneration(Store(changed.home), tenant, changed)
         reranker = open_reranker(changed.features, changed.reranker)
-        pipeline = Pipeline(changed, tenant, published, embedder, ReceiptStore(home / "receipts.db"), reranker)
+        services = Services(embedder, ReceiptStore(home / "receipts.db"), reranker)
+        pipeline = Pipeline(changed, tenant, published, services)
         stack.callback(pipeline.close)
         pipeline.mode = variant.retrieval.mode
         yield pipeline

@@ -8,7 +8,7 @@ Does not belong here: reading collections (`beir`), formulas (`metrics`), the re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -33,9 +33,11 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, Tokenizer, open_embedder, open_tokenizer
 from rag_serving.models.embedding.vocabulary import Words
-from rag_serving.records import Candidate
-from rag_serving.retrieval.hybrid import Mode, SearchOptions
-from rag_serving.retrieval.search import Found, find
+from rag_serving.retrieval.hybrid import Mode
+from rag_serving.retrieval.search import Search, search_candidates
+from rag_serving.retrieval.stage import Stage
+from rag_serving.retrieval.stages import SearchOptions
+from rag_serving.tracing import StageTrace
 
 TENANT = "bench"
 RECALL_AT = (5, 10, 20, 100)
@@ -43,7 +45,6 @@ CUTOFF = 10  # of nDCG and MRR
 DEPTH = 100
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
-Keep = Callable[[Generation, Found], Iterable[Candidate]]
 Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 
 
@@ -236,11 +237,11 @@ def run_queries(
     config: Config,
     mode: Mode = "hybrid",
     report: Report | None = None,
-    keep: Keep = lambda _, found: found.retrieved.candidates,
+    stages: Sequence[Stage] = (),
 ) -> Run:
     """Run every query alone, as a user's comes; the first once more before, because it opens the indexes.
 
-    `keep` says which candidates of a query count, and in which order; its time counts too.
+    `stages` come after those that make candidates. The time of a query includes reading the first passages.
 
     Raises:
         BenchError: an index did not answer a query.
@@ -251,33 +252,37 @@ def run_queries(
         settings = settings.model_copy(update=deep)
     rm3, is_word = config.features.FEATURE_RM3, Words(config.embedding)
     options = SearchOptions(settings, mode, DEPTH, rm3, is_word=is_word)
-    ask = partial(find, index.generation.for_reader(Principal(TENANT)), index.embedder, options=options)
+    view = index.generation.for_reader(Principal(TENANT))
+    ask = partial(search_candidates, view, index.embedder, options=options)
     ask(next(iter(collection.queries.values())))
     progress = _part(report, "queries run")
     rankings: dict[str, Ranking] = {}
     total_ms, search_ms = [], []
     for done, (query, text) in enumerate(collection.queries.items(), start=1):
         started = time.perf_counter()
-        found = ask(text)
-        kept = list(keep(index.generation, found))
+        search = ask(text).then(stages, StageTrace())
+        list(search.context.passages.candidates(search.ranking.head(CUTOFF)))
         elapsed = (time.perf_counter() - started) * 1000
-        if degraded := found.retrieved.degraded:
+        if degraded := search.trace.flags:
             raise BenchError(f"query {query!r} was answered without an index ({', '.join(degraded)})")
-        rankings[query] = _ranking(kept, index.ids, collection.of_pages)
+        rankings[query] = _ranking(search, index.ids, collection.of_pages)
         total_ms.append(elapsed)
-        search_ms.append(elapsed - found.retrieved.timings_ms.get("embed", 0.0))
+        search_ms.append(elapsed - search.trace.timings_ms.get("embed", 0.0))
         if progress:
             progress(done, len(collection.queries))
     return Run(rankings, total_ms, search_ms)
 
 
-def _ranking(candidates: Iterable[Candidate], ids: Mapping[str, str], of_pages: bool) -> Ranking:
+def _ranking(search: Search, ids: Mapping[str, str], of_pages: bool) -> Ranking:
     """Return ids with scores, best first; of pages each at the place of its best passage."""
+    ranking = search.ranking
+    chunk_ids = search.context.view.chunk_ids(ranking.rows.tolist())
+    scored = list(zip(chunk_ids, ranking.score.tolist(), strict=True))
     if not of_pages:
-        return [(ids[candidate.chunk.chunk_id], candidate.score) for candidate in candidates]
+        return [(ids[chunk_id], score) for chunk_id, score in scored]
     best: dict[str, float] = {}
-    for candidate in candidates:
-        best.setdefault(candidate.chunk.page_id, candidate.score)
+    for chunk_id, score in scored:
+        best.setdefault(chunk_id.rsplit(":", 2)[0], score)
     return list(best.items())
 
 

@@ -33,7 +33,7 @@ from rag_serving.indexes.generation import Generation
 from rag_serving.models.chat.entailment_judge import Entails
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import open_reranker
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline import Pipeline, Services
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.text.analyzer import ANALYZER_VERSION
 
@@ -146,7 +146,7 @@ def candidate_pipeline(
     receipts = store.candidate(tenant) / "evaluation.db"
     published = CurrentGeneration(store, tenant, config, pinned=generation_id)
     reranker = open_reranker(config.features, config.reranker)
-    pipeline = Pipeline(config, tenant, published, embedder, ReceiptStore(receipts, config.home), reranker)
+    pipeline = Pipeline(config, tenant, published, Services(embedder, ReceiptStore(receipts, config.home), reranker))
     try:
         yield pipeline
     finally:

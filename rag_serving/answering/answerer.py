@@ -10,7 +10,7 @@ Does not belong here: how passages are found (`pipeline`), what a stage does.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,7 @@ from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.sections import Generation
 from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
-from rag_serving.records import Answer, Candidate, Draft, Lock, Verdict
-from rag_serving.telemetry.events import Ranking, Trace
+from rag_serving.records import Answer, Draft, Lock, Verdict
 from rag_serving.text.analyzer import analyze
 from rag_serving.tracing import StageTrace
 
@@ -56,12 +55,6 @@ class AnswerTrace:
     draft: Draft
     lock: Lock
     verdicts: list[Verdict]
-    candidates: Sequence[Candidate] = ()  # all that were found, the locked ones with what later stages said of them
-    rankings: Mapping[str, Ranking] = field(default_factory=dict)  # of each index alone, and fused
-
-    @property
-    def trace(self) -> Trace:
-        return Trace(self.candidates, self.lock, self.verdicts, self.rankings)
 
 
 class Answering:

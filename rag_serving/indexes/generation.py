@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +121,10 @@ class Generation:
     def ids_of(self, rows: Sequence[int]) -> list[str]:
         """Return the chunk ids at some rows, in their order."""
         return self._columns["chunk_id"](rows)
+
+    def values_of(self, field: str, rows: Sequence[int]) -> list[Any]:
+        """Return the values of a field of Chunk at some rows, in their order."""
+        return self._columns[field](rows)
 
     def readers_of(self, row: int) -> str:
         """Return the reader class of the chunk at a row."""

@@ -119,6 +119,14 @@ class ReaderView(Protocol):
         """Return the position of every row in its page."""
         ...
 
+    def boilerplate(self, rows: Rows) -> Mask:
+        """Return which of some rows [n] help people find their way and answer nothing."""
+        ...
+
+    def labels(self, rows: Rows) -> list[Sequence[str]]:
+        """Return the labels of some rows, in their order."""
+        ...
+
     def chunks(self, rows: Sequence[int]) -> list[Chunk]:
         """Return the chunks at some rows, in their order, with the other places that the reader may see."""
         ...

@@ -116,6 +116,12 @@ class GenerationView:
     def positions(self, rows: Rows) -> Rows:
         return self._generation.tree.places(self._allowed(rows))
 
+    def boilerplate(self, rows: Rows) -> Mask:
+        return np.array(self._generation.values_of("is_boilerplate", self._allowed(rows).tolist()), dtype=np.bool_)
+
+    def labels(self, rows: Rows) -> list[Sequence[str]]:
+        return [values or () for values in self._generation.values_of("labels", self._allowed(rows).tolist())]
+
     def chunks(self, rows: Sequence[int]) -> list[Chunk]:
         self._allowed(rows)
         return self._generation.chunks(rows, self._classes)

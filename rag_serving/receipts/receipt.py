@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from rag_serving.answering.answerer import AnswerTrace
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError, redacted
-from rag_serving.records import Answer, Citation, Draft, Filters, Lock, Verdict
+from rag_serving.records import Citation, Filters, Lock, Verdict
 from rag_serving.tracing import coarse
 
 VERSION = 6
@@ -40,10 +41,7 @@ class ReceiptsAwayError(ReceiptError):
 def make_receipt(
     tenant: str,
     question: str,
-    answer: Answer,
-    lock: Lock,
-    verdicts: Sequence[Verdict],
-    draft: Draft,
+    written: AnswerTrace,
     rules: Mapping[str, float],
     filters: Filters | None = None,
 ) -> dict[str, Any]:
@@ -51,6 +49,7 @@ def make_receipt(
 
     `rules` are the arguments of `verify` that the verdicts were reached with, beside the question.
     """
+    answer, lock, draft = written.answer, written.lock, written.draft
     return {
         "version": VERSION,
         "tenant": tenant,
@@ -68,7 +67,7 @@ def make_receipt(
         "passages": [_passage(index, lock) for index in range(1, len(lock) + 1)],
         "citations": [_citation(citation) for citation in answer.citations],
         "rules": dict(rules),
-        "verdicts": [_verdict(verdict) for verdict in verdicts],
+        "verdicts": [_verdict(verdict) for verdict in written.verdicts],
         "flags": list(answer.flags),
         "timings_ms": coarse(answer.timings_ms),
     }

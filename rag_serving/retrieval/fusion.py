@@ -8,31 +8,58 @@ mean 0 and deviation 1 over the candidates first; ranks are what is left where s
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Item = TypeVar("Item", bound=Hashable)
+from rag_serving.config.sections import Retrieval
+from rag_serving.retrieval.normalization import min_max, standard
+from rag_serving.retrieval.ranking import RANK_SUFFIX, SCORE, Ranking, Scores
+from rag_serving.retrieval.stage import SearchContext
+
 Method = Literal["zscore", "minmax", "rrf"]
-Scores = NDArray[np.float64]
-
-_EPSILON = np.finfo(np.float32).eps  # below it scores are equal
 
 
-def reciprocal_rank_fusion(rankings: Iterable[Sequence[Item]], k: int = 60) -> list[tuple[Item, float]]:
-    """Items by the sum of 1 / (k + rank), ranks counted from 1; best first, ties in order of first appearance.
+@dataclass(frozen=True)
+class Fusion:
+    """One score of what both indexes say, or of what the only one says that answered; column `fused`."""
+
+    settings: Retrieval
+
+    def __call__(self, _: SearchContext, ranking: Ranking) -> Ranking:
+        fused = standard(self._fused(ranking))
+        return ranking.scored("fused", fused)
+
+    def _fused(self, ranking: Ranking) -> Scores:
+        if self.settings.fusion == "rrf":
+            ranks = (values for name, values in ranking.columns.items() if name.endswith(RANK_SUFFIX))
+            return reciprocal_rank_fusion(ranks, self.settings.rrf_k)
+        weights = {"dense": self.settings.dense_weight, "bm25": 1 - self.settings.dense_weight}
+        scores = {name: ranking.columns[name] for name in weights if name in ranking.columns}
+        return weighted_sum(scores, weights, self.settings.fusion)
+
+
+@dataclass(frozen=True)
+class SingleIndex:
+    """The scores of one index as they are."""
+
+    column: str
+
+    def __call__(self, _: SearchContext, ranking: Ranking) -> Ranking:
+        return ranking.with_scores(SCORE, ranking.column(self.column))
+
+
+def reciprocal_rank_fusion(ranks: Iterable[Scores], k: int = 60) -> Scores:
+    """Return the sum [n] of 1 / (k + rank) over the ranks [n] in each index, counted from 1; NaN: not found by it.
 
     Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
-    Methods", SIGIR 2009. A ranking must not name an item twice.
+    Methods", SIGIR 2009.
     """
-    scores: dict[Item, float] = {}
-    for ranking in rankings:
-        for rank, item in enumerate(ranking, start=1):
-            scores[item] = scores.get(item, 0.0) + 1.0 / (k + rank)
-    return sorted(scores.items(), key=lambda pair: -pair[1])
+    shares = [np.nan_to_num(1.0 / (k + values), nan=0.0) for values in ranks]
+    total: Scores = np.sum(shares, axis=0)
+    return total
 
 
 def weighted_sum(scores: Mapping[str, Scores], weights: Mapping[str, float], method: Method = "zscore") -> Scores:
@@ -46,18 +73,3 @@ def weighted_sum(scores: Mapping[str, Scores], weights: Mapping[str, float], met
     shares = [weights[index] / total * normalize(values) for index, values in scores.items()]
     mean: Scores = np.sum(shares, axis=0)
     return mean
-
-
-def standard(scores: Scores) -> Scores:
-    """Standard scores [n]: mean 0, deviation 1; all 0 where all are equal."""
-    centred: Scores = scores - scores.sum() / max(len(scores), 1)
-    deviation = math.sqrt((centred * centred).sum() / max(len(scores), 1))
-    return centred / deviation if deviation > _EPSILON else np.zeros(len(scores))
-
-
-def min_max(scores: Scores) -> Scores:
-    """Return scores [n] brought to 0 … 1; all 0 where all are equal."""
-    if not len(scores) or not np.ptp(scores) > _EPSILON:
-        return np.zeros(len(scores))
-    scaled: Scores = (scores - scores.min()) / np.ptp(scores)
-    return scaled

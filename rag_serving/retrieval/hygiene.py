@@ -1,37 +1,63 @@
-"""Candidates that must not become passages: boilerplate, excluded labels, far vectors, no shared words.
+"""Candidates that must not become passages: boilerplate, excluded labels, no shared words.
 
-Belongs here: one predicate per rule. Does not belong here: ranking.
+Belongs here: one stage per rule. Does not belong here: ordering.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Set
+from dataclasses import dataclass
 
-from rag_serving.records import Candidate, Chunk
+import numpy as np
 
-Analyze = Callable[[str], Sequence[str]]
+from rag_serving.records import Chunk
+from rag_serving.retrieval.ranking import Ranking
+from rag_serving.retrieval.stage import SearchContext
+from rag_serving.text.analyzer import analyze
 
 # The source document's exemption: code and tables answer with few words of prose.
 _UNGATED_TYPES = frozenset({"code", "table"})
 
 
-def is_clean(chunk: Chunk, drop_labels: Collection[str]) -> bool:
-    """Return whether the chunk is content: no boilerplate, none of the excluded labels."""
-    return not chunk.is_boilerplate and not set(drop_labels).intersection(chunk.labels)
+@dataclass(frozen=True)
+class Hygiene:
+    """Rows that are content: no boilerplate, none of the excluded labels."""
+
+    drop_labels: Set[str]
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        clean = ~context.view.boilerplate(ranking.rows)
+        if self.drop_labels:
+            labels = context.view.labels(ranking.rows)
+            clean &= np.array([self.drop_labels.isdisjoint(each) for each in labels], dtype=np.bool_)
+        return ranking.where(clean)
 
 
-def shares_words(chunk: Chunk, terms: Collection[str], analyze: Analyze, min_overlap: int) -> bool:
-    """Return whether heading path and text share enough stemmed terms with the query; a query of fewer terms needs
-    fewer."""
+@dataclass(frozen=True)
+class KeywordGate:
+    """The first rows that share words with the query.
+
+    Attributes:
+        min_overlap: terms that a row must share; a query of fewer terms needs fewer.
+        enough: rows that later stages look at; no passage is read for more.
+    """
+
+    min_overlap: int
+    enough: int
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        terms, passed = set(analyze(context.query.text)), list[int]()
+        for start in range(0, len(ranking), self.enough):
+            chunks = context.passages.read(ranking.rows[start : start + self.enough])
+            passed += [at for at, chunk in enumerate(chunks, start) if shares_words(chunk, terms, self.min_overlap)]
+            if len(passed) >= self.enough:
+                break
+        return ranking.take(passed[: self.enough])
+
+
+def shares_words(chunk: Chunk, terms: Set[str], min_overlap: int) -> bool:
+    """Return whether heading path and text share enough stemmed terms with the query."""
     if chunk.content_type in _UNGATED_TYPES:
         return True
     have = set(analyze(" ".join((*chunk.heading_path, chunk.text))))
-    return len(have.intersection(terms)) >= min(min_overlap, len(set(terms)))
-
-
-def keyword_gate(
-    candidates: Iterable[Candidate], query: str, analyze: Analyze, min_overlap: int
-) -> Iterator[Candidate]:
-    """Return the candidates that share words with the query, in order, each looked at only when it is asked for."""
-    terms = set(analyze(query))
-    return (candidate for candidate in candidates if shares_words(candidate.chunk, terms, analyze, min_overlap))
+    return len(have & terms) >= min(min_overlap, len(terms))

@@ -1,7 +1,7 @@
-"""The heuristic reranker: how well a passage's words answer a query's, without any model.
+"""The lexical reranker: how well a passage's words answer a query's, without any model.
 
 Belongs here: what is measured of words, and how much it counts. Does not belong here: when it ranks
-(`retrieval.rerank`).
+(`retrieval.stages`).
 
 Five signals, each between 0 and 1 and each weighed by inverse document frequency: the share of the query's terms that
 the passage has, and that its headings have; how near to each other neighbouring terms of the query stand, and how near
@@ -14,17 +14,22 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, pairwise
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.records import Candidate
+from rag_serving.records import Chunk
+from rag_serving.retrieval.ranking import Ranking, Scores
+from rag_serving.retrieval.stage import SearchContext
+from rag_serving.text.analyzer import analyze_passage
 
-Analyze = Callable[[str], Sequence[str]]
 Positions = Mapping[str, Sequence[int]]
 
+HEURISTIC = "heuristic"
+"""The column of its scores; without values where it ran and had nothing to correct."""
 POOL = 20
 _SIGNALS, _OF_COVERAGE = 5, 2  # the first two do not depend on where the terms stand
 
@@ -33,45 +38,53 @@ _SIGNALS, _OF_COVERAGE = 5, 2  # the first two do not depend on where the terms 
 _WORTH = 0.05
 
 
-def rerank_by_words(
-    candidates: Iterable[Candidate],
-    weights: Mapping[str, float],
-    analyze: Analyze,
-    pool: int = POOL,
-    proximity: bool = True,
-) -> Iterator[Candidate]:
-    """Return the candidates with the first `pool` of them put in a new order; scores stay in the scale that they had.
+@dataclass(frozen=True)
+class LexicalReranker:
+    """The first rows in the order of their words, unless another reranker ordered them; column `heuristic`.
 
-    `weights` are the query's terms in their order with their inverse document frequencies. Without `proximity` only
-    coverage counts, not where the terms stand. Later candidates are looked at only when they are asked for.
+    Scores stay in the scale that they had, none below the score of the row after the pool.
+
+    Attributes:
+        pool: how many rows are reordered.
+        proximity: whether it counts where the terms stand, not only which there are.
+        unless: the column of the other reranker.
     """
-    coming = iter(candidates)
-    first = list(islice(coming, pool))
-    rest = list(islice(coming, 1))
-    if len(first) > 1 and any(weights.values()):
-        floor = rest[0].score if rest else -math.inf
-        first = _reordered(first, weights, analyze, floor, _SIGNALS if proximity else _OF_COVERAGE)
-    return chain(first, rest, coming)
+
+    pool: int = POOL
+    proximity: bool = True
+    unless: str = "rerank"
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        if self.unless in ranking.columns:
+            return ranking
+        first, values = ranking.head(self.pool), np.full(len(ranking), np.nan)
+        if len(first) < 2 or not any(context.term_weights.values()):
+            return ranking.with_scores(HEURISTIC, values)
+        floor = ranking.score[self.pool] if len(ranking) > self.pool else -math.inf
+        values[: len(first)] = np.maximum(floor, self._corrected(context, first))
+        order = np.arange(len(ranking))
+        order[: len(first)] = np.argsort(-values[: len(first)], kind="stable")
+        return ranking.scored(HEURISTIC, values).take(order)
+
+    def _corrected(self, context: SearchContext, first: Ranking) -> Scores:
+        """Return the scores [n] with what the words of each row are worth."""
+        counted = _SIGNALS if self.proximity else _OF_COVERAGE
+        chunks = context.passages.read(first.rows)
+        signals = np.array([word_signals(chunk, context.term_weights)[:counted] for chunk in chunks])
+        corrected: Scores = first.score + first.score.std() * _WORTH * _standard(signals).sum(axis=1)
+        return corrected
 
 
-def _reordered(
-    first: Sequence[Candidate], weights: Mapping[str, float], analyze: Analyze, floor: float, counted: int
-) -> list[Candidate]:
-    """Best first by the first `counted` signals, none below the score of whoever comes after them."""
-    scores = np.array([candidate.score for candidate in first])
-    signals = np.array([word_signals(candidate, weights, analyze)[:counted] for candidate in first])
-    worth = np.maximum(floor, scores + scores.std() * _WORTH * _standard(signals).sum(axis=1))
-    ranked = [candidate.scored("heuristic", float(value)) for candidate, value in zip(first, worth, strict=True)]
-    return sorted(ranked, key=lambda candidate: -candidate.score)
+def word_signals(chunk: Chunk, weights: Mapping[str, float]) -> tuple[float, ...]:
+    """Return coverage, coverage by the headings, proximity, ordered proximity, longest run: each 0 … 1.
 
-
-def word_signals(candidate: Candidate, weights: Mapping[str, float], analyze: Analyze) -> tuple[float, ...]:
-    """Coverage, coverage by the headings, proximity, ordered proximity, longest run: each 0 … 1."""
+    `weights` are the query's terms in their order with their inverse document frequencies.
+    """
     positions: dict[str, list[int]] = {}
-    for place, term in enumerate(analyze(candidate.chunk.text)):
+    for place, term in enumerate(analyze_passage(chunk.text)):
         if term in weights:
             positions.setdefault(term, []).append(place)
-    headings = set(analyze(" ".join(candidate.chunk.heading_path)))
+    headings = set(analyze_passage(" ".join(chunk.heading_path)))
     total = sum(weights.values()) or 1.0
     covered = sum(weight for term, weight in weights.items() if term in positions) / total
     headed = sum(weight for term, weight in weights.items() if term in headings) / total

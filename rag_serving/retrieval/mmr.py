@@ -6,9 +6,25 @@ Belongs here: choosing by relevance against novelty. Does not belong here: relev
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rag_serving.retrieval.normalization import min_max
+from rag_serving.retrieval.ranking import Ranking
+from rag_serving.retrieval.stage import SearchContext
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """All candidates in the order of maximal marginal relevance; their scores stay."""
+
+    balance: float
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        relevance, vectors = min_max(ranking.score).tolist(), context.view.vectors(ranking.rows.tolist())
+        return ranking.take(maximal_marginal_relevance(relevance, vectors, len(ranking), self.balance))
 
 
 def maximal_marginal_relevance(

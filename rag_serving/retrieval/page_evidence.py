@@ -1,21 +1,54 @@
-"""What stands around a candidate speaks for it: its page, the page above, the passages beside it.
+"""Evidence from a candidate's page, from the page above, and from the passages beside it.
 
-Belongs here: what each of these is worth to every candidate. Does not belong here: finding candidates
+Belongs here: what each of these adds to a candidate's score. Does not belong here: finding candidates
 (`retrieval.hybrid`).
 
-All of it is told from the other candidates alone, none of which the asker may not read: a page that he may not read
-lifts nothing. Scores are standard scores (mean 0, deviation 1), one for each candidate.
+All of it comes from what the reader may see: a page that is hidden raises nothing. Scores are standard scores (mean 0,
+deviation 1), one for each candidate.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.retrieval.fusion import standard
+from rag_serving.config.sections import Retrieval
+from rag_serving.retrieval.normalization import standard
+from rag_serving.retrieval.ranking import SCORE, Ranking, Scores
+from rag_serving.retrieval.stage import SearchContext
 
-Scores = NDArray[np.float64]
 Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PageEvidence:
+    """What is added to the fused score; columns `page`, `document`, `parent`, `neighbours`, none for a weight of 0."""
+
+    settings: Retrieval
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        """`ranking`: in the order of the rows, with the column `fused`."""
+        worth = self._worth(context, ranking)
+        score = np.sum([ranking.columns["fused"], *worth.values()], axis=0)
+        return Ranking(ranking.rows, {**ranking.columns, **worth, SCORE: score})
+
+    def _worth(self, context: SearchContext, ranking: Ranking) -> dict[str, Scores]:
+        view, rows, fused, settings = context.view, ranking.rows, ranking.columns["fused"], self.settings
+        worth: dict[str, Scores] = {}
+        pages = view.pages(rows)
+        if settings.page_weight:
+            worth["page"] = settings.page_weight * of_page(fused, pages)
+        if settings.document_weight and "bm25" in ranking.columns:
+            means = view.page_means(context.lexical_scores, rows)
+            worth["document"] = settings.document_weight * standard(means)
+        if settings.parent_weight:
+            so_far = fused + worth.get("page", 0.0)
+            worth["parent"] = settings.parent_weight * of_parent(so_far, pages, view.parents(rows))
+        if settings.neighbour_weight:
+            worth["neighbours"] = settings.neighbour_weight * of_neighbours(fused, pages, view.positions(rows))
+        return worth
 
 
 def of_page(scores: Scores, pages: Numbers) -> Scores:

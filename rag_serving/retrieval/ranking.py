@@ -1,57 +1,116 @@
-"""Candidates in the order of their scores, each read from the chunk table when it is first looked at.
+"""A ranking: rows of the chunk table in order, and what each stage said of them in named columns.
 
-Belongs here: reading late. Does not belong here: scores (`retrieval.hybrid`), what a table holds (`generation`).
-
-A hundred candidates are ranked for a question that shows ten: to read them all takes as long as to find them.
+Belongs here: adding columns, ordering, narrowing and joining. Does not belong here: what a score means (the stages),
+reading chunks (`retrieval.passages`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import overload
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from rag_serving.records import Candidate, Chunk
+import numpy as np
+from numpy.typing import NDArray
 
-_TOGETHER = 10  # sooner read together than one by one
+from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.protocols import Rows
 
-ReadChunks = Callable[[Sequence[int]], Sequence[Chunk]]
+Scores = NDArray[np.float64]
+
+SCORE = "score"
+"""The column that rows are ordered by."""
+RANK_SUFFIX = "_rank"
+"""How the columns end that hold a row's rank in one index, counted from 1."""
 
 
-class Ranked(Sequence[Candidate]):
-    """Candidates, best first. Safe to read from several threads."""
+def _no_rows() -> Rows:
+    return np.zeros(0, dtype=np.int64)
 
-    def __init__(
-        self, rows: Sequence[int], scores: Sequence[float], told: Mapping[str, Sequence[float]], read: ReadChunks
-    ) -> None:
-        """Args:
-        rows: of the chunk table, best first.
-        scores: of each row.
-        told: what each stage said of each row.
-        read: gives the chunks of some rows.
-        """
-        self._rows, self._scores, self._told, self._read = rows, scores, told, read
-        self._found: list[Candidate | None] = [None] * len(rows)
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Rows, best first, with a column [n] for everything that a stage said of them; NaN: it said nothing of the row.
+
+    Immutable: each method returns another ranking. No row occurs twice.
+    """
+
+    rows: Rows = field(default_factory=_no_rows)
+    columns: Mapping[str, Scores] = field(default_factory=dict)
+
+    @classmethod
+    def of_hits(cls, column: str, rank: str, hits: Sequence[Hit]) -> Ranking:
+        """Return what one index found, with its scores and ranks as columns."""
+        rows = np.array([hit.row for hit in hits], dtype=np.int64)
+        scores = np.array([hit.score for hit in hits], dtype=np.float64)
+        return cls(rows, {column: scores, rank: np.arange(1.0, len(hits) + 1)})
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
-    @overload
-    def __getitem__(self, place: int) -> Candidate: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Candidate]: ...
-    def __getitem__(self, place: int | slice) -> Candidate | Sequence[Candidate]:
-        if isinstance(place, slice):
-            return tuple(self[each] for each in range(len(self))[place])
-        at = range(len(self))[place]
-        return self._found[at] or self._look(at)
+    def column(self, name: str) -> Scores:
+        """Return a column [n]; NaN for every row where there is none of that name."""
+        return self.columns.get(name, np.full(len(self), np.nan))
 
-    def _look(self, at: int) -> Candidate:
-        """Return the candidate at a place, read with those that stand beside it."""
-        start = at - at % _TOGETHER
-        chunks = self._read(self._rows[start : start + _TOGETHER])
-        for place, chunk in enumerate(chunks, start):
-            told = {stage: values[place] for stage, values in self._told.items()}
-            self._found[place] = self._found[place] or Candidate(chunk, self._scores[place], told)
-        found = self._found[at]
-        assert found is not None
-        return found
+    @property
+    def score(self) -> Scores:
+        """Return what the rows are ordered by [n]."""
+        return self.column(SCORE)
+
+    def with_scores(self, name: str, values: NDArray[np.floating[Any]]) -> Ranking:
+        """Return the same with a column added or replaced."""
+        return Ranking(self.rows, {**self.columns, name: np.asarray(values, dtype=np.float64)})
+
+    def scored(self, name: str, values: Scores) -> Ranking:
+        """Return the same with a column whose values, where there are any, become the scores to order by."""
+        return self.with_scores(name, values).with_scores(SCORE, np.where(np.isnan(values), self.score, values))
+
+    def take(self, positions: NDArray[np.intp] | Sequence[int]) -> Ranking:
+        """Return the rows at some positions, in their order."""
+        chosen = np.asarray(positions, dtype=np.intp)
+        return Ranking(self.rows[chosen], {name: values[chosen] for name, values in self.columns.items()})
+
+    def where(self, mask: NDArray[np.bool_]) -> Ranking:
+        """Return the rows of a mask [n], in their order."""
+        return self.take(np.flatnonzero(mask))
+
+    def head(self, k: int) -> Ranking:
+        """Return the first k rows."""
+        return Ranking(self.rows[:k], {name: values[:k] for name, values in self.columns.items()})
+
+    def ordered_by(self, name: str) -> Ranking:
+        """Return the rows with the highest values of a column first; ties keep their order, NaN comes last."""
+        return self.take(np.argsort(-self.column(name), kind="stable"))
+
+    def found_by(self, index: str) -> Ranking:
+        """Return the rows that an index found, in its order."""
+        ranks = self.column(index + RANK_SUFFIX)
+        return self.take(np.argsort(ranks, kind="stable")[: np.count_nonzero(~np.isnan(ranks))])
+
+    def joined(self, other: Ranking) -> Ranking:
+        """Return these rows and behind them those that only the other has; of two values the other's counts."""
+        places = {row: place for place, row in enumerate(self.rows.tolist())}
+        at = np.array([places.setdefault(row, len(places)) for row in other.rows.tolist()], dtype=np.intp)
+        columns: dict[str, Scores] = {}
+        for name in {**self.columns, **other.columns}:
+            columns[name] = values = np.full(len(places), np.nan)
+            values[: len(self)] = self.columns.get(name, np.nan)
+            given = other.column(name)
+            known = ~np.isnan(given)
+            values[at[known]] = given[known]
+        return Ranking(np.array(list(places), dtype=np.int64), columns)
+
+    def records(self) -> Iterator[tuple[float, dict[str, float], dict[str, int]]]:
+        """Yield the score of each row, its scores by stage, and its rank in each index that found it."""
+        ranks = {name.removesuffix(RANK_SUFFIX): name for name in self.columns if name.endswith(RANK_SUFFIX)}
+        stages = [name for name in self.columns if name != SCORE and name not in ranks.values()]
+        values = {name: self.columns[name].tolist() for name in (*stages, *ranks.values())}
+        for place, score in enumerate(self.score.tolist()):
+            scores = {name: values[name][place] for name in stages}
+            found = {index: values[name][place] for index, name in ranks.items()}
+            yield score, _known(scores), {index: int(rank) for index, rank in _known(found).items()}
+
+
+def _known(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the values that are no NaN."""
+    return {name: value for name, value in values.items() if value == value}

@@ -1,75 +1,51 @@
-"""Reranking: the clean candidates in the order of a cross-encoder, or of what stands in for it.
+"""Reranking by a cross-encoder.
 
-Belongs here: who ranks, what a model reads of a candidate, what is done when the sidecar fails.
-Does not belong here: the wire (`models.reranker_client`), how words are weighed (`retrieval.lexical_reranker`),
-choosing passages (`answering.lock`).
+Belongs here: what the model reads of a passage, which of them it ranks. Does not belong here: the wire
+(`models.reranker_client`), what stands in for it (`retrieval.lexical_reranker`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
-from rag_serving.models.protocols import ModelError
-from rag_serving.records import Candidate, Ranker
+import numpy as np
+
+from rag_serving.records import Chunk
+from rag_serving.retrieval.ranking import Ranking
+from rag_serving.retrieval.stage import SearchContext
 
 RERANKER_DOWN = "reranker_unavailable"
-
-Heuristic = Callable[[Iterable[Candidate]], Iterable[Candidate]]
+RERANK = "rerank"
+"""The column of its scores."""
 
 
 class Sidecar(Protocol):
-    """A cross-encoder behind HTTP; `models.reranker.RemoteReranker` is one."""
+    """A cross-encoder behind HTTP; `models.reranker_client.RemoteReranker` is one."""
 
     def rank(self, query: str, passages: Sequence[tuple[str, str]], top_n: int) -> list[tuple[str, float]]: ...
 
 
 @dataclass(frozen=True)
-class Reranked:
-    """Candidates, best first, and who put them in this order."""
+class CrossEncoder:
+    """Of the first `pool` rows the `top_n` best by a cross-encoder; column `rerank`. Fails where the model does."""
 
-    candidates: Iterable[Candidate]
-    by: Ranker
-    flags: tuple[str, ...] = ()
+    sidecar: Sidecar
+    top_n: int
+    pool: int
 
-
-def rerank(
-    query: str,
-    candidates: Iterable[Candidate],
-    top_n: int,
-    pool: int,
-    sidecar: Sidecar | None,
-    heuristic: Heuristic | None,
-) -> Reranked:
-    """Return of the first `pool` candidates the `top_n` best by the sidecar; without one, or where it fails, by the
-    heuristic.
-
-    A query never fails here: with neither the order stays. Without a sidecar no candidate is looked at too early.
-    """
-    flags: tuple[str, ...] = ()
-    if sidecar:
-        candidates = tuple(islice(candidates, pool))
-        try:
-            return Reranked(_by_sidecar(query, candidates, top_n, sidecar) if candidates else (), "sidecar")
-        except ModelError:
-            flags = (RERANKER_DOWN,)
-    if heuristic:
-        return Reranked(heuristic(candidates), "heuristic", flags)
-    return Reranked(candidates, "none", flags)
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        pool = ranking.head(self.pool)
+        chunks = context.passages.read(pool.rows)
+        at = {chunk.chunk_id: place for place, chunk in enumerate(chunks)}
+        passages = [(chunk.chunk_id, passage_text(chunk)) for chunk in chunks]
+        ranked = self.sidecar.rank(context.query.text, passages, self.top_n) if passages else []
+        scores = np.array([score for _, score in ranked], dtype=np.float64)
+        return pool.take([at[chunk_id] for chunk_id, _ in ranked]).scored(RERANK, scores)
 
 
-def passage_text(candidate: Candidate) -> str:
+def passage_text(chunk: Chunk) -> str:
     """Return what the model reads: the heading path above the text, because a passage often does not name its
     subject."""
-    chunk = candidate.chunk
     return f"{' > '.join(chunk.heading_path)}\n{chunk.text}" if chunk.heading_path else chunk.text
-
-
-def _by_sidecar(query: str, candidates: Sequence[Candidate], top_n: int, sidecar: Sidecar) -> tuple[Candidate, ...]:
-    by_id = {candidate.chunk.chunk_id: candidate for candidate in candidates}
-    passages = [(identifier, passage_text(candidate)) for identifier, candidate in by_id.items()]
-    return tuple(
-        by_id[identifier].scored("rerank", score) for identifier, score in sidecar.rank(query, passages, top_n)
-    )

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rag_serving.access.principals import Principal
-from rag_serving.records import Answer, Candidate, Lock, Refusal, SearchResults, Usage, Verdict
+from rag_serving.records import Answer, Lock, Refusal, SearchResults, Usage, Verdict
 
 Kind = Literal["ask", "selected_text", "search"]
 Origin = Literal["server", "terminal"]
@@ -34,7 +34,7 @@ _HASH_CHARS = 32
 class Trace:
     """What the stages of one question left behind."""
 
-    candidates: Sequence[Candidate] = ()
+    candidates: Sequence[tuple[str, Mapping[str, float]]] = ()  # chunk ids with the score of each stage
     lock: Lock = field(default_factory=lambda: Lock(()))
     verdicts: Sequence[Verdict] = ()
     rankings: Mapping[str, Ranking] = field(default_factory=dict)  # dense, lexical, fused: best first
@@ -144,8 +144,8 @@ def _measured(status: str, generation: str, flags: Sequence[str], timings_ms: Ma
 def _traced(trace: Trace) -> dict[str, Any]:
     return {
         "candidates": [
-            {"chunk_id": candidate.chunk.chunk_id, "scores": {k: round(v, 4) for k, v in candidate.scores.items()}}
-            for candidate in trace.candidates[:MAX_CANDIDATES]
+            {"chunk_id": chunk_id, "scores": {stage: round(value, 4) for stage, value in scores.items()}}
+            for chunk_id, scores in trace.candidates[:MAX_CANDIDATES]
         ],
         **{name: _ranked(trace.rankings.get(name)) for name in ("dense", "lexical", "fused")},
         "features": list(trace.features),

@@ -18,7 +18,6 @@ from functools import cached_property, partial
 from itertools import accumulate, islice
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
 
 from evals.bench.passages.merged import Merged, Row, Rule, merge
 from evals.bench.passages.questions import Questions
@@ -39,9 +38,8 @@ from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Candidate
-from rag_serving.retrieval.hybrid import SearchOptions
-from rag_serving.retrieval.rerank import Reranked
-from rag_serving.retrieval.search import find
+from rag_serving.retrieval.search import Search, search_candidates
+from rag_serving.retrieval.stages import SearchOptions
 
 Values = dict[str, dict[str, float]]  # by measure and question id
 Report = Callable[[str, int, int], None]
@@ -114,8 +112,8 @@ class PassageBench:
         tokens = dict(zip(*(merged.table[name].to_pylist() for name in ("chunk_id", "token_count")), strict=True))
         options = SearchOptions(self.config.retrieval, k=_DEPTH, is_word=Words(self.config.embedding))
         for done, (name, text) in enumerate(questions.texts.items(), start=1):
-            found = find(view, self._embedder, text, options)
-            groups = [merged.members[candidate.chunk.chunk_id] for candidate in found.retrieved.candidates]
+            found = search_candidates(view, self._embedder, text, options)
+            groups = [merged.members[chunk_id] for chunk_id in view.chunk_ids(found.ranking.rows.tolist())]
             left = [group for group in groups if questions.taken_from.get(name) not in _ids(group, "section_id")]
             units = [_ids(group, "page_id" if questions.of_pages else "section_id") for group in left]
             lengths = [tokens[group[0]["chunk_id"]] for group in left]
@@ -166,10 +164,8 @@ class SectionsApart(Pipeline):
 
     members: Mapping[str, tuple[Row, ...]]
 
-    def _reranked(self, *arguments: Any) -> Reranked:
-        ranked = super()._reranked(*arguments)
-        best = islice(ranked.candidates, READ)
-        return replace(ranked, candidates=[part for candidate in best for part in self._parts(candidate)])
+    def _passages(self, search: Search) -> Iterable[Candidate]:
+        return [part for candidate in islice(super()._passages(search), READ) for part in self._parts(candidate)]
 
     def _parts(self, candidate: Candidate) -> Iterable[Candidate]:
         rows = self.members[candidate.chunk.chunk_id]

@@ -1,0 +1,81 @@
+"""The stages of retrieval, in their order: from the indexes to candidates, from candidates to passages.
+
+Belongs here: which stages there are and what switches each; a stage is one line. Does not belong here: what a stage
+does, running them (`retrieval.search`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rag_serving.config.loading import Config
+from rag_serving.config.sections import Retrieval
+from rag_serving.records import Filters
+from rag_serving.retrieval.boosts import add_quoted, boost
+from rag_serving.retrieval.fusion import Fusion, SingleIndex
+from rag_serving.retrieval.hybrid import (
+    COLUMNS,
+    DENSE_UNAVAILABLE,
+    LEXICAL_UNAVAILABLE,
+    Candidates,
+    DenseSearch,
+    LexicalSearch,
+    Mode,
+)
+from rag_serving.retrieval.hygiene import Hygiene, KeywordGate
+from rag_serving.retrieval.lexical_reranker import POOL, LexicalReranker
+from rag_serving.retrieval.mmr import Diversity
+from rag_serving.retrieval.page_evidence import PageEvidence
+from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoder, Sidecar
+from rag_serving.retrieval.stage import First, Stage, best_first, in_turn
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How passages are searched.
+
+    Attributes:
+        settings: weights, depths and floors.
+        k: how many candidates are returned.
+        rm3: whether the lexical query is expanded by what it finds first.
+        filters: those of the caller.
+        is_word: says which words are never misspelt, though no passage holds them.
+    """
+
+    settings: Retrieval
+    mode: Mode = "hybrid"
+    k: int = 100
+    rm3: bool = False
+    filters: Filters | None = None
+    is_word: Callable[[str], bool] = lambda _: False
+
+
+def candidate_stages(options: SearchOptions) -> tuple[Stage, ...]:
+    """Return the stages from the indexes to candidates."""
+    settings, mode, hybrid = options.settings, options.mode, options.mode == "hybrid"
+    return (
+        Stage("dense", DenseSearch(settings.dense_k), DENSE_UNAVAILABLE, on=mode != "lexical"),
+        Stage("lexical", LexicalSearch(settings.lexical_k), LEXICAL_UNAVAILABLE, on=mode != "dense"),
+        Stage("candidates", Candidates(mode, settings.cosine_floor)),
+        Stage("fuse", Fusion(settings) if hybrid else SingleIndex(COLUMNS[mode])),
+        Stage("page_evidence", PageEvidence(settings), on=hybrid),
+        Stage("best", in_turn(best_first, First(options.k))),
+        Stage("diversify", Diversity(settings.mmr_lambda), on=hybrid and settings.mmr_lambda < 1),
+        Stage("quoted", in_turn(add_quoted, boost, First(options.k))),
+    )
+
+
+def passage_stages(config: Config, count: int, sidecar: Sidecar | None, is_gated: bool) -> tuple[Stage, ...]:
+    """Return the stages from candidates to `count` passages; `is_gated`: only those that share words with the query."""
+    settings, features = config.reranker, config.features
+    by_words = features.FEATURE_HEURISTIC_FALLBACK if sidecar else features.FEATURE_HEURISTIC_RERANKER
+    enough = max(count, settings.candidates if sidecar else 0, POOL + 1 if by_words else 0)
+    stages = [
+        Stage("hygiene", Hygiene(frozenset(config.ingestion.drop_labels))),
+        Stage("keyword_gate", KeywordGate(config.retrieval.min_keyword_overlap, enough), on=is_gated),
+    ]
+    if sidecar:
+        model = CrossEncoder(sidecar, max(count, settings.top_n or count), settings.candidates)
+        stages.append(Stage("rerank", in_turn(model, boost), RERANKER_DOWN))
+    return (*stages, Stage("lexical_rerank", LexicalReranker(proximity=features.FEATURE_PROXIMITY), on=by_words))
