@@ -30,7 +30,7 @@ class Fusion:
 
     def __call__(self, _: SearchContext, ranking: Ranking) -> Ranking:
         fused = standard(self._fused(ranking))
-        return ranking.scored("fused", fused)
+        return Ranking(ranking.rows, {**ranking.columns, "fused": fused, SCORE: fused})
 
     def _fused(self, ranking: Ranking) -> Scores:
         if self.settings.fusion == "rrf":

@@ -84,8 +84,8 @@ class Candidates:
         near = ranking.column("dense") >= self.cosine_floor
         if "dense" in ranking.columns:
             ranking = ranking.with_scores("dense_rank", np.where(near, ranking.column("dense_rank"), np.nan))
-        ranking = ranking.where(near | ~np.isnan(ranking.column("lexical_rank")))
-        return _scored_by_all(context, ranking.take(np.argsort(ranking.rows)))
+        found = np.flatnonzero(near | ~np.isnan(ranking.column("lexical_rank")))
+        return _scored_by_all(context, ranking.take(found[np.argsort(ranking.rows[found])]))
 
 
 def _scored_by_all(context: SearchContext, ranking: Ranking) -> Ranking:

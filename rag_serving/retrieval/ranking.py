@@ -41,16 +41,16 @@ class Ranking:
     @classmethod
     def of_hits(cls, column: str, rank: str, hits: Sequence[Hit]) -> Ranking:
         """Return what one index found, with its scores and ranks as columns."""
-        rows = np.array([hit.row for hit in hits], dtype=np.int64)
-        scores = np.array([hit.score for hit in hits], dtype=np.float64)
-        return cls(rows, {column: scores, rank: np.arange(1.0, len(hits) + 1)})
+        rows, scores = zip(*hits, strict=True) if hits else ((), ())
+        ranks = np.arange(1.0, len(hits) + 1)
+        return cls(np.array(rows, dtype=np.int64), {column: np.array(scores, dtype=np.float64), rank: ranks})
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def column(self, name: str) -> Scores:
         """Return a column [n]; NaN for every row where there is none of that name."""
-        return self.columns.get(name, np.full(len(self), np.nan))
+        return self.columns[name] if name in self.columns else np.full(len(self), np.nan)
 
     @property
     def score(self) -> Scores:
@@ -89,15 +89,19 @@ class Ranking:
 
     def joined(self, other: Ranking) -> Ranking:
         """Return these rows and behind them those that only the other has; of two values the other's counts."""
+        if not self.columns:
+            return other
         places = {row: place for place, row in enumerate(self.rows.tolist())}
         at = np.array([places.setdefault(row, len(places)) for row in other.rows.tolist()], dtype=np.intp)
         columns: dict[str, Scores] = {}
         for name in {**self.columns, **other.columns}:
             columns[name] = values = np.full(len(places), np.nan)
-            values[: len(self)] = self.columns.get(name, np.nan)
-            given = other.column(name)
-            known = ~np.isnan(given)
-            values[at[known]] = given[known]
+            if name in self.columns:
+                values[: len(self)] = self.columns[name]
+            if name in other.columns:
+                given = other.columns[name]
+                known = ~np.isnan(given)
+                values[at[known]] = given[known]
         return Ranking(np.array(list(places), dtype=np.int64), columns)
 
     def records(self) -> Iterator[tuple[float, dict[str, float], dict[str, int]]]:

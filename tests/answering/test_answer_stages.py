@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from support.passages import candidate_of, chunk_of, lock_of
+from support.passages import candidate_of, lock_of
 
 from rag_serving.answering.citations import MAX_QUOTE_WORDS, answer_text, citations_of, markdown, shown_quote
 from rag_serving.answering.lock import freeze, has_anchor
 from rag_serving.answering.text_fragments import plain
 from rag_serving.query.filters import FilterError, matching_rows, parse_filters
 from rag_serving.records import Answer, Claim, Filters, Verdict
-from rag_serving.retrieval.hygiene import is_clean, keyword_gate
-from rag_serving.text.analyzer import analyze
 
 # Filters
 
@@ -51,29 +49,6 @@ def test_rows_match_every_filter() -> None:
     assert rows(labels=("x",)) == [True, True, False, False]
     assert rows(labels=("x", "y")) == [True, False, False, False]
     assert rows(labels=("z",)) == [False] * 4
-
-
-# Hygiene
-
-
-def test_boilerplate_and_excluded_labels_are_not_content() -> None:
-    assert is_clean(chunk_of("text"), ["archive"])
-    assert not is_clean(chunk_of("text", is_boilerplate=True), [])
-    assert not is_clean(chunk_of("text", labels=("x", "archive")), ["archive"])
-
-
-def test_the_keyword_gate_asks_for_two_stemmed_terms_unless_code_or_table() -> None:
-    both = candidate_of("Restarting needs a stopped broker.", "1:1:0", heading_path=())
-    one = candidate_of("Stop it at night.", "2:1:0", heading_path=())
-    table = candidate_of("| a | b |", "3:1:0", content_type="table")
-    headed = candidate_of("Do it now.", "4:1:0", heading_path=("Broker", "Stopping"))
-    gated = list(keyword_gate([both, one, table, headed], "how to stop the broker", analyze, 2))
-    assert [candidate.chunk.page_id for candidate in gated] == ["1", "3", "4"]
-
-
-def test_a_query_of_one_term_needs_one() -> None:
-    one = candidate_of("Stop it at night.", heading_path=())
-    assert list(keyword_gate([one], "stopping?", analyze, 2)) == [one]
 
 
 # Lock

@@ -136,6 +136,8 @@ BY_ROWS: Mapping[str, Callable[[ReaderView, list[int]], object]] = {
     "parents": lambda view, rows: view.parents(np.array(rows)),
     "positions": lambda view, rows: view.positions(np.array(rows)),
     "mask": lambda view, rows: view.mask(rows),
+    "boilerplate": lambda view, rows: view.boilerplate(np.array(rows)),
+    "labels": lambda view, rows: view.labels(np.array(rows)),
 }
 
 

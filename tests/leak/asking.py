@@ -16,10 +16,10 @@ from restricted_wiki import marker_of, name_of, sentence, some_principal
 from rag_serving.access.principals import Principal
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline import Pipeline
-from rag_serving.query.parsing import read_query
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records import Filters
-from rag_serving.retrieval.hybrid import SearchOptions, gather
+from rag_serving.retrieval.search import search_candidates
+from rag_serving.retrieval.stages import SearchOptions
 
 Payload = Mapping[str, Any]
 Fault = Callable[[Principal, object], list[str]]
@@ -101,8 +101,8 @@ class Asker:
         settings = self.pipeline.config.retrieval
         with self.pipeline.published.acquire() as generation:
             options = SearchOptions(settings, mode, 20)
-            found = gather(generation.for_reader(who), self.embedder, read_query(query), options)
-        return {"results": [candidate.result() for candidate in found.candidates]}
+            search = search_candidates(generation.for_reader(who), self.embedder, query, options)
+            return {"results": [found.result() for found in search.context.passages.candidates(search.ranking)]}
 
     def _filters(self, target: str) -> Filters:
         page = self.judge.envelope(target)

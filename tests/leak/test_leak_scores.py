@@ -17,8 +17,8 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
 from rag_serving.indexes.view import GenerationView
-from rag_serving.query.parsing import read_query
-from rag_serving.retrieval.hybrid import SearchOptions, gather
+from rag_serving.retrieval.search import search_candidates
+from rag_serving.retrieval.stages import SearchOptions
 
 STAFF = frozenset({"everyone", "group:staff"})
 EVERY_STAGE = Retrieval(dense_k=12, lexical_k=12, cosine_floor=-1, neighbour_weight=0.2)
@@ -73,11 +73,10 @@ def found(
     config: Config = config_for(home)
     generation = build_generation(Store(home), TENANT, table, vectors, config, MODEL)
     try:
-        query = read_query(" ".join(WORDS[:3]) + " crane lift")
+        text, options = " ".join(WORDS[:3]) + " crane lift", SearchOptions(EVERY_STAGE, rm3=rm3)
         embedder: Any = OneVector(asked)
-        candidates = gather(
-            GenerationView(generation, STAFF), embedder, query, SearchOptions(EVERY_STAGE, rm3=rm3)
-        ).candidates
+        search = search_candidates(GenerationView(generation, STAFF), embedder, text, options)
+        candidates = list(search.context.passages.candidates(search.ranking))
     finally:
         generation.close()
     return [(candidate.chunk.chunk_id, dict(candidate.scores)) for candidate in candidates]

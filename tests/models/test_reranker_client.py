@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from support.listed_chunks import ListedChunks, candidates, ranked, searching
 from support.stand_in_sidecar import FAULTS, StandInSidecar, sidecar
 
 from rag_serving.config.reranking import Reranker
@@ -17,7 +18,10 @@ from rag_serving.models.breaker import Breaker
 from rag_serving.models.protocols import ModelError
 from rag_serving.models.reranker_client import RemoteReranker, open_reranker
 from rag_serving.records import Candidate, Chunk
-from rag_serving.retrieval.rerank import RERANKER_DOWN, rerank
+from rag_serving.retrieval.lexical_reranker import LexicalReranker
+from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoder
+from rag_serving.retrieval.stage import Stage, run_stages
+from rag_serving.tracing import StageTrace
 
 TIMEOUT_S, RESET_S = 0.6, 1.0
 HUNG_S = 30  # what the sidecar takes that hangs
@@ -43,8 +47,16 @@ def settings(server: StandInSidecar, **more: object) -> Reranker:
     )
 
 
-def candidates(count: int = 3) -> list[Candidate]:
-    return [Candidate(chunk(identifier, text), 1 - at / 10) for at, (identifier, text) in enumerate(PASSAGES[:count])]
+def reranked(query: str, client: RemoteReranker, pool: int = 100, count: int = 3) -> tuple[list[Candidate], StageTrace]:
+    """Return the first passages as the client orders them, else as the lexical reranker does, and what was noted."""
+    chunks = [chunk(identifier, text) for identifier, text in PASSAGES[:count]]
+    context, trace = searching(ListedChunks(chunks, {"releas": 1.0}), query), StageTrace()
+    stages = [
+        Stage("rerank", CrossEncoder(client, 3, pool), RERANKER_DOWN),
+        Stage("lexical_rerank", LexicalReranker()),
+    ]
+    rankings = run_stages(stages, context, ranked([0.0, -3.0, 0.0][:count]), trace)
+    return candidates(context, rankings["lexical_rerank"]), trace
 
 
 def chunk(identifier: str, text: str) -> Chunk:
@@ -152,12 +164,12 @@ def test_a_thousand_queries_are_answered_while_the_sidecar_breaks_down_and_recov
 
     def ask(_: int) -> None:
         started = time.monotonic()
-        ranked = rerank("roll back", candidates(), 3, 100, client, lambda found: list(found)[::-1])
-        best = next(candidate.chunk.chunk_id for candidate in ranked.candidates)
-        assert best == {"sidecar": "1:1:1", "heuristic": "1:1:2"}[ranked.by]
+        found, trace = reranked("release", client)
+        by_model = "rerank" in found[0].scores
+        assert found[0].chunk.chunk_id == ("1:1:1" if by_model else "1:1:2")
         with counting:
             seconds.append(time.monotonic() - started)
-            by[ranked.by, RERANKER_DOWN in ranked.flags] += 1
+            by["sidecar" if by_model else "heuristic", RERANKER_DOWN in trace.flags] += 1
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(ask, range(300)))
@@ -175,24 +187,26 @@ def test_a_thousand_queries_are_answered_while_the_sidecar_breaks_down_and_recov
 
 def test_without_a_fallback_the_order_stays_and_says_so(server: StandInSidecar, client: RemoteReranker) -> None:
     server.break_down("failing")
-    ranked = rerank("roll back", candidates(), 3, 100, client, None)
-    assert (ranked.by, ranked.flags) == ("none", (RERANKER_DOWN,))
-    assert list(ranked.candidates) == candidates()
+    context, trace = searching(ListedChunks([chunk(*passage) for passage in PASSAGES]), "roll back"), StageTrace()
+    before = ranked([3.0, 2.0, 1.0])
+    stages = [Stage("rerank", CrossEncoder(client, 3, 100), RERANKER_DOWN)]
+    assert run_stages(stages, context, before, trace)["rerank"] is before
+    assert trace.flags == [RERANKER_DOWN]
 
 
 def test_the_sidecar_reads_headings_and_its_scores_are_kept(server: StandInSidecar, client: RemoteReranker) -> None:
-    best = next(iter(rerank("roll back", candidates(), 3, 100, client, None).candidates))
+    best = reranked("roll back", client)[0][0]
     assert (best.score, dict(best.scores)) == (2.0, {"rerank": 2.0})
     assert server.last["candidates"][1]["text"] == "Guide > Part\nroll back a release"
 
 
 def test_no_more_candidates_are_sent_than_the_pool(server: StandInSidecar, client: RemoteReranker) -> None:
-    rerank("release", candidates(), 3, 2, client, None)
+    reranked("release", client, pool=2)
     assert len(server.last["candidates"]) == 2
 
 
 def test_nothing_is_asked_where_there_is_nothing_to_rank(server: StandInSidecar, client: RemoteReranker) -> None:
-    assert list(rerank("release", [], 3, 100, client, None).candidates) == []
+    assert reranked("release", client, count=0)[0] == []
     assert server.requests == 0
 
 

@@ -16,9 +16,10 @@ from rag_serving.artifacts.store import Store
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.pipeline import EXACT_SEARCH, NO_RECEIPT, STALE, Pipeline
-from rag_serving.query.parsing import read_query
 from rag_serving.records import Filters
-from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, RetrievalError, SearchOptions, gather
+from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, RetrievalError
+from rag_serving.retrieval.search import search_candidates
+from rag_serving.retrieval.stages import SearchOptions
 
 EVERYONE, HR = Principal("acme"), Principal("acme", "ann", frozenset({"hr"}))
 QUESTION = "May I restart a broker while partitions are under-replicated?"
@@ -140,19 +141,19 @@ def test_one_mode_that_cannot_answer_is_an_error(pipeline: Pipeline) -> None:
     with pipeline.published.acquire() as generation:
         view = generation.for_reader(EVERYONE)
         with pytest.raises(RetrievalError, match="the dense index cannot answer"):
-            gather(view, DownEmbedder(), read_query("x"), SearchOptions(settings, "dense"))
-        assert gather(view, DownEmbedder(), read_query("lag"), SearchOptions(settings, "lexical")).candidates
+            search_candidates(view, DownEmbedder(), "x", SearchOptions(settings, "dense"))
+        assert len(search_candidates(view, DownEmbedder(), "lag", SearchOptions(settings, "lexical")).candidates)
 
 
 def test_modes_give_only_their_own_scores(pipeline: Pipeline) -> None:
-    settings, lag = pipeline.config.retrieval, read_query("consumer lag")
+    settings = pipeline.config.retrieval
     with pipeline.published.acquire() as generation:
         view = generation.for_reader(EVERYONE)
-        dense = gather(view, embedder(), lag, SearchOptions(settings, "dense")).candidates
-        lexical = gather(view, embedder(), lag, SearchOptions(settings, "lexical", k=1)).candidates
-    assert all(set(candidate.scores) == {"dense"} for candidate in dense)
-    assert [set(candidate.scores) for candidate in lexical] == [{"bm25"}]
-    assert all(candidate.scores["dense"] >= settings.cosine_floor for candidate in dense)
+        dense = search_candidates(view, embedder(), "consumer lag", SearchOptions(settings, "dense")).ranking
+        lexical = search_candidates(view, embedder(), "consumer lag", SearchOptions(settings, "lexical", k=1)).ranking
+    assert dense.columns.keys() == {"dense", "dense_rank", "score"}
+    assert lexical.columns.keys() == {"bm25", "lexical_rank", "score"}
+    assert (len(lexical), (dense.score >= settings.cosine_floor).all()) == (1, True)
 
 
 def test_nothing_published_is_unavailable_and_says_how_to_mend_it(tmp_path: Path) -> None:

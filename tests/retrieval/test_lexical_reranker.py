@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.listed_chunks import ListedChunks, candidates, ranked, searching
 
 from rag_serving.records import Candidate, Chunk
-from rag_serving.retrieval.lexical_reranker import rerank_by_words, word_signals
-from rag_serving.text.analyzer import analyze
+from rag_serving.retrieval.lexical_reranker import LexicalReranker, word_signals
 
 WEIGHTS = {"roll": 2.0, "releas": 1.0, "cluster": 3.0}  # "roll releases cluster"
+DEFAULT = LexicalReranker()
 COVERAGE, HEADINGS, PROXIMITY, ORDER, RUN = range(5)
 
 
@@ -22,7 +23,14 @@ def candidate(text: str, score: float = 1.0, headings: tuple[str, ...] = ("Guide
 
 
 def signals(text: str, headings: tuple[str, ...] = ()) -> tuple[float, ...]:
-    return word_signals(candidate(text, headings=headings), WEIGHTS, analyze)
+    return word_signals(candidate(text, headings=headings).chunk, WEIGHTS)
+
+
+def reranked(
+    found: Sequence[Candidate], weights: Mapping[str, float] = WEIGHTS, stage: LexicalReranker = DEFAULT
+) -> list[Candidate]:
+    context = searching(ListedChunks([one.chunk for one in found], weights), "roll releases cluster")
+    return candidates(context, stage(context, ranked([one.score for one in found])))
 
 
 def test_words_are_weighed_by_how_rare_they_are() -> None:
@@ -59,8 +67,8 @@ def test_without_proximity_only_what_is_there_counts() -> None:
         candidate("Roll releases.", 1.0, at=1),
         candidate("Nothing of it.", 0.0, at=2),
     ]
-    with_it = [each.chunk.chunk_idx for each in rerank_by_words(found, WEIGHTS, analyze)]
-    without = [each.chunk.chunk_idx for each in rerank_by_words(found, WEIGHTS, analyze, proximity=False)]
+    with_it = [each.chunk.chunk_idx for each in reranked(found)]
+    without = [each.chunk.chunk_idx for each in reranked(found, stage=LexicalReranker(proximity=False))]
     assert with_it == [1, 0, 2]
     assert without == [0, 1, 2]
 
@@ -73,13 +81,13 @@ def test_every_signal_is_a_share(words: list[str]) -> None:
 def test_among_equals_the_passage_with_the_words_comes_first() -> None:
     found = [candidate("Press Undo.", 1.0, at=0), candidate("Roll releases cluster by cluster.", 1.0, at=1)]
     found.append(candidate("Coffee.", 0.0, at=2))
-    ranked = list(rerank_by_words(found, WEIGHTS, analyze))
+    ranked = reranked(found)
     assert [one.chunk.chunk_idx for one in ranked] == [1, 0, 2]
 
 
 def test_a_passage_far_ahead_stays_ahead() -> None:
     found = [candidate("Press Undo.", 10.0, at=0), *(candidate("Roll releases cluster.", 1.0, at=n) for n in (1, 2, 3))]
-    assert next(rerank_by_words(found, WEIGHTS, analyze)).chunk.chunk_idx == 0
+    assert reranked(found)[0].chunk.chunk_idx == 0
 
 
 @given(
@@ -89,7 +97,7 @@ def test_a_passage_far_ahead_stays_ahead() -> None:
 def test_nothing_is_lost_and_scores_descend(found: list[tuple[str, float]], pool: int) -> None:
     ordered = sorted(found, key=lambda pair: -pair[1])
     before = [candidate(text, score, at=at) for at, (text, score) in enumerate(ordered)]
-    after = list(rerank_by_words(before, WEIGHTS, analyze, pool))
+    after = reranked(before, stage=LexicalReranker(pool))
     assert sorted(one.chunk.chunk_idx for one in after) == list(range(len(before)))
     assert [one.score for one in after] == sorted((one.score for one in after), reverse=True)
     assert [one.chunk.chunk_idx for one in after[pool:]] == list(range(pool, len(before)))
@@ -97,19 +105,21 @@ def test_nothing_is_lost_and_scores_descend(found: list[tuple[str, float]], pool
 
 def test_a_query_without_known_words_changes_nothing() -> None:
     found = [candidate("a", 2.0), candidate("b", 1.0)]
-    assert list(rerank_by_words(found, {}, analyze)) == found
-    assert list(rerank_by_words(found, {"roll": 0.0}, analyze)) == found
+    for weights in ({}, {"roll": 0.0}):
+        after = reranked(found, weights)
+        assert [(one.chunk, one.score) for one in after] == [(one.chunk, one.score) for one in found]
 
 
-def test_candidates_behind_the_pool_are_not_looked_at_before_they_are_asked_for() -> None:
-    looked_at = []
+def test_passages_behind_the_pool_are_not_read() -> None:
+    found = [candidate("roll", 30.0 - at, at=at) for at in range(30)]
+    view = ListedChunks([one.chunk for one in found], WEIGHTS)
+    after = LexicalReranker(pool=5)(searching(view, "roll"), ranked([one.score for one in found]))
+    assert view.read == [[0, 1, 2, 3, 4]]
+    assert len(after) == 30
 
-    def found() -> Iterator[Candidate]:
-        for at in range(30):
-            looked_at.append(at)
-            yield candidate("roll", 30.0 - at, at=at)
 
-    ranked = rerank_by_words(found(), WEIGHTS, analyze, pool=5)
-    next(ranked)
-    assert len(looked_at) == 6
-    assert len(list(ranked)) == 29
+def test_what_a_cross_encoder_ordered_stays() -> None:
+    view = ListedChunks([candidate("Press Undo.").chunk, candidate("Roll releases cluster.", at=1).chunk], WEIGHTS)
+    by_model = ranked([1.0, 1.0]).with_scores("rerank", ranked([1.0, 1.0]).score)
+    assert LexicalReranker()(searching(view, "roll"), by_model) is by_model
+    assert view.read == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,11 @@ def recorder(url: str | None, engine: Engine, tmp_path: Path) -> Iterator[Record
     opened.close()
 
 
+def scored(number: int) -> tuple[str, Mapping[str, float]]:
+    """A chunk id with its scores, as a trace has candidates."""
+    return passage(number).chunk.chunk_id, passage(number).scores
+
+
 def passage(number: int) -> Candidate:
     chunk = Chunk(f"p:1:{number}", "p", 1, number, "ENG", "T", ("T",), "a", "u#a", "text", 0, 4, "paragraph")
     return Candidate(chunk, 0.5, {"dense": 0.25, "bm25": 7.0})
@@ -67,7 +72,7 @@ def answered(
 ) -> dict[str, Any]:
     claim = Claim("It is so.", 1, "It is so.")
     verdicts = [Verdict(claim, "exact", "verbatim", 1, 0, 9), Verdict(claim, "dropped", "no quote")]
-    trace = Trace([passage(0), passage(1)], Lock((passage(0),)), verdicts)
+    trace = Trace([scored(0), scored(1)], Lock((passage(0),)), verdicts)
     answer = Answer(
         status,
         "It is so.",
@@ -255,7 +260,7 @@ def test_what_no_figure_needs_is_not_read(recorder: Recorder, engine: Engine) ->
 def test_rankings_are_bounded(recorder: Recorder, engine: Engine) -> None:
     many = [(f"12345678:1:{number}", 1 / (number + 1)) for number in range(10_000)]
     trace = Trace(
-        [passage(number) for number in range(300)], rankings=dict.fromkeys(("dense", "lexical", "fused"), many)
+        [scored(number) for number in range(300)], rankings=dict.fromkeys(("dense", "lexical", "fused"), many)
     )
     recorder.record("questions", SCRIBE.of_answer(ALICE, "Is it so?", Answer("not_found", ""), trace))
     assert recorder.flush()
