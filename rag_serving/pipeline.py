@@ -27,16 +27,16 @@ from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.receipts.proofs import Proof, Proofs
-from rag_serving.receipts.receipt import make_receipt
+from rag_serving.receipts.recording import ReceiptWriter, Request, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.records import Answer, Candidate, Filters, SearchResults
-from rag_serving.retrieval.explain import explained_candidates, index_rankings, scored_ids
+from rag_serving.retrieval.explain import search_results
 from rag_serving.retrieval.hybrid import Mode, RetrievalError
 from rag_serving.retrieval.lexical_reranker import POOL
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions, passage_stages
-from rag_serving.telemetry.events import MAX_CANDIDATES, MAX_RANKED, Trace
+from rag_serving.telemetry.events import Trace
 from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.question_types import kind_of
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 
-STALE, NO_RECEIPT, EXACT_SEARCH = "stale_generation", "receipt_not_stored", "dense_index_searched_exactly"
+STALE, EXACT_SEARCH = "stale_generation", "dense_index_searched_exactly"
 
 # Fused candidates that hygiene may choose from.
 _POOL = 100
@@ -62,16 +62,6 @@ class Services:
     receipts: ReceiptStore
     reranker: RemoteReranker | None = None
     telemetry: Telemetry | None = None
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What a caller asks, and who the caller is."""
-
-    principal: Principal
-    text: str
-    filters: Filters | None = None
-    explain: bool = False
 
 
 class Pipeline:
@@ -92,6 +82,7 @@ class Pipeline:
         self._embedder = services.embedder
         self._recent = RecentVectors(services.embedder, config.embedding.query_cache, config.serving.auth == "loopback")
         self._answering = Answering(config, services.embedder)
+        self._receipt_writer = ReceiptWriter(tenant, services.receipts, self.secrecy, self._answering.rules)
         self._is_word = Words(config.embedding)
         in_process = config.embedding.provider == "local" and not services.reranker
         self._turns = search_limit(in_process, config.serving.workers)
@@ -149,26 +140,16 @@ class Pipeline:
             RetrievalError: no index can answer.
         """
         trace = StageTrace()
-        request = _Request(principal, query, filters, explain)
+        request = Request(principal, query, filters, explain)
         with trace.part("total"), self._view(trace, principal) as view, self._turns:
             depth = max(2 * k, self.config.reranker.candidates if self.reranker else POOL)
             search = self._search(trace, view, request, depth)
             search = search.then(passage_stages(self.config, k, self.reranker, is_gated=False), trace)
-            results = tuple(search.context.passages.candidates(search.ranking.head(k)))
-            recorded = self._recorded(search)
-            candidates = explained_candidates(search) if explain else ()
-        shown = SearchResults(
-            results,
-            view.id,
-            tuple(trace.flags),
-            trace.timings_ms,
-            notes=search.query.notes if explain or not results else None,
-            reranker=search.reranker,
-            query=search.query if explain else None,
-            candidates=candidates,
-        )
+            shown = search_results(search, k, explain)
+            recorded = telemetry_of(search) if self.telemetry else Trace()
+        shown = replace(shown, degraded=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
-            self.telemetry.searched(principal, query, shown, recorded)
+            self.telemetry.searched(principal, query, shown, replace(recorded, features=self._features))
         return shown
 
     def ask(
@@ -181,18 +162,18 @@ class Pipeline:
     ) -> Answer:
         """Return an answer whose citations were verified, or the reason why there is none; `listen` hears how far it
         is."""
-        trace, recorded = StageTrace(listen), Trace(features=self.config.features.enabled)
-        request = _Request(principal, question, filters, explain)
+        trace, recorded = StageTrace(listen), Trace()
+        request = Request(principal, question, filters, explain)
         try:
             with trace.part("total"), self._view(trace, principal) as view:
                 written, recorded = self._answer(trace, view, request)
-            answer = self._with_receipt(trace, written, request)
+            answer = self._receipt_writer.with_receipt(trace, written, request)
         except UnpublishedError as error:
             answer = Answer("unavailable", str(error), timings_ms=trace.timings_ms)
         except RetrievalError:
             answer = Answer("unavailable", RETRIEVAL_DOWN, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
-            self.telemetry.answered(principal, question, answer, recorded)
+            self.telemetry.answered(principal, question, answer, replace(recorded, features=self._features))
         return answer
 
     def ask_selection(
@@ -214,7 +195,7 @@ class Pipeline:
             written = self._answering.answer(trace, read, lock, explain=explain)
         answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
-            recorded = Trace(lock=lock, verdicts=written.verdicts, features=self.config.features.enabled)
+            recorded = Trace(lock=lock, verdicts=written.verdicts, features=self._features)
             self.telemetry.answered(principal, question, answer, recorded, "selected_text")
         return answer
 
@@ -231,22 +212,16 @@ class Pipeline:
         return self.published.refusal()
 
     def receipt(self, principal: Principal, identifier: str) -> dict[str, Any]:
-        """Return a stored receipt, shown to its asker or an operator who could read all its passages and may still
-        read them.
-
-        Raises:
-            ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read it.
-            UnpublishedError: there is no generation that says who may read what now.
-        """
+        """Return a stored receipt, where the principal may read it: `Proofs.shown`."""
         return self._proofs.shown(principal, identifier)
 
     def proof(self, identifier: str) -> Proof:
-        """Return whether a stored receipt holds.
-
-        Raises:
-            ReceiptError: there is no such receipt, or its generation is gone.
-        """
+        """Return whether a stored receipt holds: `Proofs.prove`."""
         return self._proofs.prove(identifier)
+
+    @property
+    def _features(self) -> tuple[str, ...]:
+        return self.config.features.enabled
 
     @contextmanager
     def _view(self, trace: StageTrace, principal: Principal) -> Iterator[ReaderView]:
@@ -254,7 +229,7 @@ class Pipeline:
         with self.published.acquire(partial(trace.raise_flag, STALE)) as generation:
             yield generation.for_reader(principal)
 
-    def _answer(self, trace: StageTrace, view: ReaderView, request: _Request) -> tuple[AnswerTrace, Trace]:
+    def _answer(self, trace: StageTrace, view: ReaderView, request: Request) -> tuple[AnswerTrace, Trace]:
         retrieval = self.config.retrieval
         with self._turns:
             search = self._search(trace, view, request, _POOL)
@@ -271,10 +246,10 @@ class Pipeline:
         answer = replace(answer, notes=notes, reranker=search.reranker)
         if answer.refusal and answer.refusal.gate == "passages":
             answer = replace(answer, refusal=nothing_kept(len(search.candidates), retrieval.min_keyword_overlap))
-        recorded = replace(self._recorded(search), lock=lock, verdicts=written.verdicts)
-        return replace(written, answer=answer), recorded
+        recorded = telemetry_of(search) if self.telemetry else Trace()
+        return replace(written, answer=answer), replace(recorded, lock=lock, verdicts=written.verdicts)
 
-    def _search(self, trace: StageTrace, view: ReaderView, request: _Request, k: int) -> Search:
+    def _search(self, trace: StageTrace, view: ReaderView, request: Request, k: int) -> Search:
         """Return candidates, with what was degraded noted in the trace."""
         is_expanded = self.config.features.FEATURE_RM3
         options = SearchOptions(self.config.retrieval, self.mode, k, is_expanded, request.filters, self._is_word)
@@ -288,24 +263,3 @@ class Pipeline:
     def _passages(self, search: Search) -> Iterable[Candidate]:
         """Return what the lock chooses from, best first; who stops early leaves the rest unread."""
         return search.context.passages.candidates(search.ranking)
-
-    def _recorded(self, search: Search) -> Trace:
-        """Return what telemetry keeps of a search; nothing is read without telemetry."""
-        if not self.telemetry:
-            return Trace()
-        return Trace(
-            scored_ids(search, MAX_CANDIDATES),
-            rankings=index_rankings(search, MAX_RANKED),
-            features=self.config.features.enabled,
-        )
-
-    def _with_receipt(self, trace: StageTrace, written: AnswerTrace, request: _Request) -> Answer:
-        """Return the answer with flags, timings and the id of its receipt; that no receipt can be stored is only a
-        flag."""
-        answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=dict(trace.timings_ms))
-        with trace.part("receipt", NO_RECEIPT):
-            written = replace(written, answer=answer)
-            receipt = make_receipt(self.tenant, request.text, written, self._answering.rules, request.filters)
-            kept = self.secrecy.kept(request.principal, receipt)
-            answer = replace(answer, receipt_id=self.receipts.put(kept))
-        return replace(answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)

@@ -11,12 +11,25 @@ from dataclasses import replace
 import numpy as np
 
 from rag_serving.indexes.protocols import Rows
-from rag_serving.records import Candidate
+from rag_serving.records import Candidate, SearchResults
 from rag_serving.retrieval.hybrid import COLUMNS
 from rag_serving.retrieval.ranking import Ranking, Scores
 from rag_serving.retrieval.search import Search
 
 RankedIds = list[tuple[str, float]]
+
+
+def search_results(search: Search, k: int, explain: bool) -> SearchResults:
+    """Return the first k passages; with `explain`, or without any, also how the query was read."""
+    results = tuple(search.context.passages.candidates(search.ranking.head(k)))
+    return SearchResults(
+        results,
+        search.context.view.id,
+        notes=search.query.notes if explain or not results else None,
+        reranker=search.reranker,
+        query=search.query if explain else None,
+        candidates=explained_candidates(search) if explain else (),
+    )
 
 
 def scored_ids(search: Search, most: int) -> list[tuple[str, dict[str, float]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from support.passages import candidate_of, lock_of
+from support.passages import candidate_of, chunk_of, lock_of
 
 from rag_serving.answering.citations import MAX_QUOTE_WORDS, answer_text, citations_of, markdown, shown_quote
 from rag_serving.answering.lock import freeze, has_anchor

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.passages import candidate_of, lock_of
 
@@ -58,7 +60,7 @@ def test_a_question_passes(question: str) -> None:
 def test_passages_are_near_by_meaning_or_by_words() -> None:
     weights = {"log": 3.0, "keep": 1.0}
     far, worded = candidate_of("Coffee.", "1:1:0"), candidate_of("Logs.", "2:1:0")
-    found = likeness(Lock((far.scored("dense", 0.2), worded)), set(weights), weights, analyze)
+    found = likeness(Lock((replace(far, scores={"dense": 0.2}), worded)), set(weights), weights, analyze)
     assert found == {"coverage": 0.75, "similarity": 0.2}
     assert gate_passages(Lock((far,)), {"coverage": 0.5, "similarity": 0.1}, GATES) is None
     assert gate_passages(Lock((far,)), {"coverage": 0.1, "similarity": 0.4}, GATES) is None

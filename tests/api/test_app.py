@@ -59,7 +59,7 @@ def test_a_search_has_the_documented_shape(client: TestClient) -> None:
     assert found.keys() == {"results", "generation", "reranker", "degraded", "timings_ms"}
     assert found["results"][0].keys() == {
         "chunk_id", "page_id", "page_version", "space", "title", "heading_path", "anchor", "url", "text", "score",
-        "scores", "also_at",
+        "scores", "ranks", "also_at",
     }  # fmt: skip
     assert {result["space"] for result in found["results"]} == {"SRE"}
 

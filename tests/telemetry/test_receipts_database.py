@@ -23,9 +23,10 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.cli.main import app
 from rag_serving.models.breaker import Breaker
-from rag_serving.pipeline import NO_RECEIPT, Pipeline
+from rag_serving.pipeline import Pipeline
 from rag_serving.receipts.database_table import METADATA, RECEIPTS, DatabaseTable
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, receipt_id
+from rag_serving.receipts.recording import NO_RECEIPT
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.telemetry.tables import open_engine
 

@@ -173,7 +173,7 @@ class SectionsApart(Pipeline):
 
 
 def _part(candidate: Candidate, row: Row) -> Candidate:
-    names = ("chunk_id", "chunk_idx", "anchor", "url", "text", "start", "end", "content_type")
+    names = ("chunk_id", "chunk_idx", "anchor", "url", "text", "start", "end", "content_type", "structure")
     own = {name: row[name] for name in names}
     return replace(candidate, chunk=replace(candidate.chunk, heading_path=tuple(row["heading_path"]), **own))
 

@@ -1,0 +1,61 @@
+"""What a question leaves behind: a receipt of its answer, and a row of telemetry.
+
+Belongs here: handing both over. Does not belong here: what a receipt says (`receipt`), rows (`telemetry.events`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rag_serving.access.principals import Principal
+from rag_serving.answering.answerer import AnswerTrace
+from rag_serving.receipts.receipt import make_receipt
+from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.receipts.store import ReceiptStore
+from rag_serving.records import Answer, Filters
+from rag_serving.retrieval.explain import index_rankings, scored_ids
+from rag_serving.retrieval.search import Search
+from rag_serving.telemetry.events import MAX_CANDIDATES, MAX_RANKED, Trace
+from rag_serving.tracing import StageTrace
+
+NO_RECEIPT = "receipt_not_stored"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller asks, and who the caller is."""
+
+    principal: Principal
+    text: str
+    filters: Filters | None = None
+    explain: bool = False
+
+
+def telemetry_of(search: Search) -> Trace:
+    """Return what telemetry keeps of a search."""
+    return Trace(scored_ids(search, MAX_CANDIDATES), rankings=index_rankings(search, MAX_RANKED))
+
+
+@dataclass(frozen=True)
+class ReceiptWriter:
+    """Makes and stores the receipts of one tenant's answers.
+
+    Attributes:
+        rules: what verdicts are reached with, beside the question.
+    """
+
+    tenant: str
+    receipts: ReceiptStore
+    secrecy: Secrecy
+    rules: Mapping[str, float]
+
+    def with_receipt(self, trace: StageTrace, written: AnswerTrace, request: Request) -> Answer:
+        """Return the answer with flags, timings and the id of its receipt; that no receipt can be stored is only a
+        flag."""
+        answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=dict(trace.timings_ms))
+        with trace.part("receipt", NO_RECEIPT):
+            written = replace(written, answer=answer)
+            receipt = make_receipt(self.tenant, request.text, written, self.rules, request.filters)
+            answer = replace(answer, receipt_id=self.receipts.put(self.secrecy.kept(request.principal, receipt)))
+        return replace(answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
