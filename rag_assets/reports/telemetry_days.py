@@ -46,13 +46,13 @@ def read_day(engine: Engine, tenant: str, day: date) -> Day:
     Raises:
         TelemetryError: the database cannot be read.
     """
+    from rag_assets.evaluation.telemetry_rows import questions_of, records, rows_of_days
     from rag_assets.reports.kpis import kpis
-    from rag_serving.telemetry.log import questions_of, records, rows_of_day
     from rag_serving.telemetry.tables import FEEDBACK, LOSSES, QUESTIONS, RANKINGS
 
     columns = {column.name for column in QUESTIONS.columns} - RANKINGS
-    questions = rows_of_day(engine, QUESTIONS, tenant, day, columns)
-    feedback, losses = (rows_of_day(engine, table, tenant, day) for table in (FEEDBACK, LOSSES))
+    questions = rows_of_days(engine, QUESTIONS, tenant, (day, day), columns)
+    feedback, losses = (rows_of_days(engine, table, tenant, (day, day)) for table in (FEEDBACK, LOSSES))
     judged = records(questions_of(engine, tenant, feedback["receipt_id"].tolist()))
     return Day(kpis(questions, feedback, losses), complaint_cases(records(feedback), judged), records(questions))
 
@@ -63,10 +63,10 @@ def read_questions(engine: Engine, tenant: str, last: date, days: int) -> list[d
     Raises:
         TelemetryError: the database cannot be read.
     """
-    from rag_serving.telemetry.log import records, rows_until
+    from rag_assets.evaluation.telemetry_rows import last_days, records, rows_of_days
     from rag_serving.telemetry.tables import QUESTIONS
 
-    return records(rows_until(engine, QUESTIONS, tenant, last, days, _OUTCOME))
+    return records(rows_of_days(engine, QUESTIONS, tenant, last_days(days, last), _OUTCOME))
 
 
 def plots_of(kpis: Kpis) -> list[Plot]:

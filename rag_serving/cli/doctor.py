@@ -196,9 +196,8 @@ def _reranker(config: Config) -> Finding:
 
 def _telemetry(config: Config) -> Finding:
     """Return the database as it is; it is made, and its folder, by the first question."""
-    from rag_serving.telemetry.log import rows_dropped
     from rag_serving.telemetry.recorder import TelemetryError
-    from rag_serving.telemetry.tables import faults_of, opened
+    from rag_serving.telemetry.tables import faults_of, opened, rows_dropped
 
     settings, file = config.telemetry, Store(config.home).serving_db()
     if not settings.enabled:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from sqlalchemy import (
     Text,
     create_engine,
     event,
+    func,
     inspect,
+    select,
     text,
 )
 from sqlalchemy.engine import make_url
@@ -158,6 +161,22 @@ def faults_of(engine: Engine) -> list[str]:
         if name in columns
     }
     return [f"table {name} lacks {', '.join(missing)}" for name, missing in lacking.items() if missing]
+
+
+def rows_dropped(engine: Engine, since: date) -> int:
+    """Return how many rows of all tenants could not be recorded since a day; 0 where none was ever lost.
+
+    Raises:
+        TelemetryError: the database cannot be read.
+    """
+    query = select(func.coalesce(func.sum(LOSSES.c.rows), 0)).where(LOSSES.c.day >= since.isoformat())
+    try:
+        if not inspect(engine).has_table(LOSSES.name):
+            return 0
+        with engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+    except SQLAlchemyError as error:
+        raise TelemetryError(f"the telemetry database cannot be read ({told(error)})") from error
 
 
 def prepare(engine: Engine) -> None:

@@ -13,12 +13,12 @@ import pytest
 from sqlalchemy import Column, Engine, MetaData, Table, func, insert, select, text
 from support.wiki import configuration
 
+from rag_assets.evaluation.telemetry_rows import records, rows_of_days
 from rag_assets.reports.kpis import kpis
 from rag_assets.reports.telemetry import Day, telemetry_report
 from rag_serving.access.principals import Principal
 from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict
 from rag_serving.telemetry.events import RowBuilder, Trace
-from rag_serving.telemetry.log import records, rows_of_day
 from rag_serving.telemetry.recorder import Recorder, Row, TelemetryError, Writer
 from rag_serving.telemetry.tables import (
     FEEDBACK,
@@ -94,7 +94,7 @@ def count(engine: Engine) -> int:
 def test_a_question_is_recorded_with_all_that_its_stages_said(recorder: Recorder, engine: Engine) -> None:
     recorder.record("questions", answered())
     assert recorder.flush()
-    (row,) = rows_of_day(engine, QUESTIONS, "acme", TODAY).to_dict("records")
+    (row,) = rows_of_days(engine, QUESTIONS, "acme", (TODAY, TODAY)).to_dict("records")
     assert row["candidates"][0] == {"chunk_id": "p:1:0", "scores": {"dense": 0.25, "bm25": 7.0}}
     assert row["locked"] == ["p:1:0"]
     assert [verdict["outcome"] for verdict in row["verdicts"]] == ["exact", "dropped"]
@@ -106,7 +106,7 @@ def test_neither_names_nor_questions_are_kept_unless_opted_for(recorder: Recorde
     recorder.record("questions", answered())
     recorder.record("questions", answered(RowBuilder("acme", b"key", store_questions=True)))
     assert recorder.flush()
-    silent, open_ = rows_of_day(engine, QUESTIONS, "acme", TODAY).to_dict("records")
+    silent, open_ = rows_of_days(engine, QUESTIONS, "acme", (TODAY, TODAY)).to_dict("records")
     assert "alice" not in str(silent)
     assert "Is it so?" not in str(silent)
     assert open_["question"] == "Is it so?"
@@ -122,15 +122,15 @@ def test_other_tenants_and_other_days_are_not_read(recorder: Recorder, engine: E
     recorder.record("questions", answered(RowBuilder("other", b"key")))
     recorder.record("questions", {**answered(), "day": "2020-01-01"})
     assert recorder.flush()
-    assert rows_of_day(engine, QUESTIONS, "acme", TODAY).empty
-    assert len(rows_of_day(engine, QUESTIONS, "acme", date(2020, 1, 1))) == 1
+    assert rows_of_days(engine, QUESTIONS, "acme", (TODAY, TODAY)).empty
+    assert len(rows_of_days(engine, QUESTIONS, "acme", (date(2020, 1, 1), date(2020, 1, 1)))) == 1
 
 
 def test_text_that_no_database_takes_is_mended(recorder: Recorder, engine: Engine) -> None:
     row = SCRIBE.of_feedback(ALICE, "r1", "wrong_citation", 2, "bad \0 text \ud800")
     recorder.record("feedback", row)
     assert recorder.flush()
-    (kept,) = rows_of_day(engine, FEEDBACK, "acme", TODAY).to_dict("records")
+    (kept,) = rows_of_days(engine, FEEDBACK, "acme", (TODAY, TODAY)).to_dict("records")
     assert kept["comment"] == "bad  text ?"
     assert (kept["verdict"], kept["citation"]) == ("wrong_citation", 2)
 
@@ -141,7 +141,7 @@ def test_a_row_that_is_refused_takes_no_other_with_it(recorder: Recorder, engine
     assert recorder.flush()
     assert count(engine) == 2
     assert (recorder.counts().recorded, recorder.counts().dropped) == (2, 1)
-    assert rows_of_day(engine, LOSSES, "acme", TODAY)["rows"].tolist() == [1]
+    assert rows_of_days(engine, LOSSES, "acme", (TODAY, TODAY))["rows"].tolist() == [1]
 
 
 def test_a_row_that_comes_twice_is_there_once(recorder: Recorder, engine: Engine) -> None:
@@ -201,7 +201,7 @@ def test_how_many_rows_were_dropped_is_written_when_the_database_is_back(engine:
     assert recorder.flush(20)
     dropped = recorder.counts().dropped
     assert dropped == 25 - count(engine) > 0
-    assert rows_of_day(engine, LOSSES, "acme", TODAY)["rows"].sum() == dropped
+    assert rows_of_days(engine, LOSSES, "acme", (TODAY, TODAY))["rows"].sum() == dropped
     recorder.close()
 
 
@@ -235,7 +235,7 @@ def test_a_database_of_an_older_version_gets_the_columns_that_it_lacks(recorder:
         old = {name: value for name, value in answered().items() if name not in lacking}
         connection.execute(insert(Table("questions", MetaData(), *map(column_of, old))), [old])
     assert faults_of(engine) == []
-    (before,) = records(rows_of_day(engine, QUESTIONS, "acme", TODAY))
+    (before,) = records(rows_of_days(engine, QUESTIONS, "acme", (TODAY, TODAY)))
     assert [before[name] for name in lacking] == [None] * len(lacking)
     recorder.record("questions", answered())
     assert recorder.flush()
@@ -251,10 +251,10 @@ def test_what_no_figure_needs_is_not_read(recorder: Recorder, engine: Engine) ->
     recorder.record("questions", answered())
     assert recorder.flush()
     chosen = {column.name for column in QUESTIONS.columns} - RANKINGS
-    rows = rows_of_day(engine, QUESTIONS, "acme", TODAY, chosen)
+    rows = rows_of_days(engine, QUESTIONS, "acme", (TODAY, TODAY), chosen)
     assert set(rows.columns) == chosen
-    others = [rows_of_day(engine, table, "acme", TODAY) for table in (FEEDBACK, LOSSES)]
-    assert kpis(rows, *others) == kpis(rows_of_day(engine, QUESTIONS, "acme", TODAY), *others)
+    others = [rows_of_days(engine, table, "acme", (TODAY, TODAY)) for table in (FEEDBACK, LOSSES)]
+    assert kpis(rows, *others) == kpis(rows_of_days(engine, QUESTIONS, "acme", (TODAY, TODAY)), *others)
 
 
 def test_rankings_are_bounded(recorder: Recorder, engine: Engine) -> None:
@@ -264,7 +264,7 @@ def test_rankings_are_bounded(recorder: Recorder, engine: Engine) -> None:
     )
     recorder.record("questions", SCRIBE.of_answer(ALICE, "Is it so?", Answer("not_found", ""), trace))
     assert recorder.flush()
-    (row,) = records(rows_of_day(engine, QUESTIONS, "acme", TODAY))
+    (row,) = records(rows_of_days(engine, QUESTIONS, "acme", (TODAY, TODAY)))
     assert row["dense"][:2] == [["12345678:1:0", 1.0], ["12345678:1:1", 0.5]]
     assert [len(row[name]) for name in ("dense", "lexical", "fused", "candidates")] == [100, 100, 100, 20]
     assert len(json.dumps(row)) < 16_000
@@ -289,7 +289,7 @@ def test_a_tenants_telemetry_forgets_and_records(url: str | None, engine: Engine
     telemetry.close()
     assert telemetry.counts().recorded == 2
     assert count(engine) == 1
-    assert len(rows_of_day(engine, FEEDBACK, "acme", TODAY)) == 1
+    assert len(rows_of_days(engine, FEEDBACK, "acme", (TODAY, TODAY))) == 1
 
 
 def test_the_figures_of_a_day(engine: Engine) -> None:
@@ -302,7 +302,7 @@ def test_the_figures_of_a_day(engine: Engine) -> None:
         connection.execute(insert(QUESTIONS), rows)
         connection.execute(insert(FEEDBACK), [SCRIBE.of_feedback(ALICE, "r1", "helpful")])
         connection.execute(insert(LOSSES), [SCRIBE.of_loss(3), SCRIBE.of_loss(4)])
-    found = kpis(*(rows_of_day(engine, table, "acme", TODAY) for table in (QUESTIONS, FEEDBACK, LOSSES)))
+    found = kpis(*(rows_of_days(engine, table, "acme", (TODAY, TODAY)) for table in (QUESTIONS, FEEDBACK, LOSSES)))
     assert (found.questions, found.searches, found.users) == (3, 1, 1)
     assert found.status == {"answered": 2, "not_found": 1}
     assert found.citation_precision == 0.5
@@ -321,7 +321,7 @@ def test_times_of_a_terminal_are_kept_apart(engine: Engine) -> None:
     rows = [answered(total_ms=10), before, answered(terminal, total_ms=3000)]
     with engine.begin() as connection:
         connection.execute(insert(QUESTIONS), rows)
-    found = kpis(*(rows_of_day(engine, table, "acme", TODAY) for table in (QUESTIONS, FEEDBACK, LOSSES)))
+    found = kpis(*(rows_of_days(engine, table, "acme", (TODAY, TODAY)) for table in (QUESTIONS, FEEDBACK, LOSSES)))
     assert (found.questions, found.status) == (3, {"answered": 3})
     assert found.latency_ms["total"] == {"p50": 15.0, "p95": pytest.approx(19.5)}
     assert found.terminal_latency_ms["total"]["p95"] == 3000
@@ -330,7 +330,7 @@ def test_times_of_a_terminal_are_kept_apart(engine: Engine) -> None:
 
 
 def test_a_day_without_questions_has_no_shares(engine: Engine) -> None:
-    found = kpis(*(rows_of_day(engine, table, "acme", TODAY) for table in (QUESTIONS, FEEDBACK, LOSSES)))
+    found = kpis(*(rows_of_days(engine, table, "acme", (TODAY, TODAY)) for table in (QUESTIONS, FEEDBACK, LOSSES)))
     assert (found.questions, found.citation_precision, found.not_found_rate, found.fallback_rate) == (
         0,
         None,
@@ -348,5 +348,5 @@ def test_a_url_that_is_none_is_named(wrong: str, tmp_path: Path) -> None:
 def test_a_database_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     engine = open_engine("postgresql://nobody@127.0.0.1:1/none", tmp_path / "serving.db")
     with pytest.raises(TelemetryError, match="cannot be read"):
-        rows_of_day(engine, QUESTIONS, "acme", TODAY)
+        rows_of_days(engine, QUESTIONS, "acme", (TODAY, TODAY))
     engine.dispose()

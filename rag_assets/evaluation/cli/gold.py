@@ -91,17 +91,17 @@ def from_feedback(
     citelock gold from-feedback --days 7 > drafts.yaml
     """
     from rag_assets.evaluation.gold_drafts import complaints, to_yaml
+    from rag_assets.evaluation.telemetry_rows import last_days, questions_of, records, rows_of_days
     from rag_serving.artifacts.store import Store
     from rag_serving.receipts.receipt import ReceiptError
     from rag_serving.receipts.store import open_receipts
-    from rag_serving.telemetry.log import questions_of, records, rows_until
     from rag_serving.telemetry.tables import FEEDBACK, opened
 
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
     path, today = Store(settings.home).serving_db(), datetime.now(UTC).date()
     with closing(open_receipts(settings)) as store, opened(settings.telemetry.url, path) as engine:
-        feedback = records(rows_until(engine, FEEDBACK, name, today, days))
+        feedback = records(rows_of_days(engine, FEEDBACK, name, last_days(days, today)))
         questions = records(questions_of(engine, name, [row["receipt_id"] for row in feedback]))
         receipts = {}
         for row in feedback:

@@ -1,6 +1,6 @@
-"""What the telemetry database holds, read.
+"""Rows of the telemetry database as tables.
 
-Belongs here: rows of a day, or of several. Does not belong here: what rows add up to (`kpis`).
+Belongs here: reading them. Does not belong here: what rows add up to (`reports.kpis`), writing them.
 """
 
 from __future__ import annotations
@@ -10,39 +10,36 @@ from datetime import date, timedelta
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import Engine, Select, Table, func, inspect, select
+from sqlalchemy import Engine, Select, Table, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from rag_serving.telemetry.recorder import TelemetryError
-from rag_serving.telemetry.tables import LOSSES, QUESTIONS, prepare, told
+from rag_serving.telemetry.tables import QUESTIONS, prepare, told
 
 _AT_ONCE = 500  # parameters of one query
 
 
-def rows_of_day(
-    engine: Engine, table: Table, tenant: str, day: date, columns: Collection[str] | None = None
+Days = tuple[date, date]
+"""The first and the last of some days."""
+
+
+def last_days(count: int, last: date) -> Days:
+    """Return so many days of which `last` is the last."""
+    return last - timedelta(days=count - 1), last
+
+
+def rows_of_days(
+    engine: Engine, table: Table, tenant: str, days: Days, columns: Collection[str] | None = None
 ) -> pd.DataFrame:
-    """Return a tenant's rows of one day (UTC) in the order of time, a column each; of `columns` alone, where those are
-    named.
+    """Return a tenant's rows of some days (UTC) in the order of time; of all columns, or of `columns` alone.
 
     Raises:
         TelemetryError: the database cannot be read.
     """
-    return rows_until(engine, table, tenant, day, 1, columns)
-
-
-def rows_until(
-    engine: Engine, table: Table, tenant: str, last: date, days: int, columns: Collection[str] | None = None
-) -> pd.DataFrame:
-    """Return the same of so many days of which `last` is the last.
-
-    Raises:
-        TelemetryError: the database cannot be read.
-    """
-    first = last - timedelta(days=days - 1)
-    of_tenant, of_days = table.c.tenant == tenant, table.c.day.between(first.isoformat(), last.isoformat())
+    first, last = (day.isoformat() for day in days)
     chosen = [column for column in table.columns if columns is None or column.name in columns]
-    return _read(engine, select(*chosen).where(of_tenant, of_days).order_by(table.c.at, table.c.id))
+    rows = select(*chosen).where(table.c.tenant == tenant, table.c.day.between(first, last))
+    return _read(engine, rows.order_by(table.c.at, table.c.id))
 
 
 def questions_of(engine: Engine, tenant: str, receipt_ids: Collection[str]) -> pd.DataFrame:
@@ -56,22 +53,6 @@ def questions_of(engine: Engine, tenant: str, receipt_ids: Collection[str]) -> p
     parts = [ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE)] or [[]]
     queries = (select(table).where(table.c.tenant == tenant, table.c.receipt_id.in_(part)) for part in parts)
     return pd.concat([_read(engine, query.order_by(table.c.at, table.c.id)) for query in queries], ignore_index=True)
-
-
-def rows_dropped(engine: Engine, since: date) -> int:
-    """Return how many rows of all tenants could not be recorded since a day; 0 where none was ever lost.
-
-    Raises:
-        TelemetryError: the database cannot be read.
-    """
-    query = select(func.coalesce(func.sum(LOSSES.c.rows), 0)).where(LOSSES.c.day >= since.isoformat())
-    try:
-        if not inspect(engine).has_table(LOSSES.name):
-            return 0
-        with engine.connect() as connection:
-            return int(connection.execute(query).scalar_one())
-    except SQLAlchemyError as error:
-        raise TelemetryError(f"the telemetry database cannot be read ({told(error)})") from error
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
