@@ -1,6 +1,7 @@
 """What a day's questions add up to.
 
-Belongs here: figures over rows of the telemetry tables. Does not belong here: reading the rows (`evaluation.telemetry_rows`).
+Belongs here: figures over rows of the telemetry tables. Does not belong here: reading the rows
+(`evaluation.telemetry_rows`).
 """
 
 from __future__ import annotations

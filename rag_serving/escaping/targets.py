@@ -52,6 +52,11 @@ def for_log(text: str) -> str:
     return _NOT_IN_A_LINE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), redacted(text))
 
 
+def one_line(said: object, most: int = 200) -> str:
+    """Return the first characters of what a server or a library said, on one line."""
+    return " ".join(str(said).split())[:most]
+
+
 def for_html(text: str) -> str:
     """Return the text for an element or a quoted attribute of HTML."""
     return html.escape(printable(text))

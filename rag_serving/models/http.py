@@ -19,6 +19,7 @@ import httpx
 
 from rag_serving.deadline import at_most, awaited, begun, current
 from rag_serving.escaping.redaction import RedactedError
+from rag_serving.escaping.targets import one_line
 from rag_serving.models.protocols import ModelError
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ def server_text(response: httpx.Response) -> str:
     return one_line(response.text)
 
 
-def one_line(said: object) -> str:
-    """Return the first 200 characters on one line; some servers give an object where a text is documented."""
-    return " ".join(str(said).split())[:200]
+def key_refused(base_url: str, said: str, setting: str) -> ModelError:
+    """Return the error for a 401 or 403."""
+    return ModelError(f"{base_url} refuses the API key ({said}); set {setting} to the environment variable that has it")
 
 
 def bearer(variable: str | None, setting: str) -> dict[str, str]:

@@ -22,8 +22,9 @@ import httpx
 from rag_serving.config.reranking import Reranker
 from rag_serving.config.sections import Features
 from rag_serving.deadline import StoppedError, at_most, awaited
+from rag_serving.escaping.targets import one_line
 from rag_serving.models.breaker import Breaker
-from rag_serving.models.http import BadAnswerError, bearer, one_line, tls_context
+from rag_serving.models.http import BadAnswerError, bearer, tls_context
 from rag_serving.models.protocols import ModelError
 
 Result = TypeVar("Result")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rag_serving.escaping.targets import one_line
 from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.hub import model_folder
 
@@ -60,7 +61,7 @@ class CrossEncoder:
         try:
             loaded = FlagReranker(folder, use_fp16=False, devices=[device])
         except (OSError, ValueError, RuntimeError) as error:
-            raise ModelError(f"the reranker {model!r} cannot be loaded: {_line(error)}") from error
+            raise ModelError(f"the reranker {model!r} cannot be loaded: {one_line(error, 300)}") from error
         if loaded.model.config.num_labels != 1:
             raise ModelError(f"{model!r} has {loaded.model.config.num_labels} labels; a reranker has one score")
         half = fp16 and device.startswith("cuda")
@@ -125,7 +126,7 @@ def _check_architecture(model: str) -> None:
         architectures = AutoConfig.from_pretrained(model).architectures or []
     except (OSError, ValueError) as error:
         where = "the folder has no usable model" if Path(model).is_dir() else "no such folder, and the hub gave none"
-        raise ModelError(f"the reranker {model!r} cannot be loaded ({where}): {_line(error)}") from error
+        raise ModelError(f"the reranker {model!r} cannot be loaded ({where}): {one_line(error, 300)}") from error
     if not any("SequenceClassification" in name for name in architectures):
         raise ModelError(f"{model!r} is no cross-encoder ({', '.join(architectures) or 'no architecture named'})")
 
@@ -134,7 +135,3 @@ def _positions(config: Any) -> int:
     """Return tokens that the model has positions for."""
     positions = int(getattr(config, "max_position_embeddings", 0) or 1_000_000)
     return positions - config.pad_token_id - 1 if config.model_type in _OFFSET_POSITIONS else positions
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

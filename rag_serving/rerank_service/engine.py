@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from typing import Literal, Protocol
 
 from rag_serving.config.reranking import RerankService
+from rag_serving.escaping.targets import one_line
 from rag_serving.rerank_service.batches import score_all
 from rag_serving.rerank_service.cross_encoder import Pair
 from rag_serving.rerank_service.metrics import Meters
@@ -97,7 +98,7 @@ class Engine:
             model = self._open_model()
             model.score(model.encode("warm", ["warm"], model.max_seq_len))
         except Exception as error:  # whatever a library raises, the probes must tell it
-            self.problem = " ".join(str(error).split()) or type(error).__name__
+            self.problem = one_line(error, 1000) or type(error).__name__
             self._on_failure()
             return
         self._model = model

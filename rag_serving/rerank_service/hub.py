@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rag_serving.escaping.targets import one_line
 from rag_serving.models.protocols import ModelError
 
 PINNED = {"BAAI/bge-reranker-base": "2cfc18c9415c912f9d8155881c133215df768a70"}
@@ -38,9 +39,9 @@ def model_folder(model: str, revision: str | None = None) -> str:
         if not any(folder.glob("*.safetensors")):
             snapshot_download(model, revision=commit, allow_patterns=_OLD_WEIGHTS)
     except (OSError, ValueError) as error:
-        line = " ".join(str(error).split())[:300]
         raise ModelError(
             f"the reranker {model!r} cannot be loaded at commit {commit} (it is not in the cache, and the hub gave "
-            f"none): {line}; set reranker.model to a folder, or reranker.revision to a commit that there is"
+            f"none): {one_line(error, 300)}; "
+            "set reranker.model to a folder, or reranker.revision to a commit that there is"
         ) from error
     return str(folder)

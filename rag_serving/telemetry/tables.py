@@ -34,6 +34,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from rag_serving.artifacts.store import make_private
 from rag_serving.escaping.redaction import redacted
+from rag_serving.escaping.targets import one_line
 from rag_serving.telemetry.recorder import TelemetryError
 
 METADATA = MetaData()
@@ -205,7 +206,7 @@ def _add(engine: Engine, table: Table, column: Column[Any]) -> None:
 
 def told(error: Exception) -> str:
     """Return a driver's error in one line."""
-    return redacted(" ".join(str(error).split()))[:200]
+    return one_line(redacted(str(error)))
 
 
 def _sqlite(url: str) -> Engine:

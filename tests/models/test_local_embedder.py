@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_serving.models.embedding.local import MAX_WINDOWS, LocalEmbedder, spread
+from rag_serving.models.embedding.local import MAX_WINDOWS, LocalEmbedder, LocalSettings, spread
 from rag_serving.models.embedding.weights import Weights, find_weights
 
 TEXTS = [
@@ -40,7 +40,7 @@ def test_vectors_are_float32_of_length_one_in_the_order_of_the_texts(minilm: Loc
 
 def test_a_text_has_the_same_vector_in_any_batch(minilm: LocalEmbedder, packaged: Weights) -> None:
     expected = minilm.embed_documents(TEXTS)
-    one_by_one = LocalEmbedder(packaged, batch_size=1).embed_documents(TEXTS)
+    one_by_one = LocalEmbedder(packaged, LocalSettings(batch_size=1)).embed_documents(TEXTS)
     reversed_among_others = minilm.embed_documents([*TEXTS[::-1], "Another text of some length altogether."])
     np.testing.assert_allclose(one_by_one, expected, atol=1e-6)
     np.testing.assert_allclose(reversed_among_others[: len(TEXTS)][::-1], expected, atol=1e-6)
@@ -93,14 +93,14 @@ def test_of_very_many_windows_an_even_choice_with_both_ends_is_read() -> None:
 
 
 def test_prompts_are_put_before_texts_and_show_in_the_name(packaged: Weights, minilm: LocalEmbedder) -> None:
-    prompted = LocalEmbedder(packaged, query_prompt="query: ", document_prompt="passage: ")
+    prompted = LocalEmbedder(packaged, LocalSettings("query: ", "passage: "))
     assert prompted.name.startswith(minilm.name + "+")
     np.testing.assert_allclose(prompted.embed_query("a"), minilm.embed_query("query: a"), atol=1e-6)
     np.testing.assert_allclose(prompted.embed_documents(["a"])[0], minilm.embed_query("passage: a"), atol=1e-6)
 
 
 def test_bytes_are_for_questions_alone_and_change_no_name(packaged: Weights, minilm: LocalEmbedder) -> None:
-    coded = LocalEmbedder(packaged, query_precision="int8")
+    coded = LocalEmbedder(packaged, LocalSettings(query_precision="int8"))
     assert coded.name == minilm.name
     np.testing.assert_array_equal(coded.embed_documents(TEXTS), minilm.embed_documents(TEXTS))
     near = [float(coded.embed_query(text) @ minilm.embed_query(text)) for text in TEXTS if text]

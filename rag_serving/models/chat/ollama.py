@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from rag_serving.escaping.targets import one_line
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.context_length import says_too_long
 from rag_serving.models.chat.messages import Message, Piece
-from rag_serving.models.http import BadAnswerError, one_line
+from rag_serving.models.http import BadAnswerError, key_refused
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 
 if TYPE_CHECKING:
@@ -86,10 +87,7 @@ class OllamaChat(RemoteChat):
         if error.status_code == 404 and "not found" in said:
             return ModelError(self.missing())
         if error.status_code in (401, 403):
-            return ModelError(
-                f"{self.base_url} refuses the API key (HTTP {error.status_code}: {said}); "
-                f"set {self.section}.api_key_env to the environment variable that has it"
-            )
+            return key_refused(self.base_url, f"HTTP {error.status_code}: {said}", f"{self.section}.api_key_env")
         if error.status_code < 0:
             return BadAnswerError(said)
         return ModelError(

@@ -14,11 +14,12 @@ from typing import Any
 import httpx
 
 from rag_serving.config.sections import ChatModel
+from rag_serving.escaping.targets import one_line
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.context_length import says_too_long
 from rag_serving.models.chat.messages import Message, Piece
 from rag_serving.models.chat.sse import event_data
-from rag_serving.models.http import BadAnswerError, one_line
+from rag_serving.models.http import BadAnswerError, key_refused
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 
 # Parameters that some models refuse, with what they take instead; None: they do without.
@@ -142,10 +143,7 @@ class OpenAIChat(RemoteChat):
         if response.status_code == 404:
             return ModelError(f"{self.missing()} ({said})")
         if response.status_code in (401, 403):
-            return ModelError(
-                f"{self.base_url} refuses the API key ({said}); "
-                f"set {self.section}.api_key_env to the environment variable that has it"
-            )
+            return key_refused(self.base_url, said, f"{self.section}.api_key_env")
         return ModelError(
             f"{self.base_url} refuses to write with {self.model!r} ({said}); correct {self.section}.* or the server"
         )

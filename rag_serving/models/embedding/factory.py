@@ -14,8 +14,7 @@ from rag_serving.models.protocols import Embedder, ModelError, Tokenizer
 if TYPE_CHECKING:
     from rag_serving.config.sections import Embedding
     from rag_serving.models.embedding.graph_cache import GraphCache
-    from rag_serving.models.embedding.local import LocalEmbedder
-    from rag_serving.models.embedding.onnx_bert import Precision
+    from rag_serving.models.embedding.local import LocalEmbedder, LocalSettings
     from rag_serving.models.embedding.weights import Weights
 
 OPENED_AT_ONCE = 2
@@ -38,23 +37,22 @@ def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedd
         from rag_serving.models.embedding.openai import OpenAIEmbedder
 
         return OpenAIEmbedder(config)
-    from rag_serving.models.embedding.local import LocalEmbedder
+    from rag_serving.models.embedding.local import LocalEmbedder, LocalSettings
     from rag_serving.models.embedding.weights import find_weights
 
     weights = find_weights(config.model, config.weights_dir)
-    settings = config.query_prompt, config.document_prompt, config.batch_size, config.query_precision
+    prompts = config.query_prompt, config.document_prompt
+    settings = LocalSettings(*prompts, config.batch_size, config.query_precision)
     if graphs is None:
-        return _open_once(weights, weights.tensors.stat().st_mtime_ns, *settings)
-    return LocalEmbedder(weights, *settings, graphs)
+        return _open_once(weights, weights.tensors.stat().st_mtime_ns, settings)
+    return LocalEmbedder(weights, settings, graphs)
 
 
 @lru_cache(OPENED_AT_ONCE)
-def _open_once(
-    weights: Weights, _changed_at: int, query_prompt: str, document_prompt: str, batch_size: int, precision: Precision
-) -> LocalEmbedder:
+def _open_once(weights: Weights, _changed_at: int, settings: LocalSettings) -> LocalEmbedder:
     from rag_serving.models.embedding.local import LocalEmbedder
 
-    return LocalEmbedder(weights, query_prompt, document_prompt, batch_size, precision)
+    return LocalEmbedder(weights, settings)
 
 
 def open_tokenizer(config: Embedding) -> Tokenizer:

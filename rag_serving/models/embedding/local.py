@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,18 @@ class _Window:
 _Batch = Sequence[_Window]
 
 
+class LocalSettings(NamedTuple):
+    """How texts are embedded; see `embedding` in the configuration."""
+
+    query_prompt: str = ""
+    document_prompt: str = ""
+    batch_size: int = 16
+    query_precision: Precision = "float32"
+
+
+_DEFAULTS = LocalSettings()
+
+
 class LocalEmbedder:
     """A BERT sentence encoder on the CPU, in float32; questions in int8 where that is asked for.
 
@@ -48,41 +61,29 @@ class LocalEmbedder:
     Of more than `MAX_WINDOWS` windows that many, evenly spread and with both ends, are embedded.
     """
 
-    def __init__(
-        self,
-        weights: Weights,
-        query_prompt: str = "",
-        document_prompt: str = "",
-        batch_size: int = 16,
-        query_precision: Precision = "float32",
-        graphs: GraphCache | None = None,
-    ) -> None:
+    def __init__(self, weights: Weights, settings: LocalSettings = _DEFAULTS, graphs: GraphCache | None = None) -> None:
         """Load the model.
 
         Raises:
             ModelError: the files cannot be run.
         """
-        self.name = f"local/{weights.name}/{_RECIPE}{prompts_digest(query_prompt, document_prompt)}"
-        self._weights = weights
-        self._query_prompt = query_prompt
-        self._document_prompt = document_prompt
-        self._batch_size = batch_size
+        prompts = prompts_digest(settings.query_prompt, settings.document_prompt)
+        self.name = f"local/{weights.name}/{_RECIPE}{prompts}"
+        self._weights, self._settings, self._graphs = weights, settings, graphs
         self._tokenizer = load_tokenizer(weights.tokenizer)
         self._first, self._last = self._special("[CLS]"), self._special("[SEP]")
-        self._query_precision = query_precision
-        self._graphs = graphs
-        self._query_bert = Bert(weights, query_precision, graphs)
+        self._query_bert = Bert(weights, settings.query_precision, graphs)
         self.dimension = self._query_bert.dimension
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
         """Return vectors [n, dimension] in the order of the texts, equal to 1e-6 whatever else is embedded beside
         them."""
-        windows = self._windows([self._document_prompt + text for text in texts])
+        windows = self._windows([self._settings.document_prompt + text for text in texts])
         return self._embed(self._bert, windows, len(texts), progress)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """Return the vector [dimension] of a question (about 3 ms, on the caller's thread alone)."""
-        windows = [*self._windows([self._query_prompt + text])]
+        windows = [*self._windows([self._settings.query_prompt + text])]
         is_short = len(windows) == 1  # there is nothing to average, which takes 0.2 ms
         vectors = _run(self._query_bert, windows) if is_short else self._embed(self._query_bert, windows, 1, None)
         vector: NDArray[np.float32] = vectors[0]
@@ -98,7 +99,9 @@ class LocalEmbedder:
     @cached_property
     def _bert(self) -> Bert:
         """The encoder of passages, opened with the first one: who only searches needs no second one in memory."""
-        return self._query_bert if self._query_precision == "float32" else Bert(self._weights, graphs=self._graphs)
+        if self._settings.query_precision == "float32":
+            return self._query_bert
+        return Bert(self._weights, graphs=self._graphs)
 
     def _special(self, token: str) -> int:
         number = self._tokenizer.token_to_id(token)
@@ -113,7 +116,7 @@ class LocalEmbedder:
         sums = np.zeros((count, self.dimension), np.float64)
         windows = sorted(windows, key=lambda window: len(window.ids), reverse=True)
         left = np.bincount(np.array([window.text for window in windows], np.int64), minlength=count)
-        for batch, embedded in _run_all(bert, [*_batches(windows, self._batch_size)]):
+        for batch, embedded in _run_all(bert, [*_batches(windows, self._settings.batch_size)]):
             for window, vector in zip(batch, embedded, strict=True):
                 sums[window.text] += vector.astype(np.float64) * len(window.ids)
                 left[window.text] -= 1

@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from rag_serving.config.sections import Embedding
+from rag_serving.escaping.targets import one_line
 from rag_serving.models.embedding.remote import QUERY_TIMEOUT_S, RemoteEmbedder
-from rag_serving.models.http import TRANSIENT, BadAnswerError, one_line, refuse_busy, tls_context
+from rag_serving.models.http import TRANSIENT, BadAnswerError, key_refused, refuse_busy, tls_context
 from rag_serving.models.protocols import ModelError
 
 if TYPE_CHECKING:
@@ -52,21 +53,18 @@ class OllamaEmbedder(RemoteEmbedder):
         try:
             answer = self._client(timeout_s).embed(self.model, texts)
         except ollama.ResponseError as error:
-            raise ModelError(self._refusal(error)) from error
+            raise self._refusal(error) from error
         except (TypeError, ValueError) as error:
             raise BadAnswerError(f"no embeddings in the answer ({type(error).__name__})") from error
         return cast("list[list[float]]", answer.embeddings)
 
-    def _refusal(self, error: ollama.ResponseError) -> str:
+    def _refusal(self, error: ollama.ResponseError) -> ModelError:
         if error.status_code == 404 and "not found" in error.error:
-            return self._missing()
+            return ModelError(self._missing())
         said = f"HTTP {error.status_code}: {one_line(error.error)}"
         if error.status_code in (401, 403):
-            return (
-                f"{self.base_url} refuses the API key ({said}); "
-                "set embedding.api_key_env to the environment variable that has it"
-            )
-        return (
+            return key_refused(self.base_url, said, "embedding.api_key_env")
+        return ModelError(
             f"the Ollama server at {self.base_url} refuses to embed with {self.model!r} ({said}); correct embedding.*"
         )
 

@@ -13,7 +13,7 @@ import httpx
 
 from rag_serving.config.sections import Embedding
 from rag_serving.models.embedding.remote import RemoteEmbedder
-from rag_serving.models.http import BadAnswerError, refuse_busy, server_text, tls_context
+from rag_serving.models.http import BadAnswerError, key_refused, refuse_busy, server_text, tls_context
 from rag_serving.models.protocols import ModelError
 
 DEFAULT_URL = "http://127.0.0.1:1234/v1"
@@ -35,25 +35,24 @@ class OpenAIEmbedder(RemoteEmbedder):
         body = {"model": self.model, "input": texts, "encoding_format": "float"}
         response = self._client.post(f"{self.base_url}/embeddings", json=body, timeout=timeout_s)
         if not response.is_success:
-            raise ModelError(self._refusal(response))
+            raise self._refusal(response)
         try:
             return _in_order(response.json()["data"], len(texts))
         except (ValueError, KeyError, TypeError) as error:
             raise BadAnswerError(f"no embeddings in the answer ({type(error).__name__}: {error})") from error
 
-    def _refusal(self, response: httpx.Response) -> str:
+    def _refusal(self, response: httpx.Response) -> ModelError:
         said = f"HTTP {response.status_code}: {server_text(response)}"
         if response.status_code in (401, 403):
-            return (
-                f"{self.base_url} refuses the API key ({said}); "
-                "set embedding.api_key_env to the environment variable that has it"
-            )
+            return key_refused(self.base_url, said, "embedding.api_key_env")
         if response.status_code == 404:
-            return (
+            return ModelError(
                 f"model {self.model!r} or the path is not known at {self.base_url} ({said}); load the model there, "
                 f"see {self.base_url}/models, and let embedding.base_url end in /v1"
             )
-        return f"{self.base_url} refuses to embed with {self.model!r} ({said}); correct embedding.* or the text"
+        return ModelError(
+            f"{self.base_url} refuses to embed with {self.model!r} ({said}); correct embedding.* or the text"
+        )
 
 
 def _in_order(data: list[dict[str, Any]], count: int) -> list[list[float]]:
