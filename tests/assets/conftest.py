@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 
 import dagster as dg
 import pytest
-from support.building import build
+from support.building import BuiltAs, build
 from support.damaged import Sample
 from support.envelopes import Wiki
 from support.project import Project
@@ -40,16 +40,28 @@ def wiki(tmp_path: Path) -> Wiki:
 
 
 @pytest.fixture
-def built_wiki(tmp_path: Path, shared_folders: SharedFolders, monkeypatch: pytest.MonkeyPatch) -> Wiki:
-    """A tiny wiki as `citelock build` left it, in the working directory: a copy of one that was built once."""
-    built = shared_folders.get("built_wiki", build_tiny_wiki)
-    monkeypatch.chdir(tmp_path)
-    return Wiki.copy(built, tmp_path)
+def built_as(tmp_path: Path, shared_folders: SharedFolders, monkeypatch: pytest.MonkeyPatch) -> BuiltAs:
+    """Gives a tiny wiki as `citelock build` left it, in the working directory: a copy of one that was built once."""
+
+    def copied(name: str, prepare: Callable[[Wiki], object]) -> Wiki:
+        built = shared_folders.get(name, lambda folder: build_in(folder, prepare))
+        monkeypatch.chdir(tmp_path)
+        return Wiki.copy(built, tmp_path)
+
+    return copied
 
 
-def build_tiny_wiki(folder: Path) -> None:
+def build_in(folder: Path, prepare: Callable[[Wiki], object]) -> None:
     with chdir(folder):
-        build(Wiki(folder, pages_at=Path()))
+        wiki = Wiki(folder, pages_at=Path())
+        prepare(wiki)
+        build(wiki)
+
+
+@pytest.fixture
+def built_wiki(built_as: BuiltAs) -> Wiki:
+    """The tiny wiki, built."""
+    return built_as("built_wiki", lambda _: None)
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_an_excerpt_that_is_hidden_on_its_own_page_is_followed_too(project: Proj
         project.run("ingest", "eng")
         project.run("ingest", "ops")
         assert project.tick().run_requests, "the chunks of neither source tell that the hidden text changed"
-        made = project.build()
+        made = project.publish()
         assert not project.tick().run_requests
         assert set(published(project)) == {text}
         assert "301" in made["dedup_map"]["why_explained"]

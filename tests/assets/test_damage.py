@@ -36,7 +36,7 @@ def sample(published_sample: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="module")
 def unjudged(tmp_path_factory: pytest.TempPathFactory) -> Sample:
     """One space of the sample, published without gold questions: what a check stops is never asked any."""
-    sample = Sample(tmp_path_factory.mktemp("unjudged"), ["ENG"], judged=False)
+    sample = Sample(tmp_path_factory.mktemp("unjudged"), ["OPS"], judged=False)
     sample.ingest()
     assert sample.publish().success
     return sample
@@ -59,7 +59,7 @@ def errors(result: dg.ExecuteInProcessResult) -> list[str]:
         (damaged.shuffled_vectors, "embedded_again", "shuffled"),
         (damaged.wrong_prompt_prefix, "embedded_again", "wrong prompt prefix"),
         (damaged.no_prefix, "embedded_again", "wrong prompt prefix, .* without their context"),
-        (damaged.half_of_the_chunks, "counts", r"chunks missing .* eng: \d+ of \d+"),
+        (damaged.half_of_the_chunks, "counts", r"chunks missing .* ops: \d+ of \d+"),
         (damaged.anchors_shifted, "anchors", "anchors shifted"),
         (damaged.models_mixed, "embedded_again", "embedding model mix-up"),
     ],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 import yaml
+from support.building import BuiltAs
 from support.envelopes import PAGER, Wiki, envelope
 from support.project import Project
 from support.stand_in_chat import MODEL, StandInChat, served
@@ -37,11 +39,16 @@ def sources(wiki: Wiki) -> dict[str, Any]:
 
 
 @pytest.fixture
-def built(project: Project) -> Project:
-    project.wiki.write("ops", envelope("201", "Pager guide", PAGER + SECRET))
-    project.wiki.configure(sources=sources(project.wiki))
-    project.build()
-    return project
+def built(built_as: BuiltAs) -> Iterator[Project]:
+    wiki = built_as("wiki_with_salaries", add_salaries)
+    wiki.configure(sources=sources(wiki))
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Project(wiki, instance)
+
+
+def add_salaries(wiki: Wiki) -> None:
+    wiki.write("ops", envelope("201", "Pager guide", PAGER + SECRET))
+    wiki.configure(sources=sources(wiki))
 
 
 def accepted(built: Project, content: dict[str, Any]) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator
-from contextlib import chdir
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ from typing import Any
 import dagster as dg
 import pytest
 import yaml
-from support.building import build
+from support.building import BuiltAs
 from support.envelopes import SECTION, Wiki, envelope, write_twins
 from support.project import QUIET, Project
-from support.shared import SharedFolders
 from support.stand_in_chat import MODEL, StandInChat, served
 from support.stand_in_ragas import answers_ragas
 
@@ -56,25 +54,21 @@ def ask(project: Project, question: str, verdict: Any = None, comment: str | Non
 
 
 @pytest.fixture
-def judged_project(tmp_path: Path, shared_folders: SharedFolders, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+def judged_project(built_as: BuiltAs) -> Iterator[Project]:
     """The project of a wiki that was built, evaluated by one question, and published."""
-    built = shared_folders.get("judged_wiki", build_judged_wiki)
-    monkeypatch.chdir(tmp_path)
-    wiki = Wiki.copy(built, tmp_path)
+    wiki = built_as("judged_wiki", judge)
     wiki.configure(evaluation=GOLD)
     with dg.DagsterInstance.ephemeral() as instance:
         yield Project(wiki, instance)
 
 
-def build_judged_wiki(folder: Path) -> None:
+def judge(wiki: Wiki) -> None:
+    """Add a gold set of one question."""
     entry = {"id": "back", "question": "How do I roll back a release?", "answerable": True, "page": "101"}
     questions = [{**entry, "quote": "run the rollback pipeline"}]
-    (folder / "gold").mkdir()
-    (folder / "gold" / "demo.yaml").write_text(yaml.safe_dump({"tenant": "demo", "questions": questions}))
-    wiki = Wiki(folder, pages_at=Path())
+    (wiki.folder / "gold").mkdir()
+    (wiki.folder / "gold" / "demo.yaml").write_text(yaml.safe_dump({"tenant": "demo", "questions": questions}))
     wiki.configure(evaluation=GOLD)
-    with chdir(folder):
-        build(wiki)
 
 
 def write_unasked(wiki: Wiki) -> None:

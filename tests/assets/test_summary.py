@@ -111,13 +111,13 @@ def test_the_build_says_in_text_and_json_that_a_source_failed_and_that_the_model
     assert "error" not in summary["sources"]["eng"]
 
 
-def test_a_candidate_that_a_gate_stopped_is_named_with_its_own_gates(wiki: Wiki) -> None:
-    folder = wiki.folder / "gold"
+def test_a_candidate_that_a_gate_stopped_is_named_with_its_own_gates(built_wiki: Wiki) -> None:
+    folder = built_wiki.folder / "gold"
     folder.mkdir()
-    strict = wiki.folder / "strict.toml"
-    wiki.configure(evaluation={"gold": str(folder), "gates": str(strict)})
-    first = build_json(wiki)["tenants"]["demo"]
-    store = Store(wiki.home)
+    strict = built_wiki.folder / "strict.toml"
+    built_wiki.configure(evaluation={"gold": str(folder), "gates": str(strict)})
+    store = Store(built_wiki.home)
+    first = store.current("demo")
     assert [info.gates for info in list_generations(store, "demo")] == ["no gold set: nothing was asked"]
     question = {
         "id": "whale",
@@ -130,12 +130,12 @@ def test_a_candidate_that_a_gate_stopped_is_named_with_its_own_gates(wiki: Wiki)
     }
     (folder / "demo.yaml").write_text(yaml.safe_dump({"tenant": "demo", "questions": [question]}))
     strict.write_text("[floors]\nanswerability = 1.0\n")
-    wiki.write("eng", envelope("101", "Deploy guide", DEPLOY.replace("ten minutes", "an hour"), version=2))
-    run = build(wiki, "--json", code=1)
+    built_wiki.write("eng", envelope("101", "Deploy guide", DEPLOY.replace("ten minutes", "an hour"), version=2))
+    run = build(built_wiki, "--json", code=1)
     stopped = json.loads(run.stdout)["tenants"]["demo"]
-    assert (stopped["generation"], stopped["published"]) == (first["generation"], False)
-    assert stopped["candidate"] not in (None, first["generation"])
+    assert (stopped["generation"], stopped["published"]) == (first, False)
+    assert stopped["candidate"] not in (None, first)
     assert [name for name, passed in stopped["gates"].items() if not passed] == ["quality: floor of answerability"]
     line = tenant_line(stopped)
-    assert f"generation {first['generation']} stays published" in line
+    assert f"generation {first} stays published" in line
     assert f"candidate {stopped['candidate']} is not published (quality: floor of answerability)" in line

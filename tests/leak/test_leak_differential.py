@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from rag_serving.pipeline import Pipeline
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records import Filters
 
-QUERIES = 40
+QUERIES, SECRET = 40, "the same in both homes"
 _OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id", "created_at", "sealed", "signature", "id"})
 
 
@@ -35,22 +36,30 @@ def wiki(seed: int, request: pytest.FixtureRequest) -> Wiki:
     return sharing_wiki(200, seed + 1000) if request.param == "of others" else restricted_wiki(600, seed + 1000)
 
 
+@pytest.fixture(scope="module")
+def whole(wiki: Wiki, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    """All of the wiki, whose receipts name their asker by the same secret as those of a part of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SECRET_ENV, SECRET)
+        opened = received(tmp_path_factory.mktemp("whole"), wiki)
+        yield opened
+        opened.close()
+
+
 @pytest.mark.parametrize("number", range(3))
 def test_hidden_pages_might_as_well_not_exist(
-    tmp_path: Path, wiki: Wiki, seed: int, number: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wiki: Wiki, whole: Pipeline, seed: int, number: int
 ) -> None:
-    monkeypatch.setenv(SECRET_ENV, "the same in both homes")  # receipts name their asker by a hash under it
     dice = random.Random(f"differential {seed} {number}")
     judge, who = Judge(wiki), some_principal(dice)
     hidden = judge.unreadable(who)
     assert hidden
-    whole, rest = received(tmp_path / "whole", wiki), received(tmp_path / "rest", wiki.without(hidden))
+    rest = received(tmp_path, wiki.without(hidden))
     for _ in range(QUERIES):
         query = some_query(dice, judge)
         filters = Filters(space=("OPEN",)) if dice.random() < 0.3 else None
         for got, wanted in zip(answers(whole, who, query, filters), answers(rest, who, query, filters), strict=True):
             assert got == wanted, f"{who} asked {query!r}"
-    whole.close()
     rest.close()
 
 

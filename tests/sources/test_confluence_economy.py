@@ -3,7 +3,7 @@ r"""What a sync costs on a large site, in requests and in time.
     CITELOCK_ECONOMY_PAGES=10000 CITELOCK_ECONOMY_REQUEST_S=0.1 \
         .venv/bin/pytest -s tests/sources/test_confluence_economy.py
 
-prints the table; a site that answers within 0.1 s is a fast one. By default there are 2,000 pages; 1 % of them change.
+prints the table; a site that answers within 0.1 s is a fast one. By default there are 1,000 pages; 1 % of them change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sources.stand_in_faults import Answer, Fault, Request
 from sources.stand_in_site import page
 from sources.syncs import Syncs
 
-PAGES = int(os.environ.get("CITELOCK_ECONOMY_PAGES", "2000"))
+PAGES = int(os.environ.get("CITELOCK_ECONOMY_PAGES", "1000"))
 CHANGED = PAGES // 100
 REQUEST_S = float(os.environ.get("CITELOCK_ECONOMY_REQUEST_S", "0"))
 """How long the site takes for each request, beyond what the stand-in takes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -12,6 +13,9 @@ from typer.testing import CliRunner, Result
 
 from rag_assets.build.command import command
 from support.envelopes import Wiki
+
+BuiltAs = Callable[[str, Callable[[Wiki], object]], Wiki]
+"""Gives a copy of the wiki of this name, which the function prepared before it was built for the first time."""
 
 COMMAND = [sys.executable, "-c", "import typer; from rag_assets.build.command import command; typer.run(command)"]
 

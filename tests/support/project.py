@@ -50,15 +50,11 @@ class Project:
 
     def build(self) -> dict[str, dict[str, Any]]:
         """Run both jobs for everything; the metadata of the assets."""
-        results = [self.run("ingest", "eng"), self.run("ingest", "ops"), self.run("publish", "demo")]
-        assert all(result.success for result in results)
-        return {
-            event.asset_key.to_user_string(): {name: value.value for name, value in materialization.metadata.items()}
-            for result in results
-            for event in result.get_asset_materialization_events()
-            if event.asset_key is not None
-            and (materialization := event.step_materialization_data.materialization) is not None
-        }
+        return _metadata(self.run("ingest", "eng"), self.run("ingest", "ops"), self.run("publish", "demo"))
+
+    def publish(self) -> dict[str, dict[str, Any]]:
+        """Run the job `publish`; the metadata of its assets."""
+        return _metadata(self.run("publish", "demo"))
 
     def sensor_context(self, cursor: str | None = None) -> dg.SensorEvaluationContext:
         return dg.build_sensor_context(instance=self.instance, cursor=cursor)
@@ -67,3 +63,14 @@ class Project:
         result = publish_when_sources_changed(self.sensor_context(cursor), installation=self.installation)
         assert isinstance(result, dg.SensorResult)
         return result
+
+
+def _metadata(*results: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
+    assert all(result.success for result in results)
+    return {
+        event.asset_key.to_user_string(): {name: value.value for name, value in materialization.metadata.items()}
+        for result in results
+        for event in result.get_asset_materialization_events()
+        if event.asset_key is not None
+        and (materialization := event.step_materialization_data.materialization) is not None
+    }
