@@ -9,6 +9,7 @@ import dagster as dg
 from rag_assets.assets.report_assets import report_asset, shown
 from rag_assets.evaluation.evaluate import EvaluationError
 from rag_assets.evaluation.gold import GoldError, tenant_gold
+from rag_assets.evaluation.tables import to_csv
 from rag_assets.progress import Reporter
 from rag_assets.reports import plots
 from rag_assets.reports.ablation import VERSION, differences, measures_of
@@ -28,7 +29,7 @@ def ablation_report(
     Started by hand: it asks every question some fifteen times. The same as `citelock evaluate --ablate`; CSV and JSON
     lie beside the HTML file.
     """
-    from rag_assets.evaluation.answer_ablation import ablate_answers, to_csv
+    from rag_assets.evaluation.answer_ablation import ablate_answers
 
     tenant, config, store = of_tenant(context.partition_key, installation)
     reporter.begin(tenant, "ablation report")

@@ -8,8 +8,6 @@ Vectors of questions and sentences are computed once for all variants, those of 
 
 from __future__ import annotations
 
-import csv
-import io
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -33,7 +31,6 @@ from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.escaping.targets import for_csv
 from rag_serving.indexes.catalog import current_generation
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.generation import Generation
@@ -177,16 +174,6 @@ def _effective(config: Config) -> Config:
         "FEATURE_PROXIMITY": features.FEATURE_PROXIMITY or not by_words,
     }
     return config.model_copy(update={"features": features.model_copy(update=update)})
-
-
-def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the matrix as CSV, a column for every measure that any variant has."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: for_csv(value) for name, value in row.items()} for row in rows)
-    return text.getvalue()
 
 
 @contextmanager

@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from rag_assets.evaluation.beir import Collection, Document, Ranking
 from rag_assets.evaluation.metrics import mrr_at_k, ndcg_at_k, recall_at_k
+from rag_assets.evaluation.tables import percentiles
 from rag_assets.publishing.build import build_generation
 from rag_assets.state.vector_cache import VectorCache
 from rag_assets.steps.contexts.context_prefix import embedded_texts, metadata_prefix
@@ -306,18 +306,12 @@ def metrics(rankings: Mapping[str, Ranking], collection: Collection) -> dict[str
 
 def latencies(run: Run) -> dict[str, dict[str, float]]:
     """Milliseconds of a query's median and 95th percentile, in all and without its embedding."""
-    return {
-        "latency_ms": _percentiles(run.total_ms),
-        "latency_without_embedding_ms": _percentiles(run.search_ms),
-    }
+    both = zip(run.total_ms, run.search_ms, strict=True)
+    return percentiles({"latency_ms": total, "latency_without_embedding_ms": search} for total, search in both)
 
 
 def _mean(values: Sequence[float]) -> float:
     return round(fmean(values), 6)
-
-
-def _percentiles(values: Sequence[float]) -> dict[str, float]:
-    return {f"p{part}": round(float(np.percentile(values, part)), 3) for part in (50, 95)}
 
 
 def _part(report: Report | None, what: str) -> Callable[..., None] | None:

@@ -11,9 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rag_assets.evaluation.significance import bootstrap_interval, paired_p_value
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Run = Mapping[str, Any]
 Change = Literal["now right", "now wrong", "judged otherwise", "another answer"]
@@ -111,7 +114,7 @@ def compare(before: Run, after: Run) -> Comparison:
         questions=len(both),
         only_before=tuple(key for key in first if key not in known),
         only_after=tuple(key for key in second if key not in known),
-        differences=tuple(_differences(_measures(before), _measures(after), both)),
+        differences=tuple(_differences(_measures(before, both), _measures(after, both))),
         changed=tuple(sorted(_changed(first, second, both), key=lambda each: _ORDER.index(each.change))),
     )
 
@@ -123,21 +126,21 @@ def _cases(run: Run) -> dict[str, Mapping[str, Any]]:
     return {str(case["id"]): case for case in run["cases"]}
 
 
-def _measures(run: Run) -> dict[str, Mapping[str, float]]:
-    """Return every measure by question, and the milliseconds that each answer took."""
+def _measures(run: Run, questions: list[str]) -> pd.DataFrame:
+    """Return every measure [questions, measures], with the milliseconds that each answer took."""
+    import pandas as pd
+
     times = {key: (case.get("timings_ms") or {}).get("total") for key, case in _cases(run).items()}
-    return {**run["measures"], _TIME: {key: value for key, value in times.items() if value is not None}}
+    return pd.DataFrame({**run["measures"], _TIME: times}, index=questions, dtype="float64")
 
 
-def _differences(
-    before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]], both: Sequence[str]
-) -> list[Difference]:
+def _differences(before: pd.DataFrame, after: pd.DataFrame) -> list[Difference]:
     """Return every measure of both that has a value for the same questions."""
     found = []
-    for name in (name for name in before if name in after):
-        pairs = [(before[name][key], after[name][key]) for key in both if key in before[name] and key in after[name]]
-        if pairs:
-            found.append(_difference(name, *zip(*pairs, strict=True)))
+    for name in before.columns[before.columns.isin(after.columns)]:
+        both = before[name].notna() & after[name].notna()
+        if both.any():
+            found.append(_difference(name, before[name][both].tolist(), after[name][both].tolist()))
     return found
 
 

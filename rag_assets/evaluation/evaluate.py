@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
+from rag_assets.evaluation.tables import percentiles
 from rag_serving.answering.answerer import CONFLICTING
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer, Citation
@@ -127,14 +126,7 @@ class Evaluation:
     @property
     def latency_ms(self) -> dict[str, dict[str, float]]:
         """p50 and p95 of each stage over the questions that went through it."""
-        times: dict[str, list[float]] = {}
-        for each in self.judged:
-            for stage, value in each.answer.timings_ms.items():
-                times.setdefault(stage, []).append(value)
-        return {
-            stage: {f"p{part}": round(float(np.percentile(values, part)), 3) for part in (50, 95)}
-            for stage, values in times.items()
-        }
+        return percentiles(judged.answer.timings_ms for judged in self.judged)
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape of `evaluate --json`."""

@@ -5,16 +5,14 @@ Belongs here: the shapes. Does not belong here: what is measured (`evaluate`, `m
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from rag_assets.evaluation import tables
 from rag_assets.evaluation.evaluate import Evaluation, Judged, rank_pages
 from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.measures import of_answers, of_rankings, summary
-from rag_serving.escaping.targets import for_csv
 from rag_serving.pipeline import Pipeline
 
 _OF_CASES = ("id", "question", "answerable", "status", "fault", "answer")
@@ -39,21 +37,18 @@ def exported(evaluation: Evaluation, gold: GoldSet, pipeline: Pipeline) -> dict[
 
 def to_csv(payload: Mapping[str, Any]) -> str:
     """Return a row for each question of `exported`: what was answered, every measure, the milliseconds it took."""
-    measures: Mapping[str, Mapping[str, float]] = payload["measures"]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*_OF_CASES, "cited", *measures, "total_ms"])
-    for case in payload["cases"]:
-        cells = [for_csv(case[name]) for name in _OF_CASES]
-        values = [values.get(case["id"]) for values in measures.values()]
-        writer.writerow([*cells, for_csv(" ".join(_cited(case))), *values, case["timings_ms"].get("total")])
-    return text.getvalue()
+    return tables.to_csv([_row(case, payload["measures"]) for case in payload["cases"]])
+
+
+def _row(case: Mapping[str, Any], measures: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    return {
+        **{name: case[name] for name in _OF_CASES},
+        "cited": " ".join(citation["url"] for citation in case["citations"]),
+        **{name: values.get(case["id"]) for name, values in measures.items()},
+        "total_ms": case["timings_ms"].get("total"),
+    }
 
 
 def _case(judged: Judged) -> dict[str, Any]:
     cited = [{"url": citation.url, "quote": citation.quote} for citation in judged.answer.citations]
     return {**judged.payload(), "citations": cited}
-
-
-def _cited(case: Mapping[str, Any]) -> Sequence[str]:
-    return [citation["url"] for citation in case["citations"]]

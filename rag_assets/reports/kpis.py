@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
 import pandas as pd
+
+from rag_assets.evaluation.tables import percentiles
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,7 @@ def kpis(questions: pd.DataFrame, feedback: pd.DataFrame, losses: pd.DataFrame) 
 
 def latencies(questions: pd.DataFrame) -> dict[str, dict[str, float]]:
     """p50 and p95 of every stage, in milliseconds, over the questions in which it ran; the longest stage first."""
-    stages = pd.DataFrame(list(questions["timings_ms"]), dtype="float64")
-    found = {
-        str(stage): {f"p{part}": round(float(np.percentile(values.dropna(), part)), 3) for part in (50, 95)}
-        for stage, values in stages.items()
-    }
+    found = percentiles(questions["timings_ms"])
     return dict(sorted(found.items(), key=lambda pair: -pair[1]["p50"]))
 
 

@@ -144,9 +144,10 @@ def _compared(before: Path, after: Path, as_json: bool) -> None:
 
 def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json: bool) -> None:
     """The matrix of variants, for a tenant."""
-    from rag_assets.evaluation.answer_ablation import ablate_answers, to_csv
+    from rag_assets.evaluation.answer_ablation import ablate_answers
     from rag_assets.evaluation.cli.bench import Progress
     from rag_assets.evaluation.gold_collections import is_collection
+    from rag_assets.evaluation.tables import to_csv
 
     if path and is_collection(path):
         raise UsageError("--ablate is for a tenant's gold set; `make ablation` takes collections")
