@@ -7,9 +7,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(path for room in ("rag_assets", "rag_serving") for path in (ROOT / room).rglob("*.py"))
@@ -73,6 +76,17 @@ def test_every_serving_module_serves() -> None:
     assert not {name for name in modules if name.startswith("rag_serving.")} - reached
 
 
+def test_serving_imports_no_library_of_the_writer() -> None:
+    """A serving machine installs the base alone; what is imported inside functions counts, too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    written = {canonicalize_name(Requirement(line).name) for line in project["optional-dependencies"]["assets"]}
+    providers = packages_distributions()
+    for path in (path for path in MODULES if "rag_serving" in path.parts):
+        roots = {name.partition(".")[0] for name in imports_of(path)}
+        used = {canonicalize_name(name) for root in roots for name in providers.get(root, ())}
+        assert not used & written, name_of(path)
+
+
 def names_in(path: Path) -> Iterator[str]:
     """Yield what a module imports, wherever it does, and the modules that it names in strings (`module:function`)."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -100,6 +114,6 @@ def test_what_is_no_code_is_packaged_with_it() -> None:
     packaged = project["tool"]["setuptools"]["package-data"]
     files = [path for room in ("rag_assets", "rag_serving") for path in (ROOT / room).rglob("*") if path.is_file()]
     for path in files:
-        package = ".".join(path.parent.relative_to(ROOT).parts)
-        patterns = packaged.get(package, [])
+        folder = next(folder for folder in path.parents if (folder / "__init__.py").exists())
+        patterns = packaged.get(".".join(folder.relative_to(ROOT).parts), [])
         assert path.suffix in (".py", ".pyc") or any(path.match(pattern) for pattern in patterns), name_of(path)
