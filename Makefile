@@ -12,6 +12,8 @@ WHEEL := $(LOCKED) --only-binary :all:
 PROJECT := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Compiled modules are kept: each process of the tests, and each that they start, would compile all of them again.
+export PYTHONDONTWRITEBYTECODE :=
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -67,11 +69,11 @@ test: lint  ## Install what tests need and run all of them.
 
 # What the tests run small by default, in full: variables without CITELOCK_, each described in the test that reads it.
 NIGHTLY := ADVERSARY=10000 ALTERATIONS=500 ECONOMY_PAGES=10000 FALSE_SENTENCES=1 GROWTH=1 HOSTILE=200 INJECTIONS=1 KILLS=50 \
-  LEAK_PAIRS=100000 MUTATIONS=10000 PARTIAL_UNITS=20000 REBUILDS=50 STATEFUL_EXAMPLES=50
+  LEAK_PAIRS=100000 MUTATIONS=10000 PARTIAL_UNITS=20000 QUALITY=80 REBUILDS=50 STATEFUL_EXAMPLES=50
 test-nightly: $(VENV)/.installed-test  ## Run the long tests at full size (hours): attackers, leaks, kills, mutations.
 	@export $(addprefix CITELOCK_,$(NIGHTLY)); names=$$(echo '$(NIGHTLY)' | sed -E 's/=[0-9]+ */|/g; s/\|$$//'); \
-	  pytest --timeout 36000 --numprocesses auto --maxprocesses 4 --dist loadfile tests/leak \
-	  $$(grep -rlE --include='test_*.py' "environ.*CITELOCK_($$names)\"" tests | sort)
+	  pytest --timeout 36000 --hypothesis-profile nightly --numprocesses auto --maxprocesses 4 --dist loadfile tests/leak \
+	  $$(grep -rlE --include='test_*.py' "environ.*CITELOCK_($$names)\"|^from hypothesis" tests | sort)
 
 lock: | $(VENV)/bin/python  ## Lock versions and digests for pyproject.toml; LOCK="httpx" or LOCK=--upgrade moves versions.
 	@$(LOCKED) --requirement requirements/lock.txt

@@ -6,6 +6,7 @@ processes that tests start can be interrupted.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,8 +21,11 @@ from support.shared import SharedFolders
 if TYPE_CHECKING:
     from rag_serving.pipeline import Pipeline
 
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# `pytest --hypothesis-profile nightly` draws more. In CI the same examples are drawn every time.
+settings.register_profile("default", max_examples=60, deadline=None)
+settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True, print_blob=True)
+settings.register_profile("nightly", max_examples=1000, deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 
 # Files that take longest, by `pytest --durations 0`. They begin first, so that at the end no process works alone.
 LONGEST = (

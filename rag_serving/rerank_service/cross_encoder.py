@@ -13,7 +13,7 @@ from typing import Any
 
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.protocols import ModelError
-from rag_serving.rerank_service.hub import model_folder
+from rag_serving.rerank_service.hub import check_folder, model_folder
 
 Pair = Mapping[str, list[int]]
 """What the model reads of one query and passage: input_ids, attention_mask and, for BERT, token_type_ids."""
@@ -50,6 +50,7 @@ class CrossEncoder:
         Raises:
             ModelError: the packages are not installed, the model cannot be loaded, or is not a reranker.
         """
+        check_folder(model)
         try:
             import torch
             from FlagEmbedding import FlagReranker

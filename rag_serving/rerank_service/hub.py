@@ -17,6 +17,14 @@ _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 _OLD_WEIGHTS = ["pytorch_model*.bin"]  # read as weights alone; only where a model has nothing safer
 
 
+def check_folder(model: str) -> None:
+    """Raise ModelError where a folder holds no model: at once, before packages are imported that take seconds."""
+    if Path(model).is_dir() and not Path(model, "config.json").is_file():
+        raise ModelError(
+            f"the reranker {model!r} cannot be loaded (the folder has no usable model): it has no config.json"
+        )
+
+
 def model_folder(model: str, revision: str | None = None) -> str:
     """Return the folder with the model's files at the pinned commit, downloaded where it is not in the hub's cache.
 

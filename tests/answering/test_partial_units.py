@@ -70,7 +70,7 @@ def fault(page: Drawn, question: str) -> str | None:
     return None
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(pages(), st.data())
 def test_no_answer_loses_a_word_that_bears_meaning_and_none_tells_an_order(page: Drawn, data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(sorted(page.musts.keys() | page.ordered)))

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from rag_serving.answering.verification.quotes import find_quote, needle_of
 
@@ -42,7 +43,7 @@ def covering(text: str, old: str) -> st.SearchStrategy[str]:
 
 @pytest.mark.parametrize(("old", "new"), SWAPS)
 @given(data=st.data(), fuzzy_min=st.sampled_from([70.0, 90.0]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(0.15))
 def test_what_says_something_else_is_not_found(data: st.DataObject, old: str, new: str, fuzzy_min: float) -> None:
     text = data.draw(st.sampled_from([text for text in TEXTS if old in text]))
     quote = data.draw(covering(text, old)).replace(old, new, 1)
@@ -51,7 +52,6 @@ def test_what_says_something_else_is_not_found(data: st.DataObject, old: str, ne
 
 
 @given(st.sampled_from(TEXTS), st.data())
-@settings(max_examples=100, deadline=None)
 def test_words_in_another_order_are_not_found(text: str, data: st.DataObject) -> None:
     words = text.split()
     first = data.draw(st.integers(0, len(words) - 2))
@@ -62,7 +62,6 @@ def test_words_in_another_order_are_not_found(text: str, data: st.DataObject) ->
 
 
 @given(st.sampled_from(TEXTS), st.data())
-@settings(max_examples=100, deadline=None)
 def test_two_pieces_are_not_joined(text: str, data: st.DataObject) -> None:
     words = text.split()
     start = data.draw(st.integers(2, len(words) - 3))
@@ -75,7 +74,6 @@ def test_two_pieces_are_not_joined(text: str, data: st.DataObject) -> None:
 
 
 @given(st.sampled_from(TEXTS), st.data())
-@settings(max_examples=100, deadline=None)
 def test_an_added_word_is_not_found(text: str, data: st.DataObject) -> None:
     words = text.split()
     at = data.draw(st.integers(1, len(words) - 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.answering.verification.support import Sentences, missing_words, supported, without_frame
@@ -241,7 +241,6 @@ def facts(draw: st.DrawFn) -> tuple[str, list[str]]:
     return sentence, sentence.split()
 
 
-@settings(max_examples=150)
 @given(facts(), st.sampled_from(NEW), st.integers(0, 12))
 def test_nothing_that_counts_can_be_added(fact: tuple[str, list[str]], new: str, at: int) -> None:
     sentence, words = fact
@@ -251,7 +250,6 @@ def test_nothing_that_counts_can_be_added(fact: tuple[str, list[str]], new: str,
     assert supported(" ".join([*words[:place], new, *words[place:]]), cited) is None
 
 
-@settings(max_examples=150)
 @given(facts(), st.integers(0, 12))
 def test_nothing_that_counts_can_be_left_out(fact: tuple[str, list[str]], at: int) -> None:
     sentence, words = fact
@@ -261,7 +259,6 @@ def test_nothing_that_counts_can_be_left_out(fact: tuple[str, list[str]], at: in
     assert (supported(rest, [(1, Sentences(f"{sentence}."))]) is not None) is is_free
 
 
-@settings(max_examples=150)
 @given(facts())
 def test_who_does_it_and_to_whom_cannot_be_exchanged(fact: tuple[str, list[str]]) -> None:
     sentence, words = fact
@@ -269,7 +266,6 @@ def test_who_does_it_and_to_whom_cannot_be_exchanged(fact: tuple[str, list[str]]
     assert supported(" ".join(swapped), [(1, Sentences(f"{sentence}."))]) is None
 
 
-@settings(max_examples=100)
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_text_can_be_compared(sentence: str, passage: str) -> None:
     supported(sentence, [(1, Sentences(passage, sentence[:20]))])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.passages import lock_of
 
@@ -250,7 +250,6 @@ def attacks(draw: st.DrawFn) -> tuple[Lock, Draft]:
     return lock, Draft(tuple(claims), "adversary")
 
 
-@settings(max_examples=200, deadline=None)
 @given(attacks(), st.booleans(), st.integers(3, 50))
 def test_promise_1_every_citation_stands_verbatim_in_a_locked_passage(
     attack: tuple[Lock, Draft], required: bool, most: int
@@ -272,7 +271,6 @@ def test_promise_1_every_citation_stands_verbatim_in_a_locked_passage(
         assert citation.fragment_url.startswith(citation.url + ":~:text=") or citation.fragment_url == citation.url
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.sampled_from([RESTART, DISK, CONFIG]), st.data())
 def test_what_was_changed_in_figures_or_negations_is_never_accepted(text: str, data: st.DataObject) -> None:
     old, new = data.draw(

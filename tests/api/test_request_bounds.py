@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from support.api_client import client_of
+from support.examples import examples
 
 from rag_serving.api.app import router
 from rag_serving.api.completions import router as completions
@@ -129,7 +130,7 @@ KEYS = sorted({name for model in MODELS.values() for name in model.model_fields}
 BODIES = st.one_of(VALUES, st.dictionaries(st.one_of(st.sampled_from(KEYS), TEXTS), VALUES, max_size=6))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(0.4), suppress_health_check=list(HealthCheck))
 @given(body=BODIES, path=st.sampled_from(["/v1/ask", "/v1/search", "/v1/feedback", "/v1/chat/completions", "/"]))
 def test_no_body_is_answered_with_500(client: TestClient, body: object, path: str) -> None:
     question = {"question": "restart", "query": "restart"} if isinstance(body, dict) and path != "/" else {}
@@ -137,7 +138,7 @@ def test_no_body_is_answered_with_500(client: TestClient, body: object, path: st
         assert client.post(path, content=json.dumps(sent)).status_code < 500
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(0.4), suppress_health_check=list(HealthCheck))
 @given(content=st.binary(max_size=200), path=st.sampled_from(["/v1/ask", "/v1/search", "/v1/chat/completions", "/"]))
 def test_no_bytes_are_answered_with_500(client: TestClient, content: bytes, path: str) -> None:
     assert client.post(path, content=content, headers={"content-type": "application/json"}).status_code < 500

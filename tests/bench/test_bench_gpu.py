@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-from evals.bench.gpu import BASE, LARGE, Geometry, Sweep, run
+from evals.bench.gpu import BASE, LARGE, Geometry, Sweep, main, run
 
 
-def test_without_a_gpu_it_says_so_and_ends_well() -> None:
+def test_without_a_gpu_it_says_so_and_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    command = [sys.executable, "-m", "evals.bench.gpu"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (ended.returncode, ended.stdout) == (0, "")
-    assert "no CUDA device" in ended.stderr
+    main()
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "no CUDA device" in told.err
 
 
 def test_a_sweep_measures_every_model_batch_and_length_against_the_ceiling() -> None:

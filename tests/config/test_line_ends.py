@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from support.examples import examples
 
 import rag_serving.api
 from rag_serving.config.loading import ConfigError, parse_config
@@ -57,7 +58,7 @@ def test_the_patterns_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(0.25))
 @given(data=st.data())
 def test_a_value_of_a_pattern_with_a_line_end_is_refused(name: str, data: st.DataObject) -> None:
     pattern, validator = PATTERNS[name]
@@ -70,7 +71,7 @@ def test_a_value_of_a_pattern_with_a_line_end_is_refused(name: str, data: st.Dat
         validator.validate_python(value + data.draw(ENDS))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(0.25))
 @given(name=st.from_regex(re.compile(SLUG, re.ASCII), fullmatch=True).filter(str.isprintable), end=ENDS)
 def test_no_tenant_and_no_source_has_a_line_end_in_its_name(name: str, end: str) -> None:
     parse_config({"tenants": {name: {}}, "sources": {name: {**SOURCE, "tenant": name}}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.evaluation.metrics import average_precision, mrr_at_k, ndcg_at_k, recall_at_k
@@ -27,7 +27,6 @@ def test_a_worked_example() -> None:
     assert ndcg_at_k(ranking, judged, 10) == pytest.approx(0.8400, abs=1e-4)
 
 
-@settings(max_examples=200)
 @given(rankings, judgements, cutoffs)
 def test_recall_agrees_with_counting_one_by_one(ranking: list[str], judged: dict[str, int], k: int) -> None:
     hits = total = 0
@@ -38,7 +37,6 @@ def test_recall_agrees_with_counting_one_by_one(ranking: list[str], judged: dict
     assert recall_at_k(ranking, judged, k) == pytest.approx(hits / total)
 
 
-@settings(max_examples=200)
 @given(rankings, judgements, cutoffs)
 def test_ndcg_agrees_with_vectors_of_gains(ranking: list[str], judged: dict[str, int], k: int) -> None:
     discounts = 1 / np.log2(np.arange(2, k + 2))
@@ -51,7 +49,6 @@ def test_ndcg_agrees_with_vectors_of_gains(ranking: list[str], judged: dict[str,
     assert ndcg_at_k(ranking, judged, k) == pytest.approx((gains @ discounts) / (best @ discounts))
 
 
-@settings(max_examples=200)
 @given(rankings, judgements, cutoffs)
 def test_mrr_agrees_with_the_smallest_rank(ranking: list[str], judged: dict[str, int], k: int) -> None:
     ranks = [ranking.index(document) + 1 for document, grade in judged.items() if grade > 0 and document in ranking]
@@ -72,7 +69,6 @@ def test_average_precision_of_a_worked_example() -> None:
     assert average_precision(["a", "x", "b"], {"a": 1, "b": 2, "c": 1, "x": 0}) == pytest.approx(5 / 9)
 
 
-@settings(max_examples=1000, deadline=None)
 @given(rankings.filter(bool), judgements)
 def test_every_metric_equals_trec_eval(ranking: list[str], judged: dict[str, int]) -> None:
     import pytrec_eval

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from support.examples import examples
 from support.synthetic import clustered_vectors
 
 from rag_assets.publishing.vector_files import save_codes
@@ -39,7 +40,7 @@ def awkward_vectors(count: int, dimension: int, seed: int) -> Vectors:
 
 
 @given(seed=st.integers(0, 2**32 - 1), dimension=st.sampled_from([1, 7, 64, 384]), length=st.sampled_from([1, 1e-3, 9]))
-@settings(max_examples=25)
+@settings(max_examples=examples(0.25))
 def test_every_similarity_lies_between_its_bounds(
     tmp_path_factory: pytest.TempPathFactory, seed: int, dimension: int, length: float
 ) -> None:

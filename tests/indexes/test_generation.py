@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.synthetic import (
     EVERYONE,
     MODEL,
@@ -77,7 +78,7 @@ def test_a_tenant_with_next_to_nothing_can_be_opened(tmp_path: Path, count: int)
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([30, 50_000]))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(0.05))
 def test_the_same_inputs_in_any_order_give_the_same_generation_in_another_home(
     tmp_path_factory: pytest.TempPathFactory, seed: int, most: int
 ) -> None:

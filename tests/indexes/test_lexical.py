@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.synthetic import WORDS, folder_bytes
 
 from rag_assets.publishing.lexical_writer import build_lexical
@@ -43,7 +44,7 @@ def bm25(query: list[str], texts: list[str]) -> list[float]:
 
 
 @given(st.lists(TEXT, min_size=1, max_size=12), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(0.4))
 def test_scores_and_order_are_those_of_the_bm25_formula(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], data: st.DataObject
 ) -> None:
@@ -70,7 +71,7 @@ def test_a_masked_chunk_never_comes_back(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(TEXT, st.booleans()), min_size=1, max_size=12), st.lists(st.sampled_from(WORDS), min_size=1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(0.4))
 def test_what_a_reader_may_not_see_does_not_move_its_scores(
     tmp_path_factory: pytest.TempPathFactory, documents: list[tuple[str, bool]], query: list[str]
 ) -> None:

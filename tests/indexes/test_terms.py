@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.text.analyzer import STOP_WORDS, analyze, identifiers, stems, versions
@@ -58,7 +58,6 @@ def test_an_identifier_is_found_however_it_is_written() -> None:
 
 
 @given(st.lists(WORD, min_size=2, max_size=5), st.sampled_from([".", "_", "-", "/", "::", "camel", "Pascal"]))
-@settings(max_examples=150, deadline=None)
 def test_the_parts_of_an_identifier_always_find_it(parts: list[str], style: str) -> None:
     joined = "".join(part.capitalize() for part in parts)
     name = {"camel": joined[0].lower() + joined[1:], "Pascal": joined}.get(style, style.join(parts))
@@ -69,7 +68,6 @@ def test_the_parts_of_an_identifier_always_find_it(parts: list[str], style: str)
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=200, deadline=None)
 def test_any_text_gives_clean_terms_and_always_the_same(text: str) -> None:
     terms = analyze(text)
     assert terms == analyze(text)
@@ -77,7 +75,6 @@ def test_any_text_gives_clean_terms_and_always_the_same(text: str) -> None:
 
 
 @given(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20))
-@settings(max_examples=200, deadline=None)
 def test_letters_of_any_script_are_never_lost(word: str) -> None:
     assert analyze(f"x{word}")
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.stand_in_chat import MODEL, Fault, StandInChat, openai_error, served
 
@@ -80,7 +80,6 @@ def test_a_separator_that_only_python_takes_for_a_line_end_breaks_no_event(serve
     assert opened("openai", server).reply(ASK).text == "one\u2028two\u0085three"
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     data=st.lists(st.text(st.characters(exclude_characters="\r\n"), min_size=1), min_size=1, max_size=4),
     end=st.sampled_from(["\n", "\r\n", "\r"]),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.models.embedding.tokenizer import FileTokenizer
@@ -45,7 +45,6 @@ def test_many_texts_in_slices_keep_their_order(tokenizer: FileTokenizer) -> None
     assert counts == [*(n % 7 for n in range(500)), 250_000, 1]
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=200))
 def test_offsets_are_ordered_and_inside_the_text(tokenizer: FileTokenizer, text: str) -> None:
     (offsets,) = tokenizer.offsets([text])

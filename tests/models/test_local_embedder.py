@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.models.embedding.local import MAX_WINDOWS, LocalEmbedder, LocalSettings, spread
@@ -72,7 +72,6 @@ def test_a_long_text_is_the_average_of_its_windows(tiny_folder: Path) -> None:
     np.testing.assert_allclose(long, mean / np.linalg.norm(mean), atol=1e-6)
 
 
-@settings(max_examples=100)
 @given(st.integers(0, 400), st.integers(1, 40))
 def test_windows_are_contiguous_equal_and_complete(count: int, size: int) -> None:
     ids = list(range(count))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.wiki import Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
@@ -89,7 +90,7 @@ def check(answer: Answer, pipeline: Pipeline) -> None:
     assert pipeline.proof(answer.receipt_id or "").faults == ()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(0.15))
 @given(wikis(), st.data())
 def test_whatever_is_written_each_citation_stands_in_its_page_and_each_link_has_an_anchor(
     pages: list[Passage], data: st.DataObject

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.query.parsing import read_query
@@ -160,7 +160,6 @@ VALUE = st.from_regex(r"[A-Za-z0-9_~-]{1,12}", fullmatch=True)
 
 
 @given(ANY)
-@settings(max_examples=300, deadline=None)
 def test_any_text_is_a_query(text: str) -> None:
     query = read_query(text, Corpus(*analyze(text), retension="retention"))
     assert query.original == text
@@ -171,7 +170,6 @@ def test_any_text_is_a_query(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["retension", "lag", "in the", "Runbook", "max.poll", "Retension,", "?"]), max_size=8))
-@settings(max_examples=100, deadline=None)
 def test_what_was_read_is_read_the_same_again(words: list[str]) -> None:
     corpus = Corpus("lag", "retent", "max.poll", retension="retention")
     once = read_query(" ".join(words), corpus)
@@ -181,7 +179,6 @@ def test_what_was_read_is_read_the_same_again(words: list[str]) -> None:
 
 
 @given(st.lists(VALUE, max_size=3), st.lists(VALUE, max_size=3), st.lists(VALUE, max_size=3))
-@settings(max_examples=100, deadline=None)
 def test_filters_that_are_written_are_read_back(space: list[str], labels: list[str], title: list[str]) -> None:
     filters = Filters(tuple(space), tuple(labels), tuple(title))
     written = " ".join(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.query.spelling import Speller
@@ -57,7 +57,6 @@ def test_nothing_is_corrected_towards_what_may_not_be_read() -> None:
 
 
 @given(st.text(max_size=40))
-@settings(max_examples=50, deadline=None)
 def test_any_word_is_corrected_to_a_readable_word_or_not_at_all(word: str) -> None:
     found = corrected(word)
     assert found is None or found in WORDS.split() or not analyze(found)

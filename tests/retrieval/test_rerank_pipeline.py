@@ -67,7 +67,7 @@ def test_without_a_sidecar_nobody_waits_for_one(pipeline: Pipeline) -> None:
     assert "reranker_unavailable" not in answer.flags
 
 
-def test_a_thousand_queries_are_answered_while_the_sidecar_breaks_down_in_every_way(
+def test_queries_are_answered_while_the_sidecar_breaks_down_in_every_way(
     reranked: Pipeline, server: StandInSidecar
 ) -> None:
     by: Counter[tuple[bool, bool]] = Counter()
@@ -75,7 +75,7 @@ def test_a_thousand_queries_are_answered_while_the_sidecar_breaks_down_in_every_
     for fault in (None, "killed", "hung", "slow", "garbage", "NaN", "failing", "dribbling"):
         if fault:
             server.break_down(fault)
-        for _ in range(125):
+        for _ in range(25):
             started = time.monotonic()
             found = reranked.search(ASKER, QUESTION, k=3)
             slowest = max(slowest, time.monotonic() - started)
@@ -88,7 +88,7 @@ def test_a_thousand_queries_are_answered_while_the_sidecar_breaks_down_in_every_
         time.sleep(RESET_S if fault else 0)
         assert reranked.search(ASKER, QUESTION, k=3).reranker == "sidecar"
         assert reranked.reranker.breaker.state == "closed"
-    assert by == {(True, False): 125, (False, True): 875}
+    assert by == {(True, False): 25, (False, True): 175}
     assert slowest < 10  # a hung sidecar takes 30 s
 
 
