@@ -64,15 +64,19 @@ lint: $(VENV)/.installed-test  ## Check style, types, the rules between the room
 	@python scripts/lock.py --check
 	@python scripts/check_licences.py
 
+# One process more than there are cores: many tests wait. Groups begin in the order of tests/conftest.py.
+WORKERS ?= $(shell python3 -c 'import os; print(min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), 5) + 1)')
+SHARED_OUT := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+
 test: lint  ## Install what tests need and run all of them.
-	@pytest --numprocesses auto --maxprocesses 4 --dist loadfile --durations 20
+	@pytest $(SHARED_OUT) --durations 20
 
 # What the tests run small by default, in full: variables without CITELOCK_, each described in the test that reads it.
 NIGHTLY := ADVERSARY=10000 ALTERATIONS=500 ECONOMY_PAGES=10000 FALSE_SENTENCES=1 GROWTH=1 HOSTILE=200 INJECTIONS=1 KILLS=50 \
   LEAK_PAIRS=100000 MUTATIONS=10000 PARTIAL_UNITS=20000 QUALITY=80 REBUILDS=50 STATEFUL_EXAMPLES=50
 test-nightly: $(VENV)/.installed-test  ## Run the long tests at full size (hours): attackers, leaks, kills, mutations.
 	@export $(addprefix CITELOCK_,$(NIGHTLY)); names=$$(echo '$(NIGHTLY)' | sed -E 's/=[0-9]+ */|/g; s/\|$$//'); \
-	  pytest --timeout 36000 --hypothesis-profile nightly --numprocesses auto --maxprocesses 4 --dist loadfile tests/leak \
+	  pytest --timeout 36000 $(SHARED_OUT) --hypothesis-profile nightly tests/leak \
 	  $$(grep -rlE --include='test_*.py' "environ.*CITELOCK_($$names)\"|^from hypothesis" tests | sort)
 
 lock: | $(VENV)/bin/python  ## Lock versions and digests for pyproject.toml; LOCK="httpx" or LOCK=--upgrade moves versions.

@@ -7,6 +7,7 @@ processes that tests start can be interrupted.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,51 +16,72 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from support.shared import SharedFolders
 
 if TYPE_CHECKING:
     from rag_serving.pipeline import Pipeline
 
 # `pytest --hypothesis-profile nightly` draws more. In CI the same examples are drawn every time.
-settings.register_profile("default", max_examples=60, deadline=None)
-settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True, print_blob=True)
-settings.register_profile("nightly", max_examples=1000, deadline=None)
+USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("default", USUAL, max_examples=60)
+settings.register_profile("ci", USUAL, max_examples=100, derandomize=True, print_blob=True)
+settings.register_profile("nightly", USUAL, max_examples=1_000)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 
 # Files that take longest, by `pytest --durations 0`. They begin first, so that at the end no process works alone.
 LONGEST = (
-    "assets/test_build_command.py",
-    "assets/test_damage.py",
-    "assets/test_jobs.py",
-    "assets/test_report_assets.py",
-    "browser/test_reports_in_browser.py",
-    "assets/test_examples.py",
-    "evaluation/test_ragas_model.py",
-    "leak/test_leaks.py",
-    "api/test_workers.py",
-    "assets/test_contexts_build.py",
-    "browser/test_dagster_ui.py",
-    "rerank_service/test_rerank_model.py",
-    "evaluation/test_answers_quality.py",
-    "test_patterns.py",
-    "leak/test_leak_mutations.py",
-    "evaluation/test_ragas.py",
-    "assets/test_credentials.py",
-    "assets/test_large_documents.py",
-    "api/test_drain.py",
-    "test_growth.py",
+    "test_dagster_ui.py",
+    "test_damage.py",
+    "test_ragas_model.py",
+    "test_leaks.py",
+    "test_build_command.py",
+    "test_jobs.py",
+    "test_report_assets.py",
+    "test_workers.py",
+    "test_leak_groups.py",
+    "test_leak_differential.py",
+    "test_answers_quality.py",
+    "test_confluence_stateful.py",
+    "test_contexts_build.py",
+    "test_leak_mutations.py",
+    "test_limited_reader.py",
+    "test_rerank_service.py",
+    "test_ragas.py",
+    "test_examples.py",
     "test_up.py",
+    "test_drain.py",
+    "test_patterns.py",
+    "test_credentials.py",
+    "test_large_documents.py",
+    "test_growth.py",
 )
+# Files whose tests share nothing that is made for one process: any process may run any of them.
+DIVIDED = {
+    "test_build_command.py",
+    "test_confluence_economy.py",
+    "test_confluence_stateful.py",
+    "test_contexts_build.py",
+    "test_growth.py",
+    "test_jobs.py",
+    "test_limited_reader.py",
+    "test_patterns.py",
+    "test_report_assets.py",
+    "test_up.py",
+}
 
 # A shell's job in the background ignores Ctrl-C, and what it starts would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of the longest files first, in the order of `LONGEST`; the others stay as they are."""
-    order = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path, len(LONGEST)))
+    """Put the tests of the longest files first, and keep a file in one process (`--dist loadgroup`)."""
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(LONGEST)))
+    for item in items:
+        if item.path.name not in DIVIDED and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session")
@@ -77,12 +99,12 @@ def closed_clients() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def wiki_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with the small wiki published; tests must not publish into it."""
+def wiki_home(tmp_path_factory: pytest.TempPathFactory, shared_folders: SharedFolders) -> Path:
+    """A home with the small wiki published, of this process; tests must not publish into it."""
     from support.wiki import publish
 
     home = tmp_path_factory.mktemp("wiki")
-    publish(home)
+    shutil.copytree(shared_folders.get("small_wiki", publish), home, dirs_exist_ok=True)
     return home
 
 

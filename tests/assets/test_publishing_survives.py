@@ -80,7 +80,7 @@ class Publishing(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-Publishing.TestCase.settings = settings(max_examples=6, stateful_step_count=8, deadline=None)
+Publishing.TestCase.settings = settings(max_examples=6, stateful_step_count=8)
 TestPublishing = Publishing.TestCase
 
 

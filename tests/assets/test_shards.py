@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.publishing.shards import content_digest, page_hash, shard_count, shard_name
@@ -11,7 +11,6 @@ PAGES = st.lists(st.sampled_from([str(number) for number in range(60)]), max_siz
 
 
 @given(PAGES, st.integers(1, 60))
-@settings(max_examples=150, deadline=None)
 def test_no_shard_is_too_large_and_no_page_is_split(pages: list[str], most: int) -> None:
     count = shard_count(pages, most)
     sizes = Counter(shard_name(page, count) for page in pages)
@@ -22,7 +21,6 @@ def test_no_shard_is_too_large_and_no_page_is_split(pages: list[str], most: int)
 
 
 @given(PAGES, st.integers(1, 60))
-@settings(max_examples=50, deadline=None)
 def test_half_as_many_shards_would_not_do(pages: list[str], most: int) -> None:
     count = shard_count(pages, most)
     if count > 1:

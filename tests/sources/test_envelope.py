@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sources.stand_in_site import page
 
@@ -170,7 +170,6 @@ json_values = st.recursive(
 
 
 @given(st.sampled_from([*page(1), "metadata"]), json_values)
-@settings(max_examples=200, deadline=None)
 def test_whatever_stands_in_a_field_gives_a_row_or_a_reason(name: str, value: Any) -> None:
     envelope = {**page(1, parents=[3]), name: value}
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_transclusion import READERS, STAFF, Words, include, page
 
@@ -95,7 +95,6 @@ WIKI = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(WIKI)
 def test_nobody_finds_text_of_a_page_that_he_may_not_read_in_whichever_source(wiki: dict[str, Any]) -> None:
     rows = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sources.pdf_writer import pdf
 
@@ -89,7 +89,6 @@ def test_kinds_go_by_name_whatever_its_case() -> None:
     assert kinds == ["plain", "markdown", "code", "code", "pdf", None, None]
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(["a.txt", "a.md", "a.html", "a.csv", "a.json", "a.pdf"]), st.binary(max_size=400))
 def test_any_bytes_give_text_or_a_reason(name: str, file: bytes) -> None:
     with contextlib.suppress(AttachmentError):

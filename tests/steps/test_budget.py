@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.state.fingerprints import sections_settings
@@ -81,7 +81,6 @@ BLOCKS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(BLOCKS, max_size=12))
 def test_what_is_kept_is_the_beginning_and_never_more_than_the_budget(blocks: list[Block]) -> None:
     found = within(content(*blocks), SMALL)
@@ -139,7 +138,6 @@ def test_files_that_are_cut_carry_the_reason_to_their_page() -> None:
     assert (len(table.blocks), table.cut) == (5, "cut at 10 table cells (documents.max_cells)")
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.text(alphabet="a \x1a\ue000", max_size=20), st.sampled_from([None, *map(SMALL.reason, SMALL._fields)]))
 def test_a_note_comes_back_as_it_was_written(body: str, reason: str | None) -> None:
     assert without_note(body if reason is None else noted(body, reason)) == (body, reason)

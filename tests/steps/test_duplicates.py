@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.dedup.duplicates import effectiveness, find_duplicates, scope_of, without_duplicates
@@ -180,7 +180,6 @@ def test_scopes(other: dict[str, Any], scope: str) -> None:
     assert scope_of(one, one | other) == scope
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([LONG, NEAR, FAR, LONG + " 5", "Short."]), st.integers(1, 3), CLASSES),
@@ -202,7 +201,6 @@ def test_every_drop_keeps_all_rules(made: list[tuple[str, int, str]]) -> None:
     assert found == dropped(*rows[::-1])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([LONG, NEAR, FAR, "Short."]), st.integers(1, 3), CLASSES), min_size=1, max_size=8

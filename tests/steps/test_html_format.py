@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.formats.html import html_content
@@ -62,7 +62,6 @@ def test_lists_tables_and_code_are_atoms_as_in_storage_format() -> None:
     assert "bin/run <x>\n  --now" in section["text"]
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(
         st.sampled_from(["<h1 id='a&b'>", "</h1>", "<p>", "<li>", "<table>", "<td>", "x ", "&", "<", "<!--", "]]>"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.formats.element_tree import PageError
@@ -87,7 +87,6 @@ BODIES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(BODIES, max_size=3).map("".join), st.booleans())
 def test_every_macro_of_a_body_is_in_the_ledger(body: str, malformed: bool) -> None:
     body += "<p>cut" * malformed

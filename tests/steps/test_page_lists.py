@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_macros import macro
 from test_transclusion import STAFF, Words, excerpt, outcomes, page, said
@@ -72,7 +72,6 @@ def test_children_are_listed_as_the_macro_asks(parameters: dict[str, str], text:
     assert outcomes(result) == {("children", "resolved"): 1}
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(["everyone", "group:a", "group:b", "group:a&group:b"]), max_size=6), st.integers(1, 3))
 def test_the_first_children_are_never_fewer_than_the_site_shows_and_none_that_may_not_be_read(
     readers: list[str], first: int
@@ -235,7 +234,6 @@ def update(pages: pa.Table, sections: pa.Table, ledger: pa.Table, chunks: pa.Tab
 EMPTY = (SECTIONS.empty(), MACRO_LEDGER.empty(), CHUNKS.empty())
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(WIKI, st.sampled_from(READERS)), min_size=2, max_size=3))
 def test_lists_brought_up_to_date_equal_lists_made_anew(states: list[tuple[dict[str, Any], str]]) -> None:
     tables: tuple[pa.Table, ...] = EMPTY
@@ -250,7 +248,6 @@ def is_below(row: dict[str, Any], rows: dict[str, Any]) -> bool:
     return above == ["outer"] or (len(above) == 2 and "P0" in rows and rows["P0"]["ancestors"] == ["outer"])
 
 
-@settings(max_examples=100, deadline=None)
 @given(WIKI, st.sampled_from(READERS))
 def test_each_reader_of_a_list_finds_all_that_he_may_read_and_nothing_else(state: dict[str, Any], outer: str) -> None:
     pages = wiki(state, outer)

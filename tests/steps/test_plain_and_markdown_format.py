@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.formats.blocks import joined
@@ -71,7 +71,6 @@ def test_markup_in_plain_text_stays_text() -> None:
     assert plain_content("<b>not bold</b> & *not* emphasis").blocks[0].text == "<b>not bold</b> & *not* emphasis"
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_can_be_read_and_no_word_of_plain_text_is_lost(text: str) -> None:
     markdown_content(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.readers.readers import (
@@ -204,7 +204,6 @@ def admits(restrictions: Any, who: Principal) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
 def test_readers_equal_a_walk_up_the_tree(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 8))
     parents = [data.draw(st.integers(-1, i - 1)) for i in range(size)]

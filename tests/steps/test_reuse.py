@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.incremental.reuse import content_stamp, merged, page_stamp, renumbered, split_unchanged
@@ -89,7 +89,6 @@ pages_by_id = st.dictionaries(
 )
 
 
-@settings(max_examples=100)
 @given(pages_by_id, pages_by_id)
 def test_an_incremental_build_equals_a_full_one(before: dict[str, Any], now: dict[str, Any]) -> None:
     old = PAGES.table([page(page_id, **changes) for page_id, changes in before.items()])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.sections.splitting import PageError, build_sections, sections_of_page
@@ -219,7 +219,6 @@ def check(rows: list[dict[str, Any]]) -> None:
     assert len({row["anchor"] for row in rows}) == len(rows)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(BLOCKS)
 def test_any_document_is_read_whole(body: str) -> None:
     rows = sections(body, anchor_flavor="datacenter")
@@ -230,7 +229,6 @@ def test_any_document_is_read_whole(body: str) -> None:
         assert not code.strip() or any(code in row["text"] for row in rows)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(BLOCKS, st.floats(0, 1))
 def test_a_document_that_breaks_off_anywhere_leaves_no_residue(body: str, where: float) -> None:
     with contextlib.suppress(PageError):
@@ -248,7 +246,6 @@ MUTATIONS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(BLOCKS, MUTATIONS)
 def test_a_damaged_document_is_read_or_refused(body: str, mutations: list[tuple[float, int, str]]) -> None:
     for where, length, new in mutations:
@@ -259,7 +256,6 @@ def test_a_damaged_document_is_read_or_refused(body: str, mutations: list[tuple[
             assert row["anchor"]
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(st.sampled_from(list("<>/&;![]CDATAac:rip-='\" \n\x00\u200b")), max_size=80))
 def test_rubble_is_read_or_refused(body: str) -> None:
     with contextlib.suppress(PageError):

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.chunks.chunking import build_chunks
@@ -242,7 +242,6 @@ def wiki(state: dict[str, Any]) -> pa.Table:
     return PAGES.table(rows)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(WIKI, min_size=2, max_size=4))
 def test_tables_brought_up_to_date_equal_tables_made_anew(states: list[dict[str, Any]]) -> None:
     empty: tuple[pa.Table, ...] = (SECTIONS.empty(), MACRO_LEDGER.empty(), CHUNKS.empty())
@@ -253,7 +252,6 @@ def test_tables_brought_up_to_date_equal_tables_made_anew(states: list[dict[str,
             assert found.equals(anew)
 
 
-@settings(max_examples=150, deadline=None)
 @given(WIKI)
 def test_no_chunk_says_what_its_readers_may_not_read(state: dict[str, Any]) -> None:
     pages = wiki(state)
@@ -269,7 +267,6 @@ def test_no_chunk_says_what_its_readers_may_not_read(state: dict[str, Any]) -> N
 HIDDEN = st.lists(st.integers(1, 9), max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
 @given(HIDDEN, HIDDEN, st.integers(1, 3))
 def test_ids_tell_nobody_of_text_that_he_may_not_read(hr: list[int], ops: list[int], own: int) -> None:
     def ids(groups: set[str], **texts: list[int]) -> list[tuple[str, str]]:

@@ -24,6 +24,8 @@ from rag_serving.records import Answer
 from rag_serving.telemetry.tables import METADATA, QUESTIONS, open_engine
 from rag_serving.telemetry.telemetry import Telemetry, open_telemetry
 
+pytestmark = pytest.mark.load
+
 ALICE = Principal("acme", "alice")
 ASKED = [
     "May I restart a broker while partitions are under-replicated?",
