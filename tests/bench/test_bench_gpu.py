@@ -6,6 +6,8 @@ import pytest
 
 from evals.bench.gpu import BASE, LARGE, Geometry, Sweep, main, run
 
+pytestmark = pytest.mark.xdist_group("torch")  # torch takes seconds to import: one process does it
+
 
 def test_without_a_gpu_it_says_so_and_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
     import torch

@@ -28,6 +28,7 @@ CASE: dict[str, Any] = {
 PAGES = {"1": [GoldLocation("Logs", LOGS), GoldLocation("Other", "Something else.")]}
 CONFIG = parse_config({})
 needs_ragas = pytest.mark.skipif(importlib.util.find_spec("ragas") is None, reason="needs the extra `ragas`")
+pytestmark = pytest.mark.xdist_group("ragas")  # as test_ragas_model
 
 
 @pytest.fixture

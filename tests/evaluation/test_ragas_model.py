@@ -26,7 +26,10 @@ from rag_assets.evaluation.ragas_scores import RagasScores, ragas_scores
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models import open_embedder
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("ragas") is None, reason="needs the extra `ragas`")
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("ragas") is None, reason="needs the extra `ragas`"),
+    pytest.mark.xdist_group("ragas"),  # which takes seconds to import: one process does it
+]
 
 JUDGED = {"faithfulness", "answer_relevancy", "llm_context_precision_with_reference", "context_recall"}
 NO_MODEL = {"non_llm_context_precision_with_reference", "non_llm_context_recall", "non_llm_string_similarity"}

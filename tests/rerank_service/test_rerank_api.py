@@ -256,6 +256,7 @@ def test_the_metrics_count_pairs_tokens_and_outcomes(client: httpx.Client) -> No
         assert line in text
 
 
+@pytest.mark.xdist_group("torch")  # as test_rerank_model
 def test_a_real_cross_encoder_gives_the_same_scores_over_the_wire_as_in_the_process(tmp_path: Path) -> None:
     import torch
 

@@ -13,6 +13,8 @@ from rag_serving.models.protocols import ModelError
 from rag_serving.rerank_service.batches import score_all
 from rag_serving.rerank_service.cross_encoder import CrossEncoder
 
+pytestmark = pytest.mark.xdist_group("torch")  # FlagEmbedding takes seconds to import: one process does it
+
 QUERY = "how can a release be rollback"
 
 
