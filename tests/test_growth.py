@@ -21,7 +21,7 @@ from rag_serving.answering.extraction.features import QuestionFeatures
 from rag_serving.answering.gates import gate_question
 from rag_serving.answering.lock import completed, lock_selection
 from rag_serving.answering.text_fragments import fragment_url, is_repeated, plain
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification.verifier import VerificationRules, verify
 from rag_serving.answering.writing.parsing import parse
 from rag_serving.query.parsing import read_query
 from rag_serving.query.vocabulary import Names
@@ -84,7 +84,7 @@ def _question(text: str) -> None:
 
 def _read(lock: Lock, question: str) -> tuple[Draft, list[Verdict]]:
     draft = extract(question, lock, dict.fromkeys(analyze(question), 1.0), analyze)
-    return draft, verify(draft, lock, question=question, quote_max_words=12)
+    return draft, verify(draft, lock, question=question, rules=VerificationRules(quote_max_words=12))
 
 
 def _selection(text: str) -> None:
@@ -100,7 +100,7 @@ def _selection(text: str) -> None:
 def _reply(text: str) -> None:
     lock = lock_selection(PASSAGE)
     claims = parse(text, source=PASSAGE).claims
-    verdicts = verify(Draft(claims, "model"), lock, question=QUANTITY, quote_max_words=12)
+    verdicts = verify(Draft(claims, "model"), lock, question=QUANTITY, rules=VerificationRules(quote_max_words=12))
     citations_of(verdicts, lock, 12)
     answer_text(verdicts, lock, mark_unverified=True)
 

@@ -21,7 +21,7 @@ from rag_serving.answering.extraction.extractor import MODEL, Similarity, extrac
 from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated
 from rag_serving.answering.gates import NOT_FOUND, closest, gate_confidence, gate_passages, gate_question, likeness
 from rag_serving.answering.refusals import best_rejected, not_written
-from rag_serving.answering.verification.verifier import verify, without_doubted
+from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.config.sections import Generation
@@ -126,14 +126,12 @@ class Answering:
     def _verified(self, draft: Draft, asked: Question, lock: Lock) -> tuple[Draft, list[Verdict], Differing | None]:
         """Return the draft with its verdicts; where pages differ about what was asked, with what the others say beside
         it."""
-        settings, fuzzy_min = self._config.generation, self._config.verification.fuzzy_partial_ratio_min
-        words = settings.quote_max_words
-        rules = fuzzy_min, settings.max_citations, settings.require_quotes, asked.original, words
-        verdicts = verify(draft, lock, *rules)
+        words = self._config.generation.quote_max_words
+        verdicts = verify(draft, lock, asked.original, self.rules)
         differs = differing(asked.text, asked.weights, lock, verdicts, analyze, words)
         if differs:
             draft = replace(draft, claims=differs.beside(draft.claims))
-            verdicts = verify(draft, lock, *rules)
+            verdicts = verify(draft, lock, asked.original, self.rules)
         return draft, verdicts, differs
 
     def _judged(self, attempt: StageTrace, verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
@@ -166,15 +164,10 @@ class Answering:
         return extracted(None)
 
     @property
-    def rules(self) -> dict[str, float]:
-        """The arguments of `verify`, for whoever verifies again."""
-        verification, settings = self._config.verification, self._config.generation
-        return {
-            "fuzzy_min": verification.fuzzy_partial_ratio_min,
-            "max_citations": settings.max_citations,
-            "require_quotes": settings.require_quotes,
-            "quote_max_words": settings.quote_max_words,
-        }
+    def rules(self) -> VerificationRules:
+        """Return what verdicts are reached with, for whoever verifies again."""
+        fuzzy_min, settings = self._config.verification.fuzzy_partial_ratio_min, self._config.generation
+        return VerificationRules(fuzzy_min, settings.max_citations, settings.require_quotes, settings.quote_max_words)
 
 
 def _told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | None:

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,13 @@ class ShardRows:
     classes: frozenset[str]
 
 
+class VectorTable(NamedTuple):
+    """The L2-normalized vectors [chunks, d] of a generation, and their quantized codes."""
+
+    vectors: Vectors
+    codes: Codes | None = None
+
+
 class DenseIndex:
     """The shards of one generation, opened; safe to search from several threads."""
 
@@ -52,18 +59,17 @@ class DenseIndex:
         self,
         place: ChromaLocation,
         shards: Sequence[ShardRows],
-        vectors: Vectors,
+        table: VectorTable,
         row_of: RowOf,
-        codes: Codes | None = None,
         mode: DenseSearch = "auto",
     ) -> None:
-        """`vectors` [chunks, d] are normalized, `codes` theirs; `row_of` gives the row of a chunk id."""
+        """`row_of` gives the row of a chunk id."""
         self._shards = [OpenShard(place, shard, row_of) for shard in shards]
-        self._vectors, self._codes = vectors, codes
-        self._exact_rows = {"auto": EXACT_ROWS, "exact": len(vectors), "chroma": 0}[mode]
+        self._vectors, self._codes = table
+        self._exact_rows = {"auto": EXACT_ROWS, "exact": len(table.vectors), "chroma": 0}[mode]
         self._pool: ThreadPoolExecutor | None = None
         self._starting = threading.Lock()
-        if len(vectors) > self._exact_rows:
+        if len(table.vectors) > self._exact_rows:
             self.connect()
 
     @property

@@ -22,7 +22,7 @@ from rag_serving.config.indexing import DenseSearch
 from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import ChromaLocation
-from rag_serving.indexes.dense import DenseIndex, ShardRows
+from rag_serving.indexes.dense import DenseIndex, ShardRows, VectorTable
 from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.indexes.generation_files import GenerationFiles, read_files
 from rag_serving.indexes.hits import Hit
@@ -59,7 +59,9 @@ class Generation:
         self.reader_classes = tuple(sorted(self._readers))
         self.places = DuplicateLocations(self.table["places"])
         self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
-        self._dense = DenseIndex(place, self._shard_rows(), self._vectors, self.row_of, self._codes, dense_search)
+        self._dense = DenseIndex(
+            place, self._shard_rows(), VectorTable(self._vectors, self._codes), self.row_of, dense_search
+        )
         self._readable_rows = lru_cache(maxsize=64)(self._find_readable)
         self._names = lru_cache(maxsize=64)(self._compute_names)
 

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rag_serving.answering.answerer import AnswerTrace
+from rag_serving.answering.verification.verifier import VerificationRules
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError, redacted
 from rag_serving.records import Citation, Filters, Lock, Verdict
@@ -42,12 +43,12 @@ def make_receipt(
     tenant: str,
     question: str,
     written: AnswerTrace,
-    rules: Mapping[str, float],
+    rules: VerificationRules,
     filters: Filters | None = None,
 ) -> dict[str, Any]:
     """Return the receipt of an answer: no text of a page but what was claimed and quoted, nothing about who asked.
 
-    `rules` are the arguments of `verify` that the verdicts were reached with, beside the question.
+    `rules` are those that the verdicts were reached with.
     """
     answer, lock, draft = written.answer, written.lock, written.draft
     return {
@@ -66,7 +67,7 @@ def make_receipt(
         "chunk_schema": GENERATION_CHUNKS.version,
         "passages": [_passage(index, lock) for index in range(1, len(lock) + 1)],
         "citations": [_citation(citation) for citation in answer.citations],
-        "rules": dict(rules),
+        "rules": dict(vars(rules)),
         "verdicts": [_verdict(verdict) for verdict in written.verdicts],
         "flags": list(answer.flags),
         "timings_ms": coarse(answer.timings_ms),

@@ -5,11 +5,11 @@ Belongs here: handing both over. Does not belong here: what a receipt says (`rec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import AnswerTrace
+from rag_serving.answering.verification.verifier import VerificationRules
 from rag_serving.receipts.receipt import make_receipt
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
@@ -39,16 +39,12 @@ def telemetry_of(search: Search) -> Trace:
 
 @dataclass(frozen=True)
 class ReceiptWriter:
-    """Makes and stores the receipts of one tenant's answers.
-
-    Attributes:
-        rules: what verdicts are reached with, beside the question.
-    """
+    """Makes and stores the receipts of one tenant's answers."""
 
     tenant: str
     receipts: ReceiptStore
     secrecy: Secrecy
-    rules: Mapping[str, float]
+    rules: VerificationRules
 
     def with_receipt(self, trace: StageTrace, written: AnswerTrace, request: Request) -> Answer:
         """Return the answer with flags, timings and the id of its receipt; that no receipt can be stored is only a

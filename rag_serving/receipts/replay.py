@@ -12,7 +12,7 @@ from typing import Any
 
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.verification.quotes import find_exact
-from rag_serving.answering.verification.verifier import verify, without_doubted
+from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
 from rag_serving.indexes.generation import Generation
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
 from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock, Verdict
@@ -133,7 +133,7 @@ def _verdict_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
     draft = Draft(
         tuple(Claim(v["sentence"], v["cited"], v["quote"], tuple(v["others"])) for v in noted), receipt["generator"]
     )
-    reached = verify(draft, lock, **receipt["rules"], question=receipt["question"])
+    reached = verify(draft, lock, receipt["question"], VerificationRules(**receipt["rules"]))
     is_older = receipt["version"] < _REWORDED
     # a receipt of an older version does not say what a model judged
     judged = (

@@ -14,7 +14,7 @@ from support.structured_pages import Drawn, pages
 from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.extraction.excerpt_length import CONTINUES
 from rag_serving.answering.extraction.extractor import extract
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification.verifier import VerificationRules, verify
 from rag_serving.records import Claim, Draft
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.units import units
@@ -39,7 +39,7 @@ def fault(page: Drawn, question: str) -> str | None:
     text = "\n\n".join(page.text)
     lock = lock_of([text])
     draft = extract(question, lock, dict.fromkeys(analyze(question), 1.0), analyze)
-    verdicts = verify(draft, lock, question=question, quote_max_words=12)
+    verdicts = verify(draft, lock, question=question, rules=VerificationRules(quote_max_words=12))
     answer = answer_text(verdicts, lock)
     for citation in citations_of(verdicts, lock, 12):
         if text[citation.start : citation.end] != citation.quote:

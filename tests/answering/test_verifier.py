@@ -8,7 +8,7 @@ from support.passages import lock_of
 from rag_serving.answering.citations import citations_of
 from rag_serving.answering.text_fragments import fragment_url
 from rag_serving.answering.verification.quotes import find_quote
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification.verifier import VerificationRules, verify
 from rag_serving.records import Claim, Draft, Lock, Verdict
 
 RESTART = "You must not restart the broker while partitions are under-replicated. Wait 1.5 hours after an upgrade."
@@ -121,14 +121,14 @@ def test_an_index_outside_the_lock_without_a_home_is_dropped() -> None:
 def test_no_more_citations_than_allowed() -> None:
     quotes = ["Each broker keeps", "keeps at most 15 GB", "15 GB of logs", "of logs on disk", "logs on disk"]
     claims = tuple(Claim("Each broker keeps at most 15 GB of logs on disk.", 2, quote) for quote in quotes)
-    verdicts = verify(Draft(claims, "test"), LOCK, max_citations=3)
+    verdicts = verify(Draft(claims, "test"), LOCK, rules=VerificationRules(max_citations=3))
     assert [verdict.outcome for verdict in verdicts] == ["exact"] * 3 + ["dropped"] * 2
 
 
 def test_a_place_that_is_cited_again_is_no_further_citation() -> None:
     sentences = ("Each broker keeps at most 15 GB of logs on disk.", "Older segments are deleted first.", "Brokers.")
     claims = [Claim(text, 2, "at most 15 GB of logs") for text in (sentences[0], sentences[0], *sentences[1:])]
-    verdicts = verify(Draft(tuple(claims), "test"), LOCK, max_citations=1)
+    verdicts = verify(Draft(tuple(claims), "test"), LOCK, rules=VerificationRules(max_citations=1))
     assert [verdict.outcome for verdict in verdicts] == ["exact", "dropped", "exact", "dropped"]
     assert [v.reason for v in verdicts if v.outcome == "dropped"] == [
         "the same citation again",
@@ -139,7 +139,10 @@ def test_a_place_that_is_cited_again_is_no_further_citation() -> None:
 
 def test_without_required_quotes_the_claim_itself_must_stand_in_the_passage() -> None:
     stands, not_there = Claim("Wait 1.5 hours after an upgrade.", 1, ""), Claim("Wait for the moon to rise.", 1, " ")
-    outcomes = [v.outcome for v in verify(Draft((stands, not_there), "test"), LOCK, require_quotes=False)]
+    outcomes = [
+        v.outcome
+        for v in verify(Draft((stands, not_there), "test"), LOCK, rules=VerificationRules(require_quotes=False))
+    ]
     assert outcomes == ["exact", "dropped"]
     assert verify(Draft((stands,), "test"), LOCK)[0].reason == "no quote"
 
@@ -159,7 +162,7 @@ LONG = (
 )
 def test_of_a_quote_that_is_too_long_the_words_that_say_the_claim_are_cited(sentence: str, held: str) -> None:
     lock = lock_of([CONFIG, LONG])
-    (verdict,) = verify(Draft((Claim(sentence, 2, LONG),), "test"), lock, quote_max_words=12)
+    (verdict,) = verify(Draft((Claim(sentence, 2, LONG),), "test"), lock, rules=VerificationRules(quote_max_words=12))
     cited = LONG[verdict.start : verdict.end]
     assert verdict.outcome == "exact"
     assert len(cited.split()) == 12
@@ -171,7 +174,7 @@ def test_of_a_quote_that_is_too_long_the_words_that_say_the_claim_are_cited(sent
 
 def test_a_quote_that_is_too_long_must_stand_as_a_whole() -> None:
     claim = Claim("The window must not exceed 90 minutes.", 1, LONG.replace("second", "third"))
-    (verdict,) = verify(Draft((claim,), "test"), lock_of([LONG]), quote_max_words=12)
+    (verdict,) = verify(Draft((claim,), "test"), lock_of([LONG]), rules=VerificationRules(quote_max_words=12))
     assert verdict.outcome == "dropped"
 
 
@@ -179,7 +182,10 @@ def test_a_sentence_that_is_its_own_quote_is_told_whole_and_cited_in_part() -> N
     claim = Claim(LONG, 1, "")
     question = "When does the maintenance window start?"
     (verdict,) = verify(
-        Draft((claim,), "test"), lock_of([LONG]), require_quotes=False, question=question, quote_max_words=12
+        Draft((claim,), "test"),
+        lock_of([LONG]),
+        question=question,
+        rules=VerificationRules(require_quotes=False, quote_max_words=12),
     )
     cited = LONG[verdict.start : verdict.end]
     assert (verdict.told, len(cited.split())) == (LONG, 12)
@@ -189,7 +195,7 @@ def test_a_sentence_that_is_its_own_quote_is_told_whole_and_cited_in_part() -> N
 def test_signs_between_words_count_as_words_of_a_quote() -> None:
     row = "| a | b | c | d | e | f | g | h of the long line |"
     claim = Claim("The long line has an h.", 1, row)
-    (verdict,) = verify(Draft((claim,), "test"), lock_of([row]), quote_max_words=5)
+    (verdict,) = verify(Draft((claim,), "test"), lock_of([row]), rules=VerificationRules(quote_max_words=5))
     assert row[verdict.start : verdict.end].split() == ["h", "of", "the", "long", "line"]
 
 
@@ -255,7 +261,7 @@ def test_promise_1_every_citation_stands_verbatim_in_a_locked_passage(
     attack: tuple[Lock, Draft], required: bool, most: int
 ) -> None:
     lock, draft = attack
-    verdicts = verify(draft, lock, require_quotes=required, quote_max_words=most)
+    verdicts = verify(draft, lock, rules=VerificationRules(require_quotes=required, quote_max_words=most))
     citations = citations_of(verdicts, lock, most)
     assert len(citations) <= 3
     assert sorted({citation.index for citation in citations}) == [*range(1, len({c.passage for c in citations}) + 1)]

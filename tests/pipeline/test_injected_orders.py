@@ -32,7 +32,7 @@ from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.extraction.extractor import extract
-from rag_serving.answering.verification.verifier import verify
+from rag_serving.answering.verification.verifier import VerificationRules, verify
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.api.app import create_app
 from rag_serving.config.sections import Embedding, Generation
@@ -153,7 +153,7 @@ def answered(written: str, chunks: Sequence[Chunk], question: str) -> tuple[Answ
     generator = Generator(Generation(provider="openai", model=MODEL), open_model=lambda _: model)  # type: ignore[arg-type, return-value]
     weights = dict.fromkeys(analyze(question), 1.0)
     draft = generator.write(question, lock, lambda: extract(question, lock, weights, analyze))
-    verdicts = verify(draft, lock, question=question, quote_max_words=12)
+    verdicts = verify(draft, lock, question=question, rules=VerificationRules(quote_max_words=12))
     return Answer("answered", answer_text(verdicts, lock), citations_of(verdicts, lock, 12)), model.asked[1].content
 
 

@@ -35,25 +35,35 @@ _STEM = 5
 _LONGEST_SENTENCE_SHOWN = 400
 
 
-def verify(
-    draft: Draft,
-    lock: Lock,
-    fuzzy_min: float = 90.0,
-    max_citations: int = 3,
-    require_quotes: bool = True,
-    question: str = "",
-    quote_max_words: int | None = None,
-) -> list[Verdict]:
-    """Return one verdict per claim, in order; at most `max_citations` places are cited.
+@dataclass(frozen=True)
+class VerificationRules:
+    """What verdicts are reached with, beside the question; receipts keep it.
 
-    Where quotes are not required, a claim without one is its own quote: nothing is cited unchecked. A "yes" or "no" is
-    kept only where the question is given and the passage says so. Sentences that were cut out of the passages
-    (`EXTRACTIVE`) need only stand there. Of a quote that stands and is longer than `quote_max_words`, the words that
-    say most of the claim are cited.
+    Attributes:
+        fuzzy_min: the least `partial_ratio` of a quote that does not stand to the letter, 0 to 100.
+        max_citations: how many places are cited at most.
+        require_quotes: whether a claim needs a quote; else one without is its own: nothing is cited unchecked.
+        quote_max_words: of a longer quote that stands, the words that say most of the claim are cited.
+    """
+
+    fuzzy_min: float = 90.0
+    max_citations: int = 3
+    require_quotes: bool = True
+    quote_max_words: int | None = None
+
+
+DEFAULT_RULES = VerificationRules()
+
+
+def verify(draft: Draft, lock: Lock, question: str = "", rules: VerificationRules = DEFAULT_RULES) -> list[Verdict]:
+    """Return one verdict per claim, in order.
+
+    A "yes" or "no" is kept only where the question is given and the passage says so. Sentences that were cut out of the
+    passages (`EXTRACTIVE`) need only stand there.
     """
     passages = [_passage_of(candidate) for candidate in lock.passages]
-    judge = _Judge(passages, fuzzy_min, require_quotes, question, quote_max_words)
-    verdicts = _limited([judge.verdict(claim) for claim in draft.claims], max_citations)
+    judge = _Judge(passages, rules.fuzzy_min, rules.require_quotes, question, rules.quote_max_words)
+    verdicts = _limited([judge.verdict(claim) for claim in draft.claims], rules.max_citations)
     cited = _cited(verdicts)
     reader = _Reader(passages, question, draft.model == EXTRACTIVE)
     return _without_repetitions([reader.worded(verdict, cited) for verdict in verdicts])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from rag_serving.answering.verification.grammar import BE, FRONTED, MODALS, is_auxiliary
 from rag_serving.answering.verification.verbs import is_third_person
@@ -148,28 +149,31 @@ def _with_agent(
         end += 1
     full = next((at for at in range(end, len(tail)) if _opens_clause(tail[at])), len(tail))
     for last in {end, full} if end > by + 1 else ():
-        yield from _with_subject(head, subject, auxiliaries, verb, tail, (by, last))
+        agent = [token for token in tail[by + 1 : last] if token.counts]
+        if agent:
+            yield from _with_subject(_Passive(head, subject, auxiliaries, verb), agent, tail[:by], tail[last:])
+
+
+class _Passive(NamedTuple):
+    """A passive clause up to its verb."""
+
+    head: list[Token]
+    subject: list[Token]
+    auxiliaries: list[Token]
+    verb: Token
 
 
 def _with_subject(
-    head: list[Token],
-    subject: list[Token],
-    auxiliaries: list[Token],
-    verb: Token,
-    tail: list[Token],
-    place: tuple[int, int],
+    passive: _Passive, agent: list[Token], before: list[Token], after: list[Token]
 ) -> Iterator[list[Token]]:
-    """Yield the active whose subject is the agent that stands from "by" at the first place to the second."""
-    by, end = place
-    agent = [token for token in tail[by + 1 : end] if token.counts]
-    if not agent:
-        return
-    yield [*head, *agent, *auxiliaries, verb, *subject, *tail[:by], *tail[end:]]
-    only = next((token for token in (*auxiliaries, *tail[:by]) if token.key == "only"), None)
-    if only is not None and (by == 0 or tail[by - 1] is only or only in auxiliaries):
+    """Yield the active clause whose subject is the agent; `before` and `after` stand around "by" and the agent."""
+    head, subject, auxiliaries, verb = passive
+    yield [*head, *agent, *auxiliaries, verb, *subject, *before, *after]
+    only = next((token for token in (*auxiliaries, *before) if token.key == "only"), None)
+    if only is not None and (not before or before[-1] is only or only in auxiliaries):
         others = [token for token in auxiliaries if token is not only]
-        between = [token for token in tail[:by] if token is not only]
-        yield [*head, only, *agent, *others, verb, *subject, *between, *tail[end:]]
+        between = [token for token in before if token is not only]
+        yield [*head, only, *agent, *others, verb, *subject, *between, *after]
 
 
 def _until_auxiliary(before: list[Token]) -> list[Token]:

@@ -82,7 +82,7 @@ class Generator:
         fence = Fence.new()  # one for all tries: a server has read the beginning of the longer prompt
         budget = max(settings.context_tokens - settings.max_output_tokens, _SMALLEST_BUDGET)
         for last in (False, False, True):
-            prompt = make_prompt(question, lock, budget, settings.max_citations, settings.quote_max_words, fence)
+            prompt = make_prompt(question, lock, budget, settings, fence)
             try:
                 return self._draft(model, prompt, lock, model.reply(prompt.messages, listen))
             except ContextTooLongError:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rag_serving.config.sections import Generation
 from rag_serving.models.chat.messages import Message
 from rag_serving.records import Lock
 from rag_serving.text.fences import Fence
@@ -26,6 +27,7 @@ CUT = "[... lines left out ...]"
 # share their tokenizers, and a prompt that is estimated too long only loses a passage.
 _BYTES_PER_TOKEN = 3
 _LARGEST_SHARE = 0.5
+_DEFAULTS = Generation()
 _NEIGHBOUR_CHARS = 400
 _WORDS = re.compile(r"\w{3,}")
 
@@ -65,8 +67,7 @@ def make_prompt(
     question: str,
     lock: Lock,
     budget: int,
-    max_citations: int = 3,
-    quote_max_words: int = 12,
+    settings: Generation = _DEFAULTS,
     fence: Fence | None = None,
 ) -> Prompt:
     """Return the messages for a question, of about `budget` tokens at most.
@@ -81,7 +82,7 @@ def make_prompt(
         blocks[index], injections[index] = _block(index, lock, fence)
     fenced = _FENCED.format(word=fence.word)
     asked = fence.around("question", neutralized(question)[0])
-    left = budget - tokens(_rules(list(blocks), max_citations, quote_max_words)) - tokens(f"{fenced}{asked}") - 10
+    left = budget - tokens(_rules(list(blocks), settings)) - tokens(f"{fenced}{asked}") - 10
     whole = dict(blocks)
     share = left if len(blocks) == 1 else int(left * _LARGEST_SHARE)
     blocks = {index: block.within(share, question) for index, block in blocks.items()}
@@ -89,7 +90,7 @@ def make_prompt(
         del blocks[min(blocks, key=lambda index: (lock.passages[index - 1].score, -index))]
     return Prompt(
         (
-            Message("system", _rules(list(blocks), max_citations, quote_max_words)),
+            Message("system", _rules(list(blocks), settings)),
             Message("user", "\n\n".join([fenced, *(block.text for block in blocks.values()), asked])),
         ),
         tuple(blocks),
@@ -164,9 +165,9 @@ def _shortened(line: str, budget: int) -> str:
     return cut.rsplit(maxsplit=1)[0] if " " in cut else cut
 
 
-def _rules(shown: Sequence[int], max_citations: int, quote_max_words: int) -> str:
-    numbers = ", ".join(f"[{index}]" for index in shown)
-    return _RULES.format(numbers=numbers, words=quote_max_words, citations=max_citations, not_found=NOT_FOUND)
+def _rules(shown: Sequence[int], settings: Generation) -> str:
+    numbers, words = ", ".join(f"[{index}]" for index in shown), settings.quote_max_words
+    return _RULES.format(numbers=numbers, words=words, citations=settings.max_citations, not_found=NOT_FOUND)
 
 
 def _block(index: int, lock: Lock, fence: Fence) -> tuple[_Block, int]:
