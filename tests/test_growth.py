@@ -93,7 +93,8 @@ def _selection(text: str) -> None:
         _, verdicts = _read(lock, question)
         citations_of(verdicts, lock, 12)
         answer_text(verdicts, lock)
-        differing(question, dict.fromkeys(analyze(question), 1.0), lock, verdicts, analyze, 12)
+        features = QuestionFeatures.of(question, dict.fromkeys(analyze(question), 1.0), analyze)
+        differing(features, lock, verdicts, analyze, 12)
     completed(lock_selection(text), lambda _chunk, _direction: None)
 
 

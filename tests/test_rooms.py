@@ -118,3 +118,35 @@ def test_what_is_no_code_is_packaged_with_it() -> None:
         patterns = packaged.get(".".join(folder.relative_to(ROOT).parts), [])
         is_code = path.suffix == ".py" or path.parent.name == "__pycache__"  # where others may be writing just now
         assert is_code or any(path.match(pattern) for pattern in patterns), name_of(path)
+
+
+QUESTION_PATH = ("pipeline.py", "access/", "query/", "retrieval/", "answering/", "receipts/", "indexes/")
+MOST_PARAMETERS = 5
+
+
+def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    arguments = function.args
+    listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return [argument.arg for argument in listed if argument.arg not in ("self", "cls")]
+
+
+def too_many_parameters(source: str) -> list[str]:
+    """Functions of a module that take more than `MOST_PARAMETERS`, each with what it takes."""
+    return [
+        f"{node.name}({', '.join(taken)})"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and len(taken := parameters_of(node)) > MOST_PARAMETERS
+    ]
+
+
+def test_no_function_in_a_question_s_path_takes_more_than_five_parameters() -> None:
+    paths = [path for path in MODULES if name_of(path).removeprefix("rag_serving/").startswith(QUESTION_PATH)]
+    assert len(paths) > 50
+    found = {name_of(path): too_many_parameters(path.read_text(encoding="utf-8")) for path in paths}
+    assert {name: functions for name, functions in found.items() if functions} == {}
+
+
+def test_a_function_of_six_parameters_is_noticed() -> None:
+    assert too_many_parameters("class A:\n def f(self, a, b, c, /, d, *, e, f=1): ...") == ["f(a, b, c, d, e, f)"]
+    assert too_many_parameters("def f(a, b, c, d, *, e, **more): ...") == []

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from rag_serving.answering.citations import answer_text, citations_of, explained, shown_numbers
 from rag_serving.answering.extraction.conflicts import Differing, differing
-from rag_serving.answering.extraction.extractor import MODEL, Similarity, extract
+from rag_serving.answering.extraction.extractor import MODEL, Extraction, Similarity, extract
+from rag_serving.answering.extraction.features import QuestionFeatures
 from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated
 from rag_serving.answering.gates import NOT_FOUND, closest, gate_confidence, gate_passages, gate_question, likeness
 from rag_serving.answering.refusals import best_rejected, not_written
@@ -128,7 +129,8 @@ class Answering:
         it."""
         words = self._config.generation.quote_max_words
         verdicts = verify(draft, lock, asked.original, self.rules)
-        differs = differing(asked.text, asked.weights, lock, verdicts, analyze, words)
+        features = QuestionFeatures.of(asked.text, asked.weights, analyze)
+        differs = differing(features, lock, verdicts, analyze, words)
         if differs:
             draft = replace(draft, claims=differs.beside(draft.claims))
             verdicts = verify(draft, lock, asked.original, self.rules)
@@ -155,8 +157,8 @@ class Answering:
         settings = self._config.generation
 
         def extracted(similarity: Similarity | None) -> Draft:
-            citations, words = settings.max_citations, settings.quote_max_words
-            return extract(asked.text, lock, asked.weights, analyze, similarity, citations, words, self._tables)
+            options = Extraction(similarity, settings.max_citations, settings.quote_max_words, self._tables)
+            return extract(asked.text, lock, asked.weights, analyze, options)
 
         if (vector := asked.vector) is not None:
             with attempt.part("sentences", NO_VECTORS):

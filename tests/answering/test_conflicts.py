@@ -6,7 +6,8 @@ import pytest
 from support.passages import lock_of
 
 from rag_serving.answering.extraction.conflicts import differing, measures
-from rag_serving.answering.extraction.extractor import extract
+from rag_serving.answering.extraction.extractor import Extraction, extract
+from rag_serving.answering.extraction.features import QuestionFeatures
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft, Lock
 from rag_serving.text.analyzer import analyze
@@ -18,10 +19,12 @@ FIRST = "The desk reads them. Audit logs are kept for 30 days."
 def others(question: str, lock: Lock, *written: Claim) -> list[str]:
     """What is told of other pages than the one that extraction, or the written claim, cites."""
     weights = dict.fromkeys(analyze(question), 1.0)
-    draft = Draft(written, "model") if written else extract(question, lock, weights, analyze, max_citations=1)
+    draft = (
+        Draft(written, "model") if written else extract(question, lock, weights, analyze, Extraction(max_citations=1))
+    )
     verdicts = verify(draft, lock)
     assert all(verdict.outcome != "dropped" for verdict in verdicts)
-    found = differing(question, weights, lock, verdicts, analyze, 12)
+    found = differing(QuestionFeatures.of(question, weights, analyze), lock, verdicts, analyze, 12)
     if found is None:
         return []
     told = verify(Draft(found.beside(draft.claims), "both"), lock)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from support.passages import candidate_of, lock_of
 
-from rag_serving.answering.extraction.extractor import extract, named
+from rag_serving.answering.extraction.extractor import Extraction, extract, named
 from rag_serving.answering.extraction.features import FOR, RANK_ONLY, QuestionFeatures
 from rag_serving.answering.extraction.quote_window import best_window
 from rag_serving.answering.extraction.ranker import learnt
@@ -24,7 +24,7 @@ TEXT = (
 
 def write(question: str, lock: Lock, **options: object) -> Draft:
     weights = dict.fromkeys(analyze(question), 1.0)
-    return extract(question, lock, weights, analyze, **options)  # type: ignore[arg-type]
+    return extract(question, lock, weights, analyze, Extraction(**options))  # type: ignore[arg-type]
 
 
 def confidence(question: str, text: str, similarity: float | None = None) -> float:

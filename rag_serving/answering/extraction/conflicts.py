@@ -11,7 +11,7 @@ Does not belong here: what the reader is told of it (`answering.answerer`), what
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,18 +49,17 @@ class Differing:
 
 
 def differing(
-    question: str, weights: Mapping[str, float], lock: Lock, verdicts: Sequence[Verdict], analyze: Analyze, count: int
+    asked: QuestionFeatures, lock: Lock, verdicts: Sequence[Verdict], analyze: Analyze, count: int
 ) -> Differing | None:
     """Return the first claim that stands and that other pages differ from; None where they all agree.
 
-    `weights` are those of the question's analyzed terms; quotes have up to `count` words.
+    Quotes have up to `count` words.
     """
-    asked = QuestionFeatures.of(question, weights, analyze)
     if asked.kind not in _KINDS:
         return None
     for verdict in verdicts:
         if verdict.outcome != "dropped" and (found := list(_others(asked, lock, verdict, analyze))):
-            claims = (_claim(asked, lock, index, unit, verdicts, analyze, count) for index, unit in found)
+            claims = (_cited(place, verdicts) or _quoting(asked, lock, place, analyze, count) for place in found)
             return Differing(verdict.claim, tuple(claims))
     return None
 
@@ -108,19 +107,18 @@ def _others(asked: QuestionFeatures, lock: Lock, verdict: Verdict, analyze: Anal
                 break
 
 
-def _claim(
-    asked: QuestionFeatures,
-    lock: Lock,
-    index: int,
-    unit: Unit,
-    verdicts: Sequence[Verdict],
-    analyze: Analyze,
-    count: int,
-) -> Claim:
-    """Return the claim that already cites a sentence, else one that tells it."""
+def _cited(place: tuple[int, Unit], verdicts: Sequence[Verdict]) -> Claim | None:
+    """Return the claim that already cites a sentence."""
+    index, unit = place
     for verdict in verdicts:
         if verdict.outcome != "dropped" and verdict.index == index and unit.start <= (verdict.start or 0) < unit.end:
             return verdict.claim
+    return None
+
+
+def _quoting(asked: QuestionFeatures, lock: Lock, place: tuple[int, Unit], analyze: Analyze, count: int) -> Claim:
+    """Return a claim that tells a sentence."""
+    index, unit = place
     layout = Layout(lock.passages[index - 1].chunk)
     told, said = layout.alone(unit), unit.of(layout.text)
     start, end = best_window(said, asked.weights, analyze, count)

@@ -63,26 +63,38 @@ class Ranked:
     score: float = 0.0
 
 
+@dataclass(frozen=True)
+class Extraction:
+    """How sentences are chosen and quoted.
+
+    Attributes:
+        similarity: compares sentences with the question by meaning; without it words alone decide.
+        tables: what evidence weighs; without them the package's.
+    """
+
+    similarity: Similarity | None = None
+    max_citations: int = 3
+    quote_max_words: int = 12
+    tables: Tables | None = None
+
+
+DEFAULTS = Extraction()
+
+
 def extract(
-    question: str,
-    lock: Lock,
-    weights: Mapping[str, float],
-    analyze: Analyze,
-    similarity: Similarity | None = None,
-    max_citations: int = 3,
-    quote_max_words: int = 12,
-    tables: Tables | None = None,
+    question: str, lock: Lock, weights: Mapping[str, float], analyze: Analyze, options: Extraction = DEFAULTS
 ) -> Draft:
     """Return the best sentences of the lock as claims, best first, with the confidence of the best; none without a
     sentence.
 
-    `weights` are those of the question's analyzed terms. Without `similarity` words alone decide. `tables` weigh the
-    evidence; without them those of the package do.
+    `weights` are those of the question's analyzed terms.
     """
-    asked, table = QuestionFeatures.of(question, weights, analyze), (tables or learnt()).of(similarity is not None)
+    similarity, most = options.similarity, options.max_citations
+    asked = QuestionFeatures.of(question, weights, analyze)
+    table = (options.tables or learnt()).of(similarity is not None)
     ranked = rank(asked, lock, analyze, similarity, table)
-    chosen = _chosen(asked, ranked, max_citations)
-    claims = _claims(asked, lock, [each.statement for each in chosen], analyze, quote_max_words)[:max_citations]
+    statements = [each.statement for each in _chosen(asked, ranked, most)]
+    claims = _claims(asked, lock, statements, analyze, options.quote_max_words)[:most]
     if not ranked:
         return Draft(claims, MODEL)
     best = ranked[0]
