@@ -14,7 +14,7 @@ from sqlalchemy import Engine, Select, Table, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from rag_serving.telemetry.recorder import TelemetryError
-from rag_serving.telemetry.tables import QUESTIONS, prepare, told
+from rag_serving.telemetry.tables import QUESTIONS, error_line, prepare
 
 _AT_ONCE = 500  # parameters of one query
 
@@ -68,4 +68,4 @@ def _read(engine: Engine, query: Select[Any]) -> pd.DataFrame:
             result = connection.execute(query)
             return pd.DataFrame(result.mappings().all(), columns=list(result.keys()))
     except SQLAlchemyError as error:
-        raise TelemetryError(f"the telemetry database cannot be read ({told(error)})") from error
+        raise TelemetryError(f"the telemetry database cannot be read ({error_line(error)})") from error

@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.admission import Admission
-from rag_serving.api.apart import Apart
-from rag_serving.api.bodies import Filters, Said, Text
+from rag_serving.api.background import BackgroundWork
+from rag_serving.api.bodies import EarlierMessage, Filters, Text
 from rag_serving.api.completions import router as completions
 from rag_serving.api.connections import UNREAD
 from rag_serving.api.deadlines import Deadlines, Running
@@ -35,16 +35,16 @@ from rag_serving.api.reload import ConfigFile, Reload, Switches
 from rag_serving.api.reports import add_reports
 from rag_serving.api.service import (
     Caller,
-    Known,
+    CurrentService,
+    RequireCaller,
     Service,
-    Shared,
     caller_of,
     checked_text,
     slots_of,
     timings_for,
     token_of,
 )
-from rag_serving.api.stream_slots import Taken
+from rag_serving.api.stream_slots import ActiveStreams
 from rag_serving.api.streams import EventStream, events_of
 from rag_serving.api.watch import Watch
 from rag_serving.api.wire import BodyLimit, RequestError, error_body
@@ -76,7 +76,7 @@ class AskBody(Body):
     mode: Literal["corpus", "selected_text"] = "corpus"
     context: Text | None = Field(None, max_length=MAX_SELECTION_CHARS)
     filters: Filters | None = None
-    history: list[Said] | None = Field(None, max_length=100)
+    history: list[EarlierMessage] | None = Field(None, max_length=100)
     explain: bool = False
     stream: bool = False
 
@@ -94,7 +94,7 @@ router = APIRouter()
 
 
 @router.post("/v1/ask")
-def ask(body: AskBody, request: HttpRequest, caller: Caller, service: Shared) -> Response:
+def ask(body: AskBody, request: HttpRequest, caller: Caller, service: CurrentService) -> Response:
     pipeline = service.pipelines[caller.tenant]
     question = checked_text("question", body.question, service.config)
     filters = parse_filters(body.filters)
@@ -117,7 +117,7 @@ def ask(body: AskBody, request: HttpRequest, caller: Caller, service: Shared) ->
 
 
 @router.post("/v1/search")
-def search(body: SearchBody, caller: Caller, service: Shared) -> JSONResponse:
+def search(body: SearchBody, caller: Caller, service: CurrentService) -> JSONResponse:
     query = checked_text("query", body.query, service.config)
     pipeline = service.pipelines[caller.tenant]
     results = pipeline.search(caller, query, body.k, parse_filters(body.filters), body.explain)
@@ -125,12 +125,12 @@ def search(body: SearchBody, caller: Caller, service: Shared) -> JSONResponse:
 
 
 @router.get("/v1/receipts/{identifier}")
-def receipt(identifier: str, caller: Caller, service: Shared) -> JSONResponse:
+def receipt(identifier: str, caller: Caller, service: CurrentService) -> JSONResponse:
     return JSONResponse(service.pipelines[caller.tenant].receipt(caller, identifier))
 
 
 @router.get("/metrics")
-async def metrics(request: HttpRequest, service: Shared, tenant: str | None = None) -> Response:
+async def metrics(request: HttpRequest, service: CurrentService, tenant: str | None = None) -> Response:
     """Of the caller's tenant: one tenant must not read from figures what another is asked."""
 
     def read() -> bytes:
@@ -138,13 +138,13 @@ async def metrics(request: HttpRequest, service: Shared, tenant: str | None = No
         return service.exposition(caller.tenant)
 
     try:
-        content = await request.app.state.apart.run(f"metrics {token_of(request)} {tenant}", read, METRICS_S)
+        content = await request.app.state.background.run(f"metrics {token_of(request)} {tenant}", read, METRICS_S)
     except TimeoutError:
         raise RequestError(503, "UNAVAILABLE", "the figures could not be read in time") from None
     return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-@router.get("/openapi.json", include_in_schema=False, dependencies=[Known])
+@router.get("/openapi.json", include_in_schema=False, dependencies=[RequireCaller])
 def openapi(request: HttpRequest) -> JSONResponse:
     """What the API offers. A route of ours, because FastAPI's own asks nobody who they are."""
     return JSONResponse(request.app.openapi())
@@ -157,14 +157,14 @@ async def healthz() -> dict[str, str]:
 
 
 @router.get("/readyz")
-async def readyz(request: HttpRequest, service: Shared) -> JSONResponse:
-    """Looked at in threads apart, which may wait for a first generation to open, or for a disk that hangs."""
+async def readyz(request: HttpRequest, service: CurrentService) -> JSONResponse:
+    """Examined in background threads, which may wait for a first generation to open, or for a disk that hangs."""
 
-    apart: Apart = request.app.state.apart
+    background: BackgroundWork = request.app.state.background
 
     async def look(tenant: str, pipeline: Pipeline) -> str | None:
         try:
-            return await apart.run(f"readyz {tenant}", pipeline.problem, READY_S)
+            return await background.run(f"readyz {tenant}", pipeline.problem, READY_S)
         except TimeoutError:
             return BEING_OPENED
 
@@ -200,8 +200,8 @@ def create_app(config: Config, metrics_folder: Path | None = None, file: ConfigF
 
     app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.service = service
-    app.state.running, app.state.streams = Running(), Taken()
-    app.state.apart = Apart()
+    app.state.running, app.state.streams = Running(), ActiveStreams()
+    app.state.background = BackgroundWork()
     app.state.reload = Reload(app.state, file) if file else None
     app.add_middleware(Deadlines, running=app.state.running)
     app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)

@@ -1,4 +1,4 @@
-"""Probes and metrics run apart from the threads that answer questions, which may all be waiting.
+"""Work beside the threads that answer questions, which may all be waiting: probes and metrics.
 
 Belongs here: threads of their own, sharing an outcome, waiting for it. Does not belong here: what they do.
 """
@@ -17,7 +17,7 @@ MAX_THREADS = 256
 Result = TypeVar("Result")
 
 
-class Apart:
+class BackgroundWork:
     """Runs work by its name; callers that ask for the same while it is under way share its outcome.
 
     Only the event loop's thread calls `run`.

@@ -58,7 +58,7 @@ class Part(BaseModel):
 Parts = Annotated[list[Part], Field(max_length=MAX_PARTS)]
 
 
-class Said(BaseModel):
+class EarlierMessage(BaseModel):
     """An earlier message of a conversation; what else clients send with it is ignored."""
 
     model_config = ConfigDict(extra="ignore")

@@ -23,8 +23,8 @@ from rag_serving.answering.citations import markdown
 from rag_serving.api.bodies import MAX_MESSAGES, Name, Parts, Text
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.openai_models import caller_for, model_of
-from rag_serving.api.service import Known, Shared, checked_text, slots_of, timings_for
-from rag_serving.api.streams import KEEP_ALIVE, EventStream, Heard, Progress
+from rag_serving.api.service import CurrentService, RequireCaller, checked_text, slots_of, timings_for
+from rag_serving.api.streams import KEEP_ALIVE, EventStream, Progress, StreamItem
 from rag_serving.api.wire import RequestError, error_response, openai_error
 from rag_serving.escaping.targets import for_json
 from rag_serving.models.embedding.token_count import TokenCount
@@ -61,8 +61,8 @@ class Body(BaseModel):
     stream_options: StreamOptions | None = None
 
 
-@router.post("/v1/chat/completions", dependencies=[Known])
-def complete(body: Body, request: HttpRequest, service: Shared, tenant: str | None = None) -> Response:
+@router.post("/v1/chat/completions", dependencies=[RequireCaller])
+def complete(body: Body, request: HttpRequest, service: CurrentService, tenant: str | None = None) -> Response:
     caller = caller_for(request, service, tenant, body.model)
     pipeline = service.pipelines[caller.tenant]
     question = checked_text("messages", _question(body.messages), service.config)
@@ -105,10 +105,10 @@ class _Chunks:
     model: str
     usage: dict[str, int] | None  # filled when the answer is there; None: nobody asked for it
 
-    async def events_of(self, heard: AsyncIterator[Heard]) -> AsyncIterator[str]:
+    async def events_of(self, items: AsyncIterator[StreamItem]) -> AsyncIterator[str]:
         head = _head("chat.completion.chunk", self.model, **({} if self.usage is None else {"usage": None}))
         yield _data(_delta(head, {"role": "assistant", "content": ""}))
-        async for item in heard:
+        async for item in items:
             if item is None or isinstance(item, Progress):
                 yield KEEP_ALIVE
             else:

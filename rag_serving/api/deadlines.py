@@ -1,4 +1,4 @@
-"""The deadline of a request: its work ends then, or when its client leaves, and whoever waits is told (504).
+"""The deadline of a request: its work ends then, or when its client leaves, and the client gets a 504.
 
 Belongs here: noticing both. Does not belong here: ending the work, which looks for itself (`deadline`).
 """
@@ -86,7 +86,7 @@ class _Request:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        """Send a part of the answer, unless the client was told already that there will be none."""
+        """Send a part of the answer, unless the client already has a refusal."""
         if not self._is_over:
             self._has_begun = True
             await self._send(message)

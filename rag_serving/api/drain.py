@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any
 
 UNWIND_S = 1
-"""Seconds that requests have to end in after they were told to."""
+"""Seconds that requests have to end in after the server's end was announced."""
 END_S = 8.0
 """Seconds, after those that requests may take, within which the process ends: telemetry may take 5 of them."""
 CLOSED_S = 1.0
@@ -41,7 +41,7 @@ class Drain:
         """`end_requests` tells requests under way to end, `flush` writes telemetry within so many seconds."""
         self._drain_s, self._end_requests, self._flush = drain_s, end_requests, flush
         self._news = SimpleQueue[int]()  # of signal handlers: its `put` may interrupt itself
-        self._was_told = False
+        self._was_signalled = False
 
     def watch_signals(self) -> None:
         """Hear the signals that end this process, beside whoever does so far. Only in the main thread."""
@@ -57,7 +57,7 @@ class Drain:
 
     def _handler(self, before: Any) -> Callable[[int, FrameType | None], None]:
         def handle(number: int, frame: FrameType | None) -> None:
-            first, self._was_told = not self._was_told, True
+            first, self._was_signalled = not self._was_signalled, True
             self._news.put(number)
             if first and callable(before):
                 before(number, frame)
@@ -78,10 +78,10 @@ class Drain:
         os._exit(128 + number)
 
     def _wait(self, seconds: float, *awaited: int) -> int | None:
-        """Wait for one of these to be told. Return it, or None after so many seconds."""
+        """Wait for one of these numbers. Return it, or None after so many seconds."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             with suppress(Empty):
-                if (told := self._news.get(timeout=left)) in awaited:
-                    return told
+                if (number := self._news.get(timeout=left)) in awaited:
+                    return number
         return None

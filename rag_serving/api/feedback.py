@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from rag_serving.api.bodies import Name, Text
-from rag_serving.api.service import Caller, Shared
+from rag_serving.api.service import Caller, CurrentService
 from rag_serving.api.wire import RequestError
 from rag_serving.telemetry.events import MAX_COMMENT_CHARS, FeedbackVerdict
 
@@ -32,7 +32,7 @@ class FeedbackBody(BaseModel):
 
 
 @router.post("/v1/feedback", status_code=202)
-def feedback(body: FeedbackBody, caller: Caller, service: Shared) -> JSONResponse:
+def feedback(body: FeedbackBody, caller: Caller, service: CurrentService) -> JSONResponse:
     """Keep a verdict on an answer of the caller's tenant whose receipt the caller may see."""
     pipeline = service.pipelines[caller.tenant]
     if pipeline.telemetry is None:

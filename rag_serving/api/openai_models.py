@@ -14,7 +14,7 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse
 
 from rag_serving.access.principals import Principal
-from rag_serving.api.service import Known, Service, Shared, caller_of
+from rag_serving.api.service import CurrentService, RequireCaller, Service, caller_of
 from rag_serving.api.wire import RequestError
 
 MODEL = "citelock"
@@ -28,14 +28,14 @@ def model_of(tenant: str) -> str:
     return f"{MODEL}-{tenant}"
 
 
-@router.get("/v1/models", dependencies=[Known])
-def list_models(request: HttpRequest, service: Shared, tenant: str | None = None) -> JSONResponse:
+@router.get("/v1/models", dependencies=[RequireCaller])
+def list_models(request: HttpRequest, service: CurrentService, tenant: str | None = None) -> JSONResponse:
     """The models that the caller may ask: with a token its tenant's, on this machine all tenants'."""
     return JSONResponse({"object": "list", "data": [_model(name) for name in _tenants(request, service, tenant)]})
 
 
-@router.get("/v1/models/{model}", dependencies=[Known])
-def show_model(model: str, request: HttpRequest, service: Shared) -> JSONResponse:
+@router.get("/v1/models/{model}", dependencies=[RequireCaller])
+def show_model(model: str, request: HttpRequest, service: CurrentService) -> JSONResponse:
     for name in _tenants(request, service, None):
         if model == model_of(name):
             return JSONResponse(_model(name))
@@ -48,7 +48,7 @@ def caller_for(request: HttpRequest, service: Service, tenant: str | None, model
     Other names than those of tenants are accepted: many chat clients insist on one of their own.
 
     Raises:
-        AuthError: nobody who may, or the tenant is not told.
+        AuthError: nobody who may, or of no named tenant.
         RequestError: the model is none that the caller may ask.
     """
     named = (model or "").removeprefix(f"{MODEL}-") if (model or "").startswith(f"{MODEL}-") else None

@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse
 
 from rag_serving.api.auth import AuthError
 from rag_serving.api.errors import RETRY_AFTER_S
-from rag_serving.api.service import Shared, caller_of, checked_text
+from rag_serving.api.service import CurrentService, caller_of, checked_text
 from rag_serving.api.wire import RequestError
 from rag_serving.escaping.templates import html_template
 from rag_serving.records import Answer, Citation
@@ -39,7 +39,7 @@ async def _form(request: HttpRequest) -> str:
 
 
 @router.get("/")
-def show(request: HttpRequest, service: Shared, tenant: str | None = None) -> HTMLResponse:
+def show(request: HttpRequest, service: CurrentService, tenant: str | None = None) -> HTMLResponse:
     """The empty form, for whoever may ask."""
     try:
         caller_of(request, tenant)
@@ -50,7 +50,7 @@ def show(request: HttpRequest, service: Shared, tenant: str | None = None) -> HT
 
 @router.post("/")
 def ask(
-    request: HttpRequest, service: Shared, question: Annotated[str, Depends(_form)], tenant: str | None = None
+    request: HttpRequest, service: CurrentService, question: Annotated[str, Depends(_form)], tenant: str | None = None
 ) -> HTMLResponse:
     """The answer to a sent form, by the same rules as POST /v1/ask; forms of other sites are not answered."""
     limit = service.config.serving.max_question_chars

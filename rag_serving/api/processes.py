@@ -1,4 +1,4 @@
-"""The first process of a server of several: replaces those that died, and all of them when it is told to.
+"""The first process of a server of several: replaces those that died, and all of them on SIGHUP.
 
 Belongs here: what SIGHUP means, how a process ended. Does not belong here: what a process serves (`server`).
 """
@@ -37,7 +37,7 @@ def on_hangup(reload: Callable[[], object]) -> None:
 
 
 class Processes(Multiprocess):
-    """uvicorn's supervisor, which tells how a process ended, and asks `renew` before it replaces all of them."""
+    """uvicorn's supervisor, which logs how a process ended, and calls `renew` before it replaces all of them."""
 
     _renew: Callable[[], bool]
     _replaced: Callable[[], object]

@@ -20,7 +20,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from rag_serving.access.principals import Principal
 from rag_serving.api.auth import AuthError, as_bearer
 from rag_serving.api.report_index import index_page
-from rag_serving.api.service import Shared, seen_of, service_of
+from rag_serving.api.service import CurrentService, seen_of, service_of
 from rag_serving.api.wire import RequestError, error_body
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.reports import evaluations, list_reports, read_report
@@ -56,7 +56,7 @@ Operator = Annotated[Principal, Depends(operator_of)]
 
 
 @router.get("/v1/reports")
-def reports(request: HttpRequest, caller: Operator, service: Shared) -> Response:
+def reports(request: HttpRequest, caller: Operator, service: CurrentService) -> Response:
     """List the tenant's reports: a page for browsers, JSON for programs."""
     store = Store(service.config.home)
     found = list_reports(store, caller.tenant)
@@ -66,7 +66,7 @@ def reports(request: HttpRequest, caller: Operator, service: Shared) -> Response
 
 
 @router.get("/v1/reports/{name}")
-def report(name: str, caller: Operator, service: Shared) -> Response:
+def report(name: str, caller: Operator, service: CurrentService) -> Response:
     """Show one report."""
     content = read_report(Store(service.config.home), caller.tenant, name)
     if content is None:

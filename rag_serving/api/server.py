@@ -42,8 +42,9 @@ _QUIET: dict[str, Any] = {"log_level": "warning", "access_log": False, "log_conf
 
 
 def serve(config: Config, path: Path) -> None:
-    """Serve until told to stop; a process that dies is started again. `path`: the file of the configuration, of which
-    a running server follows the switches, and which SIGHUP reads again.
+    """Serve until a signal ends it; a process that dies is started again.
+
+    `path`: the file of the configuration, whose switches a running server follows, and which SIGHUP reads again.
 
     Raises:
         ConfigError: tokens are asked for, or a model, that cannot be used.
@@ -51,7 +52,7 @@ def serve(config: Config, path: Path) -> None:
     """
     serving, file = config.serving, ConfigFile(path, config.serving)
     address = uvicorn_settings(serving)
-    app = create_app(config, file=file)  # here, so that what cannot be served is told before any process starts
+    app = create_app(config, file=file)  # here, so that errors come before any process starts
     if serving.workers == 1:
         on_hangup(app.state.reload.begin)
         uvicorn.Server(uvicorn.Config(app, **address, **_QUIET)).run()
@@ -66,7 +67,7 @@ def serve(config: Config, path: Path) -> None:
 
 
 def uvicorn_settings(serving: Serving) -> dict[str, Any]:
-    """Return what uvicorn is told of the configuration."""
+    """Return uvicorn's settings, from the configuration."""
     return {
         "host": serving.host,
         "port": serving.port,

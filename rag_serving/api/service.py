@@ -156,15 +156,15 @@ def slots_of(request: HttpRequest) -> Slots:
     return Slots(request.app.state.streams, serving, "" if serving.auth == "loopback" else token_of(request))
 
 
-async def _shared(request: HttpRequest) -> Service:
+async def _current_service(request: HttpRequest) -> Service:
     """Return the service; by the event loop itself, because threads may all be waiting."""
     return service_of(request)
 
 
 Caller = Annotated[Principal, Depends(caller_of)]
-Known = Depends(admit)
+RequireCaller = Depends(admit)
 """Of routes that show nothing of a tenant: all but `/healthz` and `/readyz` ask who calls."""
-Shared = Annotated[Service, Depends(_shared)]
+CurrentService = Annotated[Service, Depends(_current_service)]
 
 
 def checked_text(name: str, value: str, config: Config) -> str:
@@ -181,5 +181,5 @@ def checked_text(name: str, value: str, config: Config) -> str:
 
 
 def timings_for(caller: Principal, timings_ms: Mapping[str, float]) -> Mapping[str, float]:
-    """Return what a caller is told of the time that each part took: operators all of it, others rounded."""
+    """Return the time of each stage as the caller may see it: operators all of it, others rounded."""
     return timings_ms if "operator" in caller.roles else coarse(timings_ms)

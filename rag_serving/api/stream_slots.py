@@ -18,7 +18,7 @@ RETRY_AFTER_S = 5
 
 
 @dataclass
-class Taken:
+class ActiveStreams:
     """The streams that are under way, of all configurations that this process has had."""
 
     by_caller: Counter[str] = field(default_factory=Counter)
@@ -31,7 +31,7 @@ class Taken:
 class Slots:
     """The streams that a configuration allows a caller beside those that are under way."""
 
-    def __init__(self, taken: Taken, serving: Serving, caller: str) -> None:
+    def __init__(self, taken: ActiveStreams, serving: Serving, caller: str) -> None:
         """`caller` without a name: one of those whose number is not limited apart (loopback)."""
         self._taken, self._serving, self._caller = taken, serving, caller
 

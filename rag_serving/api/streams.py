@@ -48,13 +48,13 @@ class Progress:
     detail: str
 
 
-Heard = Progress | Answer | RequestError | None
-"""What is heard while a question is answered; None: nothing for a while."""
-Events = Callable[[AsyncIterator[Heard]], AsyncIterator[str]]
+StreamItem = Progress | Answer | RequestError | None
+"""What happens while a question is answered; None: nothing for a while."""
+Events = Callable[[AsyncIterator[StreamItem]], AsyncIterator[str]]
 
 
 class EventStream(StreamingResponse):
-    """A response that answers in a thread of its own while it streams what is heard of that; it holds a slot from its
+    """A response that answers in a thread of its own while it streams; it holds a slot from its
     beginning until response and thread have both ended."""
 
     def __init__(self, answer: Callable[[Listen], Answer], events: Events, slots: Slots) -> None:
@@ -68,16 +68,18 @@ class EventStream(StreamingResponse):
             return
         ended = self._slots.ended_twice()
         self._work.start(ended)
-        self.body_iterator = self._events(self._work.heard())
+        self.body_iterator = self._events(self._work.items())
         try:
             await super().__call__(scope, receive, send)
         finally:
             ended()
 
 
-async def events_of(heard: AsyncIterator[Heard], payload: Callable[[Answer], dict[str, Any]]) -> AsyncIterator[str]:
+async def events_of(
+    items: AsyncIterator[StreamItem], payload: Callable[[Answer], dict[str, Any]]
+) -> AsyncIterator[str]:
     """`progress` for each stage, `sentence` for each verified sentence, then `answer` or, where it fails, `error`."""
-    async for item in heard:
+    async for item in items:
         if item is None:
             yield KEEP_ALIVE
         elif isinstance(item, Progress):
@@ -91,52 +93,52 @@ async def events_of(heard: AsyncIterator[Heard], payload: Callable[[Answer], dic
 
 
 class _Work:
-    """A question that is answered in a thread, and what the event loop hears of it."""
+    """A question that is answered in a thread, and the queue from there to the event loop."""
 
     def __init__(self, answer: Callable[[Listen], Answer]) -> None:
         self._answer = answer
-        self._told_at = float("-inf")
+        self._last_progress = float("-inf")
 
     def start(self, ended: Callable[[], None]) -> None:
         """Begin to answer; `ended` is called by the event loop when the thread ends."""
         self._loop = asyncio.get_running_loop()
-        self._heard = asyncio.Queue[Progress | Answer | RequestError]()
+        self._queue = asyncio.Queue[Progress | Answer | RequestError]()
         if deadline := current():
-            deadline.on_cancel(lambda: self._tell(_stopped(deadline)))
+            deadline.on_cancel(lambda: self._put(_stopped(deadline)))
         run = copy_context().run
         threading.Thread(target=run, args=(self._run, ended), name="stream", daemon=True).start()
 
-    async def heard(self) -> AsyncIterator[Heard]:
-        """Yield what is heard of a question until it is answered, or fails, or its time is over."""
-        item: Heard = None
+    async def items(self) -> AsyncIterator[StreamItem]:
+        """Yield items until the question is answered, or fails, or its time is over."""
+        item: StreamItem = None
         while item is None or isinstance(item, Progress):
             try:
                 async with asyncio.timeout(_KEEP_ALIVE_S):
-                    item = await self._heard.get()
+                    item = await self._queue.get()
             except TimeoutError:
                 item = None
             yield item
 
     def _run(self, ended: Callable[[], None]) -> None:
         try:
-            self._tell(self._answer(self._progress))
+            self._put(self._answer(self._progress))
         except StoppedError:
-            self._tell(_stopped(current()))
-        except Exception as error:  # whatever it is, whoever waits must be told
+            self._put(_stopped(current()))
+        except Exception as error:  # whatever it is, whoever waits must get it
             _log.error("request failed", exc_info=error)
-            self._tell(RequestError(500, "INTERNAL", INTERNAL))
+            self._put(RequestError(500, "INTERNAL", INTERNAL))
         finally:
             self._call(ended)
 
     def _progress(self, stage: str, detail: str) -> None:
-        """Tell how far it is; details of a stage not more often than anybody can read."""
+        """Report a stage; its details not more often than anybody can read."""
         now = time.monotonic()
-        if not detail or now - self._told_at >= _LEAST_PAUSE_S:
-            self._told_at = now
-            self._tell(Progress(stage, detail))
+        if not detail or now - self._last_progress >= _LEAST_PAUSE_S:
+            self._last_progress = now
+            self._put(Progress(stage, detail))
 
-    def _tell(self, item: Progress | Answer | RequestError) -> None:
-        self._call(lambda: self._heard.put_nowait(item))
+    def _put(self, item: Progress | Answer | RequestError) -> None:
+        self._call(lambda: self._queue.put_nowait(item))
 
     def _call(self, call: Callable[[], None]) -> None:
         """Let the event loop call something; where it has ended, nobody listens."""

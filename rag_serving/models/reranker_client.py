@@ -62,8 +62,8 @@ def ask_sidecar(settings: Reranker) -> Sidecar:
     bearer(settings.token_env, "reranker.token_env")
     try:
         health, ready = (httpx.get(httpx.URL(url).join(path), timeout=_CHECK_S) for path in ("/healthz", "/readyz"))
-        told = {**health.json(), **ready.json()}
-        sidecar = Sidecar(str(told["model"]), str(told["status"]))
+        answered = {**health.json(), **ready.json()}
+        sidecar = Sidecar(str(answered["model"]), str(answered["status"]))
     except httpx.ConnectError:
         raise ModelError(f"no reranker answers at {url}; start `citelock rerank-service` or set reranker.url") from None
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -114,9 +114,9 @@ class RemoteReranker:
         except (httpx.HTTPError, httpx.InvalidURL, BadAnswerError, OSError, TimeoutError) as error:
             if not isinstance(error, TimeoutError) or seconds >= self._settings.timeout_s / 2:
                 self.breaker.fail()  # else it had no time to show that it is alive
-            told = self._told(error, seconds)
-            _log.warning("%s (circuit breaker: %s)", told, self.breaker.state)
-            raise ModelError(told) from error
+            message = self._failure_message(error, seconds)
+            _log.warning("%s (circuit breaker: %s)", message, self.breaker.state)
+            raise ModelError(message) from error
         except StoppedError:  # whoever asked left: that says nothing of the sidecar
             raise
         except BaseException:
@@ -164,7 +164,7 @@ class RemoteReranker:
             raise BadAnswerError(f"HTTP {response.status_code}: {one_line(content.decode('utf-8', 'replace'))}")
         return content
 
-    def _told(self, error: Exception, seconds: float) -> str:
+    def _failure_message(self, error: Exception, seconds: float) -> str:
         if isinstance(error, TimeoutError):
             return f"the reranker at {self.url} did not answer within {seconds:.3g} s"
         if isinstance(error, httpx.ConnectError):

@@ -19,7 +19,7 @@ from rag_serving.models.breaker import Breaker
 from rag_serving.receipts.receipt import ReceiptsAwayError
 from rag_serving.receipts.rows import StoredReceipt, asker_mark
 from rag_serving.telemetry.recorder import TelemetryError
-from rag_serving.telemetry.tables import open_engine, told
+from rag_serving.telemetry.tables import error_line, open_engine
 
 Result = TypeVar("Result")
 
@@ -103,7 +103,7 @@ class DatabaseTable:
             result = _within(self._wait_s, lambda: ask(self._opened()))
         except (SQLAlchemyError, TelemetryError, OSError) as error:  # one that is late is an OSError
             self._breaker.fail()
-            why = told(error) or "it does not answer"
+            why = error_line(error) or "it does not answer"
             raise ReceiptsAwayError(f"the database of receipts cannot be {done} ({why})") from error
         except BaseException:
             self._breaker.fail()

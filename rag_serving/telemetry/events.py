@@ -1,4 +1,4 @@
-"""What is told of a question and of a reader's verdict on its answer, as rows of the telemetry tables.
+"""Rows of the telemetry tables: of a question, and of a reader's verdict on its answer.
 
 Belongs here: which facts are kept, and what is hashed. Does not belong here: writing them (`recorder`).
 

@@ -79,7 +79,7 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._writer: Writer | None = None
         self._deadline: float | None = None  # of the last writing, once closed
-        self._writing = self._recorded = self._dropped = self._dropped_told = 0
+        self._writing = self._recorded = self._dropped = self._losses_written = 0
 
     def record(self, table: TableName, row: Mapping[str, Any]) -> None:
         """Hand over a row; it is written soon, or dropped and counted."""
@@ -139,7 +139,7 @@ class Recorder:
             try:
                 self._writer = self._writer or self._open()
                 recorded = self._writer.write(batch)
-                self._tell_losses(self._writer, len(batch) - recorded)
+                self._write_losses(self._writer, len(batch) - recorded)
                 break
             except TelemetryError as error:
                 _log.warning("telemetry waits: %s", error)
@@ -155,13 +155,13 @@ class Recorder:
             self._recorded += recorded
             self._dropped += len(batch) - recorded
 
-    def _tell_losses(self, writer: Writer, refused: int) -> None:
+    def _write_losses(self, writer: Writer, refused: int) -> None:
         """Write down how many rows were dropped since this was last done, `refused` ones just now."""
         with self._news:
             dropped = self._dropped + refused
-        if self._loss_of is not None and dropped > self._dropped_told:
-            writer.write([self._loss_of(dropped - self._dropped_told)])
-            self._dropped_told = dropped
+        if self._loss_of is not None and dropped > self._losses_written:
+            writer.write([self._loss_of(dropped - self._losses_written)])
+            self._losses_written = dropped
 
     def _is_over(self, wait_s: float) -> bool:
         """Wait before another try; whether there is no time left for one."""

@@ -155,7 +155,7 @@ def faults_of(engine: Engine) -> list[str]:
             name: {str(column["name"]) for column in there.get_columns(name)} for name in there.get_table_names()
         }
     except SQLAlchemyError as error:
-        raise TelemetryError(f"the telemetry database cannot be read ({told(error)})") from error
+        raise TelemetryError(f"the telemetry database cannot be read ({error_line(error)})") from error
     lacking = {
         name: [column.name for column in table.columns if column.name not in columns[name] and not column.nullable]
         for name, table in METADATA.tables.items()
@@ -177,7 +177,7 @@ def rows_dropped(engine: Engine, since: date) -> int:
         with engine.connect() as connection:
             return int(connection.execute(query).scalar_one())
     except SQLAlchemyError as error:
-        raise TelemetryError(f"the telemetry database cannot be read ({told(error)})") from error
+        raise TelemetryError(f"the telemetry database cannot be read ({error_line(error)})") from error
 
 
 def prepare(engine: Engine) -> None:
@@ -204,7 +204,7 @@ def _add(engine: Engine, table: Table, column: Column[Any]) -> None:
             raise
 
 
-def told(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """Return a driver's error in one line."""
     return one_line(redacted(str(error)))
 

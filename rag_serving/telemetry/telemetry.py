@@ -45,22 +45,24 @@ class Telemetry:
         serving_db = Store(config.home).serving_db()
         self._recorder = Recorder(
             lambda: _open_writer(config.telemetry, serving_db),
-            loss_of=lambda rows: ("losses", self._scribe.of_loss(rows)),
+            loss_of=lambda rows: ("losses", self._row_builder.of_loss(rows)),
         )
         self._off = False
 
     def answered(
         self, principal: Principal | None, question: str, answer: Answer, trace: Trace, kind: Kind = "ask"
     ) -> None:
-        self._record("questions", lambda: self._scribe.of_answer(principal, question, answer, trace, kind))
+        self._record("questions", lambda: self._row_builder.of_answer(principal, question, answer, trace, kind))
 
     def searched(self, principal: Principal, query: str, found: SearchResults, trace: Trace) -> None:
-        self._record("questions", lambda: self._scribe.of_search(principal, query, found, trace))
+        self._record("questions", lambda: self._row_builder.of_search(principal, query, found, trace))
 
     def judged(
         self, principal: Principal, receipt_id: str, verdict: FeedbackVerdict, citation: int | None, comment: str | None
     ) -> None:
-        self._record("feedback", lambda: self._scribe.of_feedback(principal, receipt_id, verdict, citation, comment))
+        self._record(
+            "feedback", lambda: self._row_builder.of_feedback(principal, receipt_id, verdict, citation, comment)
+        )
 
     def counts(self) -> Counts:
         return self._recorder.counts()
@@ -74,7 +76,7 @@ class Telemetry:
         self._recorder.close(self._patience_s)
 
     @cached_property
-    def _scribe(self) -> RowBuilder:
+    def _row_builder(self) -> RowBuilder:
         key = derived_key(self._home, KEY_PURPOSE)
         return RowBuilder(self._tenant, key, self._settings.store_questions, self._origin)
 

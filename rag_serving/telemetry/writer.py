@@ -17,7 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from rag_serving.telemetry.recorder import Row, TableName, TelemetryError
-from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, prepare, told
+from rag_serving.telemetry.tables import FEEDBACK, METADATA, QUESTIONS, error_line, prepare
 
 _UPKEEP_S = 86_400.0
 _AWAY = (OperationalError, InterfaceError, OSError)
@@ -43,7 +43,7 @@ class DatabaseWriter:
         try:
             return self._write(self._connected(), batch)
         except (SQLAlchemyError, OSError) as error:
-            raise TelemetryError(f"the telemetry database is away ({told(error)})") from error
+            raise TelemetryError(f"the telemetry database is away ({error_line(error)})") from error
 
     def close(self) -> None:
         if self._engine is not None:
@@ -77,7 +77,7 @@ class DatabaseWriter:
         except _AWAY:
             raise
         except (SQLAlchemyError, ValueError, TypeError) as error:
-            _log.warning("a row of %s was refused: %s", table, told(error))
+            _log.warning("a row of %s was refused: %s", table, error_line(error))
             return False
         return True
 
@@ -95,7 +95,7 @@ def forget(engine: Engine, keep_days: int, today: date | None = None) -> int:
             tables = METADATA.sorted_tables
             return sum(connection.execute(delete(table).where(table.c.day < oldest)).rowcount for table in tables)
     except SQLAlchemyError as error:
-        raise TelemetryError(f"the telemetry database cannot be written ({told(error)})") from error
+        raise TelemetryError(f"the telemetry database cannot be written ({error_line(error)})") from error
 
 
 def forget_user(engine: Engine, tenant: str, user_hash: str) -> int:
@@ -114,7 +114,7 @@ def forget_user(engine: Engine, tenant: str, user_hash: str) -> int:
                 for table in (QUESTIONS, FEEDBACK)
             )
     except SQLAlchemyError as error:
-        raise TelemetryError(f"the telemetry database cannot be written ({told(error)})") from error
+        raise TelemetryError(f"the telemetry database cannot be written ({error_line(error)})") from error
 
 
 def _insert(engine: Engine, table: TableName) -> Any:

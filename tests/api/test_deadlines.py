@@ -102,7 +102,7 @@ def test_work_for_clients_that_left_ends_and_health_is_answered_meanwhile(
 
 def test_a_model_that_says_nothing_is_left_when_its_reader_leaves() -> None:
     """The request to the model is given up, too: its server need not go on writing for nobody."""
-    from rag_serving.models.chat.client import run_apart
+    from rag_serving.models.chat.client import run_in_own_loop
 
     ended = threading.Event()
 
@@ -120,7 +120,7 @@ def test_a_model_that_says_nothing_is_left_when_its_reader_leaves() -> None:
     deadline = Deadline(60)
     threading.Timer(0.3, deadline.cancel).start()
     with within(deadline), pytest.raises(StoppedError):
-        run_apart(silent(), 60, late, "test")
+        run_in_own_loop(silent(), 60, late, "test")
     assert ended.wait(20)
 
 

@@ -76,7 +76,7 @@ class RemoteChat(ABC):
             ModelError: the model does not answer; the message says how to mend it.
         """
         seconds = at_most(self.settings.timeout_s)
-        return run_apart(self.reply_async(messages, listen, seconds), seconds + _GRACE_S, self._too_late)
+        return run_in_own_loop(self.reply_async(messages, listen, seconds), seconds + _GRACE_S, self._too_late)
 
     async def reply_async(
         self, messages: Sequence[Message], listen: Listen | None = None, seconds: float | None = None
@@ -98,7 +98,7 @@ class RemoteChat(ABC):
         Raises:
             ModelError: the model is of no use; the message says how to mend it.
         """
-        return run_apart(self._checked(), 2 * self.settings.connect_timeout_s + _GRACE_S, self._too_late)
+        return run_in_own_loop(self._checked(), 2 * self.settings.connect_timeout_s + _GRACE_S, self._too_late)
 
     @abstractmethod
     def stream(self, messages: Sequence[Message]) -> AsyncIterator[Piece]:
@@ -208,7 +208,7 @@ class _Limited(httpx.AsyncByteStream):
         await self._stream.aclose()
 
 
-def run_apart(
+def run_in_own_loop(
     work: Coroutine[Any, Any, Result], seconds: float, too_late: Callable[[], NoReturn], name: str = "chat"
 ) -> Result:
     """Run a coroutine in an event loop of its own thread, and wait no longer than `seconds` for it.
