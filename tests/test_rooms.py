@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 MODULES = sorted(path for room in ("rag_assets", "rag_serving") for path in (ROOT / room).rglob("*.py"))
 NETWORK = {"httpx", "requests", "socket", "ollama", "chromadb", "atlassian", "aiohttp", "urllib.request", "http.client"}
 MAY_CONNECT = ("rag_serving/models/", "rag_serving/indexes/", "rag_assets/sources/", "rag_assets/monitoring/alerts.py")
+SUFFIXES = (".md", ".toml", ".yaml", ".json", ".txt", ".checks")  # files, and a group of entry points
 OPENS_FILES = {"open", "read_text", "write_text", "read_bytes", "write_bytes", "unlink", "mkdir", "rename"}
 
 
@@ -74,6 +76,40 @@ def test_every_serving_module_serves() -> None:
             reached.add(name)
             waiting += [*names_in(modules[name]), name.rpartition(".")[0]]
     assert not {name for name in modules if name.startswith("rag_serving.")} - reached
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_charter_names_modules_that_exist(path: Path) -> None:
+    """In brackets after "Does not belong here" stands where it belongs: a module as seen from here, or a suffix."""
+    charter = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("Does not belong here")[
+        2
+    ]
+    brackets = re.findall(r"\(([^()]*`[^()]*)\)", charter.split("\n\n")[0])
+    names = {name for text in brackets for name in re.findall(r"`([a-z_][\w.]*)`", text)}
+    assert not {name for name in names if not name.endswith(SUFFIXES) and not is_module(name, path)}
+
+
+def is_module(name: str, path: Path) -> bool:
+    """Return whether a name is of a room or module, as seen from `path` or the end of one, or defined in one."""
+    *room, last = name.split(".")
+    if not room and any(_in_folder(last, folder) for folder in path.parents if ROOT in (folder, *folder.parents)):
+        return True
+    if room and _ending(name):
+        return True
+    homes = _ending(".".join(room)) if room else [path]
+    return any(
+        last in {getattr(node, "name", None) for node in ast.walk(ast.parse(home.read_text()))} for home in homes
+    )
+
+
+def _in_folder(name: str, folder: Path) -> bool:
+    return (folder / name).is_dir() or (folder / f"{name}.py").is_file()
+
+
+def _ending(name: str) -> list[Path]:
+    """Return the modules and rooms whose dotted names end with this one."""
+    dotted = {path: name_of(path)[: -len(".py")].replace("/", ".").removesuffix(".__init__") for path in MODULES}
+    return [path for path, full in dotted.items() if f".{full}".endswith(f".{name}")]
 
 
 def test_serving_imports_no_library_of_the_writer() -> None:

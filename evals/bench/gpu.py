@@ -1,7 +1,8 @@
 """`make bench-gpu`: how fast the reranker's and embedder's geometries run on this machine's GPU, against its ceiling.
 
 Belongs here: checkpoints of random weights, the sweep, the ceiling, the report. Weights tell quality, geometry tells
-speed. Does not belong here: what is measured (`cross_encoder`, `batches`), retrieval quality (`quality`).
+speed. Does not belong here: what is measured (`rerank_service.cross_encoder`, `rerank_service.batches`), retrieval
+quality (`quality`).
 """
 
 from __future__ import annotations

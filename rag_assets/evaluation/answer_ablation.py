@@ -1,7 +1,7 @@
 """Answers with each stage on and off: what a stage brings to the questions of a gold set.
 
 Belongs here: the variants beyond retrieval's, a gold set asked with each, the matrix as rows.
-Does not belong here: retrieval alone on test collections (`ablation`), judging (`evaluate`), printing (`evaluate_cli`).
+Does not belong here: retrieval alone on test collections (`ablation`), judging (`evaluate`), printing (`cli.evaluate`).
 
 Vectors of questions and sentences are computed once for all variants, those of passages come from the tenant's cache.
 """

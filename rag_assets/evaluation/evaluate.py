@@ -1,7 +1,7 @@
 """How good the answers to a gold set are, asked one by one as people ask.
 
 Belongs here: asking, judging each answer, the figures of all, their JSON shape.
-Does not belong here: reading gold sets (`gold`), choosing thresholds (`calibrate`), printing (`evaluate_cli`).
+Does not belong here: reading gold sets (`gold`), choosing thresholds (`calibrate`), printing (`cli.evaluate`).
 """
 
 from __future__ import annotations

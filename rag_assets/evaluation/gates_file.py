@@ -1,7 +1,7 @@
 """What was calibrated, in a configuration file, whose other lines and comments stay as they are, and beside it.
 
 Belongs here: replacing the section `answering.gates`, the file of weights.
-Does not belong here: reading configurations (`config`).
+Does not belong here: reading configurations (`config.loading`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Drafts of gold questions out of what readers found wrong, for a person to complete and accept.
 
 Belongs here: which questions are drafted, their YAML. Does not belong here: reading gold sets (`gold`), the telemetry
-database (`telemetry`).
+database (`telemetry_rows`).
 """
 
 from __future__ import annotations

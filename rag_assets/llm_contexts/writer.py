@@ -4,8 +4,9 @@ A passage is asked about until its context is good enough, `attempts` times at m
 invents a number or a name is none. What failed is told by passage, and costs nobody else anything: when the model does
 not answer several passages in a row, the rest is not asked about at all.
 
-Belongs here: calls in flight, second tries, what is kept and when. Does not belong here: prompts (`context_prompt`),
-scores (`context_quality`), which model a call goes to (`servers`), what the cache has of it (`known`).
+Belongs here: calls in flight, second tries, what is kept and when. Does not belong here: prompts
+(`steps.contexts.prompt`), scores (`steps.contexts.quality`), which model a call goes to (`servers`), what the cache has
+of it (`known`).
 """
 
 from __future__ import annotations

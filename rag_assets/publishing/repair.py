@@ -1,7 +1,7 @@
 """Restoring what is damaged of a generation, to the last bit as its manifest says, from what else there is.
 
 Belongs here: where each part can be had again: a sound copy, the other form of the same rows, the tenant's cache.
-Does not belong here: finding damage (`integrity`), building from sources (`citelock build`).
+Does not belong here: finding damage (`indexes.integrity`), building from sources (`citelock build`).
 
 A generation never changes: a file comes back with the digest that the manifest has, or it does not come back. Then a
 mark is left beside the manifest, and the next build makes the generation again.

@@ -1,6 +1,6 @@
 """What was dropped as a near-duplicate, for analysts: how much, where, and which text stands where.
 
-Belongs here: a dedup map beside its chunks, as a report. Does not belong here: finding duplicates (`duplicates`).
+Belongs here: a dedup map beside its chunks, as a report. Does not belong here: finding duplicates (`dedup.duplicates`).
 """
 
 from __future__ import annotations

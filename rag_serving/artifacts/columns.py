@@ -1,6 +1,6 @@
 """Cells of Arrow columns as Python values and numpy arrays, read from the columns' own memory.
 
-Belongs here: the types of GENERATION_CHUNKS. Does not belong here: which rows are read (`generation`).
+Belongs here: the types of GENERATION_CHUNKS. Does not belong here: which rows are read (`indexes.generation`).
 
 pyarrow's own conversions (`pa.array`, `pa.scalar`, `to_numpy`) import pandas, which takes as long as a question; those
 here do not.

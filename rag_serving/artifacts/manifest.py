@@ -1,7 +1,7 @@
 """The manifest of a generation: every chunk, shard and page it is made of, in one immutable document.
 
 Belongs here: its fields, its identity, the digests of files, reading and writing it, the sizes that opening looks at.
-Does not belong here: building (`rag_assets.publishing`), comparing a folder with it to the bit (`integrity`).
+Does not belong here: building (`rag_assets.publishing`), comparing a folder with it to the bit (`indexes.integrity`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The section `indexing` of `config/app.yaml`.
 
-Belongs here: what may be set of generations and shards. Does not belong here: the other sections (`settings`).
+Belongs here: what may be set of generations and shards. Does not belong here: the other sections (`sections`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Configuration: one model for `config/app.yaml`, environment over file, unknown keys refused by name.
 
 Belongs here: reading and checking the file as a whole.
-Does not belong here: what the sections may say (`settings`, `source_kinds`), anything that acts on a setting.
+Does not belong here: what the sections may say (`sections`, `sources`), anything that acts on a setting.
 """
 
 from __future__ import annotations

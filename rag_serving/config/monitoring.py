@@ -1,6 +1,6 @@
 """The section `monitoring` of `config/app.yaml`.
 
-Belongs here: when a source counts as overdue, and who is told. Does not belong here: the other sections (`settings`).
+Belongs here: when a source counts as overdue, and who is told. Does not belong here: the other sections (`sections`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The sections `reranker` and `rerank_service.command` of `config/app.yaml`.
 
-Belongs here: what may be set of the client and of the sidecar. Does not belong here: the other sections (`settings`).
+Belongs here: what may be set of the client and of the sidecar. Does not belong here: the other sections (`sections`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The sections of `config/app.yaml`: keys, types, defaults, and their one-line descriptions.
 
 Belongs here: what may be set (docs/configuration.md is made from it).
-Does not belong here: reading the file (`config`), kinds of sources (`source_kinds`), reranking (`rerank_settings`),
-indexes (`indexing_settings`), the HTTP API (`serving_settings`), anything that acts on a setting.
+Does not belong here: reading the file (`config`), kinds of sources (`sources`), reranking (`reranking`),
+indexes (`indexing`), the HTTP API (`serving`), anything that acts on a setting.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The section `serving` of `config/app.yaml`.
 
 Belongs here: where the HTTP API listens, who may ask it, and how much. Does not belong here: the other sections
-(`settings`).
+(`sections`).
 """
 
 from __future__ import annotations

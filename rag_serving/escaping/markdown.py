@@ -1,7 +1,8 @@
 """Foreign text for Markdown (CommonMark and GitHub's): it brings no image, link or HTML of its own.
 
 Belongs here: text inside a line, and answers of several paragraphs with code in them.
-Does not belong here: other targets (`escaping.targets`), which text is shown (`answering.citations`, `steps.report`).
+Does not belong here: other targets (`escaping.targets`), which text is shown (`answering.citations`,
+`rag_assets.reports.report`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The files of a generation as it is searched: what each is called, reading them as they were signed.
 
 Belongs here: names, from the manifest's digests to table, vectors, codes and lexical index.
-Does not belong here: writing them (`candidate`), answering from them (`generation`).
+Does not belong here: writing them (`rag_assets.publishing.workspace`), answering from them (`generation`).
 """
 
 from __future__ import annotations

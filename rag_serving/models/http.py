@@ -1,7 +1,7 @@
 """What all model servers have in common over HTTP: when to come back, how to say who asks, what went wrong.
 
 Belongs here: transient failures, `Retry-After`, backoff, bearer keys, the server's own words.
-Does not belong here: what is asked of a server (`remote` for embeddings, `chat` for text).
+Does not belong here: what is asked of a server (`embedding.remote` for embeddings, `chat` for text).
 """
 
 from __future__ import annotations

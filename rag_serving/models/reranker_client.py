@@ -1,7 +1,8 @@
 """The reranker sidecar as a client sees it: one deadline for a whole request, a circuit breaker, checked answers.
 
 Belongs here: what goes over the wire to `/rerank`, connections, when the sidecar is left alone.
-Does not belong here: what is sent and what is done without it (`retrieval.rerank`), the sidecar itself (`reranking`).
+Does not belong here: what is sent and what is done without it (`retrieval.rerank`), the sidecar itself
+(`retrieval.rerank`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where a question in natural language says to look: "in space OPS", "labelled howto", "in the Deploy guide".
 
 Belongs here: finding such words, and believing them only where they name something that exists.
-Does not belong here: operators (`operators`), who may know what exists (`readable`), searching there
+Does not belong here: operators (`operators`), who may know what exists (`indexes.view`), searching there
 (`retrieval.hybrid`).
 """
 

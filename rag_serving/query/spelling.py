@@ -5,7 +5,7 @@ deletion, substitution, transposition), from eight letters on two; among equals 
 stems, and an edit can break the ending by which a word is stemmed (`configuraton`): so it is the edited word that is
 stemmed and looked up, not the stem that is edited.
 
-Belongs here: candidates and their order. Does not belong here: which words a caller may be told of (`readable`).
+Belongs here: candidates and their order. Does not belong here: which words a caller may be told of (`indexes.view`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The names that pages go by: their spaces, labels and titles.
 
-Belongs here: collecting them from tables. Does not belong here: which rows a caller may be told of (`generation`).
+Belongs here: collecting them from tables. Does not belong here: which rows a caller may be told of
+(`indexes.generation`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The receipts of one tenant: who may see one, and whether it holds.
 
 Belongs here: opening the generations that a receipt is compared with, and who may see it.
-Does not belong here: the comparison (`replay`), where receipts lie (`receipt_store`).
+Does not belong here: the comparison (`replay`), where receipts lie (`store`).
 """
 
 from __future__ import annotations

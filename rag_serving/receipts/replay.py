@@ -1,7 +1,7 @@
 """Whether a receipt still holds: its verification once more, without a model, and what has changed since.
 
 Belongs here: comparing a receipt with the generation it names, and with the published one.
-Does not belong here: storing and signing (`receipt_store`), who may see it (`proofs`).
+Does not belong here: storing and signing (`store`), who may see it (`proofs`).
 """
 
 from __future__ import annotations

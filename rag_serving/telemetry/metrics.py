@@ -1,7 +1,8 @@
 """Metrics of a server's questions, for Prometheus.
 
 Belongs here: names, labels and buckets; counting rows of telemetry; the series of one tenant as text; the files in
-which several processes count together. Does not belong here: figures of whole days (`kpis`), the sidecar's metrics.
+which several processes count together. Does not belong here: figures of whole days (`rag_assets.reports.kpis`), the
+sidecar's metrics.
 
 Every series has the label `tenant`, and a reader gets those of one tenant only.
 """

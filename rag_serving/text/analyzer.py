@@ -1,7 +1,7 @@
 """Text as BM25 terms: stemmed words, and identifiers both whole and in parts.
 
 Belongs here: how text becomes terms, the same for a passage and for a query.
-Does not belong here: how terms are weighted or stored (`lexical`).
+Does not belong here: how terms are weighted or stored (`indexes.lexical`).
 
 A person who searches `max.poll.records`, `maxPollRecords`, `poll records` or `ERR-4012` means the name that stands in
 the page. So `org.apache.KafkaConsumer` gives the whole name, each dotted part, and the words of the camel-cased part.

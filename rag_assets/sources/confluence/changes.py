@@ -1,7 +1,7 @@
 """What changed in a space since the last sync, for a few requests however large the space is.
 
 Belongs here: asking by CQL for what was edited or made, counting, and listing ids where the count does not come out.
-Does not belong here: the complete listing, which alone tells of moves, labels and restrictions (`confluence_listing`).
+Does not belong here: the complete listing, which alone tells of moves, labels and restrictions (`listing`).
 """
 
 from __future__ import annotations

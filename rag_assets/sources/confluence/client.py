@@ -1,7 +1,7 @@
 """A small Confluence REST v1 client for Cloud and Data Center: patient, and sure of where a collection ends.
 
 Belongs here: retries, pagination, batches, and telling apart what a failure says: about the site, a request, or a page.
-Does not belong here: how a request is sent (`confluence_transport`), or what a sync does with the answers.
+Does not belong here: how a request is sent (`transport`), or what a sync does with the answers.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Belongs here: which readings are made again, and until when.
 Does not belong here: what restrictions mean (`rag_assets.steps.readers.readers`), the first reading
-(`confluence_listing`).
+(`listing`).
 
 A page is decided by itself and by every page above it, and these are read one after the other. Where one is restricted
 after it was read, and another opened before it is, what was read never held, and would show a text to people who could

@@ -1,7 +1,7 @@
 """How far CQL's dates are from UTC: the time zone of whoever asks, found by asking.
 
 Belongs here: the offset at which a known page is found by its time, and dates as CQL writes them.
-Does not belong here: which dates are asked for (`confluence_changes`).
+Does not belong here: which dates are asked for (`changes`).
 
 A CQL date is read in the asking user's time zone, or the server's; answers tell UTC. What the profile says is only a
 guess (it may be absent, and the server may not follow it), so every offset is tried on a page whose time is known.

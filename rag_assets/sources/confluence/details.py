@@ -1,7 +1,7 @@
 """What stands inside of a page's entry and is paged itself: its labels and its restrictions.
 
 Belongs here: reading these to their end, for pages and for ancestors that no listing names.
-Does not belong here: which pages there are (`confluence_listing`).
+Does not belong here: which pages there are (`listing`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who is in the groups that may read pages.
 
 Belongs here: asking a site for the members of groups, by name on Data Center and by id on Cloud.
-Does not belong here: which groups matter (`confluence_extras`), who a caller is (`rag_serving.access.group_members`).
+Does not belong here: which groups matter (`extras`), who a caller is (`rag_serving.access.group_members`).
 
 A group whose members cannot be read has none: its name stands alone in the table.
 """

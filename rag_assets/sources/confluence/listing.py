@@ -2,7 +2,7 @@
 
 Belongs here: the complete enumeration of a space and everything that is read anew in it. Versions do not tell of moves,
 labels or restrictions, so those come from here and not from the last sync.
-Does not belong here: bodies (`confluence`), asking only for what changed (`confluence_changes`).
+Does not belong here: bodies (`confluence`), asking only for what changed (`changes`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What hangs on the pages of a space, listed for the whole space at once.
 
 Belongs here: every file or comment of a space by CQL, in a request for two hundred of them; what a change shows in.
-Does not belong here: rows (`attachments`, `comments`), when a single page is asked instead (`confluence_extras`).
+Does not belong here: rows (`attachments`, `comments`), when a single page is asked instead (`extras`).
 
 A file or a comment that is added, edited or removed makes no version of its page, so versions of pages tell nothing.
 """

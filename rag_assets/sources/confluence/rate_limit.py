@@ -1,7 +1,7 @@
 """A limit on requests per second, shared by all that this process asks of a site.
 
 Belongs here: when the next request may go out.
-Does not belong here: pauses that a server asks for (`confluence_client`), or runs side by side (Dagster's pool).
+Does not belong here: pauses that a server asks for (`client`), or runs side by side (Dagster's pool).
 """
 
 from __future__ import annotations

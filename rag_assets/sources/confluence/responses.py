@@ -1,7 +1,7 @@
 """What one reply of Confluence says: an object, bytes, a pause to make, or a fault and whose fault it is.
 
 Belongs here: judging a single reply, and the errors that come of it.
-Does not belong here: sending (`confluence_transport`), trying again and collecting (`confluence_client`).
+Does not belong here: sending (`transport`), trying again and collecting (`client`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A live Confluence space over REST: only changed bodies are fetched, and nothing is deleted on suspicion.
 
 Belongs here: comparing what the space lists with the last sync, fetching what changed, and deciding what is gone.
-Does not belong here: requests (`confluence_client`), the enumeration (`confluence_listing`), envelopes (`envelope`).
+Does not belong here: requests (`client`), the enumeration (`listing`), envelopes (`envelope`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One HTTP request to Confluence: the only module that knows `atlassian-python-api`.
 
 Belongs here: sending one signed request and handing back the raw reply.
-Does not belong here: retries, pagination, or what an answer means (`confluence_client`).
+Does not belong here: retries, pagination, or what an answer means (`client`).
 
 Of the package only `AtlassianRestAPI.request` is used. Its signing and session are the same code for Cloud and Data
 Center, and the tests run it against a stand-in of both. The rest is left alone on purpose. In 5.0.5 the two halves of

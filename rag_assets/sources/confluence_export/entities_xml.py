@@ -2,7 +2,7 @@
 
 Belongs here: the shape of the file (`<object class=…>` with an id, properties and collections), and everything that
 such a file may do to a parser.
-Does not belong here: what the objects mean together (`export_space`), or the zip (`confluence_export`).
+Does not belong here: what the objects mean together (`space`), or the zip (`confluence_export`).
 
 The shape is Hibernate's generic XML. A property is a text, or refers to another object by its id; a collection names
 its elements' ids. Ids are numbers, for users a key. Exports of Confluence 3.4 to 8.5 and of Cloud were read with it.

@@ -1,7 +1,7 @@
 """A Confluence space export: the zip that a space's administrator downloads, in XML or HTML.
 
 Belongs here: the zip, and what an export means as a whole: which pages are current, and who may read them.
-Does not belong here: the objects in it (`entities_xml`, `export_space`), HTML files (`html_export`), envelopes
+Does not belong here: the objects in it (`entities_xml`, `space`), HTML files (`html`), envelopes
 (`envelope`).
 """
 

@@ -1,7 +1,7 @@
 """What the tools of a Confluence MCP server answer, as REST v1 envelopes.
 
 Belongs here: the shapes of answers: sooperset/mcp-atlassian's, REST envelopes handed through, and plain Markdown.
-Does not belong here: calling tools (`mcp_tools`), or envelopes (`envelope`).
+Does not belong here: calling tools (`tools`), or envelopes (`envelope`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A Confluence space by way of an MCP server.
 
 Belongs here: listing the space completely, asking for each page, and who may read what the server gives.
-Does not belong here: calling tools (`mcp_tools`), the shapes of their answers (`mcp_answers`).
+Does not belong here: calling tools (`tools`), the shapes of their answers (`answers`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An MCP server's tools, called from ordinary code: the only module that knows the package `mcp`.
 
 Belongs here: starting or reaching a server, calling its tools, and what can go wrong on the way.
-Does not belong here: what the tools of a Confluence server answer (`mcp_answers`).
+Does not belong here: what the tools of a Confluence server answer (`answers`).
 """
 
 from __future__ import annotations

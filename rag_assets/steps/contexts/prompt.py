@@ -5,7 +5,7 @@ OpenAI hit: the fence is one for all calls of a build, and no key of a passage k
 of one reader class of one page: a context must not tell of text that its passage's readers may not read.
 
 Belongs here: documents, prompts, reading answers. Does not belong here: asking (`llm_contexts.writer`), judging answers
-(`context_quality`).
+(`quality`).
 """
 
 from __future__ import annotations

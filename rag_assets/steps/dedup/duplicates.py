@@ -1,7 +1,7 @@
 """Near-duplicates: which chunk is dropped for which, and who may be told where its text stands as well.
 
 Belongs here: the rules for dropping, rows of DEDUP_MAP, the places that a kept chunk remembers.
-Does not belong here: shingles and signatures (`shingles`, `minhash`), labels and boilerplate (`select`).
+Does not belong here: shingles and signatures (`shingles`, `minhash`), labels and boilerplate (`chunks.select`).
 
 A chunk is dropped for a newer one only when all of this holds:
 

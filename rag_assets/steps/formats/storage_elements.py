@@ -1,7 +1,7 @@
 """The elements of storage format: what each leaves in the text.
 
 Belongs here: one rule for each element that is more than its text, and the table of them.
-Does not belong here: parsing (`storage_format`), gathering text (`storage_walk`), links and images (`storage_links`),
+Does not belong here: parsing (`storage`), gathering text (`storage_walk`), links and images (`storage_links`),
 what a macro means (`macros`).
 """
 

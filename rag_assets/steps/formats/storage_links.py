@@ -1,7 +1,7 @@
 """Links, images and emoticons of storage format: what each leaves in the text.
 
 Belongs here: their words, else what names their target; never an account.
-Does not belong here: what other elements leave (`storage_elements`), where links land (`anchors`).
+Does not belong here: what other elements leave (`storage_elements`), where links land (`sections.anchors`).
 """
 
 from __future__ import annotations

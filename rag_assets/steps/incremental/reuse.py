@@ -1,7 +1,7 @@
 """Cost follows change: which rows of a table still hold for the pages as they are now.
 
 Belongs here: telling unchanged pages from changed ones, and carrying rows over to a new page version.
-Does not belong here: making rows (`sections`, `chunking`), which settings shaped the old table
+Does not belong here: making rows (`sections`, `chunks.chunking`), which settings shaped the old table
 (`rag_assets.state.fingerprints`).
 """
 

@@ -1,7 +1,7 @@
 """Where links to anchors land: the section of the page that they name, or nowhere.
 
 Belongs here: finding it for links inside a source, and how many land.
-Does not belong here: making anchors (`anchors`), reading links from a body (`storage_links`).
+Does not belong here: making anchors (`anchors`), reading links from a body (`formats.storage_links`).
 """
 
 from __future__ import annotations

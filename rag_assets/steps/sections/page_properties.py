@@ -1,7 +1,8 @@
 """Page properties: the keys and values that a page's `details` macros hold, for reports on other pages.
 
 Belongs here: reading them from a body.
-Does not belong here: which pages a report shows (`page_lists`), what the macro leaves on its own page (`macros`).
+Does not belong here: which pages a report shows (`page_lists`), what the macro leaves on its own page
+(`formats.macros`).
 """
 
 from __future__ import annotations

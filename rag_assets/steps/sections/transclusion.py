@@ -2,7 +2,7 @@
 
 Belongs here: finding the other page by space and title, following references through it, and who may read the result:
 whoever may read every page on the way, so that nothing is found or cited through a page that shows it.
-Does not belong here: reading a body (`storage_elements`), rows (`sections`), duplicates.
+Does not belong here: reading a body (`formats.storage_elements`), rows (`sections`), duplicates.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The extractive generator: it answers with whole verbatim sentences of the locked passages and needs no model.
 
-The sentences that words and passage rank put in front are ordered by what speaks for each (`evidence`); the best is the
+The sentences that words and passage rank put in front are ordered by what speaks for each (`features`); the best is the
 answer, with how confident it is, told so that it is understood alone. Who states a claim gets what else bears on it;
 who asks, or types keywords, gets one answer, unless another sentence is as good to a hair.
 
 Belongs here: which sentences there are, which of them answer, as claims.
-Does not belong here: retrieval, the weight of evidence (`evidence`), what is quoted (`quoting`) and told with it
-(`telling`), when an answer is withheld (`answering.gates`), and belief in what was written
+Does not belong here: retrieval, the weight of evidence (`features`), what is quoted (`quote_window`) and told with it
+(`excerpts`), when an answer is withheld (`answering.gates`), and belief in what was written
 (`answering.verification.verifier`).
 """
 

@@ -1,7 +1,7 @@
 """What speaks for a sentence as the answer to a question, as numbers.
 
 Belongs here: the features of a question and a sentence.
-Does not belong here: what each counts (`weights`), which sentences there are and which are chosen
+Does not belong here: what each counts (`ranker`), which sentences there are and which are chosen
 (`answering.extraction.extractor`).
 
 Two linear models over the same features: `rank` orders the sentences of one question (pairwise logistic regression,

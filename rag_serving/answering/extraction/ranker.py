@@ -1,7 +1,7 @@
 """How much each sign of evidence counts: the weights that the package carries, and an installation's own confidence.
 
 Belongs here: the two linear models, the files they are kept in, what such a file must say.
-Does not belong here: the signs themselves (`evidence`), learning (`evals/training/train_answers.py`,
+Does not belong here: the signs themselves (`features`), learning (`evals/training/train_answers.py`,
 `rag_assets.evaluation.confidence`).
 """
 

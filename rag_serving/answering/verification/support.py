@@ -6,7 +6,7 @@ value. Nothing that counts may be added or left out. A sentence that joins compl
 them is. What is not carried may still be true; readers then see the passage's own words in its place.
 
 Belongs here: the comparison of a sentence with passages, and which words of the passage carry which of the sentence.
-Does not belong here: the quote (`quotes`), tokens (`words`), orders (`clauses`), yes and no (`polarity`).
+Does not belong here: the quote (`quotes`), tokens (`words`), orders (`clauses`), yes and no (`text.polarity_words`).
 """
 
 from __future__ import annotations

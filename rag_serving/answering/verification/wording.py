@@ -1,6 +1,6 @@
 """Whether two wordings differ only by slips: a letter, a grammatical ending, an article.
 
-Belongs here: comparing two texts word by word. Does not belong here: figures and negations (`claims`), where a quote
+Belongs here: comparing two texts word by word. Does not belong here: figures and negations (`support`), where a quote
 stands (`quotes`).
 """
 

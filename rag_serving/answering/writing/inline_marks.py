@@ -4,7 +4,7 @@ What is left can be split into sentences like any other text. Citations come in 
 `[1, 2]`, `[1-2]`, `【1†source】`, `[^1]`, `[Passage 1]`, and `(1)` behind a quote; quotes straight, curly, German,
 French, Japanese, single, as a block or as a code block, and where the second mark is missing to the end of the line.
 
-Belongs here: what counts as a quote, code, a citation. Does not belong here: which belong together (`parse`).
+Belongs here: what counts as a quote, code, a citation. Does not belong here: which belong together (`parsing`).
 """
 
 from __future__ import annotations

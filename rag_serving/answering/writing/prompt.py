@@ -4,7 +4,7 @@ The rules stand first and know no fence, so that servers keep them in their prom
 behind them, with the passages, which differ from question to question anyway.
 
 Belongs here: what a model is told, and which passages it gets to see.
-Does not belong here: sending it (`models`), what it makes of it (`parse`), what is locked (`answering.lock`), what a
+Does not belong here: sending it (`models`), what it makes of it (`parsing`), what is locked (`answering.lock`), what a
 fence is (`text.fences`).
 """
 

@@ -1,7 +1,7 @@
 """Graphs of encoders, kept between starts: making one imports onnx, which takes as long as opening the model does.
 
 Belongs here: a file for each graph, named by what the graph is made from and signed by the installation.
-Does not belong here: the graph (`bert_onnx`), the weights, which stay in their own file.
+Does not belong here: the graph (`onnx_bert`), the weights, which stay in their own file.
 """
 
 from __future__ import annotations

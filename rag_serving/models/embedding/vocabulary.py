@@ -1,6 +1,6 @@
 """Which words are words, for whoever would call them misspelt: those that a model's vocabulary has whole.
 
-Belongs here: asking the tokenizer. Does not belong here: corrections (`spelling`).
+Belongs here: asking the tokenizer. Does not belong here: corrections (`query.spelling`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the local embedding model's files are, and the proof that they are the published ones.
 
 Belongs here: finding, downloading and hashing files, and what their configuration says of the model's shape.
-Does not belong here: what is computed with them (`bert_onnx`, `tokenizer`).
+Does not belong here: what is computed with them (`onnx_bert`, `tokenizer`).
 """
 
 from __future__ import annotations
