@@ -5,7 +5,7 @@ from collections import Counter
 import dagster as dg
 
 from rag_assets import asset_checks, metadata
-from rag_assets.partitions import SOURCES
+from rag_assets.assets.groups import ingest_asset
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, of_source, previous_table, writing
 from rag_assets.state.fingerprints import chunks_settings, ingest_settings, table_digest
@@ -18,12 +18,9 @@ from rag_serving.artifacts.store import read_json, read_table, write_table
 from rag_serving.models import open_tokenizer
 
 
-@dg.asset(
-    partitions_def=SOURCES,
+@ingest_asset(
     deps=["pages", "sections"],
-    group_name="ingest",
     kinds={"parquet"},
-    owners=["team:data-engineering"],
     code_version=str(VERSION),
     check_specs=[asset_checks.PAGES_ACCOUNTED_FOR, asset_checks.CHUNKS_HAVE_ANCHORS],
 )

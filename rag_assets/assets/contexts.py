@@ -7,11 +7,11 @@ from typing import Any
 import dagster as dg
 
 from rag_assets import metadata
+from rag_assets.assets.groups import publish_asset
 from rag_assets.llm_contexts.alert import contexts_event
 from rag_assets.llm_contexts.last_run import note_run, read_last_run
 from rag_assets.llm_contexts.tenant import UsageReporter, plan_contexts, write_contexts
 from rag_assets.monitoring.alerts import Event, send
-from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.steps.contexts.contextualize import VERSION, Template, build_contexts, contextualized, token_counter
@@ -21,12 +21,9 @@ from rag_serving.config.loading import Config
 from rag_serving.models import open_tokenizer
 
 
-@dg.asset(
-    partitions_def=TENANTS,
+@publish_asset(
     deps=["dedup_map"],
-    group_name="publish",
     kinds={"parquet"},
-    owners=["team:data-engineering"],
     pool="context",
     code_version=str(VERSION),
 )

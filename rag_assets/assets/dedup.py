@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets import metadata
+from rag_assets.assets.groups import publish_asset
 from rag_assets.llm_contexts.last_run import read_last_run
 from rag_assets.llm_contexts.tenant import plan_contexts
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, listed_pages, of_tenant, writing
 from rag_assets.state.fingerprints import pages_digest, tenant_inputs
@@ -28,12 +28,9 @@ from rag_serving.config.loading import Config
 from rag_serving.models import open_embedder, open_tokenizer
 
 
-@dg.asset(
-    partitions_def=TENANTS,
+@publish_asset(
     deps=[dg.AssetDep("chunks", partition_mapping=dg.AllPartitionMapping())],
-    group_name="publish",
     kinds={"parquet"},
-    owners=["team:data-engineering"],
     code_version=str(VERSION),
 )
 def dedup_map(

@@ -5,7 +5,7 @@ import time
 import dagster as dg
 
 from rag_assets import metadata
-from rag_assets.partitions import TENANTS
+from rag_assets.assets.groups import publish_asset, retry_after
 from rag_assets.progress import Reporter
 from rag_assets.publishing.vector_files import save_vectors
 from rag_assets.resources import Installation, of_tenant, writing
@@ -18,15 +18,12 @@ from rag_serving.artifacts.store import commit_folder, read_table, remove_folder
 from rag_serving.models import open_embedder
 
 
-@dg.asset(
-    partitions_def=TENANTS,
+@publish_asset(
     deps=["contexts"],
-    group_name="publish",
     kinds={"onnx", "numpy"},
-    owners=["team:data-engineering"],
     pool="embedding",
     code_version=str(VERSION),
-    retry_policy=dg.RetryPolicy(max_retries=2, delay=3, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS),
+    retry_policy=retry_after(3),
 )
 def embeddings(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]

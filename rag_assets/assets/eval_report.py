@@ -7,8 +7,8 @@ from typing import Any
 import dagster as dg
 
 from rag_assets import asset_checks, metadata
+from rag_assets.assets.groups import publish_asset
 from rag_assets.evaluation.candidate import VERSION, evaluate_candidate
-from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.reports import plots
 from rag_assets.reports.addresses import report_url
@@ -25,12 +25,9 @@ from rag_serving.indexes.reports import EVAL_HTML, evaluation_name
 from rag_serving.models import open_embedder
 
 
-@dg.asset(
-    partitions_def=TENANTS,
+@publish_asset(
     deps=["generation"],
-    group_name="publish",
     kinds={"json"},
-    owners=["team:data-engineering"],
     code_version=str(VERSION),
     check_specs=[asset_checks.QUALITY_GATES, asset_checks.GOLD_STANDS],
 )

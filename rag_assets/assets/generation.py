@@ -6,8 +6,8 @@ from datetime import timedelta
 import dagster as dg
 
 from rag_assets import asset_checks, metadata
+from rag_assets.assets.groups import publish_asset
 from rag_assets.evaluation.candidate import quality_results
-from rag_assets.partitions import TENANTS
 from rag_assets.progress import Reporter
 from rag_assets.publishing.build import commit_generation
 from rag_assets.publishing.checks import Coverage, check_generation
@@ -22,12 +22,9 @@ from rag_serving.artifacts.store import read_table
 from rag_serving.models import open_embedder
 
 
-@dg.asset(
-    partitions_def=TENANTS,
+@publish_asset(
     deps=["dense_index", "lexical_index"],
-    group_name="publish",
     kinds={"folder"},
-    owners=["team:data-engineering"],
     code_version=str(FORMAT),
     check_specs=asset_checks.GENERATION,
 )
@@ -79,11 +76,8 @@ def generation(
     )
 
 
-@dg.asset(
-    partitions_def=TENANTS,
+@publish_asset(
     deps=["eval_report"],
-    group_name="publish",
-    owners=["team:data-engineering"],
     code_version=str(FORMAT),
     # Wide, because a tenant whose pages do not change is not published again; how fresh a sync is, `pages` says.
     freshness_policy=dg.FreshnessPolicy.time_window(warn_window=timedelta(days=7), fail_window=timedelta(days=30)),

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from rag_assets import metadata
-from rag_assets.partitions import TENANTS
+from rag_assets.assets.groups import publish_asset
 from rag_assets.progress import Reporter
 from rag_assets.publishing.build import build_dense, build_lexical_index
 from rag_assets.publishing.publish import discard_failed
@@ -14,12 +14,9 @@ from rag_serving.artifacts.store import read_json, read_table
 from rag_serving.indexes import lexical, shard_collections
 
 
-@dg.asset(
-    partitions_def=TENANTS,
+@publish_asset(
     deps=["embeddings"],
-    group_name="publish",
     kinds={"chroma"},
-    owners=["team:data-engineering"],
     code_version=str(shard_collections.FORMAT),
 )
 def dense_index(
@@ -55,12 +52,9 @@ def dense_index(
     )
 
 
-@dg.asset(
-    partitions_def=TENANTS,
+@publish_asset(
     deps=["contexts"],
-    group_name="publish",
     kinds={"bm25"},
-    owners=["team:data-engineering"],
     code_version=str(lexical.FORMAT),
 )
 def lexical_index(

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from rag_assets import asset_checks, metadata
+from rag_assets.assets.groups import ingest_asset, retry_after
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, of_source, previous_sync, previous_table, writing
 from rag_assets.sources.base import READING_VERSION
@@ -16,15 +16,12 @@ from rag_assets.state.sync_files import write_sync
 from rag_serving.artifacts.schema import PAGES
 
 
-@dg.asset(
-    partitions_def=SOURCES,
+@ingest_asset(
     check_specs=[asset_checks.SYNC_COMPLETE],
-    group_name="ingest",
     kinds={"confluence", "parquet"},
-    owners=["team:data-engineering"],
     code_version=str(READING_VERSION),
     pool="confluence",
-    retry_policy=dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS),
+    retry_policy=retry_after(5),
 )
 def pages(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]

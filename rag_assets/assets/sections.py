@@ -5,8 +5,8 @@ from typing import get_args
 import dagster as dg
 
 from rag_assets import asset_checks, metadata
+from rag_assets.assets.groups import ingest_asset
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.partitions import SOURCES
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, listed_pages, of_source, previous_table, writing
 from rag_assets.state.fingerprints import pages_digest, source_sections_settings
@@ -20,12 +20,9 @@ from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import read_table, write_table
 
 
-@dg.asset(
-    partitions_def=SOURCES,
+@ingest_asset(
     deps=["pages"],
-    group_name="ingest",
     kinds={"parquet"},
-    owners=["team:data-engineering"],
     code_version=str(VERSION),
     check_specs=[asset_checks.MACROS_LOST],
 )
