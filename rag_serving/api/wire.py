@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,40 +111,45 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if _declared(scope) > self._max_bytes:
-            await self._refused(scope, closing=True)(scope, receive, send)
+        try:
+            body = await self._read(scope, receive)
+        except RequestError as error:
+            response = error_response(scope["path"], error)
+            response.headers["Connection"] = "close"  # the rest of the body is not waited for
+            await response(scope, receive, send)
             return
-        body = bytearray()
-        message: Message = {"more_body": True}
-        until = time.monotonic() + BODY_S
-        while message.get("more_body"):
-            try:
-                message = await asyncio.wait_for(receive(), max(0.0, until - time.monotonic()))
-            except TimeoutError:
-                error = RequestError(408, "TOO_SLOW", f"a body must come within {BODY_S:g} seconds")
-                late = error_response(scope["path"], error)
-                late.headers["Connection"] = "close"
-                await late(scope, receive, send)
-                return
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            if len(body) > self._max_bytes:
-                await self._refused(scope)(scope, receive, send)
-                return
-        unread: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+        if body is None:
+            return
+        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
             return unread.pop() if unread else await receive()
 
         await self._app(scope, replay, send)
 
-    def _refused(self, scope: Scope, closing: bool = False) -> JSONResponse:
-        error = RequestError(413, "TOO_LARGE", f"a request may have {self._max_bytes} bytes")
-        response = error_response(scope["path"], error)
-        if closing:
-            response.headers["Connection"] = "close"
-        return response
+    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
+        """Return the body, or None where the client left.
+
+        Raises:
+            RequestError: it is too long, or comes too slowly.
+        """
+        too_large = RequestError(413, "TOO_LARGE", f"a request may have {self._max_bytes} bytes")
+        if _declared(scope) > self._max_bytes:
+            raise too_large
+        body = bytearray()
+        message: Message = {"more_body": True}
+        try:
+            async with asyncio.timeout(BODY_S):
+                while message.get("more_body"):
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > self._max_bytes:
+                        raise too_large
+        except TimeoutError:
+            raise RequestError(408, "TOO_SLOW", f"a body must come within {BODY_S:g} seconds") from None
+        return bytes(body)
 
 
 def _declared(scope: Scope) -> int:

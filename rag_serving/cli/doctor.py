@@ -153,18 +153,15 @@ def _contexts(config: Config) -> Finding:
     provider = config.context.provider
     if provider == "metadata" or provider == "none":
         return Finding("contexts", "ok", f"{provider}: no model needed")
-    fallback, template = config.context.fallback, "until then chunks get the metadata template"
-    detail, fails = _checked(provider, config.context, "context")
-    if fallback is None:
-        return Finding("contexts", "fail", detail, template) if fails else Finding("contexts", "ok", detail)
-    second, second_fails = _checked(fallback.provider, fallback, "context.fallback")
-    detail = f"{detail}; the fallback: {second}"
-    if fails and second_fails:
-        return Finding("contexts", "fail", detail, template)
-    if fails or second_fails:
-        return Finding(
-            "contexts", "warn", detail, f"until then {'the fallback' if fails else 'the first'} writes alone"
-        )
+    models = {"the first": _checked(provider, config.context, "context")}
+    if (fallback := config.context.fallback) is not None:
+        models["the fallback"] = _checked(fallback.provider, fallback, "context.fallback")
+    detail = "; the fallback: ".join(said for said, _ in models.values())
+    working = [name for name, (_, fails) in models.items() if not fails]
+    if not working:
+        return Finding("contexts", "fail", detail, "until then chunks get the metadata template")
+    if len(working) < len(models):
+        return Finding("contexts", "warn", detail, f"until then {working[0]} writes alone")
     return Finding("contexts", "ok", detail)
 
 
