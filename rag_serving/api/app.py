@@ -17,12 +17,12 @@ from typing import Any, Literal
 from fastapi import APIRouter, FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from rag_serving.access.principals import Principal
 from rag_serving.api.admission import Admission
 from rag_serving.api.background import BackgroundWork
-from rag_serving.api.bodies import EarlierMessage, Filters, Text
+from rag_serving.api.bodies import Body, Filters, Message, Text
 from rag_serving.api.completions import router as completions
 from rag_serving.api.connections import UNREAD
 from rag_serving.api.deadlines import Deadlines, Running
@@ -63,12 +63,6 @@ READY_S, METRICS_S = 2.0, 5.0
 HISTORY_UNUSED = "history_not_used"
 
 
-class Body(BaseModel):
-    """A request body; unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 class AskBody(Body):
     """POST /v1/ask."""
 
@@ -76,7 +70,7 @@ class AskBody(Body):
     mode: Literal["corpus", "selected_text"] = "corpus"
     context: Text | None = Field(None, max_length=MAX_SELECTION_CHARS)
     filters: Filters | None = None
-    history: list[EarlierMessage] | None = Field(None, max_length=100)
+    history: list[Message] | None = Field(None, max_length=100)
     explain: bool = False
     stream: bool = False
 

@@ -48,6 +48,12 @@ Filters = Annotated[
 ]
 
 
+class Body(BaseModel):
+    """A request body; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
 class Part(BaseModel):
     """A part of a message."""
 
@@ -58,10 +64,13 @@ class Part(BaseModel):
 Parts = Annotated[list[Part], Field(max_length=MAX_PARTS)]
 
 
-class EarlierMessage(BaseModel):
-    """An earlier message of a conversation; what else clients send with it is ignored."""
-
-    model_config = ConfigDict(extra="ignore")
+class Message(BaseModel):
+    """A message of a conversation; what else clients send with it is ignored."""
 
     role: Name = ""
     content: Text | Parts | None = None
+
+    @property
+    def text(self) -> str:
+        content = self.content or ""
+        return content if isinstance(content, str) else "\n".join(part.text for part in content)

@@ -20,7 +20,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from rag_serving.answering.citations import markdown
-from rag_serving.api.bodies import MAX_MESSAGES, Name, Parts, Text
+from rag_serving.api.bodies import MAX_MESSAGES, Message, Name
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.openai_models import caller_for, model_of
 from rag_serving.api.service import CurrentService, RequireCaller, checked_text, slots_of, timings_for
@@ -34,16 +34,10 @@ from rag_serving.tracing import Listen
 router = APIRouter()
 
 
-class Turn(BaseModel):
-    """A message; what else clients send with it is ignored."""
+class Turn(Message):
+    """A message with one of the roles of that format."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: Text | Parts | None = None
-
-    @property
-    def text(self) -> str:
-        content = self.content or ""
-        return content if isinstance(content, str) else "\n".join(part.text for part in content)
 
 
 class StreamOptions(BaseModel):

@@ -10,9 +10,9 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from rag_serving.api.bodies import Name, Text
+from rag_serving.api.bodies import Body, Name, Text
 from rag_serving.api.service import Caller, CurrentService
 from rag_serving.api.wire import RequestError
 from rag_serving.telemetry.events import MAX_COMMENT_CHARS, FeedbackVerdict
@@ -20,10 +20,8 @@ from rag_serving.telemetry.events import MAX_COMMENT_CHARS, FeedbackVerdict
 router = APIRouter()
 
 
-class FeedbackBody(BaseModel):
+class FeedbackBody(Body):
     """POST /v1/feedback; `citation` is the number of the one that is meant."""
-
-    model_config = ConfigDict(extra="forbid")
 
     receipt_id: Name = Field(min_length=1, max_length=64)
     verdict: FeedbackVerdict

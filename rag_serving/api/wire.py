@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 BODY_S = 30.0
 """Seconds in which all of a body must come."""
 ENDING = "the server is being stopped or started anew; ask again in a few seconds"
-"""EarlierMessage to whoever is not answered for that."""
+"""The message of such a refusal."""
 _OPENAI_PATHS = ("/v1/chat/", "/v1/models")
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _OPENAI_CODES = {

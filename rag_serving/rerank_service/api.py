@@ -10,15 +10,16 @@ import asyncio
 import hmac
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 from starlette.exceptions import HTTPException
 
+from rag_serving.api.bodies import Body
 from rag_serving.api.wire import NO_TOKEN, BodyLimit, RequestError, bearer_token, error_response, first_fault
 from rag_serving.config.reranking import RerankService
 from rag_serving.rerank_service.batches import ScoringError
@@ -32,18 +33,16 @@ DEFAULT_SEQ_LEN = 512
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
-class Passage(BaseModel):
+class Passage(Body):
     """A candidate."""
 
-    model_config = ConfigDict(extra="forbid")
     id: str = Field(min_length=1, max_length=500)
     text: str
 
 
-class RerankBody(BaseModel):
+class RerankBody(Body):
     """POST /rerank."""
 
-    model_config = ConfigDict(extra="forbid")
     query: Text
     candidates: list[Passage] = Field(min_length=1)
     top_n: int = Field(DEFAULT_TOP_N, ge=1)
@@ -59,7 +58,7 @@ class Reranking:
         self.meters = meters
         self.name = name
         self._token = token.encode() if token else None
-        self._in_progress = 0  # only the event loop's thread counts
+        self._slots = asyncio.Semaphore(settings.max_concurrent)
 
     def check_token(self, authorization: str | None) -> None:
         """Raises RequestError unless the bearer token is ours, or none is asked for."""
@@ -68,24 +67,17 @@ class Reranking:
         if not hmac.compare_digest(bearer_token(authorization).encode(), self._token):
             raise RequestError(401, "UNAUTHENTICATED", NO_TOKEN)
 
-    @contextmanager
-    def _slot(self) -> Any:
-        if self._in_progress >= self.settings.max_concurrent:
-            raise RequestError(429, "BUSY", f"{self._in_progress} requests are under way; try again", retry_after=1)
-        self._in_progress += 1
-        try:
-            with self.meters.in_progress.track_inprogress():
-                yield
-        finally:
-            self._in_progress -= 1
-
     async def rerank(self, content: bytes) -> dict[str, Any]:
         """Return the answer to a body; RequestError says what is wrong with it, or with us."""
-        with self._slot():
-            body = _parsed(content, self.settings)
-            started = time.perf_counter()
-            scores = await self._scores(body)
-            self.meters.seconds.observe(time.perf_counter() - started)
+        if self._slots.locked():
+            message = f"{self.settings.max_concurrent} requests are under way; try again"
+            raise RequestError(429, "BUSY", message, retry_after=1)
+        async with self._slots:
+            with self.meters.in_progress.track_inprogress():
+                body = _parsed(content, self.settings)
+                started = time.perf_counter()
+                scores = await self._scores(body)
+                self.meters.seconds.observe(time.perf_counter() - started)
         ranked = sorted(zip(body.candidates, scores, strict=True), key=lambda pair: -pair[1])
         return {"results": [{"id": passage.id, "score": score} for passage, score in ranked[: body.top_n]]}
 
