@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.answerer import NO_VECTORS, Answering, AnswerTrace, Question
+from rag_serving.answering.answerer import NO_VECTORS, Answering, AnswerTrace, Question, StoredSimilarity
 from rag_serving.answering.citations import pinpointed
 from rag_serving.answering.lock import completed, freeze, lock_selection
 from rag_serving.answering.refusals import nothing_kept
@@ -21,7 +21,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
-from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.protocols import ReaderView, Vector
 from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.lazy_embedder import open_guarded
@@ -30,7 +30,7 @@ from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.recording import ReceiptWriter, Request, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
-from rag_serving.records import Answer, Candidate, Filters, SearchResults
+from rag_serving.records import Answer, Candidate, Filters, Lock, SearchResults
 from rag_serving.retrieval.explain import search_results
 from rag_serving.retrieval.hybrid import Mode, RetrievalError
 from rag_serving.retrieval.lexical_reranker import POOL
@@ -239,7 +239,9 @@ class Pipeline:
         query, weights = search.query, search.context.term_weights
         if kind_of(query.text) == "steps":
             lock = completed(lock, view.beside)
-        question = Question(query.text, request.text, weights, search.context.vector)
+        vector = search.context.vector
+        stored = None if vector is None else _stored_similarity(view, lock, vector)
+        question = Question(query.text, request.text, weights, vector, stored)
         written = self._answering.answer(trace, question, lock, view.id, request.explain)
         answer = pinpointed(written.answer, lock, view.page_text)
         notes = query.notes if request.explain or not answer.citations else None
@@ -263,3 +265,9 @@ class Pipeline:
     def _passages(self, search: Search) -> Iterable[Candidate]:
         """Return what the lock chooses from, best first; who stops early leaves the rest unread."""
         return search.context.passages.candidates(search.ranking)
+
+
+def _stored_similarity(view: ReaderView, lock: Lock, vector: Vector) -> StoredSimilarity:
+    """Return what compares sentences of the locked passages with a question by the vectors that are stored."""
+    rows = [row for chunk_id in lock.chunk_ids if (row := view.row_of(chunk_id)) is not None]
+    return partial(view.sentence_similarities, vector, rows)

@@ -1,17 +1,21 @@
 """The asset `embeddings`: a vector for every chunk, computed once for every text."""
 
 import time
+from functools import partial
 
 import dagster as dg
 
 from rag_assets import metadata
 from rag_assets.assets.groups import publish_asset, retry_after
 from rag_assets.progress import Reporter
+from rag_assets.publishing.sentences import SentencesBuild, build_sentences, wants_sentences
 from rag_assets.publishing.vector_files import save_vectors
+from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VERSION, VectorCache
 from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_assets.steps.contexts.contextualize import with_vector_keys
+from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
@@ -28,7 +32,8 @@ from rag_serving.models import open_embedder
 def embeddings(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
-    """Vectors of prefix and text; what was embedded before comes from the tenant's cache, whatever page it is on.
+    """Vectors of prefix and text, and of the sentences that answers are extracted from (`indexing.sentence_vectors`);
+    what was embedded before comes from the tenant's cache, whatever page it is on.
 
     The cache is written every 64 texts: a run that is killed goes on where it was.
     """
@@ -48,6 +53,13 @@ def embeddings(
         save_vectors(working, embedded.vectors)
         write_json(working / "model.json", {"embedder": embedder.name, "dimension": embedded.vectors.shape[1]})
         commit_folder(working, folder / "embeddings")
+        made = SentencesBuild()
+        if wants_sentences(config):
+            track = reporter.track("sentences embedded", context.log.info)
+            model = EmbedderFacts(name=embedder.name, dimension=embedded.vectors.shape[1])
+            made = build_sentences(store, tenant, chunks, partial(cache.embed, embedder, progress=track), model)
+        else:
+            BuildWorkspace.of(store, tenant).without_sentences()
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(chunks),
@@ -57,6 +69,9 @@ def embeddings(
             "dimension": int(embedded.vectors.shape[1]),
             "texts_embedded": embedded.computed,
             "texts_from_cache": len(set(embedded.keys)) - embedded.computed,
+            "sentences": made.sentences,
+            "sentences_embedded": made.embedded,
+            "sentences_bytes": made.bytes,
             "seconds": round(seconds, 2),
             "texts_per_second": round(embedded.computed / seconds, 1) if embedded.computed else 0.0,
         }

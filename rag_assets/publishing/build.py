@@ -40,7 +40,7 @@ from rag_serving.artifacts.manifest import (
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder
 from rag_serving.config.loading import Config
-from rag_serving.indexes import lexical, shard_collections
+from rag_serving.indexes import lexical, sentence_vectors, shard_collections
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation, place_of
@@ -84,6 +84,7 @@ def build_generation(
     """Build, commit and open a generation; it is not published. Arguments and errors are those of the steps below."""
     build_dense(store, tenant, chunks, vectors, config, embedder, progress)
     build_lexical_index(store, tenant, chunks)
+    BuildWorkspace.of(store, tenant).without_sentences()
     manifest = commit_generation(store, tenant, config, sources)
     return Generation.open(store, tenant, manifest.id, config)
 
@@ -154,9 +155,10 @@ def commit_generation(
                 f"the indexes under {candidate.folder} are of different chunks (two builds at the same time?); "
                 "run `citelock build`"
             )
+        has_sentences = candidate.has_sentences(table["chunk_id"].to_pylist(), facts["embedder"])
         working = candidate.assembled()
         manifest = create_manifest(
-            **_content_facts(tenant, table, facts),
+            **_content_facts(tenant, table, facts, has_sentences),
             created_at=datetime.now(UTC),
             sources=dict(sources or {}),
             settings={
@@ -240,7 +242,7 @@ def _bm25() -> dict[str, float | str]:
     return {"k1": lexical.K1, "b": lexical.B, "method": lexical.METHOD}
 
 
-def _content_facts(tenant: str, table: pa.Table, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _content_facts(tenant: str, table: pa.Table, facts: Mapping[str, Any], has_sentences: bool) -> dict[str, Any]:
     """Return the part of the manifest that its id covers."""
     return {
         "tenant": tenant,
@@ -254,6 +256,7 @@ def _content_facts(tenant: str, table: pa.Table, facts: Mapping[str, Any]) -> di
             "dense": shard_collections.FORMAT,
             "lexical": lexical.FORMAT,
             "analyzer": terms.ANALYZER_VERSION,
+            **({"sentences": sentence_vectors.FORMAT} if has_sentences else {}),
         },
     }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,8 @@ from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation_files import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 
-_DENSE, _LEXICAL, _FACTS = "dense", "lexical", "dense.json"
+_DENSE, _LEXICAL, _SENTENCES, _FACTS = "dense", "lexical", "sentences", "dense.json"
+_MADE_OF = "sentences.json"
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,29 @@ class BuildWorkspace:
         with self._part(_LEXICAL) as working:
             yield working
 
+    @contextmanager
+    def sentences(self, chunk_ids: Sequence[str], embedder: str) -> Iterator[Path]:
+        """Yield an empty folder that becomes the sentence vectors of these chunks when the block ends well."""
+        with self._part(_SENTENCES) as working:
+            yield working
+            write_json(working / _MADE_OF, {"chunks": list(chunk_ids), "embedder": embedder})
+
+    def without_sentences(self) -> None:
+        """Leave no sentence vectors for the generation."""
+        remove_folder(self.folder / _SENTENCES)
+
+    def has_sentences(self, chunk_ids: Sequence[str], embedder: str) -> bool:
+        """Return whether there are sentence vectors.
+
+        Raises:
+            StoreError: they are of other chunks, or of another model.
+        """
+        if not (self.folder / _SENTENCES).is_dir():
+            return False
+        if read_json(self.folder / _SENTENCES / _MADE_OF) != {"chunks": list(chunk_ids), "embedder": embedder}:
+            raise StoreError(f"the sentence vectors under {self.folder} are of other chunks; run `citelock build`")
+        return True
+
     def table(self) -> pa.Table:
         """Return the table that `write_dense` left."""
         return read_table(self.folder / _DENSE / CHUNKS_FILE, GENERATION_CHUNKS)
@@ -89,8 +113,9 @@ class BuildWorkspace:
     def assembled(self) -> Path:
         """Return all parts in one folder, still without its manifest; linked, not copied, where that is possible."""
         working = _empty(self.folder / "generation")
-        for file in sorted((self.folder / _DENSE).iterdir()):
-            if file.name != _FACTS:
+        parts = [part for part in (self.folder / _DENSE, self.folder / _SENTENCES) if part.is_dir()]
+        for file in sorted(file for part in parts for file in part.iterdir()):
+            if file.name not in (_FACTS, _MADE_OF):
                 _link(file, working / file.name)
         (working / LEXICAL_FOLDER).mkdir()
         for file in sorted((self.folder / _LEXICAL).iterdir()):

@@ -20,7 +20,7 @@ from rag_assets.steps.dedup import duplicates, minhash
 from rag_assets.steps.sections import splitting as sections
 from rag_serving.artifacts.schema import CHUNKS, CONTEXTS, DEDUP_MAP, GENERATION_CHUNKS, SECTIONS
 from rag_serving.config.loading import Config
-from rag_serving.indexes import lexical, shard_collections
+from rag_serving.indexes import lexical, sentence_vectors, shard_collections
 from rag_serving.text import analyzer as terms
 
 
@@ -89,4 +89,5 @@ def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, page
         (ingestion.dedup_enabled, ingestion.dedup_method, ingestion.dedup_threshold),
         config.indexing.max_shard_chunks,
         (lexical.FORMAT, shard_collections.FORMAT, terms.ANALYZER_VERSION),
+        (sentence_vectors.FORMAT, config.indexing.sentence_vectors, config.embedding.provider),
     )

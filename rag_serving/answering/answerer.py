@@ -9,7 +9,7 @@ Does not belong here: how passages are found (`pipeline`), what a stage does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,6 +38,10 @@ CONFLICTING = "conflicting_figures"
 NOT_JUDGED, DOUBTED = "claims_not_judged", "claims_doubted_by_the_model"
 
 
+StoredSimilarity = Callable[[Sequence[str]], Sequence[float | None]]
+"""Cosine similarity of each text to the question; None where no vector of it is stored."""
+
+
 @dataclass(frozen=True)
 class Question:
     """A question as the stages after the lock need it."""
@@ -46,6 +50,7 @@ class Question:
     original: str  # as it was typed
     weights: Mapping[str, float]  # of its terms
     vector: NDArray[np.float32] | None = None
+    stored: StoredSimilarity | None = None  # of sentences whose vectors were made when their passages were published
 
 
 @dataclass(frozen=True)
@@ -162,8 +167,15 @@ class Answering:
 
         if (vector := asked.vector) is not None:
             with attempt.part("sentences", NO_VECTORS):
-                return extracted(lambda texts: (self._embedder.embed_documents(texts) @ vector).tolist())
+                return extracted(lambda texts: self._similarities(asked, vector, texts))
         return extracted(None)
+
+    def _similarities(self, asked: Question, vector: NDArray[np.float32], texts: Sequence[str]) -> list[float]:
+        """Return the similarity of each text to the question; what has no stored vector is embedded now."""
+        stored = asked.stored(texts) if asked.stored else [None] * len(texts)
+        missing = [text for text, value in zip(texts, stored, strict=True) if value is None]
+        made = iter((self._embedder.embed_documents(missing) @ vector).tolist() if missing else ())
+        return [next(made) if value is None else value for value in stored]
 
     @property
     def rules(self) -> VerificationRules:

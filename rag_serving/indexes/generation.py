@@ -51,7 +51,7 @@ class Generation:
 
     def __init__(self, files: GenerationFiles, place: ChromaLocation, dense_search: DenseSearch = "auto") -> None:
         """`place`: where its collections are."""
-        self.manifest, self.table, self._vectors, self._lexical, self._codes, self._mapped = files
+        self.manifest, self.table, self._vectors, self._lexical, self._codes, self._mapped, self._sentences = files
         self.id = self.manifest.id
         self.tenant = self.manifest.tenant
         self._readers, self._reader_codes = dictionary_encode(self.table["readers"])
@@ -258,6 +258,12 @@ class Generation:
         """Return the L2-normalized vectors [rows, d] of some rows."""
         chosen: NDArray[np.float32] = self._vectors[np.asarray(rows, dtype=np.int64)]
         return chosen
+
+    def sentence_similarities(
+        self, vector: NDArray[np.float32], rows: Sequence[int], texts: Sequence[str]
+    ) -> list[float | None]:
+        """Return the cosine similarity to `vector` [d] of sentences of some rows; None where no vector is stored."""
+        return self._sentences.similarities(vector, rows, texts) if self._sentences else [None] * len(texts)
 
     def chunk_ids(self) -> list[str]:
         """Return the chunk id of every row."""

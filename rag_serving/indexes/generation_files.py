@@ -22,6 +22,7 @@ from rag_serving.indexes.exact import FILE as VECTORS_FILE
 from rag_serving.indexes.exact import Vectors, VectorsError, vectors_of
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError
+from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_FILE, SentencesError, SentenceVectors
 
 CHUNKS_FILE = "chunks.parquet"
 MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
@@ -40,6 +41,7 @@ class GenerationFiles(NamedTuple):
     lexical: LexicalIndex
     codes: Codes | None = None
     mapped: Mapping[Path, Stamp] = {}
+    sentences: SentenceVectors | None = None
 
 
 def read_files(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> GenerationFiles:
@@ -67,7 +69,7 @@ def _read(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> G
         raise StoreError(f"{folder} is a copy of generation {manifest.id} of {manifest.tenant!r}; {mend(tenant)}")
     try:
         files = _opened(store, folder, manifest, memory_bytes)
-    except (VectorsError, CodesError, LexicalError) as error:
+    except (VectorsError, CodesError, SentencesError, LexicalError) as error:
         raise StoreError(f"{folder}: {error}; {mend(tenant)}") from error
     if not len(files.table) == len(files.lexical) == manifest.chunks:
         raise StoreError(f"{folder} is not consistent: its parts are of different generations; {mend(tenant)}")
@@ -77,7 +79,8 @@ def _read(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> G
 def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -> GenerationFiles:
     """Read the files in the order of the work that is left to do with them, while others are still compared."""
     codes = [CODES_FILE, FACTS_FILE] if manifest.chunks >= CODED_ROWS and CODES_FILE in manifest.files else []
-    wanted = [*codes, *_LEXICAL_FILES.values(), MAPPED_FILE, VECTORS_FILE]
+    sentences = [SENTENCES_FILE, SENTENCE_ROWS_FILE] if "sentences" in manifest.formats else []
+    wanted = [*codes, *_LEXICAL_FILES.values(), MAPPED_FILE, VECTORS_FILE, *sentences]
     if absent := sorted(set(wanted) - manifest.files.keys()):
         raise StoreError(f"{folder / absent[0]} is not in the manifest; {mend(manifest.tenant)}")
     shape = manifest.chunks, manifest.embedder.dimension
@@ -86,5 +89,8 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -
         words = LexicalIndex.of({name: compared[file].data for name, file in _LEXICAL_FILES.items()})
         table = table_of(compared[MAPPED_FILE].data, folder / MAPPED_FILE, GENERATION_CHUNKS)
         vectors = vectors_of(compared[VECTORS_FILE].data, *shape)
+        spoken = None
+        if sentences:
+            spoken = SentenceVectors.open(compared[SENTENCES_FILE].data, compared[SENTENCE_ROWS_FILE].data, *shape)
         mapped = {folder / name: stamp for name in wanted if name not in codes and (stamp := compared[name].stamp)}
-    return GenerationFiles(manifest, table, vectors, words, coded, mapped)
+    return GenerationFiles(manifest, table, vectors, words, coded, mapped, spoken)

@@ -103,6 +103,13 @@ class ReaderView(Protocol):
         """Return the L2-normalized vectors [n, d] of some rows."""
         ...
 
+    def sentence_similarities(self, vector: Vector, rows: Sequence[int], texts: Sequence[str]) -> list[float | None]:
+        """Return the cosine similarity to `vector` [d] of texts that are sentences of some rows.
+
+        None for a text whose vector is not stored, or that stands in none of the rows.
+        """
+        ...
+
     def page_means(self, scores: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
         """Return for each row the mean score [n] of the chunks of its page that the reader may see."""
         ...

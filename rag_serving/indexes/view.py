@@ -104,6 +104,10 @@ class GenerationView:
         self._allowed(rows)
         return self._generation.vectors(rows)
 
+    def sentence_similarities(self, vector: Vector, rows: Sequence[int], texts: Sequence[str]) -> list[float | None]:
+        self._allowed(rows)
+        return self._generation.sentence_similarities(vector, rows, texts)
+
     def page_means(self, scores: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
         return self._generation.page_means(scores, self._allowed(rows), self._classes)
 

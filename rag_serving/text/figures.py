@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from rag_serving.text.normalization import fold
+from rag_serving.text.normalization import folded
 
 _FIGURE = re.compile(r"(?<![\w.,])(\d+(?:[.,:]\d+)*)(?:\s?-?\s?([^\W\d_]+|[%‰°€$£]))?")
 _INSIDE = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -38,18 +38,18 @@ FIGURE_WORDS = frozenset({*UNIT_NAMES, *SPELLED})
 
 def figures_with_units(text: str) -> dict[str, set[str]]:
     """Return each figure of a text with the units it has; "" where it has none that is known."""
-    folded = fold(text).text.lower()
+    plain = folded(text).lower()
     units: dict[str, set[str]] = {}
     taken = set()
-    for match in _FIGURE.finditer(folded):
+    for match in _FIGURE.finditer(plain):
         taken.add(match.start(1))
         units.setdefault(figure_value(match[1]), set()).add(UNIT_NAMES.get(match[2] or "", ""))
-    for match in _INSIDE.finditer(folded):
+    for match in _INSIDE.finditer(plain):
         if match.start() not in taken:
             units.setdefault(figure_value(match[0]), set()).add("")
-    for match in _LETTERS.finditer(folded):
+    for match in _LETTERS.finditer(plain):
         if match[0] in SPELLED and match[0] != "one":
-            following = _LETTERS.match(folded, min(match.end() + 1, len(folded)))
+            following = _LETTERS.match(plain, min(match.end() + 1, len(plain)))
             unit = UNIT_NAMES.get(following[0] if following else "", "")
             units.setdefault(SPELLED[match[0]], set()).add(unit)
     return units

@@ -16,6 +16,7 @@ _LIGATURES = {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl",
 _INVISIBLE = dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", "")
 _FOLDS = _QUOTES | _DASHES | _LIGATURES | _INVISIBLE | {"…": "..."}
 
+_SPACES = re.compile(r"\s+")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _SIGNS = frozenset("-+±<>≤≥=~$€£#")
 _UNITS = frozenset("%‰°")
@@ -57,6 +58,11 @@ def fold(text: str) -> Folded:
             ends += [end] * len(plain)
         position = end
     return Folded("".join(folded), tuple(starts), tuple(ends))
+
+
+def folded(text: str) -> str:
+    """Return the text that `fold` makes, for those who need no way back."""
+    return _SPACES.sub(" ", text) if text.isascii() else fold(text).text
 
 
 def _cluster_end(text: str, position: int) -> int:

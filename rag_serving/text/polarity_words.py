@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from rag_serving.text.normalization import fold
+from rag_serving.text.normalization import folded
 
 _PIECE = re.compile(r"\S+")
 _TRIM = "\"'`*_()[]{}.,;:!?"
@@ -42,7 +42,7 @@ _TURNING = _NEGATING | frozenset(_OTHERS.split())
 
 def figures(text: str) -> Counter[str]:
     """Return each piece that holds a digit together with the word after it (its unit), and each comparison sign."""
-    pieces = [piece.strip(_TRIM) for piece in _PIECE.findall(fold(text).text)]
+    pieces = [piece.strip(_TRIM) for piece in _PIECE.findall(folded(text))]
     pairs = zip(pieces, [*pieces[1:], ""], strict=True)
     counts = Counter(f"{piece} {after}" for piece, after in pairs if any(c.isdigit() for c in piece))
     return counts + Counter(_COMPARISON.findall(text))
@@ -50,7 +50,7 @@ def figures(text: str) -> Counter[str]:
 
 def polarity_words(text: str) -> Counter[str]:
     """Return the words that turn a sentence round, lower case."""
-    return turns_of_folded(fold(text).text.lower())
+    return turns_of_folded(folded(text).lower())
 
 
 def turns_of_folded(text: str) -> Counter[str]:
@@ -78,4 +78,4 @@ def _negated(vocabulary: set[str]) -> set[str]:
 
 def _words(text: str) -> list[str]:
     """Return the words in lower case, `cannot` and `can't` as `can not`."""
-    return _WORDS.findall(_CONTRACTED.sub(" not", fold(text).text.lower()))
+    return _WORDS.findall(_CONTRACTED.sub(" not", folded(text).lower()))

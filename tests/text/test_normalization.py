@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.text.normalization import caseless, fold, holds, is_border
+from rag_serving.text.normalization import caseless, fold, folded, holds, is_border
 
 TEXT = st.text(alphabet=st.sampled_from(list("abz 09.,-–“”’…ﬁ\u00a0\u200be\u0301\n\té不")), max_size=60)
 
@@ -81,3 +81,8 @@ def test_words_begin_at_borders(text: str, quote: str) -> None:
 )
 def test_a_phrase_is_held_as_whole_words_whatever_case_and_white_space(text: str, phrase: str, found: bool) -> None:
     assert holds(caseless(text), caseless(phrase)) is found
+
+
+@given(st.text(st.sampled_from("aB \t\n\r\x0b\x0c\x1c\x1f\x85\xa0é“—…-1"), max_size=30))
+def test_folded_text_is_that_of_fold(text: str) -> None:
+    assert folded(text) == fold(text).text

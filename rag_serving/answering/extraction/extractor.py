@@ -136,7 +136,7 @@ def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterato
             continue
         layout, before = Layout(chunk), frozenset[str]()
         leads: dict[str, frozenset[str]] = {}
-        for place, (unit, procedure) in enumerate(_parts(asked, layout)):
+        for place, (unit, procedure) in enumerate(_parts(layout, asked.kind == "steps")):
             check()
             text = unit.of(chunk.text)
             terms = frozenset(analyze(procedure.text if procedure else text))
@@ -149,7 +149,7 @@ def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterato
             found = Statement(index, unit, text, terms, headings, before, passage, place == 0)
             if procedure:
                 named_by = max((asked.passage_support(analyze(heading)) for heading in chunk.heading_path), default=0.0)
-                told = "\n".join((*chunk.heading_path[-1:], procedure.text))
+                told = _under_heading(chunk, procedure)
                 yield replace(found, terms=terms | headings, procedure=told, named=named_by)
             elif _can_answer(chunk, unit) and unit not in layout.directed:
                 yield found
@@ -157,14 +157,29 @@ def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterato
                 before = terms
 
 
-def _parts(asked: QuestionFeatures, layout: Layout) -> Iterator[tuple[Unit, Excerpt | None]]:
+def sentence_texts(chunk: Chunk) -> Iterator[str]:
+    """Yield each text of a passage that `rank` may compare with a question by meaning: sentences and procedures."""
+    layout = Layout(chunk)
+    for unit in () if chunk.is_boilerplate else layout.units:
+        if _can_answer(chunk, unit) and unit not in layout.directed:
+            yield unit.of(chunk.text)[:_MOST_SAID]
+    for _, procedure in () if chunk.is_boilerplate else _parts(layout, has_procedures=True):
+        if procedure:
+            yield _under_heading(chunk, procedure)[:_MOST_SAID]
+
+
+def _under_heading(chunk: Chunk, procedure: Excerpt) -> str:
+    return "\n".join((*chunk.heading_path[-1:], procedure.text))
+
+
+def _parts(layout: Layout, has_procedures: bool) -> Iterator[tuple[Unit, Excerpt | None]]:
     """Yield the units of a passage; to who asks how to do something the steps of a list, or a block of code, are
     one."""
     end, refused = 0, set[tuple[int, int]]()
     for unit in layout.units:
         if unit.end <= end:
             continue
-        procedure = layout.procedure(unit) if asked.kind == "steps" else None
+        procedure = layout.procedure(unit) if has_procedures else None
         if procedure and ((procedure.start, procedure.end) in refused or not _can_be_followed(procedure, layout)):
             refused.add((procedure.start, procedure.end))
             procedure = None

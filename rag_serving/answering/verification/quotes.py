@@ -16,7 +16,7 @@ from typing import Literal
 from rapidfuzz import fuzz
 
 from rag_serving.answering.verification.wording import overhang
-from rag_serving.text.normalization import Folded, fold, is_border
+from rag_serving.text.normalization import Folded, fold, folded, is_border
 from rag_serving.text.polarity_words import NEGATING_CHARACTERS, contradict, figures, polarity_words
 from rag_serving.text.structure import Structure, structure_of
 
@@ -100,7 +100,7 @@ def find_near(quote: str, text: str | Passage, ratio_min: float) -> QuoteSpan | 
 
 def needle_of(quote: str) -> str:
     """Return a quote as it is looked for: folded, without the quotation marks and ellipses around it."""
-    needle, before = fold(quote).text.strip(), ""
+    needle, before = folded(quote).strip(), ""
     while needle != before:
         before = needle
         needle = needle.removeprefix("...").removesuffix("...").strip(" \"'")
@@ -108,6 +108,8 @@ def needle_of(quote: str) -> str:
 
 
 def weight(quote: str) -> int:
+    if quote.isascii():
+        return sum(map(str.isalnum, quote))
     return sum(len(character.encode()) for character in quote if character.isalnum())
 
 

@@ -24,7 +24,7 @@ from rag_serving.answering.verification.yes_no import affirms, polarity_fault, w
 from rag_serving.deadline import check
 from rag_serving.records import EXTRACTIVE, Candidate, Claim, Draft, Lock, Verdict
 from rag_serving.text.directed import MASK, without_directed
-from rag_serving.text.normalization import fold
+from rag_serving.text.normalization import folded
 from rag_serving.text.orders import orders_assistant
 from rag_serving.text.polarity_words import negations
 from rag_serving.text.structure import columns_of
@@ -192,7 +192,7 @@ class _Judge:
         if verdict.index is not None and verdict.start is not None:
             originals = {quote: self.passages[verdict.index - 1].text[verdict.start : verdict.end], **originals}
         for quoted, original in sorted(originals.items(), key=lambda pair: -len(pair[0])):
-            if original and fold(needle_of(quoted)).text != fold(original).text:
+            if original and folded(needle_of(quoted)) != folded(original):
                 text = text.replace(quoted, original)
         return text
 
@@ -204,7 +204,7 @@ class _Judge:
             places = ((passage, self._find(quoted, passage)) for passage in self.passages)
             return next((passage.text[place.start : place.end] for passage, place in places if place), None)
         needle = needle_of(quoted)
-        return quoted if any(needle in passage.folded.text for passage in self.passages) else None
+        return quoted if any(needle in folded(passage.text) for passage in self.passages) else None
 
     def _find(self, quote: str, passage: Passage) -> QuoteSpan | None:
         """Return where a quote stands in what a passage says to readers."""

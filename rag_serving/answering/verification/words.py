@@ -20,7 +20,7 @@ from typing import Literal
 
 from rag_serving.answering.verification.phrases import PHRASES
 from rag_serving.text.figures import SPELLED, UNIT_NAMES, figure_value
-from rag_serving.text.normalization import fold
+from rag_serving.text.normalization import folded
 
 Kind = Literal["word", "strict", "figure", "name", "free", "comma", "stop"]
 How = Literal["exact", "inflection", "synonym", "figure"]
@@ -205,7 +205,7 @@ def _of_piece(piece: str, at: int) -> Iterator[Token]:
 
 
 def _of_core(core: str, at: int) -> Iterator[Token]:
-    lower = fold(core).text.lower()
+    lower = folded(core).lower()
     end = at + len(core)
     if lower in _WONT:
         for word in _WONT[lower]:

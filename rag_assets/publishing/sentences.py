@@ -1,0 +1,102 @@
+"""Vectors of the sentences that answers are extracted from, made for a candidate: answering embeds none of them then.
+
+Belongs here: which texts are embedded, each once, and the files that hold their vectors.
+Does not belong here: what extraction compares (`rag_serving.answering`), the format (`rag_serving.indexes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rag_assets.publishing.arrange import ORDER
+from rag_assets.publishing.workspace import BuildWorkspace
+from rag_assets.state.vector_cache import EmbeddedTexts
+from rag_serving.answering.extraction.extractor import sentence_texts
+from rag_serving.artifacts.manifest import EmbedderFacts
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.indexes.sentence_vectors import (
+    SENTENCE_ROWS_FILE,
+    SENTENCES_FILE,
+    encoded,
+    record_type,
+    sentence_key,
+)
+from rag_serving.records import Chunk
+
+VERSION = 1
+"""Raised when the same chunks would get vectors of other texts."""
+
+Embed = Callable[[Sequence[str]], EmbeddedTexts]
+
+_BLOCK = 8192  # texts whose vectors are in memory at once
+_FIELDS = ["chunk_id", "page_id", "version", "chunk_idx", "space", "title", "heading_path", "anchor", "url", "text"]
+_FIELDS += ["start", "end", "content_type", "is_boilerplate", "structure"]
+
+
+@dataclass(frozen=True)
+class SentencesBuild:
+    """What the step made."""
+
+    sentences: int = 0  # different texts
+    embedded: int = 0  # of them; the others were known
+    bytes: int = 0
+
+
+def wants_sentences(config: Config) -> bool:
+    """Return whether vectors of sentences are stored: by default where the model runs in this process."""
+    wanted = config.indexing.sentence_vectors
+    return wanted == "always" or (wanted == "auto" and config.embedding.provider == "local")
+
+
+def build_sentences(store: Store, tenant: str, chunks: pa.Table, embed: Embed, model: EmbedderFacts) -> SentencesBuild:
+    """Leave the vectors of all sentences that the chunks can be answered with, by the chunks in a generation's order.
+
+    `chunks`: GENERATION_CHUNKS in any order; `embed` gives the vectors of texts, as this model does.
+    """
+    table = chunks.sort_by(ORDER)
+    texts: dict[int, str] = {}
+    borders, members = [0], list[int]()
+    for chunk in _chunks(table):
+        own = {sentence_key(text): text for text in sentence_texts(chunk)}
+        texts.update(own)
+        members += own
+        borders.append(len(members))
+    keys = np.array(sorted(texts), np.uint64)
+    rows = np.searchsorted(keys, np.array(members, np.uint64)).astype(np.int64)
+    workspace = BuildWorkspace.of(store, tenant)
+    with store.lock(tenant), workspace.sentences(table["chunk_id"].to_pylist(), model.name) as part:
+        embedded = _save(part, keys, texts, embed, model.dimension)
+        with (part / SENTENCE_ROWS_FILE).open("wb") as file:
+            np.save(file, np.concatenate([np.array(borders, np.int64), rows]), allow_pickle=False)
+        size = sum(file.stat().st_size for file in part.iterdir())
+    return SentencesBuild(len(keys), embedded, size)
+
+
+def _save(folder: Path, keys: NDArray[np.uint64], texts: dict[int, str], embed: Embed, dimension: int) -> int:
+    """Write the records by key, a block of vectors at a time; returns how many had to be embedded."""
+    if not len(keys):
+        with (folder / SENTENCES_FILE).open("wb") as file:
+            np.save(file, np.empty(0, record_type(dimension)), allow_pickle=False)
+        return 0
+    computed = 0
+    records = np.lib.format.open_memmap(folder / SENTENCES_FILE, "w+", record_type(dimension), (len(keys),))
+    for start in range(0, len(keys), _BLOCK):
+        part = keys[start : start + _BLOCK]
+        embedded = embed([texts[key] for key in part.tolist()])
+        records[start : start + _BLOCK] = encoded(part, embedded.vectors)
+        computed += embedded.computed
+    records.flush()
+    return computed
+
+
+def _chunks(table: pa.Table) -> Iterator[Chunk]:
+    for batch in table.select(_FIELDS).to_batches(max_chunksize=1024):
+        for row in batch.to_pylist():
+            yield Chunk(**{**row, "heading_path": tuple(row["heading_path"] or ())})

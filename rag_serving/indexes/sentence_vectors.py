@@ -1,0 +1,92 @@
+"""Vectors of the sentences that answers are extracted from, made when a generation is published: a byte a component.
+
+Belongs here: their files, the similarity of a chunk's own sentences to a question.
+Does not belong here: which sentences there are (`answering.extraction`), embedding them (`rag_assets.publishing`).
+
+Each different text stands once, under a digest of it; a chunk has the numbers of its own, so that nothing is compared
+but what stands in chunks that were asked for. A code is the vector divided by its largest component and rounded; its
+scale gives it length one again, so that a similarity is a cosine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.artifacts.contents import array_of
+
+SENTENCES_FILE, SENTENCE_ROWS_FILE = "sentences.npy", "sentences-rows.npy"
+FORMAT = 1
+MAX_ERROR = 0.012
+"""How far a cosine may be from that of the vector itself: √d / 254 in the worst case, 0.001 as a rule."""
+_LEVELS = 127
+
+
+class SentencesError(Exception):
+    """The sentence vectors of a generation cannot be read or are not what was expected."""
+
+
+def sentence_key(text: str) -> int:
+    """Return the number that a text's vector is found under: 64 bits of its BLAKE2b digest."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def record_type(dimension: int) -> np.dtype[np.void]:
+    """Return the record of one sentence: key, scale and code."""
+    return np.dtype([("key", "<u8"), ("scale", "<f4"), ("code", "i1", (dimension,))])
+
+
+def encoded(keys: NDArray[np.uint64], vectors: NDArray[np.float32]) -> NDArray[np.void]:
+    """Return the records of sentences with vectors [n, d]."""
+    records = np.empty(len(keys), record_type(vectors.shape[1]))
+    largest = np.abs(vectors).max(axis=1, initial=0)
+    codes = np.rint(vectors / np.where(largest > 0, largest, 1)[:, None] * _LEVELS).astype(np.int8)
+    lengths = np.sqrt(np.einsum("ij,ij->i", codes, codes, dtype=np.float64))
+    records["key"], records["code"] = keys, codes
+    records["scale"] = 1 / np.where(lengths > 0, lengths, 1)
+    return records
+
+
+class SentenceVectors:
+    """The sentence vectors of a generation, opened. Safe to use from several threads."""
+
+    def __init__(self, records: NDArray[np.void], borders: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+        """`borders` [chunks + 1]: where the numbers of each chunk's sentences begin and end in `rows`."""
+        self._records, self._borders, self._rows = records, borders, rows
+
+    @classmethod
+    def open(cls, sentences: memoryview, rows: memoryview, chunks: int, dimension: int) -> SentenceVectors:
+        """Open the bytes of both files, not copied.
+
+        Raises:
+            SentencesError: truncated, or of another shape.
+        """
+        try:
+            records, numbers = array_of(sentences), array_of(rows)
+        except ValueError as error:
+            raise SentencesError(f"{SENTENCES_FILE} cannot be read ({error})") from error
+        borders, members = numbers[: chunks + 1], numbers[chunks + 1 :]
+        if (len(records) and records.dtype != record_type(dimension)) or numbers.dtype != np.int64:
+            raise SentencesError(f"{SENTENCES_FILE} holds {records.dtype}, expected {record_type(dimension)}")
+        if len(borders) != chunks + 1 or borders[-1] != len(members) or members.max(initial=-1) >= len(records):
+            raise SentencesError(f"{SENTENCE_ROWS_FILE} does not fit {chunks} chunks with {len(records)} sentences")
+        return cls(records, borders, members)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def similarities(
+        self, vector: NDArray[np.float32], chunks: Sequence[int], texts: Sequence[str]
+    ) -> list[float | None]:
+        """Return the cosine similarity to `vector` [d] of texts that are sentences of some chunks; None for others."""
+        spans = [self._rows[self._borders[chunk] : self._borders[chunk + 1]] for chunk in chunks]
+        rows = np.concatenate(spans) if spans else np.empty(0, np.int64)
+        known = dict(zip(self._records["key"][rows].tolist(), rows.tolist(), strict=True))
+        places = [known.get(sentence_key(text)) for text in texts]
+        records = self._records[[place for place in places if place is not None]]
+        products = np.einsum("ij,j->i", records["code"].astype(np.float32), np.asarray(vector, np.float32))
+        cosines = iter((products * records["scale"]).tolist())
+        return [None if place is None else next(cosines) for place in places]
