@@ -124,6 +124,7 @@ def tenant_facts(store: Store, tenant: str, outcome: Outcome | None) -> dict[str
         "contexts_generated": outcome.count("contexts", "contexts_generated") if outcome is not None else 0,
         "contexts_failed": contexts.failures,
         "texts_embedded": outcome.count("embeddings", "texts_embedded") if outcome is not None else 0,
+        "sentences_embedded": outcome.count("embeddings", "sentences_embedded") if outcome is not None else 0,
         "shards_built": outcome.count("dense_index", "shards_built") if outcome is not None else 0,
         "shards_reused": outcome.count("dense_index", "shards_reused") if outcome is not None else shards,
         "generation": manifest.id if manifest else None,
@@ -191,7 +192,8 @@ def _publication(facts: dict[str, Any]) -> str:
     if not facts["published"]:
         return f"{what} stays published, {of(facts['chunks'], 'chunk')}"
     return (
-        f"{what} published, {of(facts['chunks'], 'chunk')} ({of(facts['texts_embedded'], 'text')} embedded, "
+        f"{what} published, {of(facts['chunks'], 'chunk')} ({of(facts['texts_embedded'], 'text')} and "
+        f"{of(facts['sentences_embedded'], 'sentence')} embedded, "
         f"{of(facts['shards_built'], 'shard')} built, {facts['shards_reused']} reused)"
     )
 

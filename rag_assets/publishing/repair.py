@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,9 @@ from rag_assets.publishing.build import shard_content
 from rag_assets.publishing.lexical_writer import build_lexical
 from rag_assets.publishing.page_readers import write_page_readers
 from rag_assets.publishing.shard_writer import ShardWriter, discard_unreadable
+from rag_assets.publishing.sentences import write_sentences
 from rag_assets.publishing.vector_files import load_vectors, save_codes, save_vectors
-from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
+from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddedTexts, VectorCache, vector_key
 from rag_serving.artifacts.manifest import Manifest, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.secret import SecretError
@@ -49,6 +50,7 @@ from rag_serving.indexes.generation_files import CHUNKS_FILE, LEXICAL_FOLDER, MA
 from rag_serving.indexes.integrity import MARK, Damage, find_damage, find_dense_damage
 from rag_serving.indexes.page_readers import FILE as READERS_FILE
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE
+from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_FILE
 from rag_serving.indexes.shard_files import fault_of
 from rag_serving.models.protocols import ModelError
 
@@ -125,7 +127,7 @@ class _Parts:
     def ways(self) -> list[Callable[[], None]]:
         """Return how parts are had again, in this order: what is made of chunks and vectors comes after them."""
         first = [self.copy, self.convert_chunks, self.recall_vectors]
-        return [*first, self.code_vectors, self.list_readers, self.index_words]
+        return [*first, self.code_vectors, self.recall_sentences, self.list_readers, self.index_words]
 
     def accept(self) -> None:
         """Take what was made again and is to the last bit what the manifest says."""
@@ -160,14 +162,32 @@ class _Parts:
         if VECTORS_FILE not in self.wanted or (table := self._table()) is None:
             return
         try:
-            seal = Seal(self._store.home, SEAL_PURPOSE)
-            cache = VectorCache(self._store.cache(self._tenant), self._manifest.embedder.name, seal)
-            vectors = cache.remembered(table["vector_key"].to_pylist())
+            vectors = self._cache().remembered(table["vector_key"].to_pylist())
         except (ModelError, SecretError, ValueError) as error:
             _log.warning("the vectors cannot be restored from the cache: %s", error)
             return
         if vectors is not None:
             save_vectors(self.working, vectors)
+
+    def recall_sentences(self) -> None:
+        """From the tenant's cache, by the sentences of the chunks."""
+        if not {SENTENCES_FILE, SENTENCE_ROWS_FILE} & self.wanted or (table := self._table()) is None:
+            return
+        try:
+            write_sentences(self.working, table, self._recalled, self._manifest.embedder)
+        except (ModelError, SecretError, ValueError) as error:
+            _log.warning("the sentence vectors cannot be restored from the cache: %s", error)
+
+    def _recalled(self, texts: Sequence[str]) -> EmbeddedTexts:
+        keys = [vector_key(self._manifest.embedder.name, text) for text in texts]
+        vectors = self._cache().remembered(keys)
+        if vectors is None:
+            raise ModelError("it does not have all of them")
+        return EmbeddedTexts(vectors, keys, 0)
+
+    def _cache(self) -> VectorCache:
+        seal = Seal(self._store.home, SEAL_PURPOSE)
+        return VectorCache(self._store.cache(self._tenant), self._manifest.embedder.name, seal)
 
     def code_vectors(self) -> None:
         """Codes follow from vectors."""
@@ -196,7 +216,8 @@ class _Parts:
 
     def _copies(self, name: str) -> Iterator[Path]:
         candidate = self._store.candidate(self._tenant)
-        yield candidate / name if name.startswith(f"{LEXICAL_FOLDER}/") else candidate / "dense" / name
+        part = "sentences" if name in (SENTENCES_FILE, SENTENCE_ROWS_FILE) else "dense"
+        yield candidate / name if name.startswith(f"{LEXICAL_FOLDER}/") else candidate / part / name
         for other in sorted(self._store.generations(self._tenant).glob("[!.]*")):
             yield other / name
 

@@ -61,6 +61,12 @@ def build_sentences(store: Store, tenant: str, chunks: pa.Table, embed: Embed, m
     `chunks`: GENERATION_CHUNKS in any order; `embed` gives the vectors of texts, as this model does.
     """
     table = chunks.sort_by(ORDER)
+    with BuildWorkspace.of(store, tenant).sentences(table["chunk_id"].to_pylist(), model.name) as folder:
+        return write_sentences(folder, table, embed, model)
+
+
+def write_sentences(folder: Path, table: pa.Table, embed: Embed, model: EmbedderFacts) -> SentencesBuild:
+    """Write both files for the chunks of a generation, GENERATION_CHUNKS in its order."""
     texts: dict[int, str] = {}
     borders, members = [0], list[int]()
     for chunk in _chunks(table):
@@ -70,12 +76,10 @@ def build_sentences(store: Store, tenant: str, chunks: pa.Table, embed: Embed, m
         borders.append(len(members))
     keys = np.array(sorted(texts), np.uint64)
     rows = np.searchsorted(keys, np.array(members, np.uint64)).astype(np.int64)
-    workspace = BuildWorkspace.of(store, tenant)
-    with store.lock(tenant), workspace.sentences(table["chunk_id"].to_pylist(), model.name) as part:
-        embedded = _save(part, keys, texts, embed, model.dimension)
-        with (part / SENTENCE_ROWS_FILE).open("wb") as file:
-            np.save(file, np.concatenate([np.array(borders, np.int64), rows]), allow_pickle=False)
-        size = sum(file.stat().st_size for file in part.iterdir())
+    embedded = _save(folder, keys, texts, embed, model.dimension)
+    with (folder / SENTENCE_ROWS_FILE).open("wb") as file:
+        np.save(file, np.concatenate([np.array(borders, np.int64), rows]), allow_pickle=False)
+    size = sum((folder / name).stat().st_size for name in (SENTENCES_FILE, SENTENCE_ROWS_FILE))
     return SentencesBuild(len(keys), embedded, size)
 
 

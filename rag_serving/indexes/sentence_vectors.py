@@ -21,7 +21,8 @@ from rag_serving.artifacts.contents import array_of
 SENTENCES_FILE, SENTENCE_ROWS_FILE = "sentences.npy", "sentences-rows.npy"
 FORMAT = 1
 MAX_ERROR = 0.012
-"""How far a cosine may be from that of the vector itself: √d / 254 in the worst case, 0.001 as a rule."""
+"""How far a cosine may be from that of the vector itself: 0.001 as a rule; a vector of hardly more than one component
+could come further."""
 _LEVELS = 127
 
 
