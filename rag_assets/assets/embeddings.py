@@ -1,14 +1,13 @@
 """The asset `embeddings`: a vector for every chunk, computed once for every text."""
 
 import time
-from functools import partial
 
 import dagster as dg
 
 from rag_assets import metadata
 from rag_assets.assets.groups import publish_asset, retry_after
 from rag_assets.progress import Reporter
-from rag_assets.publishing.sentences import SentencesBuild, build_sentences, wants_sentences
+from rag_assets.publishing.sentences import SentencesBuild, build_sentences, embedding_through, wants_sentences
 from rag_assets.publishing.vector_files import save_vectors
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.resources import Installation, of_tenant, writing
@@ -57,7 +56,7 @@ def embeddings(
         if wants_sentences(config):
             track = reporter.track("sentences embedded", context.log.info)
             model = EmbedderFacts(name=embedder.name, dimension=embedded.vectors.shape[1])
-            made = build_sentences(store, tenant, chunks, partial(cache.embed, embedder, progress=track), model)
+            made = build_sentences(store, tenant, chunks, embedding_through(cache, embedder, track), model)
         else:
             BuildWorkspace.of(store, tenant).without_sentences()
     return dg.MaterializeResult(

@@ -22,8 +22,8 @@ from rag_assets.publishing.arrange import lexical_texts
 from rag_assets.publishing.build import shard_content
 from rag_assets.publishing.lexical_writer import build_lexical
 from rag_assets.publishing.page_readers import write_page_readers
-from rag_assets.publishing.shard_writer import ShardWriter, discard_unreadable
 from rag_assets.publishing.sentences import write_sentences
+from rag_assets.publishing.shard_writer import ShardWriter, discard_unreadable
 from rag_assets.publishing.vector_files import load_vectors, save_codes, save_vectors
 from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddedTexts, VectorCache, vector_key
 from rag_serving.artifacts.manifest import Manifest, read_manifest
@@ -178,7 +178,7 @@ class _Parts:
         except (ModelError, SecretError, ValueError) as error:
             _log.warning("the sentence vectors cannot be restored from the cache: %s", error)
 
-    def _recalled(self, texts: Sequence[str]) -> EmbeddedTexts:
+    def _recalled(self, texts: Sequence[str], *_: int) -> EmbeddedTexts:
         keys = [vector_key(self._manifest.embedder.name, text) for text in texts]
         vectors = self._cache().remembered(keys)
         if vectors is None:

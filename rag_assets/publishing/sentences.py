@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rag_assets.publishing.arrange import ORDER
 from rag_assets.publishing.workspace import BuildWorkspace
-from rag_assets.state.vector_cache import EmbeddedTexts
+from rag_assets.state.vector_cache import EmbeddedTexts, VectorCache
 from rag_serving.answering.extraction.extractor import sentence_texts
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.artifacts.store import Store
@@ -28,12 +28,14 @@ from rag_serving.indexes.sentence_vectors import (
     record_type,
     sentence_key,
 )
+from rag_serving.models.protocols import Embedder
 from rag_serving.records import Chunk
 
 VERSION = 1
 """Raised when the same chunks would get vectors of other texts."""
 
-Embed = Callable[[Sequence[str]], EmbeddedTexts]
+Embed = Callable[[Sequence[str], int, int], EmbeddedTexts]
+"""Called with texts, how many came before them, and how many there are in all."""
 
 _BLOCK = 8192  # texts whose vectors are in memory at once
 _FIELDS = ["chunk_id", "page_id", "version", "chunk_idx", "space", "title", "heading_path", "anchor", "url", "text"]
@@ -47,6 +49,18 @@ class SentencesBuild:
     sentences: int = 0  # different texts
     embedded: int = 0  # of them; the others were known
     bytes: int = 0
+
+
+def embedding_through(cache: VectorCache, embedder: Embedder, progress: Callable[[int, int], None]) -> Embed:
+    """Return what embeds texts that the cache does not know, and tells how far it is among all."""
+
+    def embed(texts: Sequence[str], before: int, total: int) -> EmbeddedTexts:
+        def report(done: int, missing: int, _: float) -> None:
+            progress(before + len(texts) - missing + done, total)
+
+        return cache.embed(embedder, texts, report)
+
+    return embed
 
 
 def wants_sentences(config: Config) -> bool:
@@ -93,7 +107,7 @@ def _save(folder: Path, keys: NDArray[np.uint64], texts: dict[int, str], embed: 
     records = np.lib.format.open_memmap(folder / SENTENCES_FILE, "w+", record_type(dimension), (len(keys),))
     for start in range(0, len(keys), _BLOCK):
         part = keys[start : start + _BLOCK]
-        embedded = embed([texts[key] for key in part.tolist()])
+        embedded = embed([texts[key] for key in part.tolist()], start, len(keys))
         records[start : start + _BLOCK] = encoded(part, embedded.vectors)
         computed += embedded.computed
     records.flush()

@@ -14,8 +14,8 @@ from support.synthetic import TENANT, chunk_row, config_for
 
 from rag_assets.publishing.build import build_dense, build_lexical_index, commit_generation
 from rag_assets.publishing.repair import repair
-from rag_assets.publishing.sentences import build_sentences
-from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddedTexts, VectorCache
+from rag_assets.publishing.sentences import build_sentences, embedding_through
+from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering, Question
 from rag_serving.answering.lock import freeze
@@ -61,7 +61,7 @@ def build(home: Path, texts: Sequence[str] = (OPEN, SECRET, STEPS)) -> tuple[Sto
     vectors = MODEL.embed_documents(list(texts))
     build_dense(store, TENANT, table, vectors, config, MODEL.name)
     build_lexical_index(store, TENANT, table)
-    embed = lambda those: cached(store).embed(MODEL, those)  # noqa: E731
+    embed = embedding_through(cached(store), MODEL, lambda done, total: None)  # noqa: ARG005
     build_sentences(store, TENANT, table, embed, EmbedderFacts(name=MODEL.name, dimension=32))
     manifest = commit_generation(store, TENANT, config)
     move_current(store, TENANT, manifest.id, config)
@@ -161,12 +161,8 @@ def test_vectors_of_other_chunks_never_come_into_a_generation(tmp_path: Path) ->
 
 def test_unchanged_sentences_are_embedded_once(tmp_path: Path) -> None:
     store, _ = build(tmp_path, [OPEN])
-    made: list[EmbeddedTexts] = []
-
-    def embed(texts: Sequence[str]) -> EmbeddedTexts:
-        made.append(cached(store).embed(MODEL, texts))
-        return made[-1]
-
+    told: list[tuple[int, int]] = []
+    embed = embedding_through(cached(store), MODEL, lambda *done: told.append(done))
     table = GENERATION_CHUNKS.table([chunk_row("0", 0, OPEN + " It rains at the wharf all day.")])
-    build_sentences(store, TENANT, table, embed, EmbedderFacts(name=MODEL.name, dimension=32))
-    assert [embedded.computed for embedded in made] == [1]
+    built = build_sentences(store, TENANT, table, embed, EmbedderFacts(name=MODEL.name, dimension=32))
+    assert (built.sentences, built.embedded, told) == (3, 1, [(3, 3)])
