@@ -24,7 +24,6 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes.sentence_vectors import (
     SENTENCE_ROWS_FILE,
     SENTENCES_FILE,
-    encoded,
     record_type,
     sentence_key,
 )
@@ -37,6 +36,7 @@ VERSION = 1
 Embed = Callable[[Sequence[str], int, int], EmbeddedTexts]
 """Called with texts, how many came before them, and how many there are in all."""
 
+_LEVELS = 127  # a byte's, on either side of nothing
 _BLOCK = 8192  # texts whose vectors are in memory at once
 _FIELDS = ["chunk_id", "page_id", "version", "chunk_idx", "space", "title", "heading_path", "anchor", "url", "text"]
 _FIELDS += ["start", "end", "content_type", "is_boilerplate", "structure"]
@@ -112,6 +112,17 @@ def _save(folder: Path, keys: NDArray[np.uint64], texts: dict[int, str], embed: 
         computed += embedded.computed
     records.flush()
     return computed
+
+
+def encoded(keys: NDArray[np.uint64], vectors: NDArray[np.float32]) -> NDArray[np.void]:
+    """Return the records of sentences with vectors [n, d]."""
+    records = np.empty(len(keys), record_type(vectors.shape[1]))
+    largest = np.abs(vectors).max(axis=1, initial=0)
+    codes = np.rint(vectors / np.where(largest > 0, largest, 1)[:, None] * _LEVELS).astype(np.int8)
+    lengths = np.sqrt(np.einsum("ij,ij->i", codes, codes, dtype=np.float64))
+    records["key"], records["code"] = keys, codes
+    records["scale"] = 1 / np.where(lengths > 0, lengths, 1)
+    return records
 
 
 def _chunks(table: pa.Table) -> Iterator[Chunk]:

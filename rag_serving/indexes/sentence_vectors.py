@@ -23,7 +23,6 @@ FORMAT = 1
 MAX_ERROR = 0.012
 """How far a cosine may be from that of the vector itself: 0.001 as a rule; a vector of hardly more than one component
 could come further."""
-_LEVELS = 127
 
 
 class SentencesError(Exception):
@@ -38,17 +37,6 @@ def sentence_key(text: str) -> int:
 def record_type(dimension: int) -> np.dtype[np.void]:
     """Return the record of one sentence: key, scale and code."""
     return np.dtype([("key", "<u8"), ("scale", "<f4"), ("code", "i1", (dimension,))])
-
-
-def encoded(keys: NDArray[np.uint64], vectors: NDArray[np.float32]) -> NDArray[np.void]:
-    """Return the records of sentences with vectors [n, d]."""
-    records = np.empty(len(keys), record_type(vectors.shape[1]))
-    largest = np.abs(vectors).max(axis=1, initial=0)
-    codes = np.rint(vectors / np.where(largest > 0, largest, 1)[:, None] * _LEVELS).astype(np.int8)
-    lengths = np.sqrt(np.einsum("ij,ij->i", codes, codes, dtype=np.float64))
-    records["key"], records["code"] = keys, codes
-    records["scale"] = 1 / np.where(lengths > 0, lengths, 1)
-    return records
 
 
 class SentenceVectors:

@@ -57,7 +57,7 @@ def test_where_people_reach_the_api_stands_over_where_it_listens() -> None:
 def test_publishing_the_same_again_embeds_nothing_and_reuses_every_shard(built_project: Project) -> None:
     first = built_project.store.current("demo")
     second = built_project.build()
-    assert second["embeddings"]["texts_embedded"] == 0
+    assert second["embeddings"]["texts_embedded"] == second["embeddings"]["sentences_embedded"] == 0
     assert (second["dense_index"]["shards_built"], second["dense_index"]["shards_reused"]) == (0, 1)
     assert second["generation"]["generation"] == first
 
@@ -66,7 +66,7 @@ def test_a_changed_page_embeds_only_its_changed_chunks(built_project: Project) -
     changed = DEPLOY.replace("ten minutes", "an hour")
     built_project.wiki.write("eng", envelope("101", "Deploy guide", changed, version=2))
     made = built_project.build()
-    assert made["embeddings"]["texts_embedded"] == 1
+    assert made["embeddings"]["texts_embedded"] == made["embeddings"]["sentences_embedded"] == 1
 
 
 def test_a_deleted_page_disappears_from_the_published_generation(built_project: Project) -> None:

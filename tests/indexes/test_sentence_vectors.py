@@ -14,7 +14,7 @@ from support.synthetic import TENANT, chunk_row, config_for
 
 from rag_assets.publishing.build import build_dense, build_lexical_index, commit_generation
 from rag_assets.publishing.repair import repair
-from rag_assets.publishing.sentences import build_sentences, embedding_through
+from rag_assets.publishing.sentences import build_sentences, embedding_through, encoded
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import Answering, Question
@@ -32,7 +32,6 @@ from rag_serving.indexes.sentence_vectors import (
     SENTENCE_ROWS_FILE,
     SENTENCES_FILE,
     SentenceVectors,
-    encoded,
     sentence_key,
 )
 from rag_serving.records import Candidate
