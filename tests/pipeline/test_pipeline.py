@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.passages import chunks_of_section
 from support.wiki import PASSAGES, RESTART, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
@@ -259,12 +260,13 @@ def test_steps_run_on_into_the_next_passage_where_that_may_be_read(
 ) -> None:
     first = "1. Call the desk and name the crane.\n2. Lower the hook to the ground."
     rest = "3. Switch the power off.\n4. Lock the door of the cabin."
+    one, two = chunks_of_section([first, rest])
     publish(
         tmp_path,
         [
             *PASSAGES,
-            Passage("31", "Park a crane", first, title="Cranes"),
-            Passage("31", "Park a crane", rest, title="Cranes", chunk_idx=1, readers="group:hr"),
+            Passage("31", "Park a crane", first, title="Cranes", structure=one.structure),
+            Passage("31", "Park a crane", rest, "Cranes", chunk_idx=1, readers="group:hr", structure=two.structure),
         ],
     )
     pipeline = Pipeline.open(configuration(tmp_path), "acme", embedder())

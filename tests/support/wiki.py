@@ -33,6 +33,7 @@ class Passage:
     version: int = 1
     chunk_idx: int = 0
     places: tuple[tuple[str, str, str], ...] = ()  # (page id, space, readers) of chunks dropped for this one
+    structure: str = ""
 
 
 RESTART = (
@@ -113,7 +114,7 @@ def _row(passage: Passage) -> dict[str, object]:
         "prefix": " → ".join(path),
         "lexical_prefix": lexical_prefix(passage.title, path),
         "parent_id": "",
-        "structure": "",
+        "structure": passage.structure,
         "vector_key": f"{passage.page_id}-{passage.version}-{passage.chunk_idx}",
         "shard": "",
     }
