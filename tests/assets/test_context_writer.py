@@ -33,7 +33,7 @@ from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import Message
 
-KILLS = int(os.environ.get("CITELOCK_KILLS", "3"))
+KILLS = int(os.environ.get("CITELOCK_KILLS", "2"))
 
 
 @pytest.fixture(autouse=True)

@@ -89,7 +89,7 @@ def killed_builder(home: Path, count: int, after_s: float) -> None:
     here = Path(__file__).parent
     process = subprocess.Popen(
         [sys.executable, str(here / "publish_job.py"), str(home), str(count)],
-        env={**os.environ, "PYTHONPATH": str(here.parent)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(here.parent), *sys.path))},
         stdout=subprocess.PIPE,
         text=True,
     )
