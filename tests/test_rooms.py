@@ -186,3 +186,11 @@ def test_no_function_in_a_question_s_path_takes_more_than_five_parameters() -> N
 def test_a_function_of_six_parameters_is_noticed() -> None:
     assert too_many_parameters("class A:\n def f(self, a, b, c, /, d, *, e, f=1): ...") == ["f(a, b, c, d, e, f)"]
     assert too_many_parameters("def f(a, b, c, d, *, e, **more): ...") == []
+
+
+def test_no_test_imports_a_test() -> None:
+    tests = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    assert len(tests) > 200
+    imports = re.compile(r"^(?:from|import) (?:[a-z_]+\.)*(test_\w+)", re.MULTILINE)
+    found = {name: set(imports.findall(text)) & tests.keys() - {name} for name, text in tests.items()}
+    assert {name: used for name, used in found.items() if used} == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,11 +10,9 @@ from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-
-sys.path += [str(Path(__file__).parents[1] / name) for name in ("steps",)]
+from support.quality_runs import FIRST, PUBLISHED, SECOND, asked
 from support.running import running
 from support.wiki import configuration
-from test_quality_report import FIRST, PUBLISHED, SECOND, asked
 
 from rag_assets.reports.files import write_report
 from rag_assets.reports.quality import history_of, quality_report

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_transclusion import READERS, STAFF, Words, include, page
+from support.shown_pages import READERS, STAFF, Words, include, page
 
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.sections.cross_source_includes import Across, IncludingSource, with_other_sources

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_sections import page, sections
+from support.section_pages import page, sections
 
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.sections.anchor_links import landings

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_sections import sections
+from support.section_pages import sections
 
 from rag_assets.steps.formats.storage import AC, RI, parse_storage
 from rag_serving.artifacts.schema import SECTIONS

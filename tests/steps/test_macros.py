@@ -5,28 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.macro_bodies import macro, outcomes, read, table, text
 
-from rag_assets.steps.sections.splitting import PageSections, sections_of_page
-
-
-def read(body: str) -> PageSections:
-    row = {"page_id": "1", "version": 1, "title": "T", "body": body, "body_format": "storage"}
-    return sections_of_page({**row, "anchor_flavor": "cloud", "content_hash": "h"})
-
-
-def text(body: str) -> str:
-    return "\n\n".join(section["text"] for section in read(body).sections)
-
-
-def macro(name: str, rich: str | None = None, plain: str | None = None, **parameters: str) -> str:
-    body = "".join(f'<ac:parameter ac:name="{key}">{value}</ac:parameter>' for key, value in parameters.items())
-    body += f"<ac:rich-text-body>{rich}</ac:rich-text-body>" if rich is not None else ""
-    body += f"<ac:plain-text-body><![CDATA[{plain}]]></ac:plain-text-body>" if plain is not None else ""
-    return f'<ac:structured-macro ac:name="{name}" ac:macro-id="u-u-i-d">{body}</ac:structured-macro>'
-
-
-def outcomes(body: str) -> dict[str, tuple[str, int]]:
-    return {row["macro"]: (row["outcome"], row["count"]) for row in read(body).ledger}
+from rag_assets.steps.sections.splitting import PageSections
 
 
 def test_code_is_fenced_with_language_and_title() -> None:
@@ -223,10 +204,6 @@ def test_lists_nest_by_two_spaces_and_count() -> None:
 def test_code_in_a_list_item_is_not_indented_and_the_count_goes_on() -> None:
     body = f"<ol><li>run{macro('code', plain='if x:' + chr(10) + '  y')}</li><li>stop</li></ol>"
     assert text(body) == "1. run\n\n```\nif x:\n  y\n```\n\n2. stop"
-
-
-def table(*rows: str) -> str:
-    return "<table><tbody>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</tbody></table>"
 
 
 def test_a_table_is_a_line_for_each_row() -> None:

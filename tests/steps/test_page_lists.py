@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_macros import macro
-from test_transclusion import STAFF, Words, excerpt, outcomes, page, said
+from support.macro_bodies import macro
+from support.shown_pages import STAFF, Words, excerpt, outcomes, page, said
 
 from rag_assets.steps.incremental.incremental import update_chunks, update_sections
 from rag_assets.steps.sections.splitting import SectionsResult, build_sections

@@ -10,19 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.section_pages import page, sections
 
-from rag_assets.steps.sections.splitting import PageError, build_sections, sections_of_page
+from rag_assets.steps.sections.splitting import PageError, build_sections
 from rag_serving.artifacts.schema import MACRO_LEDGER, PAGES, SECTIONS
-
-
-def page(body: str | None, **changes: Any) -> dict[str, Any]:
-    row = dict.fromkeys(PAGES.columns.names)
-    row |= {"page_id": "7", "version": 3, "title": "My Page", "body": body, "body_format": "storage"}
-    return row | {"anchor_flavor": "cloud", "content_hash": "h"} | changes
-
-
-def sections(body: str, **changes: Any) -> list[dict[str, Any]]:
-    return sections_of_page(page(body, **changes)).sections
 
 
 def outline(body: str) -> list[tuple[int, list[str], str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from test_macros import macro, outcomes, table, text
+from support.macro_bodies import macro, outcomes, table, text
 
 from rag_assets.steps.sections.splitting import sections_of_page
 
