@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, cast
 
 from rag_serving.answering.extraction.excerpt_length import excerpt
-from rag_serving.answering.extraction.quote_window import trimmed
+from rag_serving.answering.quote_window import trimmed
 from rag_serving.answering.text_fragments import fragment_url, is_repeated, plain
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.escaping.markdown import for_markdown, markdown_text

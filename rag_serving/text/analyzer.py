@@ -30,9 +30,12 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003134f]+"
 )  # Thai to Khmer, kana, Han, Hangul: written without spaces between words, or with endings glued on
-_IDENTIFIER = re.compile(
+SEPARATED_NAME = (
     r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b"  # dotted or snake-cased
     r"|\b[A-Z]{2,}-\d+\b"  # error codes, issue keys
+)
+_IDENTIFIER = re.compile(
+    rf"{SEPARATED_NAME}"
     r"|\b[a-z]{2,}(?:[A-Z][a-z0-9]+)+\b|\b(?:[A-Z][a-z0-9]+){3,}\b"  # camel-cased
 )
 _RELEASE = re.compile(r"\bv?\d+(?:\.\d+){2,}\b|\bv\d+(?:\.\d+)*\b")

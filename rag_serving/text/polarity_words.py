@@ -21,9 +21,12 @@ _PREFIXED = re.compile(r"^(?:non|un|dis|ir|il|im|in|de)-?(?=\w{4})")
 # Chinese and Japanese negate by one character, not by a word.
 NEGATING_CHARACTERS = frozenset("不没無无未非勿否")
 
+NEGATIONS = frozenset(["no", "not", "never", "none", "nothing", "nobody", "neither", "nor", "without"])
+"""The words that negate in English."""
+
 # Words of which none may be lost, added or exchanged: negation, exception, modality, order, opposites, counts.
-_NEGATIONS = """
-no not never none nothing nobody neither nor without cant unless except
+_OTHER_NEGATIONS = """
+cant unless except
 nicht kein keine keinen nie niemals ohne ne pas jamais aucun aucune sans nunca sin não nem sem non mai senza
 """
 _OTHERS = """
@@ -36,7 +39,7 @@ minimum maximum min max lower upper increase increases increased decrease decrea
 start starts stop stops add remove open close read write synchronous asynchronous always sometimes
 zero one two three four five six seven eight nine ten hundred thousand million half twice
 """
-_NEGATING = frozenset(_NEGATIONS.split())
+_NEGATING = NEGATIONS | frozenset(_OTHER_NEGATIONS.split())
 _TURNING = _NEGATING | frozenset(_OTHERS.split())
 
 

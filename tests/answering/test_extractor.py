@@ -9,8 +9,8 @@ from support.passages import candidate_of, lock_of
 
 from rag_serving.answering.extraction.extractor import Extraction, extract, named
 from rag_serving.answering.extraction.features import FOR, RANK_ONLY, QuestionFeatures
-from rag_serving.answering.extraction.quote_window import best_window
 from rag_serving.answering.extraction.ranker import learnt
+from rag_serving.answering.quote_window import best_window
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Draft, Lock
 from rag_serving.text.analyzer import analyze

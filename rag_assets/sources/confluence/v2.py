@@ -6,23 +6,30 @@ Does not belong here: CQL and restrictions, which v2 does not have and v1 keeps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from rag_assets.sources.confluence.responses import AccessRefused
-
-if TYPE_CHECKING:
-    from rag_assets.sources.confluence.client import ConfluenceClient
 
 _LIMIT = 250
 _PATHS = {"page": "pages", "blogpost": "blogposts"}
 
 
-def listed(client: ConfluenceClient, space: str, kind: str, status: str) -> Iterator[dict[str, Any]]:
+class Client(Protocol):
+    """What sends the requests: `ConfluenceClient`."""
+
+    space_keys: dict[str, object]  # by the number that v2 gives a space
+
+    def get(self, path: str, params: Mapping[str, Any]) -> dict[str, Any]: ...
+
+    def collect(self, path: str, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]: ...
+
+
+def listed(client: Client, space: str, kind: str, status: str) -> Iterator[dict[str, Any]]:
     """Entries of a space without ancestors and restrictions.
 
     Raises:
-        Unreadable: there is no such space for this user.
+        AccessRefused: there is no such space for this user.
     """
     spaces = client.get("api/v2/spaces", {"keys": space, "limit": 1}).get("results")
     if not isinstance(spaces, list) or not spaces or not isinstance(spaces[0], dict):
@@ -34,11 +41,11 @@ def listed(client: ConfluenceClient, space: str, kind: str, status: str) -> Iter
         yield _as_v1(entry, kind, _space_key(client, str(entry.get("spaceId", number))))
 
 
-def read(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
+def read(client: Client, page_id: str) -> dict[str, Any]:
     """Return one page with body, labels and ancestors. Its restrictions are v1's and are added by who needs them.
 
     Raises:
-        Unreadable, Faulty: it cannot be had.
+        AccessRefused, ServerFault: it cannot be had.
     """
     try:
         kind, entry = "page", client.get(f"api/v2/pages/{page_id}", {"body-format": "storage"})
@@ -54,7 +61,7 @@ def read(client: ConfluenceClient, page_id: str) -> dict[str, Any]:
     return {**shaped, "body": entry.get("body"), "ancestors": above, "metadata": {"labels": {"results": labels}}}
 
 
-def _space_key(client: ConfluenceClient, number: str) -> object:
+def _space_key(client: Client, number: str) -> object:
     """All pages of a source are of one space, so it is asked for once."""
     if number not in client.space_keys:
         client.space_keys[number] = client.get(f"api/v2/spaces/{number}", {}).get("key")

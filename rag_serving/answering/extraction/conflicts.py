@@ -18,7 +18,7 @@ from functools import cached_property
 
 from rag_serving.answering.extraction.excerpts import Layout
 from rag_serving.answering.extraction.features import Analyze, QuestionFeatures
-from rag_serving.answering.extraction.quote_window import best_window
+from rag_serving.answering.quote_window import best_window
 from rag_serving.deadline import check
 from rag_serving.records import Claim, Lock, Verdict
 from rag_serving.text.figures import FIGURE_WORDS, figures_with_units

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field, replace
 from rag_serving.answering.extraction.excerpts import Excerpt, Layout
 from rag_serving.answering.extraction.features import Analyze, QuestionFeatures, Statement, features
 from rag_serving.answering.extraction.list_continuation import steps_across
-from rag_serving.answering.extraction.quote_window import best_window
 from rag_serving.answering.extraction.ranker import Tables, Weights, learnt
+from rag_serving.answering.quote_window import best_window
 from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, weight
 from rag_serving.deadline import check
 from rag_serving.records import EXTRACTIVE, Candidate, Chunk, Claim, Draft, Lock
+from rag_serving.text.analyzer import SEPARATED_NAME
 from rag_serving.text.orders import orders_assistant
 from rag_serving.text.units import Unit, cells_of, words
 
@@ -32,7 +33,7 @@ Similarity = Callable[[Sequence[str]], Sequence[float]]
 
 MODEL = EXTRACTIVE
 
-_IDENTIFIER = re.compile(r"\b(?=\w*[A-Za-z]{2})\w+(?:[._]\w{2,})+\b|\b[A-Z]{2,}-\d+\b")
+_IDENTIFIER = re.compile(SEPARATED_NAME)
 
 # Sentences whose vectors are computed while somebody waits: about 5 ms each on one core.
 _FRONT = 12

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from rag_serving.answering.extraction.quote_window import REACH_OF_NEGATION, best_part
+from rag_serving.answering.quote_window import REACH_OF_NEGATION, best_part
 from rag_serving.answering.verification.grammar import governs
 from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, Passage, QuoteSpan, find_quote, needle_of, weight
 from rag_serving.answering.verification.support import Sentences, missing_words, supported

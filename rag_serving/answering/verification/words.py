@@ -21,6 +21,7 @@ from typing import Literal
 from rag_serving.answering.verification.phrases import PHRASES
 from rag_serving.text.figures import SPELLED, UNIT_NAMES, figure_value
 from rag_serving.text.normalization import folded
+from rag_serving.text.polarity_words import NEGATIONS
 
 Kind = Literal["word", "strict", "figure", "name", "free", "comma", "stop"]
 How = Literal["exact", "inflection", "synonym", "figure"]
@@ -52,7 +53,7 @@ furthermore additionally indeed simply namely
 _DROPPABLE = "now just very really quite basically actually easily automatically own"
 # Words that have to be there themselves: no synonym, no inflection, none lost, none added.
 _STRICT = """
-no not never none nothing nobody neither nor without cannot nowhere hardly barely scarcely
+cannot nowhere hardly barely scarcely
 must shall should may might can could would ought need needs needed require requires required optional mandatory
 recommended deprecated allow allows allowed permit permits permitted forbid forbids forbidden prohibit prohibited
 deny denies denied able unable possible impossible supposed
@@ -78,7 +79,7 @@ zero one half hundred thousand million
 """
 _FREE_WORDS = frozenset(_FREE.split())
 DROPPABLE = frozenset(_DROPPABLE.split())
-_STRICT_WORDS = frozenset(_STRICT.split())
+_STRICT_WORDS = NEGATIONS | frozenset(_STRICT.split())
 
 _STRICT_GROUPS = {"they": "it", "their": "its", "each": "every", "till": "until", "whenever": "when"}
 _STRICT_GROUPS |= {"entire": "whole", "anybody": "anyone", "merely": "only", "solely": "only", "though": "although"}
@@ -136,7 +137,7 @@ def _with_one_must(words: list[Token]) -> list[Token]:
 
 def is_negative(token: Token) -> bool:
     """Return whether a token negates."""
-    return token.key in {"no", "not", "never", "none", "nothing", "nobody", "neither", "nor", "without", "no-longer"}
+    return token.key in NEGATIONS or token.key == "no-longer"
 
 
 def compare(said: Token, stands: Token) -> How | None:
