@@ -82,15 +82,13 @@ class Candidates:
             message = "neither index can answer" if self.mode == "hybrid" else f"the {self.mode} index cannot answer"
             raise RetrievalError(message)
         near = ranking.column("dense") >= self.cosine_floor
-        if "dense" in ranking.columns:
-            ranking = ranking.with_scores("dense_rank", np.where(near, ranking.column("dense_rank"), np.nan))
         found = np.flatnonzero(near | ~np.isnan(ranking.column("lexical_rank")))
-        return _scored_by_all(context, ranking.take(found[np.argsort(ranking.rows[found])]))
-
-
-def _scored_by_all(context: SearchContext, ranking: Ranking) -> Ranking:
-    if context.vector is not None and "dense" in ranking.columns:
-        ranking = ranking.with_scores("dense", context.view.similarities(context.vector, ranking.rows))
-    if "bm25" in ranking.columns:
-        ranking = ranking.with_scores("bm25", context.lexical_scores[ranking.rows])
-    return ranking
+        order = found[np.argsort(ranking.rows[found])]
+        columns = dict(ranking.take(order).columns)
+        rows = ranking.rows[order]
+        if "dense" in columns and context.vector is not None:
+            columns["dense_rank"] = np.where(near[order], columns["dense_rank"], np.nan)
+            columns["dense"] = context.view.similarities(context.vector, rows).astype(np.float64)
+        if "bm25" in columns:
+            columns["bm25"] = context.lexical_scores[rows].astype(np.float64)
+        return Ranking(rows, columns)

@@ -91,18 +91,25 @@ class Ranking:
         """Return these rows and behind them those that only the other has; of two values the other's counts."""
         if not self.columns:
             return other
-        places = {row: place for place, row in enumerate(self.rows.tolist())}
-        at = np.array([places.setdefault(row, len(places)) for row in other.rows.tolist()], dtype=np.intp)
-        columns: dict[str, Scores] = {}
+        at, is_new = self._positions_of(other.rows)
+        rows = np.concatenate([self.rows, other.rows[is_new]])
+        columns = {}
         for name in {**self.columns, **other.columns}:
-            columns[name] = values = np.full(len(places), np.nan)
+            columns[name] = values = np.full(len(rows), np.nan)
             if name in self.columns:
                 values[: len(self)] = self.columns[name]
             if name in other.columns:
                 given = other.columns[name]
-                known = ~np.isnan(given)
-                values[at[known]] = given[known]
-        return Ranking(np.array(list(places), dtype=np.int64), columns)
+                values[at] = np.where(np.isnan(given), values[at], given)
+        return Ranking(rows, columns)
+
+    def _positions_of(self, rows: Rows) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """Return where rows [n] stand here, or would if the new ones were added at the end, and which are new."""
+        order = np.argsort(self.rows)
+        found = np.minimum(np.searchsorted(self.rows, rows, sorter=order), len(self) - 1)
+        is_new = self.rows[order[found]] != rows if len(self) else np.ones(len(rows), dtype=np.bool_)
+        behind = len(self) - 1 + np.cumsum(is_new)
+        return np.where(is_new, behind, order[found] if len(self) else behind), is_new
 
     def records(self) -> Iterator[tuple[float, dict[str, float], dict[str, int]]]:
         """Yield the score of each row, its scores by stage, and its rank in each index that found it."""
