@@ -103,8 +103,8 @@ def at_most(seconds: float) -> float:
     return min(seconds, deadline.left - min(_LONGEST_RESERVE_S, deadline.left / 5))
 
 
-def begun(work: Callable[[], Result], name: str) -> Future[Result]:
-    """Begin some work in a thread that keeps no process alive. Return its outcome to come, error or not."""
+def run_in_thread(work: Callable[[], Result], name: str) -> Future[Result]:
+    """Run some work in a thread that keeps no process alive. Return its future, with its result or error."""
     outcome: Future[Result] = Future()
 
     def run() -> None:
@@ -117,8 +117,8 @@ def begun(work: Callable[[], Result], name: str) -> Future[Result]:
     return outcome
 
 
-def awaited(outcome: Future[Result], seconds: float) -> Result:
-    """Return an outcome when it is there; wait `seconds` at most, and only while somebody waits for the answer.
+def result_within(outcome: Future[Result], seconds: float) -> Result:
+    """Return the result of a future; wait `seconds` at most, and only while somebody waits for the answer.
 
     Raises:
         TimeoutError: it did not come in time.

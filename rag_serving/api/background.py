@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from rag_serving.deadline import begun
+from rag_serving.deadline import run_in_thread
 
 MAX_THREADS = 256
 
@@ -36,6 +36,6 @@ class BackgroundWork:
         if outcome is None:
             if len(self._under_way) >= MAX_THREADS:
                 raise TimeoutError
-            outcome = self._under_way[name] = begun(work, name.split()[0])
+            outcome = self._under_way[name] = run_in_thread(work, name.split()[0])
             outcome.add_done_callback(lambda _: self._under_way.pop(name, None))
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(outcome)), wait_s)

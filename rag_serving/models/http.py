@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import httpx
 
-from rag_serving.deadline import at_most, awaited, begun, current
+from rag_serving.deadline import at_most, current, result_within, run_in_thread
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.protocols import ModelError
@@ -101,7 +101,7 @@ def in_time(ask: Callable[[], Result], seconds: float, too_late: Callable[[], No
     if current() is None:
         return ask()
     try:
-        return awaited(begun(ask, "ask-server"), at_most(seconds))
+        return result_within(run_in_thread(ask, "ask-server"), at_most(seconds))
     except TimeoutError:
         too_late()
 

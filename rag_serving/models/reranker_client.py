@@ -22,7 +22,7 @@ import httpx
 
 from rag_serving.config.reranking import Reranker
 from rag_serving.config.sections import Features
-from rag_serving.deadline import StoppedError, at_most, awaited
+from rag_serving.deadline import StoppedError, at_most, result_within
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.http import BadAnswerError, bearer, tls_context
@@ -193,7 +193,7 @@ class _Loop:
         """Wait for the work, which is cancelled when waiting is interrupted, or nobody waits for the answer."""
         future: Future[Result] = asyncio.run_coroutine_threadsafe(work, self._started())
         try:
-            return awaited(future, seconds)
+            return result_within(future, seconds)
         except BaseException:
             future.cancel()
             raise

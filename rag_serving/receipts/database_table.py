@@ -14,7 +14,7 @@ from sqlalchemy import Column, Engine, MetaData, String, Table, Text, delete, in
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
-from rag_serving.deadline import begun
+from rag_serving.deadline import run_in_thread
 from rag_serving.models.breaker import Breaker
 from rag_serving.receipts.receipt import ReceiptsAwayError
 from rag_serving.receipts.rows import StoredReceipt, asker_mark
@@ -126,7 +126,7 @@ def _within(seconds: float, work: Callable[[], Result]) -> Result:
     Raises:
         TimeoutError: it takes longer.
     """
-    return begun(work, "receipts").result(seconds)
+    return run_in_thread(work, "receipts").result(seconds)
 
 
 def _create(engine: Engine) -> None:

@@ -19,10 +19,10 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import httpx
 
 from rag_serving.config.sections import ChatModel
-from rag_serving.deadline import StoppedError, at_most, awaited, begun
+from rag_serving.deadline import StoppedError, at_most, result_within, run_in_thread
 from rag_serving.models.chat.messages import CHARS_PER_TOKEN, Message, Piece, Reply, Writing
 from rag_serving.models.http import TRANSIENT, BadAnswerError, bearer, busy_error, is_busy, tls_context, wait_s
-from rag_serving.models.protocols import ModelError
+from rag_serving.models.protocols import ContextTooLongError, ModelError
 
 Listen = Callable[[int], None]
 """Called with the characters written so far."""
@@ -174,6 +174,12 @@ class RemoteChat(ABC):
         """Return whether the model is one of those that the server lists."""
         return self.model in listed
 
+    def context_too_long(self, said: str) -> ContextTooLongError:
+        """Return the error for a prompt that the model cannot read, with what the server said."""
+        return ContextTooLongError(
+            f"the prompt is too long for {self.model!r} at {self.base_url}: {said}; lower {self.section}.context_tokens"
+        )
+
     def _give_up(self, error: Exception) -> NoReturn:
         """Turn the last transient failure into a ModelError that says how to mend it."""
         if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, ConnectionError)):
@@ -221,9 +227,9 @@ def run_in_own_loop(
         running.append((asyncio.get_running_loop(), asyncio.current_task()))
         return await work
 
-    outcome = begun(lambda: asyncio.run(working()), name)
+    outcome = run_in_thread(lambda: asyncio.run(working()), name)
     try:
-        return awaited(outcome, seconds)
+        return result_within(outcome, seconds)
     except TimeoutError:
         too_late()
     except StoppedError:

@@ -16,7 +16,8 @@ from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.context_length import says_too_long
 from rag_serving.models.chat.messages import Message, Piece
 from rag_serving.models.http import BadAnswerError, key_refused
-from rag_serving.models.protocols import ContextTooLongError, ModelError
+from rag_serving.models.ollama_names import missing, with_tag
+from rag_serving.models.protocols import ModelError
 
 if TYPE_CHECKING:
     import ollama
@@ -64,12 +65,10 @@ class OllamaChat(RemoteChat):
                 raise BadAnswerError(f"no list of models ({type(error).__name__})") from error
 
     def is_among(self, listed: Sequence[str]) -> bool:
-        """Ollama lists `name:tag`; `latest` may be left out."""
-        tag = self.model if ":" in self.model.rpartition("/")[2] else f"{self.model}:latest"
-        return tag in listed
+        return with_tag(self.model) in listed
 
     def missing(self) -> str:
-        return f"model {self.model!r} is not on the Ollama server at {self.base_url}; run `ollama pull {self.model}`"
+        return missing(self.model, self.base_url)
 
     def _client(self) -> ollama.AsyncClient:
         import ollama
@@ -80,10 +79,7 @@ class OllamaChat(RemoteChat):
         """Return what a refusal means; an error within a stream has no status and may not be met again."""
         said = one_line(error.error)
         if says_too_long(said):
-            return ContextTooLongError(
-                f"the prompt is too long for {self.model!r} at {self.base_url}: {said}; "
-                f"lower {self.section}.context_tokens"
-            )
+            return self.context_too_long(said)
         if error.status_code == 404 and "not found" in said:
             return ModelError(self.missing())
         if error.status_code in (401, 403):

@@ -20,7 +20,7 @@ from rag_serving.models.chat.context_length import says_too_long
 from rag_serving.models.chat.messages import Message, Piece
 from rag_serving.models.chat.sse import event_data
 from rag_serving.models.http import BadAnswerError, key_refused
-from rag_serving.models.protocols import ContextTooLongError, ModelError
+from rag_serving.models.protocols import ModelError
 
 # Parameters that some models refuse, with what they take instead; None: they do without.
 _SPARED: dict[str, str | None] = {
@@ -120,7 +120,7 @@ class OpenAIChat(RemoteChat):
     def _broken_off(self, error: object) -> Exception:
         """Return what an error within a stream means."""
         said = one_line(json.dumps(error, ensure_ascii=False))
-        return self._too_long(said) if says_too_long(said) else BadAnswerError(said)
+        return self.context_too_long(said) if says_too_long(said) else BadAnswerError(said)
 
     def _learns(self, response: httpx.Response) -> bool:
         """Return whether the refusal names a parameter that can be spared; it is not sent again."""
@@ -139,18 +139,13 @@ class OpenAIChat(RemoteChat):
     def _refusal(self, response: httpx.Response) -> ModelError:
         said = f"HTTP {response.status_code}: {one_line(response.text)}"
         if says_too_long(response.text):
-            return self._too_long(said)
+            return self.context_too_long(said)
         if response.status_code == 404:
             return ModelError(f"{self.missing()} ({said})")
         if response.status_code in (401, 403):
             return key_refused(self.base_url, said, f"{self.section}.api_key_env")
         return ModelError(
             f"{self.base_url} refuses to write with {self.model!r} ({said}); correct {self.section}.* or the server"
-        )
-
-    def _too_long(self, said: str) -> ContextTooLongError:
-        return ContextTooLongError(
-            f"the prompt is too long for {self.model!r} at {self.base_url}: {said}; lower {self.section}.context_tokens"
         )
 
 

@@ -14,6 +14,7 @@ from rag_serving.config.sections import Embedding
 from rag_serving.escaping.targets import one_line
 from rag_serving.models.embedding.remote import QUERY_TIMEOUT_S, RemoteEmbedder
 from rag_serving.models.http import TRANSIENT, BadAnswerError, key_refused, refuse_busy, tls_context
+from rag_serving.models.ollama_names import missing, with_tag
 from rag_serving.models.protocols import ModelError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class OllamaEmbedder(RemoteEmbedder):
         """model:tag@digest, as the server lists it."""
         import ollama
 
-        tag = self.model if ":" in self.model.rpartition("/")[2] else f"{self.model}:latest"
+        tag = with_tag(self.model)
         try:
             listed = self._client(min(self._config.timeout_s, QUERY_TIMEOUT_S)).list().models
         except (*TRANSIENT, ollama.ResponseError, TypeError, ValueError) as error:
@@ -45,7 +46,7 @@ class OllamaEmbedder(RemoteEmbedder):
         for model in listed:
             if model.model == tag and model.digest:
                 return f"{tag}@{model.digest.removeprefix('sha256:')[:12]}"
-        raise ModelError(self._missing())
+        raise ModelError(missing(self.model, self.base_url))
 
     def _ask(self, texts: list[str], timeout_s: float) -> list[list[float]]:
         import ollama
@@ -60,16 +61,13 @@ class OllamaEmbedder(RemoteEmbedder):
 
     def _refusal(self, error: ollama.ResponseError) -> ModelError:
         if error.status_code == 404 and "not found" in error.error:
-            return ModelError(self._missing())
+            return ModelError(missing(self.model, self.base_url))
         said = f"HTTP {error.status_code}: {one_line(error.error)}"
         if error.status_code in (401, 403):
             return key_refused(self.base_url, said, "embedding.api_key_env")
         return ModelError(
             f"the Ollama server at {self.base_url} refuses to embed with {self.model!r} ({said}); correct embedding.*"
         )
-
-    def _missing(self) -> str:
-        return f"model {self.model!r} is not on the Ollama server at {self.base_url}; run `ollama pull {self.model}`"
 
 
 def _open(base_url: str, headers: dict[str, str], timeout_s: float) -> ollama.Client:
