@@ -35,6 +35,7 @@ from rag_serving.telemetry.metrics import forget_ended
 
 _FOLDER, _FILE = "CITELOCK_WORKERS_FOLDER", "CITELOCK_WORKERS_FILE"
 _CONFIG, _METRICS = "config.json", "metrics"
+_REMOVALS = 20
 _CONNECTION = "rag_serving.api.connections:Connection"
 
 _log = logging.getLogger(__name__)
@@ -101,10 +102,10 @@ def _renew(folder: Path, file: ConfigFile) -> bool:
     try:
         config = file.load()
         Service.open(config).close()
-    except ConfigError as error:
+        _leave(folder, config)
+    except (ConfigError, OSError) as error:
         _log.error("the configuration is not used: %s", error)
         return False
-    _leave(folder, config)
     _log.warning("%s was read again; the processes are replaced one by one", file.path)
     return True
 
@@ -114,5 +115,8 @@ def _end_with_parent(folder: Path) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        shutil.rmtree(folder, ignore_errors=True)
+        for _ in range(_REMOVALS):  # another process may just be making a file there
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
         os.kill(os.getpid(), signal.SIGTERM)

@@ -188,12 +188,16 @@ def _claim_slot(folder: Path, tenants: int) -> FileLock:
     slot, lock = next(_free_slots(folder))
     mark_process_dead(slot, str(folder))
     for kind in _KINDS_OF_FILES:
-        file = folder / f"{kind}_{slot}.db"
-        if not file.exists():
-            file.write_bytes(bytes(_BYTES_PER_TENANT * tenants))
+        _take_space(folder / f"{kind}_{slot}.db", _BYTES_PER_TENANT * tenants)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
     values.ValueClass = values.MultiProcessValue(lambda: slot)
     return lock
+
+
+def _take_space(file: Path, size: int) -> None:
+    """Append zeros until a file has so many bytes."""
+    with file.open("ab") as end:
+        end.write(bytes(max(0, size - end.tell())))
 
 
 def _free_slots(folder: Path) -> Iterator[tuple[int, FileLock]]:

@@ -166,6 +166,16 @@ def test_the_files_space_is_taken_before_anything_is_counted(tmp_path: Path) -> 
     assert all(file.stat().st_blocks * 512 >= file.stat().st_size == SPACE for file in files)
 
 
+def test_where_there_was_no_space_the_next_process_takes_it(tmp_path: Path) -> None:
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"
+    code = f"{limit}\ntry: Metrics(Path({str(tmp_path)!r}))\nexcept OSError as error: print(error.strerror)"
+    assert run(None, code) == "File too large\n"
+    run(tmp_path, "")
+    assert {file.stat().st_size for file in tmp_path.glob("*.db")} == {SPACE}
+    run(None, f"Metrics(Path({str(tmp_path)!r}), tenants=3)")  # and another configuration has more of them
+    assert {file.stat().st_size for file in tmp_path.glob("*.db")} == {3 * SPACE}
+
+
 def test_the_files_of_many_tenants_need_not_grow(tmp_path: Path) -> None:
     stages = [(f"tenant{tenant}", f"stage{stage}") for tenant in range(5) for stage in range(15)]
     code = f"m = Metrics(Path({str(tmp_path)!r}), tenants=5)"
