@@ -259,29 +259,25 @@ def test_an_ablation_tells_what_each_stage_brings(judged_project: Project) -> No
     assert "Against the defaults" in Path(found["html"]).read_text(encoding="utf-8")
 
 
-def test_ragas_is_asked_about_the_published_generation_or_says_why_not(judged_project: Project) -> None:
-    scores = {"non_llm_context_recall": {"back": 0.125}}
-    earlier = {"generation": "another", "scores": scores, "faults": {}, "problem": None}
-    write_json(reports_folder(judged_project.store, "demo") / "ragas.json", earlier)
-    found = told(judged_project.materialize("ragas_report"), "ragas_report")
-    assert "was 0.125" in found["report"] or "not installed" in found["report"]
-    assert Path(found["html"]).is_file()
-    assert found["problem"] == "none" or "not installed" in found["report"]
-
-
 @pytest.mark.skipif(importlib.util.find_spec("ragas") is None, reason="needs the extra `ragas`")
-def test_what_a_model_judges_is_told_and_the_metric_that_it_fails_is_named(judged_project: Project) -> None:
+def test_what_a_model_judges_is_told_beside_the_run_before_and_what_it_fails_is_named(
+    judged_project: Project,
+) -> None:
     def half_broken(messages: list[dict[str, str]]) -> list[str]:
         fails = '"ContextRecallClassifications"' in messages[-1]["content"]
         return ["I would rather not."] if fails else answers_ragas(messages)
 
     published = judged_project.store.current("demo")
+    scores = {"non_llm_context_recall": {"back": 0.125}}
+    earlier = {"generation": "another", "scores": scores, "faults": {}, "problem": None}
+    write_json(reports_folder(judged_project.store, "demo") / "ragas.json", earlier)
     with served(StandInChat(half_broken)) as server:
         judged_project.wiki.configure(
             evaluation=GOLD, generation={"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1"}
         )
         found = told(judged_project.materialize("ragas_report"), "ragas_report")
     assert found["problem"] == "none"
+    assert "was 0.125" in found["report"]
     assert "| faithfulness | 1.000 |" in found["report"]
     assert "| answer relevancy | 0." in found["report"]
     assert "**Metrics that lack scores**" in found["report"]

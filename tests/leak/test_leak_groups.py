@@ -18,7 +18,7 @@ from rag_serving.artifacts.signed_files import write_signed_table
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("synthetic_wiki")]
 
 Groups = Mapping[str, frozenset[str]]
 

@@ -15,7 +15,7 @@ from restricted_wiki import TENANT, some_principal
 
 from rag_serving.access.principals import Principal
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("synthetic_wiki")]
 
 SAMPLE_USERS = ["ines.moreau", "tomasz.wilk", "5f2c71aa90b1e40068d1a003", "felix.brandt", "marit.solberg", "nobody"]
 SAMPLE_GROUPS = ["security", "finance", "people-team", "everyone", "staff"]
