@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rag_assets.llm_contexts.servers import ModelName
-from rag_assets.state.content_cache import CacheFile
+from rag_assets.state.content_cache import ContentCache
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_serving.artifacts.signatures import Seal
-from rag_serving.models.protocols import ModelError
 
 FILE = "contexts.sqlite"
 SEAL_PURPOSE = "contexts"
@@ -50,7 +49,7 @@ class ContextCache:
         self.path = folder / FILE
         self.models = models
         self._seal = seal
-        self._file = CacheFile(self.path, f"{_SCHEMA};{_UPGRADE};{_SEALS}", _VERSION, {1: _UPGRADE, 2: _SEALS})
+        self._file = ContentCache(self.path, f"{_SCHEMA};{_UPGRADE};{_SEALS}", _VERSION, {1: _UPGRADE, 2: _SEALS})
 
     def lookup(self, keys: Sequence[str], oldest_prompt: int = 0) -> dict[str, WrittenContext]:
         """Return the contexts of these passages that were asked for by a prompt of at least this version.
@@ -70,36 +69,28 @@ class ContextCache:
         Raises:
             ModelError: the file cannot be used.
         """
-        try:
-            with self._file.open() as database, database:
-                database.executemany(_INSERT, [(*row, self._seal_of(row)) for row in _rows(written, places)])
-        except sqlite3.DatabaseError as error:
-            self._recover(error)
+        rows = [(*row, self._seal_of(row)) for row in _rows(written, places)]
+        self._file.run(lambda database: database.executemany(_INSERT, rows), None)
 
     def _lookup(self, column: str, keys: Sequence[str], oldest_prompt: int) -> dict[str, WrittenContext]:
         addresses = {_address(model, key): (rank, key) for rank, model in enumerate(self.models) for key in keys}
         cached: dict[str, tuple[tuple[int, float], WrittenContext]] = {}
-        try:
-            with self._file.open() as database:
-                for address, *row in self._file.lookup(database, _ROWS.format(column=column), list(addresses)):
-                    *entry, seal = row
-                    if self._seal and not self._seal.holds(seal, _sealed(entry)):
-                        continue
-                    (rank, key), context = addresses[address], _context(entry[2:])
-                    order = rank, -context.made_at
-                    if context.prompt_version >= oldest_prompt and (key not in cached or order < cached[key][0]):
-                        cached[key] = order, context
-        except sqlite3.DatabaseError as error:
-            self._recover(error)
-            return {}
+
+        def read(database: sqlite3.Connection) -> None:
+            for address, *row in self._file.lookup(database, _ROWS.format(column=column), list(addresses)):
+                *entry, seal = row
+                if self._seal and not self._seal.holds(seal, _sealed(entry)):
+                    continue
+                (rank, key), context = addresses[address], _context(entry[2:])
+                order = rank, -context.made_at
+                if context.prompt_version >= oldest_prompt and (key not in cached or order < cached[key][0]):
+                    cached[key] = order, context
+
+        self._file.run(read, None)
         return {key: context for key, (_, context) in cached.items()}
 
     def _seal_of(self, row: Sequence[object]) -> bytes | None:
         return self._seal.of(_sealed(row)) if self._seal else None
-
-    def _recover(self, error: sqlite3.DatabaseError) -> None:
-        if not self._file.put_aside(error):
-            raise ModelError(f"the context cache {self.path} cannot be used ({error}); free space or mend its rights")
 
 
 def _sealed(row: Sequence[object]) -> bytes:

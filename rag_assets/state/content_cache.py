@@ -1,16 +1,21 @@
 """A SQLite file of what can be computed again: safe to delete, safe to kill at any moment, safe to share.
 
-Belongs here: opening it, its version, what happens when it is damaged. Does not belong here: what it remembers.
+Belongs here: opening it, its version, what happens when it is damaged. Does not belong here: what it remembers and how
+that is sealed (`vector_cache`, `signature_cache`, `llm_contexts.cache`).
 """
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from rag_serving.models.protocols import ModelError
+
+Result = TypeVar("Result")
 
 LOOKUP_KEYS = 500
 """Keys that are looked up at once: SQLite limits the number of parameters."""
@@ -22,7 +27,7 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _log = logging.getLogger(__name__)
 
 
-class CacheFile:
+class ContentCache:
     """The file at a path, with the tables of one schema version.
 
     `upgrades` are the statements that lead from an older version to the next one, where what the file has is worth it.
@@ -34,13 +39,26 @@ class CacheFile:
         self._version = version
         self._upgrades = upgrades or {}
 
-    @contextmanager
-    def open(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection to the file, made where it does not exist.
+    def run(self, work: Callable[[sqlite3.Connection], Result], otherwise: Result) -> Result:
+        """Return what `work` returns, whose changes are kept together; `otherwise` where the file is damaged.
+
+        A damaged file is put aside, so that the next use begins a new one.
 
         Raises:
-            sqlite3.DatabaseError: it cannot be used; `put_aside` decides whether it is damaged.
+            ModelError: the file cannot be used.
         """
+        try:
+            with self._opened() as database, database:
+                return work(database)
+        except sqlite3.DatabaseError as error:
+            if self._put_aside(error):
+                return otherwise
+            raise ModelError(
+                f"the cache {self.path} cannot be used ({error}); free space or mend its rights"
+            ) from error
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self.path, timeout=_BUSY_S)) as database:
             database.execute("PRAGMA journal_mode = WAL")
@@ -54,7 +72,7 @@ class CacheFile:
             part = keys[start : start + LOOKUP_KEYS]
             yield from database.execute(query.format(marks=",".join("?" * len(part))), part)
 
-    def put_aside(self, error: sqlite3.DatabaseError) -> bool:
+    def _put_aside(self, error: sqlite3.DatabaseError) -> bool:
         """Move a damaged file, or one of another version, out of the way; False where the trouble is another one."""
         damaged = isinstance(error, _OtherVersionError) or (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED
         if damaged:

@@ -12,14 +12,14 @@ from __future__ import annotations
 import logging
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from rag_assets.state.content_cache import CacheFile
+from rag_assets.state.content_cache import ContentCache
 from rag_assets.steps.dedup.minhash import FINGERPRINT, VERSION, Fingerprints, fingerprints
+from rag_serving.models.protocols import ModelError
 
 FILE = "signatures.sqlite"
 _VERSION = 1
@@ -35,7 +35,7 @@ class SignatureCache:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
-        self._file = CacheFile(self.path, _TABLE, _VERSION)
+        self._file = ContentCache(self.path, _TABLE, _VERSION)
 
     def fingerprints(self, texts: Sequence[str], hashes: Sequence[str]) -> tuple[Fingerprints, int]:
         """Return the fingerprint of each text [texts], and how many had to be computed.
@@ -54,24 +54,22 @@ class SignatureCache:
         return np.frombuffer(records, FINGERPRINT), len(missing)
 
     def _lookup(self, keys: Sequence[str]) -> dict[str, bytes]:
-        with self._forgiving(), self._file.open() as database:
+        def read(database: sqlite3.Connection) -> dict[str, bytes]:
             rows = self._file.lookup(database, _ROWS, keys)
             return {key: record[:-4] for key, record in rows if _is_sound(record)}
-        return {}
+
+        try:
+            return self._file.run(read, {})
+        except ModelError as error:
+            logger.warning("%s; fingerprints are computed", error)
+            return {}
 
     def _remember(self, made: dict[str, bytes]) -> None:
         rows = [(key, record + _check(record)) for key, record in made.items()]
-        with self._forgiving(), self._file.open() as database, database:
-            database.executemany("INSERT OR REPLACE INTO fingerprints VALUES (?, ?)", rows)
-
-    @contextmanager
-    def _forgiving(self) -> Iterator[None]:
-        """Go on without the file; a damaged one is put aside, so that the next use begins a new one."""
         try:
-            yield
-        except sqlite3.DatabaseError as error:
-            if not self._file.put_aside(error):
-                logger.warning("signature cache %s cannot be used (%s); fingerprints are computed", self.path, error)
+            self._file.run(lambda db: db.executemany("INSERT OR REPLACE INTO fingerprints VALUES (?, ?)", rows), None)
+        except ModelError as error:
+            logger.warning("%s; fingerprints are computed again", error)
 
 
 def _is_sound(record: object) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_assets.state.content_cache import LOOKUP_KEYS, CacheFile
+from rag_assets.state.content_cache import LOOKUP_KEYS, ContentCache
 from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
 from rag_serving.models.protocols import Embedder, ModelError
 
@@ -60,7 +60,7 @@ class VectorCache:
         self.path = folder / FILE
         self._seal = seal
         self.model = model
-        self._file = CacheFile(self.path, _SCHEMA, VERSION)
+        self._file = ContentCache(self.path, _SCHEMA, VERSION)
 
     def embed(self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None) -> EmbeddedTexts:
         """Return the texts' vectors, each different text computed at most once and remembered within 64 texts.
@@ -101,28 +101,27 @@ class VectorCache:
 
     def _lookup(self, keys: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         """Return the sound vectors among those of the keys."""
-        try:
-            with self._file.open() as database:
-                dimension = self._dimension(database)
-                found: dict[str, NDArray[np.float32]] = {}
-                for start in range(0, len(keys) if dimension else 0, LOOKUP_KEYS):
-                    part = [bytes.fromhex(key) for key in keys[start : start + LOOKUP_KEYS]]
-                    rows = [(key.hex(), blob) for key, blob in self._file.lookup(database, _ROWS, part)]
-                    found.update(_sound(self._sealed(rows), dimension or 0))
-                return found
-        except sqlite3.DatabaseError as error:
-            self._recover(error)
-            return {}
+
+        def read(database: sqlite3.Connection) -> dict[str, NDArray[np.float32]]:
+            found: dict[str, NDArray[np.float32]] = {}
+            dimension = self._dimension(database)
+            for start in range(0, len(keys) if dimension else 0, LOOKUP_KEYS):
+                part = [bytes.fromhex(key) for key in keys[start : start + LOOKUP_KEYS]]
+                rows = [(key.hex(), blob) for key, blob in self._file.lookup(database, _ROWS, part)]
+                found.update(_sound(self._sealed(rows), dimension or 0))
+            return found
+
+        return self._file.run(read, {})
 
     def _remember(self, keys: Sequence[str], vectors: NDArray[np.float32]) -> None:
         plain = [(key, vector.astype("<f4").tobytes()) for key, vector in zip(keys, vectors, strict=True)]
         rows = [(bytes.fromhex(key), vector + self._seal_of(key, vector)) for key, vector in plain]
-        try:
-            with self._file.open() as database, database:
-                self._claim(database, vectors.shape[1])
-                database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
-        except sqlite3.DatabaseError as error:
-            self._recover(error)
+
+        def write(database: sqlite3.Connection) -> None:
+            self._claim(database, vectors.shape[1])
+            database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+
+        self._file.run(write, None)
 
     def _seal_of(self, key: str, vector: bytes) -> bytes:
         return self._seal.of(self.model.encode(), key.encode(), vector) if self._seal else b""
@@ -151,11 +150,6 @@ class VectorCache:
                 f"the model {self.model!r} now gives {dimension} dimensions, {known} before: another model has taken "
                 f"its name; name it otherwise or delete {self.path}"
             )
-
-    def _recover(self, error: sqlite3.DatabaseError) -> None:
-        """Begin a new file where this one is damaged; other troubles are told."""
-        if not self._file.put_aside(error):
-            raise ModelError(f"the vector cache {self.path} cannot be used ({error}); free space or mend its rights")
 
 
 def _sound(rows: Sequence[tuple[str, bytes]], dimension: int) -> dict[str, NDArray[np.float32]]:
