@@ -8,7 +8,7 @@ import dagster as dg
 
 from rag_assets import asset_checks, metadata
 from rag_assets.assets.groups import publish_asset
-from rag_assets.evaluation.candidate import VERSION, evaluate_candidate
+from rag_assets.evaluation.candidate import VERSION, Candidate, evaluate_candidate
 from rag_assets.progress import Reporter
 from rag_assets.reports import plots
 from rag_assets.reports.addresses import report_url
@@ -46,7 +46,8 @@ def eval_report(
         embedder = open_embedder(config.embedding)
         override = override_of(context)
         progress = reporter.track("questions asked", context.log.info)
-        evaluation = evaluate_candidate(store, tenant, checked.generation, config, embedder, override, progress)
+        candidate = Candidate(store, tenant, checked.generation, config, embedder)
+        evaluation = evaluate_candidate(candidate, override, progress)
         gates = {name: passed for name, passed in checked.gates.items() if not name.startswith("quality: ")}
         gates |= {f"quality: {verdict.gate}": verdict.passed for verdict in evaluation.verdicts}
         overridden = override if evaluation.failed else None

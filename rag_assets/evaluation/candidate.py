@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rag_assets.evaluation.entailment import open_entailment
 from rag_assets.evaluation.evaluate import Evaluation, Judged, evaluate, rank_pages
@@ -37,15 +38,25 @@ from rag_serving.pipeline import Pipeline, Services
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.text.analyzer import ANALYZER_VERSION
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 VERSION = 1
+
+Report = Callable[[int, int], None]  # questions asked, of how many
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A generation, published or not, and what it is evaluated with."""
+
+    store: Store
+    tenant: str
+    generation: str
+    config: Config
+    embedder: Embedder
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What was found, as `eval_report.json` has it."""
+    """The result of an evaluation, as `eval_report.json` has it."""
 
     payload: Mapping[str, Any]
     verdicts: tuple[GateVerdict, ...]
@@ -56,15 +67,7 @@ class Evaluated:
         return tuple(verdict for verdict in self.verdicts if not verdict.passed)
 
 
-def evaluate_candidate(
-    store: Store,
-    tenant: str,
-    generation_id: str,
-    config: Config,
-    embedder: Embedder,
-    override: str | None = None,
-    report: Callable[[int, int], None] | None = None,
-) -> Evaluated:
+def evaluate_candidate(candidate: Candidate, override: str | None = None, report: Report | None = None) -> Evaluated:
     """Ask the gold set, judge the gates, and leave `eval_report.json` in the generation's folder.
 
     A set that was asked of the same generation with the same settings before is not asked again. `override`: why a
@@ -76,38 +79,39 @@ def evaluate_candidate(
         StoreError: the generation cannot be opened.
     """
     started = monotonic()
+    store, tenant, config = candidate.store, candidate.tenant, candidate.config
     gates = read_gates(config.evaluation.gates)
     whole = tenant_gold(config.evaluation.gold, tenant)
     gold = whole or GoldSet((), tenant)
     stale = check_gold(gold, live_pages(store, config, tenant)) if whole else []
     alive = live(gold, stale)
     asked = alive if any(question.answerable for question in alive.questions) else GoldSet((), tenant)
-    settings = _settled(config)
-    digest = _digest(asked, settings, embedder.name)
+    evaluated = replace(candidate, config=_evaluated_config(config))
+    digest = _digest(asked, evaluated)
     before = _report(store, tenant, store.current(tenant))
-    found = _report(store, tenant, generation_id) or {}
-    if found.get("digest") != digest:
-        found = _asked(store, tenant, generation_id, settings, embedder, asked, open_entailment(config), report)
-    found["measures"]["text_kept"] = _text_kept(store, tenant, generation_id, config)
-    verdicts = judge_gates(gates, found["measures"], (before or {}).get("measures"))
+    facts = _report(store, tenant, candidate.generation) or {}
+    if facts.get("digest") != digest:
+        facts = _ask(evaluated, asked, open_entailment(config), report)
+    facts["measures"]["text_kept"] = _text_kept(candidate)
+    verdicts = judge_gates(gates, facts["measures"], (before or {}).get("measures"))
     failed = [verdict for verdict in verdicts if not verdict.passed]
     payload = {
-        **found,
+        **facts,
         "version": VERSION,
-        "generation": generation_id,
+        "generation": candidate.generation,
         "digest": digest,
         "note": _note(whole, asked),
         "gold": {
             "questions": len(gold.questions),
             "asked": len(asked.questions),
-            "stale": [each.line() for each in stale],
+            "stale": [entry.line() for entry in stale],
         },
         "compared_with": before["generation"] if before else None,
         "gates": [verdict.payload() for verdict in verdicts],
         "override": override if failed else None,
         "seconds": round(monotonic() - started, 3),
     }
-    write_signed(store, store.generation(tenant, generation_id) / EVAL_REPORT, payload)
+    write_signed(store, store.generation(tenant, candidate.generation) / EVAL_REPORT, payload)
     return Evaluated(payload, tuple(verdicts), tuple(stale))
 
 
@@ -117,13 +121,13 @@ def quality_results(store: Store, tenant: str, generation_id: str) -> list[Check
     Raises:
         PublishError: it was not evaluated.
     """
-    found = _report(store, tenant, generation_id)
-    if found is None:
+    facts = _report(store, tenant, generation_id)
+    if facts is None:
         raise PublishError(
             f"generation {generation_id} was not evaluated; materialize `eval_report` or run `citelock build`"
         )
-    overridden = bool(found.get("override"))
-    return [CheckResult(each["gate"], each["passed"] or overridden, each["detail"]) for each in found["gates"]]
+    overridden = bool(facts.get("override"))
+    return [CheckResult(gate["gate"], gate["passed"] or overridden, gate["detail"]) for gate in facts["gates"]]
 
 
 def read_gates(path: Path) -> QualityGates:
@@ -139,14 +143,14 @@ def read_gates(path: Path) -> QualityGates:
 
 
 @contextmanager
-def candidate_pipeline(
-    store: Store, tenant: str, generation_id: str, config: Config, embedder: Embedder
-) -> Iterator[Pipeline]:
-    """Yield the product's pipeline over one generation, published or not; its receipts are thrown away."""
+def candidate_pipeline(candidate: Candidate) -> Iterator[Pipeline]:
+    """Yield the product's pipeline over one generation; its receipts are thrown away."""
+    store, tenant, config = candidate.store, candidate.tenant, candidate.config
     receipts = store.candidate(tenant) / "evaluation.db"
-    published = CurrentGeneration(store, tenant, config, pinned=generation_id)
+    published = CurrentGeneration(store, tenant, config, pinned=candidate.generation)
     reranker = open_reranker(config.features, config.reranker)
-    pipeline = Pipeline(config, tenant, published, Services(embedder, ReceiptStore(receipts, config.home), reranker))
+    services = Services(candidate.embedder, ReceiptStore(receipts, config.home), reranker)
+    pipeline = Pipeline(config, tenant, published, services)
     try:
         yield pipeline
     finally:
@@ -155,7 +159,7 @@ def candidate_pipeline(
             leftover.unlink(missing_ok=True)
 
 
-def _settled(config: Config) -> Config:
+def _evaluated_config(config: Config) -> Config:
     """Return the configuration that is evaluated: without models behind HTTP unless they were asked for."""
     if config.evaluation.models == "configured":
         return config
@@ -164,26 +168,17 @@ def _settled(config: Config) -> Config:
     return config.model_copy(update={"features": features, "generation": generation})
 
 
-def _asked(
-    store: Store,
-    tenant: str,
-    generation_id: str,
-    config: Config,
-    embedder: Embedder,
-    gold: GoldSet,
-    entails: Entails | None,
-    report: Callable[[int, int], None] | None,
-) -> dict[str, Any]:
-    """Return what answers and rankings are worth, by question, and every case."""
+def _ask(candidate: Candidate, gold: GoldSet, entails: Entails | None, report: Report | None) -> dict[str, Any]:
+    """Return every measure of answers and rankings, by question, and every case."""
     if not gold.questions:
         return {"created_at": _now(), "measures": {}, "summary": {}, "evaluation": None, "cases": []}
-    with candidate_pipeline(store, tenant, generation_id, config, embedder) as pipeline:
-        told = (lambda _, done, total: report(done, total)) if report else None
-        evaluation = evaluate(pipeline, gold, told, explain=True)
+    with candidate_pipeline(candidate) as pipeline:
+        progress = (lambda _, done, total: report(done, total)) if report else None
+        evaluation = evaluate(pipeline, gold, progress, explain=True)
         rankings = rank_pages(pipeline, gold)
-    pages = {each.id: each.pages for each in gold.questions if each.answerable}
+    pages = {question.id: question.pages for question in gold.questions if question.answerable}
     measures = {**of_answers(evaluation.judged), **of_rankings(rankings, pages)}
-    if similar := answer_similarity(evaluation.judged, embedder):
+    if similar := answer_similarity(evaluation.judged, candidate.embedder):
         measures["answer_similarity"] = similar
     if entails:
         measures |= by_entailment(evaluation.judged, entails)
@@ -198,7 +193,7 @@ def _asked(
 
 def _cases(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Return every question with what was answered; those with a fault first."""
-    return [_case(each) for each in sorted(evaluation.judged, key=lambda each: not each.fault)]
+    return [_case(judged) for judged in sorted(evaluation.judged, key=lambda judged: not judged.fault)]
 
 
 def _case(judged: Judged) -> dict[str, Any]:
@@ -214,28 +209,28 @@ def _case(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _text_kept(store: Store, tenant: str, generation_id: str, config: Config) -> dict[str, float]:
+def _text_kept(candidate: Candidate) -> dict[str, float]:
     """Return of every page that is the same version as in the published generation, the share of its text that is
     indexed."""
-    current = store.current(tenant)
-    if current is None or current == generation_id:
+    current = candidate.store.current(candidate.tenant)
+    if current is None or current == candidate.generation:
         return {}
     try:
-        before = _text_of_pages(store, tenant, current, config)
+        before = _text_of_pages(replace(candidate, generation=current))
     except StoreError:  # what cannot be opened any more cannot be compared with
         return {}
-    after = _text_of_pages(store, tenant, generation_id, config)
+    after = _text_of_pages(candidate)
     return {page: round(min(1.0, after[page, n] / size), 6) for (page, n), size in before.items() if (page, n) in after}
 
 
-def _text_of_pages(store: Store, tenant: str, generation_id: str, config: Config) -> dict[tuple[str, int], int]:
-    """Characters by page and version."""
-    generation = Generation.open(store, tenant, generation_id, config)
-    sizes: dict[tuple[str, int], int] = {}
-    columns = (generation.table[name].to_pylist() for name in ("page_id", "version", "text"))
-    for page, version, text in zip(*columns, strict=True):
-        sizes[page, version] = sizes.get((page, version), 0) + len(text)
-    generation.close()
+def _text_of_pages(candidate: Candidate) -> dict[tuple[str, int], int]:
+    """Return characters by page and version."""
+    sizes: Counter[tuple[str, int]] = Counter()
+    opened = Generation.open(candidate.store, candidate.tenant, candidate.generation, candidate.config)
+    with closing(opened) as generation:
+        columns = (generation.table[name].to_pylist() for name in ("page_id", "version", "text"))
+        for page, version, text in zip(*columns, strict=True):
+            sizes[page, version] += len(text)
     return sizes
 
 
@@ -245,16 +240,25 @@ def _note(whole: GoldSet | None, asked: GoldSet) -> str:
     return "" if asked.questions else "no answer of the gold set stands in the pages: nothing was asked"
 
 
-def _digest(gold: GoldSet, config: Config, embedder: str) -> str:
-    """Return all that shapes the answers to a generation's questions."""
+def _digest(gold: GoldSet, candidate: Candidate) -> str:
+    """Return a digest of all that shapes the answers to a generation's questions."""
     questions = [
-        [each.id, each.question, each.answerable, sorted(each.pages), each.quotes, each.user, sorted(each.groups)]
-        for each in gold.questions
+        [
+            asked.id,
+            asked.question,
+            asked.answerable,
+            sorted(asked.pages),
+            asked.quotes,
+            asked.user,
+            sorted(asked.groups),
+        ]
+        for asked in gold.questions
     ]
+    config = candidate.config
     names = ("retrieval", "gates", "verification", "generation", "reranker", "features")
     settings = [getattr(config, name).model_dump(mode="json") for name in names]
-    told = [VERSION, ANALYZER_VERSION, embedder, config.evaluation.entailment, questions, settings]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+    versions = [VERSION, ANALYZER_VERSION, candidate.embedder.name, config.evaluation.entailment]
+    return hashlib.sha256(json.dumps([*versions, questions, settings], sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _report(store: Store, tenant: str, generation_id: str | None) -> dict[str, Any] | None:
@@ -262,10 +266,10 @@ def _report(store: Store, tenant: str, generation_id: str | None) -> dict[str, A
     if generation_id is None:
         return None
     try:
-        found = read_signed(store, store.generation(tenant, generation_id) / EVAL_REPORT)
+        facts = read_signed(store, store.generation(tenant, generation_id) / EVAL_REPORT)
     except StoreError:
         return None
-    return found if found.get("version") == VERSION else None
+    return facts if facts.get("version") == VERSION else None
 
 
 def _now() -> str:
