@@ -298,9 +298,9 @@ def metrics(rankings: Mapping[str, Ranking], collection: Collection) -> dict[str
         ([document for document, _ in ranking], collection.judgements[query]) for query, ranking in rankings.items()
     ]
     return {
-        "recall": {str(k): _mean([recall_at_k(found, judged, k) for found, judged in pairs]) for k in RECALL_AT},
-        "ndcg": {str(CUTOFF): _mean([ndcg_at_k(found, judged, CUTOFF) for found, judged in pairs])},
-        "mrr": {str(CUTOFF): _mean([mrr_at_k(found, judged, CUTOFF) for found, judged in pairs])},
+        "recall": {str(k): _mean([recall_at_k(ranking, judged, k) for ranking, judged in pairs]) for k in RECALL_AT},
+        "ndcg": {str(CUTOFF): _mean([ndcg_at_k(ranking, judged, CUTOFF) for ranking, judged in pairs])},
+        "mrr": {str(CUTOFF): _mean([mrr_at_k(ranking, judged, CUTOFF) for ranking, judged in pairs])},
     }
 
 

@@ -81,32 +81,32 @@ def calibrate(gold: GoldSet, measured: Evaluation) -> Calibration:
     Thresholds are chosen by what answers get from weights that were learnt without their part of the set.
     """
     learning = {question.id for question in halves(gold)[0].questions}
-    first = [each for each in measured.judged if each.gold.id in learning]
-    taught = [each for each in first if each.answer.evidence]
-    confidence = learn([_seen(each) for each in taught])
-    unseen = dict(zip((each.gold.id for each in taught), confidence.unseen, strict=True))
-    learnt = [_confident(each, unseen[each.gold.id]) if each.gold.id in unseen else each for each in first]
-    told = confidence.tables.with_vectors.told
+    first = [case for case in measured.judged if case.gold.id in learning]
+    taught = [case for case in first if case.answer.evidence]
+    confidence = learn([_seen(case) for case in taught])
+    unseen = dict(zip((case.gold.id for case in taught), confidence.unseen, strict=True))
+    learnt = [_confident(case, unseen[case.gold.id]) if case.gold.id in unseen else case for case in first]
+    confidence_of_evidence = confidence.tables.with_vectors.told
     kept = [
-        _confident(each, told(each.answer.evidence)) if each.answer.evidence else each
-        for each in measured.judged
-        if each.gold.id not in learning
+        _confident(case, confidence_of_evidence(case.answer.evidence)) if case.answer.evidence else case
+        for case in measured.judged
+        if case.gold.id not in learning
     ]
-    right = [each for each in learnt if each.cited_right]
+    right = [case for case in learnt if case.cited_right]
     gates = {
-        "min_similarity": _low([each.answer.gates.get("similarity", 1.0) for each in right]),
-        "min_coverage": _low([each.answer.gates.get("coverage", 1.0) for each in right]),
+        "min_similarity": _low([case.answer.gates.get("similarity", 1.0) for case in right]),
+        "min_coverage": _low([case.answer.gates.get("coverage", 1.0) for case in right]),
     }
     for name in (ASKED, STATED):
-        if some := [each for each in learnt if _threshold_of(each) == name]:
+        if some := [case for case in learnt if _threshold_of(case) == name]:
             gates[name] = round(choose(curve(some)).min_confidence, 4)
-    closed = tuple(closed_at(each, gates.get(_threshold_of(each), 0.0)) for each in kept)
+    closed = tuple(closed_at(case, gates.get(_threshold_of(case), 0.0)) for case in kept)
     return Calibration(gates, confidence, tuple(curve(kept)), Evaluation(closed))
 
 
 def curve(judged: Sequence[Judged]) -> list[Point]:
     """Return the points of the trade-off between answering and being right, by rising confidence."""
-    levels = np.unique(np.quantile([confidence_of(each) for each in judged] or [0.0], np.linspace(0, 1, _STEPS)))
+    levels = np.unique(np.quantile([confidence_of(case) for case in judged] or [0.0], np.linspace(0, 1, _STEPS)))
     return [_point(judged, float(level)) for level in (0.0, *levels)]
 
 
@@ -150,14 +150,14 @@ def _threshold_of(judged: Judged) -> str:
 
 
 def _point(judged: Sequence[Judged], level: float) -> Point:
-    found = Evaluation(tuple(closed_at(each, level) for each in judged))
-    ability = found.answerability
+    closed = Evaluation(tuple(closed_at(case, level) for case in judged))
+    ability = closed.answerability
     return Point(
         min_confidence=level,
-        answered=sum(each.answered for each in found.judged) / (len(judged) or 1),
+        answered=sum(case.answered for case in closed.judged) / (len(judged) or 1),
         answerability=ability["accuracy"] or 0.0,
-        citation_precision=found.citation_precision,
-        sentence_precision=found.sentence_precision,
+        citation_precision=closed.citation_precision,
+        sentence_precision=closed.sentence_precision,
         not_found_recall=ability["recall"],
     )
 

@@ -48,17 +48,17 @@ class Fit:
 def learn(seen: Sequence[CalibrationExample], shipped: Tables | None = None) -> Fit:
     """Return the confidence of these answers learnt again, from the package's on."""
     shipped = shipped or learnt()
-    parts = sorted({each.part for each in seen})
-    right = sum(each.is_right for each in seen)
+    parts = sorted({example.part for example in seen})
+    right = sum(example.is_right for example in seen)
     if min(right, len(seen) - right) < _FEWEST or len(parts) < _FEWEST_PARTS:
-        return Fit(shipped, None, tuple(shipped.with_vectors.told(each.evidence) for each in seen))
+        return Fit(shipped, None, tuple(shipped.with_vectors.told(example.evidence) for example in seen))
     fold_of = {part: number % _FOLDS for number, part in enumerate(parts)}
-    folds = np.array([fold_of[each.part] for each in seen])
-    y = np.array([each.is_right for each in seen], np.float64)
-    x = _matrix([each.evidence for each in seen], shipped.with_vectors)
+    folds = np.array([fold_of[example.part] for example in seen])
+    y = np.array([example.is_right for example in seen], np.float64)
+    x = _matrix([example.evidence for example in seen], shipped.with_vectors)
     left_out = {strength: _left_out(x, y, folds, shipped.with_vectors, strength) for strength in _STRENGTHS}
-    strength = min(_STRENGTHS, key=lambda each: loss(left_out[each], y))
-    words = _matrix([_by_words(each.evidence, shipped) for each in seen], shipped.words_alone)
+    strength = min(_STRENGTHS, key=lambda strength: loss(left_out[strength], y))
+    words = _matrix([_by_words(example.evidence, shipped) for example in seen], shipped.words_alone)
     tables = Tables(_fitted(x, y, shipped.with_vectors, strength), _fitted(words, y, shipped.words_alone, strength))
     return Fit(tables, strength, tuple(logistic(left_out[strength]).tolist()))
 
@@ -71,21 +71,21 @@ def _by_words(evidence: Mapping[str, float], shipped: Tables) -> dict[str, float
 
 def _matrix(evidence: Sequence[Mapping[str, float]], table: Weights) -> Matrix:
     """Return a row for each answer, a column for each weight and one of ones for the bias."""
-    return np.array([[*(each.get(name, 0.0) for name in table.confidence), 1.0] for each in evidence])
+    return np.array([[*(row.get(name, 0.0) for name in table.confidence), 1.0] for row in evidence])
 
 
 def _left_out(x: Matrix, y: Matrix, folds: NDArray[np.int64], shipped: Weights, strength: float) -> Matrix:
     """Return the logit of each answer by weights that were fitted without its fold."""
-    found = np.zeros(len(y))
+    logits = np.zeros(len(y))
     for fold in np.unique(folds):
         there = folds == fold
-        found[there] = x[there] @ _fit(x[~there], y[~there], _vector(shipped), strength)
-    return found
+        logits[there] = x[there] @ _fit(x[~there], y[~there], _vector(shipped), strength)
+    return logits
 
 
 def _fitted(x: Matrix, y: Matrix, shipped: Weights, strength: float) -> Weights:
-    found = [round(float(weight), 4) for weight in _fit(x, y, _vector(shipped), strength)]
-    return replace(shipped, confidence=dict(zip(shipped.confidence, found[:-1], strict=True)), bias=found[-1])
+    weights = [round(float(weight), 4) for weight in _fit(x, y, _vector(shipped), strength)]
+    return replace(shipped, confidence=dict(zip(shipped.confidence, weights[:-1], strict=True)), bias=weights[-1])
 
 
 def _fit(x: Matrix, y: Matrix, prior: Matrix, strength: float) -> Matrix:

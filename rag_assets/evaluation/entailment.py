@@ -46,20 +46,22 @@ def statements(answer: Answer) -> list[Statement]:
     return found
 
 
-def citation_recall(found: Sequence[Statement], entails: Entails) -> float | None:
+def citation_recall(statements: Sequence[Statement], entails: Entails) -> float | None:
     """Statements that all their citations together entail over all statements; None of an answer without any."""
-    if not found:
+    if not statements:
         return None
-    return sum(_supported(statement.text, statement.passages, entails) for statement in found) / len(found)
+    return sum(_supported(statement.text, statement.passages, entails) for statement in statements) / len(statements)
 
 
-def citation_precision(found: Sequence[Statement], entails: Entails) -> float | None:
+def citation_precision(statements: Sequence[Statement], entails: Entails) -> float | None:
     """Return citations that matter over all citations; None of an answer without any.
 
     A citation of a statement that is not supported does not matter; nor does one that does not entail it alone while
     the others do without it.
     """
-    judged = [_matters(statement, place, entails) for statement in found for place in range(len(statement.passages))]
+    judged = [
+        _matters(statement, place, entails) for statement in statements for place in range(len(statement.passages))
+    ]
     return sum(judged) / len(judged) if judged else None
 
 

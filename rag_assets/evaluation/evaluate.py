@@ -95,32 +95,32 @@ class Evaluation:
     @property
     def citation_precision(self) -> float | None:
         """Citations of a right page over all citations in answers to questions whose page is known."""
-        known = [each for each in self.judged if each.gold.pages]
-        return _share(sum(each.cited_right for each in known), sum(len(each.answer.citations) for each in known))
+        known = [case for case in self.judged if case.gold.pages]
+        return _share(sum(case.cited_right for case in known), sum(len(case.answer.citations) for case in known))
 
     @property
     def sentence_precision(self) -> float | None:
         """Answers that say a gold quote over the answered answerable questions that have one."""
-        asked = [each for each in self.judged if each.gold.answerable and each.gold.quotes and each.answered]
-        return _share(sum(each.says_it for each in asked), len(asked))
+        asked = [case for case in self.judged if case.gold.answerable and case.gold.quotes and case.answered]
+        return _share(sum(case.says_it for case in asked), len(asked))
 
     @property
     def answerability(self) -> dict[str, float | None]:
         """Accuracy of answering at all; precision and recall of "not found"."""
-        right = sum(each.answered == each.gold.answerable for each in self.judged)
-        declined = [each for each in self.judged if not each.answered]
-        missed = sum(not each.gold.answerable for each in declined)
+        right = sum(case.answered == case.gold.answerable for case in self.judged)
+        declined = [case for case in self.judged if not case.answered]
+        missed = sum(not case.gold.answerable for case in declined)
         return {
             "accuracy": _share(right, len(self.judged)),
             "precision": _share(missed, len(declined)),
-            "recall": _share(missed, sum(not each.gold.answerable for each in self.judged)),
+            "recall": _share(missed, sum(not case.gold.answerable for case in self.judged)),
         }
 
     @property
     def anchor_validity(self) -> float | None:
         """Citations whose link lands on an anchor of the cited page over all citations."""
         return _share(
-            sum(each.anchored for each in self.judged), sum(len(each.answer.citations) for each in self.judged)
+            sum(case.anchored for case in self.judged), sum(len(case.answer.citations) for case in self.judged)
         )
 
     @property
@@ -132,13 +132,13 @@ class Evaluation:
         """Return the JSON shape of `evaluate --json`."""
         return {
             "questions": len(self.judged),
-            "answered": sum(each.answered for each in self.judged),
+            "answered": sum(case.answered for case in self.judged),
             "citation_precision": self.citation_precision,
             "sentence_precision": self.sentence_precision,
             "answerability": self.answerability,
             "anchor_validity": self.anchor_validity,
             "latency_ms": self.latency_ms,
-            "failed": [_failure(each, each.fault) for each in self.judged if each.fault],
+            "failed": [_failure(case, case.fault) for case in self.judged if case.fault],
         }
 
 
@@ -165,12 +165,12 @@ def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None, ex
 
 def rank_pages(pipeline: Pipeline, gold: GoldSet) -> dict[str, list[str]]:
     """Return the pages that search finds for every answerable question whose page is known, best first, each once."""
-    found = {}
+    ranked = {}
     for question in gold.questions:
         if question.answerable and question.pages:
             results = pipeline.search(question.asker(pipeline.tenant), question.question, _CHUNKS).results
-            found[question.id] = list(dict.fromkeys(each.chunk.page_id for each in results))
-    return found
+            ranked[question.id] = list(dict.fromkeys(result.chunk.page_id for result in results))
+    return ranked
 
 
 def judge(question: GoldQuestion, answer: Answer, anchors: Anchors) -> Judged:
@@ -197,11 +197,11 @@ def _anchors(pipeline: Pipeline) -> Anchors:
         pairs: Iterable[tuple[str, str]] = zip(
             generation.table["page_id"].to_pylist(), generation.table["url"].to_pylist(), strict=True
         )
-        found: dict[str, set[str]] = {}
+        anchors: dict[str, set[str]] = {}
         for page, url in pairs:
             if anchor := url.partition("#")[2]:
-                found.setdefault(page, set()).add(anchor)
-    return {page: frozenset(each) for page, each in found.items()}
+                anchors.setdefault(page, set()).add(anchor)
+    return {page: frozenset(names) for page, names in anchors.items()}
 
 
 def _failure(judged: Judged, fault: str | None) -> dict[str, Any]:

@@ -21,9 +21,9 @@ _OF_CASES = ("id", "question", "answerable", "status", "fault", "answer")
 def exported(evaluation: Evaluation, gold: GoldSet, pipeline: Pipeline) -> dict[str, Any]:
     """Return the figures of an evaluation with every measure by question; search is asked for its rankings as well."""
     rankings = rank_pages(pipeline, gold)
-    pages = {each.id: each.pages for each in gold.questions if each.answerable}
+    pages = {question.id: question.pages for question in gold.questions if question.answerable}
     measures = {**of_answers(evaluation.judged), **of_rankings(rankings, pages)}
-    generations = {each.answer.generation for each in evaluation.judged}
+    generations = {case.answer.generation for case in evaluation.judged}
     return {
         **evaluation.payload(),
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -31,7 +31,7 @@ def exported(evaluation: Evaluation, gold: GoldSet, pipeline: Pipeline) -> dict[
         "features": list(pipeline.config.features.enabled),
         "summary": summary(measures),
         "measures": measures,
-        "cases": [_case(each) for each in evaluation.judged],
+        "cases": [_case(case) for case in evaluation.judged],
     }
 
 

@@ -60,28 +60,26 @@ def suggest(chunks: Iterable[Chunk], count: int, ask: Ask | None = None) -> list
 
     `ask` lets a model write them.
     """
-    of_page: dict[str, Iterator[Suggestion]] = {}
     by_page: dict[str, list[Chunk]] = {}
     for chunk in chunks:
         by_page.setdefault(chunk.page_id, []).append(chunk)
-    for page, members in by_page.items():
-        of_page[page] = _of_page(members, ask)
-    found: list[Suggestion] = []
+    of_page = {page: _of_page(members, ask) for page, members in by_page.items()}
+    drafts: list[Suggestion] = []
     known: set[str] = set()
-    while of_page and len(found) < count:
-        for page, drafts in list(of_page.items()):
-            draft = next(drafts, None)
+    while of_page and len(drafts) < count:
+        for page, own in list(of_page.items()):
+            draft = next(own, None)
             if draft is None:
                 del of_page[page]
-            elif len(found) < count and draft.question.casefold() not in known:
+            elif len(drafts) < count and draft.question.casefold() not in known:
                 known.add(draft.question.casefold())
-                found.append(draft)
-    return found
+                drafts.append(draft)
+    return drafts
 
 
-def to_yaml(tenant: str, found: Iterable[Suggestion]) -> str:
+def to_yaml(tenant: str, drafts: Iterable[Suggestion]) -> str:
     """Return a gold set to be accepted entry by entry."""
-    entries = [draft.entry(number) for number, draft in enumerate(found, start=1)]
+    entries = [draft.entry(number) for number, draft in enumerate(drafts, start=1)]
     head = "# Drafts from the pages: accept, edit or drop each, and give it an id of its own.\n"
     content: Mapping[str, object] = {"tenant": tenant, "questions": entries}
     return head + yaml.safe_dump(content, allow_unicode=True, sort_keys=False, width=120)
@@ -104,9 +102,9 @@ def _templated(chunk: Chunk) -> tuple[str, str] | None:
         if (
             unit.kind == "sentence"
             and _LEAST_CHARS <= len(sentence) <= _MOST_CHARS
-            and (found := question_of(sentence, chunk.text))
+            and (question := question_of(sentence, chunk.text))
         ):
-            return found, sentence
+            return question, sentence
     return None
 
 

@@ -91,24 +91,24 @@ def answer_similarity(judged: Sequence[Judged], embedder: Embedder) -> dict[str,
 
     Reimers & Gurevych, "Sentence-BERT", EMNLP 2019, section 3; not comparable between embedding models.
     """
-    pairs = [each for each in judged if each.answered and each.gold.answer]
+    pairs = [case for case in judged if case.answered and case.gold.answer]
     if not pairs:
         return {}
-    given = embedder.embed_documents([_MARK.sub("", each.answer.answer) for each in pairs])
-    wanted = embedder.embed_documents([each.gold.answer for each in pairs])
+    given = embedder.embed_documents([_MARK.sub("", case.answer.answer) for case in pairs])
+    wanted = embedder.embed_documents([case.gold.answer for case in pairs])
     scores = (given * wanted).sum(axis=1).tolist()
-    return {each.gold.id: round(score, 6) for each, score in zip(pairs, scores, strict=True)}
+    return {case.gold.id: round(score, 6) for case, score in zip(pairs, scores, strict=True)}
 
 
 def by_entailment(judged: Sequence[Judged], entails: Entails) -> dict[str, dict[str, float]]:
     """ALCE's citation recall and precision (`entailment`) of every answer."""
-    found: dict[str, dict[str, float]] = {"entailed_citation_recall": {}, "entailed_citation_precision": {}}
-    for each in judged:
-        said = entailment.statements(each.answer) if each.answered else []
-        for name, measure in zip(found, (entailment.citation_recall, entailment.citation_precision), strict=True):
+    measured: dict[str, dict[str, float]] = {"entailed_citation_recall": {}, "entailed_citation_precision": {}}
+    for case in judged:
+        said = entailment.statements(case.answer) if case.answered else []
+        for name, measure in zip(measured, (entailment.citation_recall, entailment.citation_precision), strict=True):
             if (value := measure(said, entails)) is not None:
-                found[name][each.gold.id] = round(value, 6)
-    return {name: values for name, values in found.items() if values}
+                measured[name][case.gold.id] = round(value, 6)
+    return {name: values for name, values in measured.items() if values}
 
 
 def f1(precision: float, recall: float) -> float:
@@ -118,11 +118,11 @@ def f1(precision: float, recall: float) -> float:
 
 def of_answers(judged: Sequence[Judged]) -> dict[str, dict[str, float]]:
     """Return the values of every measure of answers."""
-    found = {
-        name: {each.gold.id: value for each in judged if (value := measure(each)) is not None}
+    measured = {
+        name: {case.gold.id: value for case in judged if (value := measure(case)) is not None}
         for name, measure in OF_ANSWERS.items()
     }
-    return {name: values for name, values in found.items() if values}
+    return {name: values for name, values in measured.items() if values}
 
 
 def of_rankings(
@@ -133,21 +133,21 @@ def of_rankings(
     `rankings`: page ids, best first and each once; `pages`: the right ones; both by question id.
     """
     pairs = {name: (ranking, dict.fromkeys(pages[name], 1)) for name, ranking in rankings.items() if pages.get(name)}
-    found = {
+    measured = {
         f"recall@{DEPTH}": {name: recall_at_k(*pair, DEPTH) for name, pair in pairs.items()},
         f"ndcg@{DEPTH}": {name: ndcg_at_k(*pair, DEPTH) for name, pair in pairs.items()},
         f"mrr@{DEPTH}": {name: mrr_at_k(*pair, DEPTH) for name, pair in pairs.items()},
         "map": {name: average_precision(*pair) for name, pair in pairs.items()},
     }
-    return {name: values for name, values in found.items() if values}
+    return {name: values for name, values in measured.items() if values}
 
 
 def summary(measures: Mapping[str, Values]) -> dict[str, dict[str, Any]]:
     """Mean, bootstrap interval and number of questions of every measure."""
-    told: dict[str, dict[str, Any]] = {}
+    figures: dict[str, dict[str, Any]] = {}
     for name, values in measures.items():
         interval = bootstrap_interval(list(values.values()))
-        told[name] = {
+        figures[name] = {
             "mean": round(interval.mean, 6),
             "low": round(interval.low, 6),
             "high": round(interval.high, 6),
@@ -155,5 +155,5 @@ def summary(measures: Mapping[str, Values]) -> dict[str, dict[str, Any]]:
         }
     if {"not_found_precision", "not_found_recall"} <= measures.keys():
         means = [fmean(measures[name].values()) for name in ("not_found_precision", "not_found_recall")]
-        told["not_found_f1"] = {"mean": round(f1(*means), 6)}
-    return told
+        figures["not_found_f1"] = {"mean": round(f1(*means), 6)}
+    return figures

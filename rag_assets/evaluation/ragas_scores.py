@@ -47,18 +47,18 @@ def ragas_samples(cases: Sequence[Mapping[str, Any]], pages: Pages) -> dict[str,
     Its reference contexts are the sections in which the gold quotes stand; where none is at hand it has none: a short
     quote is like no passage.
     """
-    found = {}
+    samples = {}
     for case in cases:
         contexts = [str(passage["text"]) for passage in case["passages"]]
         if case["answerable"] and case["status"] == "answered" and case["quotes"] and contexts:
-            found[case["id"]] = {
+            samples[case["id"]] = {
                 "user_input": case["question"],
                 "response": _MARKS.sub("", case["answer"]),
                 "retrieved_contexts": contexts,
                 "reference": case["expected"] or " ".join(case["quotes"]),
                 "reference_contexts": _holding(case, pages) or None,
             }
-    return found
+    return samples
 
 
 def ragas_scores(samples: Mapping[str, Mapping[str, Any]], config: Config, timeout_s: float = TIMEOUT_S) -> RagasScores:
@@ -76,8 +76,8 @@ def ragas_scores(samples: Mapping[str, Mapping[str, Any]], config: Config, timeo
         "embedding": config.embedding.model_dump(mode="json"),
     }
     told, ended = _told_by_child(json.dumps(asked), timeout_s)
-    if not any("value" in each for each in told):
-        problem = ended or next((each["fault"] for each in told if "fault" in each), "it told nothing")
+    if not any("value" in message for message in told):
+        problem = ended or next((message["fault"] for message in told if "fault" in message), "it told nothing")
         return RagasScores(problem=f"RAGAS {problem}" if ended else f"RAGAS failed: {problem}")
     return _gathered(told, list(samples), ended)
 
@@ -110,14 +110,14 @@ def _lines(output: bytes | None) -> list[dict[str, Any]]:
 
 def _gathered(told: Sequence[Mapping[str, Any]], questions: Sequence[str], otherwise: str) -> RagasScores:
     """Return scores and faults by metric; `otherwise` is why a score is missing of which nothing was told."""
-    metrics = next(each["metrics"] for each in told if "metrics" in each)
+    metrics = next(message["metrics"] for message in told if "metrics" in message)
     scores: dict[str, dict[str, float]] = {name: {} for name in metrics}
     reasons: dict[str, str] = {}
-    for each in told:
-        if "value" in each:
-            scores[each["metric"]][questions[each["sample"]]] = each["value"]
-        elif "fault" in each:
-            reasons.setdefault(each["metric"], each["fault"])
+    for message in told:
+        if "value" in message:
+            scores[message["metric"]][questions[message["sample"]]] = message["value"]
+        elif "fault" in message:
+            reasons.setdefault(message["metric"], message["fault"])
     faults = {
         name: f"{len(questions) - len(values)} of {len(questions)} questions: {reasons.get(name, otherwise)}"
         for name, values in scores.items()

@@ -104,21 +104,21 @@ def is_right_section(places: Sequence[GoldPlace], citation: Citation) -> bool:
 
 def shares(judged: Sequence[JudgedUse]) -> list[UseShares]:
     """Return the outcomes of what can be answered, what cannot, and what is no question; then of each kind."""
-    groups = list(_by(judged, [each.group for each in judged]))
-    known = {each.name for each in groups}
-    kinds = _by(judged, [each.gold.kind for each in judged])
-    return [*groups, *(each for each in kinds if each.name and each.name not in known)]
+    groups = list(_by(judged, [case.group for case in judged]))
+    known = {group.name for group in groups}
+    kinds = _by(judged, [case.gold.kind for case in judged])
+    return [*groups, *(kind for kind in kinds if kind.name and kind.name not in known)]
 
 
 def _by(judged: Sequence[JudgedUse], names: Sequence[str]) -> Iterator[UseShares]:
     for name in sorted(set(names)):
-        those = [each for each, own in zip(judged, names, strict=True) if own == name]
-        yield UseShares(name, Counter(each.outcome for each in those), sum(each.is_right for each in those))
+        those = [case for case, own in zip(judged, names, strict=True) if own == name]
+        yield UseShares(name, Counter(case.outcome for case in those), sum(case.is_right for case in those))
 
 
 def use_payload(judged: Sequence[JudgedUse]) -> dict[str, Any]:
     """Return the JSON shape: counts and shares by name, without the questions."""
-    return {each.name: each.payload() for each in shares(judged)}
+    return {group.name: group.payload() for group in shares(judged)}
 
 
 def use_table(judged: Sequence[JudgedUse]) -> str:

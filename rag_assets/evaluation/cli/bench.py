@@ -73,14 +73,14 @@ class Progress:
 
 
 def _table(bench: Bench) -> str:
-    found = bench.payload()
-    lines = [f"{found['queries']} queries, {found['documents']} documents, {found['mode']}"]
-    for name, values in (("recall", found["recall"]), ("nDCG", found["ndcg"]), ("MRR", found["mrr"])):
+    figures = bench.payload()
+    lines = [f"{figures['queries']} queries, {figures['documents']} documents, {figures['mode']}"]
+    for name, values in (("recall", figures["recall"]), ("nDCG", figures["ndcg"]), ("MRR", figures["mrr"])):
         lines += [f"{f'{name}@{k}':<12}{value:.4f}" for k, value in values.items()]
     for name, key in (("latency", "latency_ms"), ("  without embedding", "latency_without_embedding_ms")):
-        lines.append(f"{name:<20}p50 {found[key]['p50']:.1f} ms, p95 {found[key]['p95']:.1f} ms")
-    lines.append(f"indexed in {found['index_seconds']:.1f} s")
-    lines.append(f"embedded {found['texts_embedded']} texts in {found['embed_seconds']:.1f} s")
+        lines.append(f"{name:<20}p50 {figures[key]['p50']:.1f} ms, p95 {figures[key]['p95']:.1f} ms")
+    lines.append(f"indexed in {figures['index_seconds']:.1f} s")
+    lines.append(f"embedded {figures['texts_embedded']} texts in {figures['embed_seconds']:.1f} s")
     return "\n".join(lines)
 
 

@@ -14,27 +14,28 @@ _LARGE = 10  # milliseconds, not shares
 _HEADS = ("measure", "before", "after", "difference", "95 % interval", "p", "questions")
 
 
-def lines_of(found: Comparison) -> Iterator[str]:
+def lines_of(comparison: Comparison) -> Iterator[str]:
     """Yield the measures with their differences, then the questions that changed."""
-    yield f"{found.questions} questions in both runs{_left_out(found)}"
-    yield from _table([_HEADS, *map(_cells, found.differences)])
+    yield f"{comparison.questions} questions in both runs{_left_out(comparison)}"
+    yield from _table([_HEADS, *map(_cells, comparison.differences)])
     yield "p: how likely chance alone makes a difference as large (paired randomization test)."
-    for each in found.changed:
-        if each.change == "another answer":
-            yield f"  {each.change}: {each.id}: {for_terminal_line(each.question)}"
+    for changed in comparison.changed:
+        if changed.change == "another answer":
+            yield f"  {changed.change}: {changed.id}: {for_terminal_line(changed.question)}"
         else:
-            yield f"  {each.change}: {each.id}: {each.before} → {each.after}: {for_terminal_line(each.question)}"
+            judgements = f"{changed.before} → {changed.after}"
+            yield f"  {changed.change}: {changed.id}: {judgements}: {for_terminal_line(changed.question)}"
 
 
-def _cells(each: Difference) -> tuple[str, ...]:
+def _cells(measured: Difference) -> tuple[str, ...]:
     return (
-        each.measure.replace("_", " "),
-        _number(each.before),
-        _number(each.after),
-        f"{each.difference:+.4f}" if abs(each.difference) < _LARGE else f"{each.difference:+.1f}",
-        f"{_number(each.low)} … {_number(each.high)}",
-        f"{each.p:.3f}",
-        str(each.questions),
+        measured.measure.replace("_", " "),
+        _number(measured.before),
+        _number(measured.after),
+        f"{measured.difference:+.4f}" if abs(measured.difference) < _LARGE else f"{measured.difference:+.1f}",
+        f"{_number(measured.low)} … {_number(measured.high)}",
+        f"{measured.p:.3f}",
+        str(measured.questions),
     )
 
 
@@ -49,8 +50,10 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join([first.strip().ljust(widths[0]), *rest])
 
 
-def _left_out(found: Comparison) -> str:
+def _left_out(comparison: Comparison) -> str:
     parts = [
-        f"{len(ids)} only {where}" for ids, where in ((found.only_before, "before"), (found.only_after, "after")) if ids
+        f"{len(ids)} only {where}"
+        for ids, where in ((comparison.only_before, "before"), (comparison.only_after, "after"))
+        if ids
     ]
     return f" ({', '.join(parts)})" if parts else ""

@@ -105,8 +105,8 @@ def command(
         questions = replace(questions, questions=questions.questions[::every])
         pipeline.warm()  # what opening takes is in no question's time
         measured = evaluate(pipeline, questions, Progress())
-        told = csv or save is not None or (as_json and not calibrate)
-        payload = exported(measured, questions, pipeline) if told else {}
+        wanted = csv or save is not None or (as_json and not calibrate)
+        payload = exported(measured, questions, pipeline) if wanted else {}
     if csv:
         write_text(csv, to_csv(payload))
     if save is not None:
@@ -114,10 +114,10 @@ def command(
     if not calibrate:
         typer.echo(for_json(payload) if as_json else _told(measured))
         return
-    found = calibrated(questions, measured)
+    calibration = calibrated(questions, measured)
     if write:
-        write_calibration(write, found, pipeline.config.embedding)
-    typer.echo(for_json(found.payload()) if as_json else _calibration(found))
+        write_calibration(write, calibration, pipeline.config.embedding)
+    typer.echo(for_json(calibration.payload()) if as_json else _calibration(calibration))
 
 
 def _check_saving(name: str, gold: Path | None) -> None:
@@ -138,8 +138,8 @@ def _compared(before: Path, after: Path, as_json: bool) -> None:
     from rag_assets.evaluation.cli.comparison import lines_of
     from rag_assets.evaluation.compare import compare, read_run
 
-    found = compare(read_run(before), read_run(after))
-    typer.echo(for_json(found.payload()) if as_json else for_terminal("\n".join(lines_of(found))))
+    comparison = compare(read_run(before), read_run(after))
+    typer.echo(for_json(comparison.payload()) if as_json else for_terminal("\n".join(lines_of(comparison))))
 
 
 def _ablated(path: Path | None, config: Path | None, tenant: str | None, as_json: bool) -> None:
@@ -183,11 +183,11 @@ def _gold(path: Path | None, tenant: str | None, settings: Config) -> tuple[Gold
     """Return the questions, and the tenant that is asked: the option's, else the gold set's, else the only one."""
     from rag_assets.evaluation.gold import find_gold, read_gold
 
-    found = read_gold(path) if path else None
-    name = chosen_tenant(settings, tenant or (found.tenant if found else None))
-    if found and found.tenant not in (None, name):
-        raise UsageError(f"{path} is of tenant {found.tenant!r}, not of {name!r}")
-    return found or find_gold(GOLD_FOLDER, name), name
+    named = read_gold(path) if path else None
+    name = chosen_tenant(settings, tenant or (named.tenant if named else None))
+    if named and named.tenant not in (None, name):
+        raise UsageError(f"{path} is of tenant {named.tenant!r}, not of {name!r}")
+    return named or find_gold(GOLD_FOLDER, name), name
 
 
 @contextmanager
@@ -201,31 +201,31 @@ def _home(index: Path | None) -> Iterator[Path]:
 
 def _told(measured: Evaluation) -> str:
     failed = measured.payload()["failed"]
-    lines = [f"  {each['id']}: {each['fault']}: {for_terminal_line(each['question'])}" for each in failed]
+    lines = [f"  {case['id']}: {case['fault']}: {for_terminal_line(case['question'])}" for case in failed]
     return "\n".join([*_figures(measured), *lines])
 
 
-def _calibration(found: Calibration) -> str:
-    gates = [f"  {name}: {value}" for name, value in found.gates.items()]
-    learnt = found.confidence
-    told = "by the package's weights" if learnt.strength is None else f"learnt from {len(learnt.unseen)} answers"
+def _calibration(calibration: Calibration) -> str:
+    gates = [f"  {name}: {value}" for name, value in calibration.gates.items()]
+    learnt = calibration.confidence
+    source = "by the package's weights" if learnt.strength is None else f"learnt from {len(learnt.unseen)} answers"
     rest = "On the questions that they were not chosen by:"
-    return "\n".join(["gates:", *gates, f"confidence: {told}", rest, *_figures(found.measured)])
+    return "\n".join(["gates:", *gates, f"confidence: {source}", rest, *_figures(calibration.measured)])
 
 
 def _figures(measured: Evaluation) -> list[str]:
-    found = measured.payload()
-    ability: dict[str, Any] = found["answerability"]
+    payload = measured.payload()
+    ability: dict[str, Any] = payload["answerability"]
     figures = {
-        "citation precision": found["citation_precision"],
-        "sentence precision": found["sentence_precision"],
+        "citation precision": payload["citation_precision"],
+        "sentence precision": payload["sentence_precision"],
         "answerability": ability["accuracy"],
         "“not found” precision": ability["precision"],
         "“not found” recall": ability["recall"],
-        "anchors that exist": found["anchor_validity"],
+        "anchors that exist": payload["anchor_validity"],
     }
-    lines = [f"{found['questions']} questions, {found['answered']} answered"]
+    lines = [f"{payload['questions']} questions, {payload['answered']} answered"]
     lines += [f"{name:<24}{'-' if value is None else f'{value:.4f}'}" for name, value in figures.items()]
-    if total := found["latency_ms"].get("total"):
+    if total := payload["latency_ms"].get("total"):
         lines.append(f"{'latency':<24}p50 {total['p50']:.1f} ms, p95 {total['p95']:.1f} ms")
     return lines
