@@ -96,17 +96,6 @@ class Authenticator:
             raise AuthError(403, "FORBIDDEN", "the token belongs to another tenant")
         return principal
 
-    def admit(self, request: Request) -> None:
-        """Refuse who may ask of no tenant.
-
-        Raises:
-            AuthError: nobody who may.
-        """
-        if self._principals is None:
-            _require_loopback(request)
-        else:
-            self.principal(request)
-
     def _only_tenant(self, asked: str | None) -> str:
         try:
             return choose_tenant(self._tenants, asked, "?tenant=NAME")

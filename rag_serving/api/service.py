@@ -130,7 +130,7 @@ def caller_of(request: HttpRequest, tenant: str | None = None) -> Principal:
 
 def admit(request: HttpRequest) -> None:
     """Let nobody in who may not ask of any tenant."""
-    service_of(request).authenticator.admit(seen_of(request, None))
+    service_of(request).authenticator.identify(seen_of(request, None))
 
 
 def seen_of(

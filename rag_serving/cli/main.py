@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rag_serving.cli.group import FAILED, Commands, UsageError
-from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant
+from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant, overridden
 from rag_serving.cli.printing import finding_line, search_lines, shaped, tell, tell_flags, tell_proof
 from rag_serving.config.logging import complain, log_to_stderr
 from rag_serving.escaping.targets import for_json
@@ -191,11 +191,9 @@ def serve(
     from rag_serving.config.loading import config_path, load_config
 
     settings = load_config(config)
-    wanted = {"host": host, "port": port, "workers": workers}
-    given = {key: value for key, value in wanted.items() if value is not None}
-    settings = settings.model_copy(update={"serving": settings.serving.model_copy(update=given)})
-    check_address(settings.serving)
-    serving = settings.serving
+    serving = overridden(settings.serving, host=host, port=port, workers=workers)
+    settings = overridden(settings, serving=serving)
+    check_address(serving)
     note = "no authentication, this machine only" if serving.auth == "loopback" else "bearer tokens"
     print(f"citelock: http://{serving.host}:{serving.port} ({note})", file=sys.stderr)
     try:

@@ -6,18 +6,27 @@ Belongs here: what reads the same in every command's help. Does not belong here:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from rag_serving.config.loading import Config
+
+Values = TypeVar("Values", bound="BaseModel")
 
 ConfigPath = Annotated[
     Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
 ]
 Tenant = Annotated[str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def overridden(section: Values, **given: object) -> Values:
+    """Return a section of the configuration with the options that were given."""
+    return section.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
 def chosen_tenant(config: Config, name: str | None) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rag_serving.cli.group import FAILED
+from rag_serving.cli.options import overridden
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config
@@ -54,10 +55,7 @@ def command(
       '{"query": "roll back", "candidates": [{"id": "a", "text": "Press Undo."}], "top_n": 8, "max_seq_len": 512}'
     """
     settings = service_config(config)
-    given = {"host": host, "port": port, "device": device}
-    service = settings.rerank_service.model_copy(
-        update={key: value for key, value in given.items() if value is not None}
-    )
+    service = overridden(settings.rerank_service, host=host, port=port, device=device)
     token = service_token(service, settings.reranker.token_env)
     named = settings.reranker
     run(service, model or named.model, token, named.revision if model in (None, named.model) else None)
