@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.answerer import NO_VECTORS, Answering, AnswerTrace, Question, StoredSimilarity
+from rag_serving.answering.answerer import NO_VECTORS, Answering, AnswerTrace, Question
 from rag_serving.answering.citations import pinpointed
 from rag_serving.answering.lock import completed, freeze, lock_selection
 from rag_serving.answering.refusals import nothing_kept
@@ -21,7 +21,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
-from rag_serving.indexes.protocols import ReaderView, Vector
+from rag_serving.indexes.protocols import ReaderView
 from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.lazy_embedder import open_guarded
@@ -30,7 +30,7 @@ from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.recording import ReceiptWriter, Request, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
-from rag_serving.records import Answer, Candidate, Filters, Lock, SearchResults
+from rag_serving.records import Answer, Candidate, Filters, SearchResults
 from rag_serving.retrieval.explain import search_results
 from rag_serving.retrieval.hybrid import Mode, RetrievalError
 from rag_serving.retrieval.lexical_reranker import POOL
@@ -139,8 +139,7 @@ class Pipeline:
             UnpublishedError: there is no generation to search.
             RetrievalError: no index can answer.
         """
-        trace = StageTrace()
-        request = Request(principal, query, filters, explain)
+        trace, request = StageTrace(), Request(principal, query, filters, explain)
         with trace.part("total"), self._view(trace, principal) as view, self._turns:
             depth = max(2 * k, self.config.reranker.candidates if self.reranker else POOL)
             search = self._search(trace, view, request, depth)
@@ -149,7 +148,7 @@ class Pipeline:
             recorded = telemetry_of(search) if self.telemetry else Trace()
         shown = replace(shown, degraded=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
-            self.telemetry.searched(principal, query, shown, replace(recorded, features=self._features))
+            self.telemetry.searched(principal, query, shown, replace(recorded, features=self.config.features.enabled))
         return shown
 
     def ask(
@@ -173,7 +172,9 @@ class Pipeline:
         except RetrievalError:
             answer = Answer("unavailable", RETRIEVAL_DOWN, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
-            self.telemetry.answered(principal, question, answer, replace(recorded, features=self._features))
+            self.telemetry.answered(
+                principal, question, answer, replace(recorded, features=self.config.features.enabled)
+            )
         return answer
 
     def ask_selection(
@@ -195,7 +196,7 @@ class Pipeline:
             written = self._answering.answer(trace, read, lock, explain=explain)
         answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
-            recorded = Trace(lock=lock, verdicts=written.verdicts, features=self._features)
+            recorded = Trace(lock=lock, verdicts=written.verdicts, features=self.config.features.enabled)
             self.telemetry.answered(principal, question, answer, recorded, "selected_text")
         return answer
 
@@ -219,10 +220,6 @@ class Pipeline:
         """Return whether a stored receipt holds: `Proofs.prove`."""
         return self._proofs.prove(identifier)
 
-    @property
-    def _features(self) -> tuple[str, ...]:
-        return self.config.features.enabled
-
     @contextmanager
     def _view(self, trace: StageTrace, principal: Principal) -> Iterator[ReaderView]:
         """Yield the published generation as a principal may see it; it stays open until the block ends."""
@@ -239,9 +236,8 @@ class Pipeline:
         query, weights = search.query, search.context.term_weights
         if kind_of(query.text) == "steps":
             lock = completed(lock, view.beside)
-        vector = search.context.vector
-        stored = None if vector is None else _stored_similarity(view, lock, vector)
-        question = Question(query.text, request.text, weights, vector, stored)
+        stored = search.stored_similarity(lock.chunk_ids)
+        question = Question(query.text, request.text, weights, search.context.vector, stored)
         written = self._answering.answer(trace, question, lock, view.id, request.explain)
         answer = pinpointed(written.answer, lock, view.page_text)
         notes = query.notes if request.explain or not answer.citations else None
@@ -265,9 +261,3 @@ class Pipeline:
     def _passages(self, search: Search) -> Iterable[Candidate]:
         """Return what the lock chooses from, best first; who stops early leaves the rest unread."""
         return search.context.passages.candidates(search.ranking)
-
-
-def _stored_similarity(view: ReaderView, lock: Lock, vector: Vector) -> StoredSimilarity:
-    """Return what compares sentences of the locked passages with a question by the vectors that are stored."""
-    rows = [row for chunk_id in lock.chunk_ids if (row := view.row_of(chunk_id)) is not None]
-    return partial(view.sentence_similarities, vector, rows)

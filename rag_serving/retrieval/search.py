@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -49,6 +50,15 @@ class Search:
         """Return who ordered the candidates after fusion."""
         columns = self.ranking.columns
         return "sidecar" if RERANK in columns else "heuristic" if HEURISTIC in columns else "none"
+
+    def stored_similarity(self, chunk_ids: Sequence[str]) -> Callable[[Sequence[str]], list[float | None]] | None:
+        """Return what compares sentences of some chunks with the query by their stored vectors; None without its own.
+
+        It gives None for a sentence that has no stored vector.
+        """
+        view, vector = self.context.view, self.context.vector
+        rows = [row for chunk_id in chunk_ids if (row := view.row_of(chunk_id)) is not None]
+        return None if vector is None else partial(view.sentence_similarities, vector, rows)
 
     def then(self, stages: Sequence[Stage], trace: StageTrace) -> Search:
         """Return the search with more stages run, timed in `trace`."""
