@@ -142,13 +142,13 @@ class Pipeline:
         trace, request = StageTrace(), Request(principal, query, filters, explain)
         with trace.part("total"), self._view(trace, principal) as view, self._turns:
             depth = max(2 * k, self.config.reranker.candidates if self.reranker else POOL)
-            search = self._search(trace, view, request, depth)
-            search = search.then(passage_stages(self.config, k, self.reranker, is_gated=False), trace)
+            stages = passage_stages(self.config, k, self.reranker, is_gated=False)
+            search = self._search(trace, view, request, depth).then(stages, trace)
             shown = search_results(search, k, explain)
-            recorded = telemetry_of(search) if self.telemetry else Trace()
+            recorded = telemetry_of(search, self.config.features) if self.telemetry else Trace()
         shown = replace(shown, degraded=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
-            self.telemetry.searched(principal, query, shown, replace(recorded, features=self.config.features.enabled))
+            self.telemetry.searched(principal, query, shown, recorded)
         return shown
 
     def ask(
@@ -161,7 +161,7 @@ class Pipeline:
     ) -> Answer:
         """Return an answer whose citations were verified, or the reason why there is none; `listen` hears how far it
         is."""
-        trace, recorded = StageTrace(listen), Trace()
+        trace, recorded = StageTrace(listen), Trace(features=self.config.features.enabled)
         request = Request(principal, question, filters, explain)
         try:
             with trace.part("total"), self._view(trace, principal) as view:
@@ -172,9 +172,7 @@ class Pipeline:
         except RetrievalError:
             answer = Answer("unavailable", RETRIEVAL_DOWN, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
-            self.telemetry.answered(
-                principal, question, answer, replace(recorded, features=self.config.features.enabled)
-            )
+            self.telemetry.answered(principal, question, answer, recorded)
         return answer
 
     def ask_selection(
@@ -229,9 +227,8 @@ class Pipeline:
     def _answer(self, trace: StageTrace, view: ReaderView, request: Request) -> tuple[AnswerTrace, Trace]:
         retrieval = self.config.retrieval
         with self._turns:
-            search = self._search(trace, view, request, _POOL)
             stages = passage_stages(self.config, retrieval.final_passages, self.reranker, is_gated=True)
-            search = search.then(stages, trace)
+            search = self._search(trace, view, request, _POOL).then(stages, trace)
             lock = freeze(self._passages(search), retrieval.final_passages, retrieval.passage_order)
         query, weights = search.query, search.context.term_weights
         if kind_of(query.text) == "steps":
@@ -244,7 +241,7 @@ class Pipeline:
         answer = replace(answer, notes=notes, reranker=search.reranker)
         if answer.refusal and answer.refusal.gate == "passages":
             answer = replace(answer, refusal=nothing_kept(len(search.candidates), retrieval.min_keyword_overlap))
-        recorded = telemetry_of(search) if self.telemetry else Trace()
+        recorded = telemetry_of(search, self.config.features) if self.telemetry else Trace()
         return replace(written, answer=answer), replace(recorded, lock=lock, verdicts=written.verdicts)
 
     def _search(self, trace: StageTrace, view: ReaderView, request: Request, k: int) -> Search:

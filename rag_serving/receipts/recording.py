@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import AnswerTrace
 from rag_serving.answering.verification.verifier import VerificationRules
+from rag_serving.config.sections import Features
 from rag_serving.receipts.receipt import make_receipt
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
@@ -32,9 +33,10 @@ class Request:
     explain: bool = False
 
 
-def telemetry_of(search: Search) -> Trace:
-    """Return what telemetry keeps of a search."""
-    return Trace(scored_ids(search, MAX_CANDIDATES), rankings=index_rankings(search, MAX_RANKED))
+def telemetry_of(search: Search, features: Features) -> Trace:
+    """Return what telemetry keeps of a search, and which switches were on."""
+    rankings = index_rankings(search, MAX_RANKED)
+    return Trace(scored_ids(search, MAX_CANDIDATES), rankings=rankings, features=features.enabled)
 
 
 @dataclass(frozen=True)
