@@ -23,7 +23,7 @@ from rag_assets.steps.chunks.select import CollisionError
 from rag_serving.artifacts.schema import TableSchema
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table
 from rag_serving.config.loading import Config, ConfigError, load_config
-from rag_serving.escaping.redaction import redact_error
+from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.models.protocols import ModelError
 
@@ -133,3 +133,12 @@ def override_of(context: dg.AssetExecutionContext) -> str | None:
 def is_full(context: dg.AssetExecutionContext) -> bool:
     """Return whether the run was asked to make everything again: it has the tag `citelock/full`."""
     return "citelock/full" in context.run.tags
+
+
+def redact_error(error: BaseException | None) -> None:
+    """Take credentials out of the messages of an error and of those it came from, where they are kept as arguments."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.args = tuple(redacted(word) if isinstance(word, str) else word for word in error.args)
+        error = error.__cause__ or error.__context__

@@ -6,14 +6,16 @@ Does not belong here: reading configurations (`config.loading`).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from rag_assets.evaluation.calibrate import Calibration
-from rag_serving.answering.extraction.ranker import to_json
+from rag_serving.answering.extraction.ranker import TABLES, VERSION, Tables
 from rag_serving.artifacts.store import write_text
 from rag_serving.config.loading import ConfigError, load_config
 from rag_serving.config.sections import Embedding
@@ -56,3 +58,11 @@ def write_gates(path: Path, gates: Mapping[str, float | str | None]) -> None:
         write_text(path, (changed if count else f"{before}\n{section}").rstrip("\n") + "\n")
     except OSError as error:
         raise ConfigError(f"configuration {path} cannot be written ({error.strerror})") from error
+
+
+def to_json(tables: Tables, embedding: str) -> str:
+    """Return the confidence of these tables as the text of a file that `calibrated` reads."""
+    found: dict[str, Any] = {"version": VERSION, "embedding": embedding}
+    for name, table in zip(TABLES, (tables.with_vectors, tables.words_alone), strict=True):
+        found[name] = {"confidence": dict(table.confidence), "bias": table.bias}
+    return json.dumps(found, indent=2) + "\n"

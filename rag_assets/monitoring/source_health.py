@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 
+from rag_assets.monitoring.ticks import last_ticks
 from rag_assets.sources.reach import Reach, reach
 from rag_assets.state.passage_readers import passage_readers
 from rag_assets.state.records import read_state
 from rag_assets.state.sync_files import LastSync, read_last_sync
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.finding import Finding, age
-from rag_serving.config.cron import last_ticks
 from rag_serving.config.loading import Config
 from rag_serving.config.sources import ConfluenceMcp, Source
 

@@ -22,21 +22,11 @@ import pyarrow as pa
 from rag_assets.publishing import shard_writer
 from rag_assets.publishing.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
 from rag_assets.publishing.lexical_writer import build_lexical, documents_digest
+from rag_assets.publishing.manifest_writer import create_manifest, folder_facts, pages_digest, signed, write_manifest
 from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
 from rag_assets.publishing.shards import content_digest
 from rag_assets.publishing.workspace import BuildWorkspace
-from rag_serving.artifacts.manifest import (
-    EmbedderFacts,
-    Manifest,
-    Shard,
-    SourcePages,
-    create_manifest,
-    folder_facts,
-    pages_digest,
-    read_manifest,
-    signed,
-    write_manifest,
-)
+from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, SourcePages, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder
 from rag_serving.config.loading import Config

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.artifacts.manifest import folder_facts
+from rag_assets.publishing.manifest_writer import folder_facts
 from rag_serving.artifacts.store import StoreError, read_json, remove_folder, write_json
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.shard_collections import ShardCollections

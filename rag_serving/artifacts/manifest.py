@@ -1,7 +1,8 @@
 """The manifest of a generation: every chunk, shard and page it is made of, in one immutable document.
 
-Belongs here: its fields, its identity, the digests of files, reading and writing it, the sizes that opening looks at.
-Does not belong here: building (`rag_assets.publishing`), comparing a folder with it to the bit (`indexes.integrity`).
+Belongs here: its fields, its identity, the digests of files, reading it, the sizes that opening looks at.
+Does not belong here: making it (`rag_assets.publishing.manifest_writer`), comparing a folder with it to the bit
+(`indexes.integrity`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rag_serving.artifacts.signatures import FIELD, canonical, signature_fault, signature_of
-from rag_serving.artifacts.store import Store, StoreError, open_file, read_json, write_json
+from rag_serving.artifacts.signatures import canonical, signature_fault
+from rag_serving.artifacts.store import Store, StoreError, open_file, read_json
 
 FORMAT = 1
 FILE = "manifest.json"
@@ -89,31 +90,9 @@ class Manifest(Record):
         return sum(source.pages for source in self.pages.values())
 
 
-def create_manifest(**fields: Any) -> Manifest:
-    """Return a manifest of these fields; its id is the first 16 hex digits of the SHA-256 of what identifies it."""
-    draft = Manifest(id="", **fields)
-    return draft.model_copy(update={"id": id_of(draft)})
-
-
-def signed(manifest: Manifest, home: Path) -> Manifest:
-    """Return the manifest with the signature of an installation: HMAC-SHA256 of its canonical form (RFC 2104).
-
-    Raises:
-        SecretError: the installation's secret cannot be used.
-    """
-    content = manifest.model_dump(mode="json")
-    return manifest.model_copy(update={FIELD: signature_of(content, home, KEY_PURPOSE)})
-
-
 def id_of(manifest: Manifest) -> str:
     """Return the id that belongs to what a manifest says: another than its own where it was altered."""
     return _digest(manifest.model_dump(mode="json", include=set(IDENTITY)))[:16]
-
-
-def folder_facts(folder: Path) -> dict[str, FileFacts]:
-    """Size and digest of every file below a folder, by relative path."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): file_facts(path) for path in files}
 
 
 def file_facts(path: Path) -> FileFacts:
@@ -121,11 +100,6 @@ def file_facts(path: Path) -> FileFacts:
     with open_file(path) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return FileFacts(bytes=os.fstat(file.fileno()).st_size, sha256=digest)
-
-
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest: the last file of a generation."""
-    write_json(folder / FILE, manifest.model_dump(mode="json"))
 
 
 def read_manifest(store: Store, tenant: str, generation_id: str) -> Manifest:
@@ -149,11 +123,6 @@ def read_manifest(store: Store, tenant: str, generation_id: str) -> Manifest:
         raise StoreError(
             f"{path} is not a manifest ({where}: {fault['msg']}); delete its folder and run `citelock build`"
         ) from None
-
-
-def pages_digest(versions: Mapping[str, int]) -> str:
-    """Digest of page ids and their versions."""
-    return _digest(sorted(versions.items()))[:32]
 
 
 def _digest(value: object) -> str:

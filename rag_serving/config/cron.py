@@ -1,7 +1,6 @@
-"""Cron expressions: whether one can be followed, and when it ticked last (UTC).
+"""Cron expressions: whether one can be followed, by the library that Dagster has inside.
 
-Belongs here: what the configuration and the freshness of sources share, by the library that Dagster has inside.
-Does not belong here: starting anything at a tick (`rag_assets.schedules`).
+Belongs here: the check of the configuration. Does not belong here: when one ticked (`rag_assets.monitoring.ticks`).
 """
 
 from __future__ import annotations
@@ -30,11 +29,3 @@ def check_cron(expression: str) -> str:
         reason = " ".join(str(error).split())
         raise ValueError(f"{expression!r} is not a cron expression ({reason}); five fields: {example}") from None
     return expression
-
-
-def last_ticks(expression: str, before: datetime, count: int) -> list[datetime]:
-    """Return the last ticks before a moment, the newest first."""
-    from croniter import croniter
-
-    ticks = croniter(expression, before.astimezone(UTC))
-    return [ticks.get_prev(datetime) for _ in range(count)]

@@ -68,15 +68,6 @@ def redacted_values(value: Any) -> Any:
     return [redacted_values(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def redact_error(error: BaseException | None) -> None:
-    """Take credentials out of the messages of an error and of those it came from, where they are kept as arguments."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        error.args = tuple(redacted(word) if isinstance(word, str) else word for word in error.args)
-        error = error.__cause__ or error.__context__
-
-
 def _without_secret(parameter: re.Match[str]) -> str:
     return f"{parameter[1]}={HIDDEN}" if _SECRET_NAME.search(parameter[1]) else parameter[0]
 

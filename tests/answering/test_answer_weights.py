@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from rag_assets.evaluation.gates_file import to_json
 from rag_serving.answering.answerer import open_tables
-from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated, learnt, to_json
+from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated, learnt
 from rag_serving.config.loading import ConfigError, parse_config
 
 MODEL = "local/all-MiniLM-L6-v2"

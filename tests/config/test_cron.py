@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rag_serving.config.cron import check_cron, last_ticks
+from rag_assets.monitoring.ticks import last_ticks
+from rag_serving.config.cron import check_cron
 from rag_serving.config.loading import ConfigError, parse_config
 
 

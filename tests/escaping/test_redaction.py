@@ -7,9 +7,10 @@ from base64 import b64encode
 
 import pytest
 
+from rag_assets.resources import redact_error
 from rag_serving.config.loading import parse_config
 from rag_serving.escaping import redaction
-from rag_serving.escaping.redaction import RedactedError, redact_error, redacted, redacted_values
+from rag_serving.escaping.redaction import RedactedError, redacted, redacted_values
 
 KEY = "sk-4f9a/11+xyz"
 PASSWORD = "w1ki-p@ssword"

@@ -19,7 +19,7 @@ Features = Mapping[str, float]
 
 WEIGHTS = "answer_weights.json"
 VERSION = 1
-_TABLES = ("with_vectors", "words_alone")
+TABLES = ("with_vectors", "words_alone")
 _SURE = 30.0  # beyond it a logistic function is 0 or 1
 _MEND = "write it again with `citelock evaluate --calibrate --write`, or leave gates.confidence_weights out"
 
@@ -65,7 +65,7 @@ class Tables:
 def learnt() -> Tables:
     """Return the weights that the package carries."""
     found = json.loads(Path(__file__).with_name(WEIGHTS).read_text(encoding="utf-8"))
-    return Tables(*(Weights(**found[table]) for table in _TABLES))
+    return Tables(*(Weights(**found[table]) for table in TABLES))
 
 
 def calibrated(path: Path | None, embedding: str) -> Tables:
@@ -84,20 +84,12 @@ def calibrated(path: Path | None, embedding: str) -> Tables:
             raise WeightsError(f"{path} is of version {version}, not {VERSION}; {_MEND}")
         if (of := found["embedding"]) != embedding:
             raise WeightsError(f"{path} was calibrated with {of}, not with {embedding}; {_MEND}")
-        tables = [_with_confidence(learnt().of(table == _TABLES[0]), found[table]) for table in _TABLES]
+        tables = [_with_confidence(learnt().of(table == TABLES[0]), found[table]) for table in TABLES]
     except OSError as error:
         raise WeightsError(f"{path} cannot be read ({error.strerror}); {_MEND}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise WeightsError(f"{path} is no file of weights ({error!r}); {_MEND}") from error
     return Tables(*tables)
-
-
-def to_json(tables: Tables, embedding: str) -> str:
-    """Return the confidence of these tables as the text of a file that `calibrated` reads."""
-    found: dict[str, Any] = {"version": VERSION, "embedding": embedding}
-    for name, table in zip(_TABLES, (tables.with_vectors, tables.words_alone), strict=True):
-        found[name] = {"confidence": dict(table.confidence), "bias": table.bias}
-    return json.dumps(found, indent=2) + "\n"
 
 
 def _with_confidence(shipped: Weights, found: Mapping[str, Any]) -> Weights:
