@@ -10,13 +10,15 @@ import re
 
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.element_tree import Element, parse_html
-from rag_assets.steps.formats.storage_elements import storage_content
+from rag_assets.steps.formats.storage import AC
+from rag_assets.steps.formats.storage_elements import tree_content
 
 _TEMPLATE = re.compile(
     r"<script\b[^<>]{0,500}\btype\s{0,9}=\s{0,9}[\"']?text/(?:x-handlebars|x-template|template)[^<>]{0,500}>"
     r"(.*?)(?:</script\s*+>|\Z)",
     re.S | re.I,
 )
+_AS_TEXT = r"<div>\1</div>"
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NO_TEXT = (
     "script",
@@ -34,9 +36,6 @@ _NO_TEXT = (
 )
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _KEPT = frozenset({"class", "colspan", "rowspan", "start", "alt", "src", "href", "datetime"})
-_ANCHOR = '<ac:structured-macro ac:name="anchor"><ac:parameter ac:name="">{}</ac:parameter></ac:structured-macro>'
-_MARK = "\ue000{}\ue001"  # private use: the number of an id, where its anchor macro goes
-_MARKED = re.compile("\ue000([0-9]+)\ue001")
 
 
 def html_content(body: str) -> Content:
@@ -49,15 +48,16 @@ def html_content(body: str) -> Content:
     """
     from lxml import etree
 
-    source = _FORBIDDEN.sub("", _MARKED.sub("", _TEMPLATE.sub(r"<div>\1</div>", body)))
-    root = _text_of(parse_html(f"<html><body>{source}</body></html>"))
+    root = _text_of(parse_html(f"<html><body>{_FORBIDDEN.sub('', _TEMPLATE.sub(_AS_TEXT, body))}</body></html>"))
     etree.strip_elements(root, *_NO_TEXT, with_tail=False)
-    ids = _mark_headings(root)
+    named = [(heading, _id_of(heading)) for heading in root.iter(*_HEADINGS)]
     for element in root.iter():
         _plain(element)
+    for heading, name in named:
+        if name:
+            _mark(heading, name)
     root.tag, root.tail = "div", None
-    text = etree.tostring(root, encoding="unicode")
-    return storage_content(_MARKED.sub(lambda mark: _ANCHOR.format(_escaped(ids[int(mark[1])])), text))
+    return tree_content(root)
 
 
 def _text_of(tree: Element) -> Element:
@@ -67,14 +67,14 @@ def _text_of(tree: Element) -> Element:
     return found[0] if found else tree
 
 
-def _mark_headings(root: Element) -> list[str]:
-    """Put a mark in front of the text of each heading that has an id; the ids by number."""
-    ids: list[str] = []
-    for heading in root.iter(*_HEADINGS):
-        if found := _id_of(heading):
-            heading.text = _MARK.format(len(ids)) + (heading.text or "")
-            ids.append(found)
-    return ids
+def _mark(heading: Element, name: str) -> None:
+    """Begin a heading with the anchor macro that storage format would have there."""
+    from lxml import etree
+
+    macro = etree.Element(f"{AC}structured-macro", {f"{AC}name": "anchor"})
+    etree.SubElement(macro, f"{AC}parameter", {f"{AC}name": ""}).text = name
+    macro.tail, heading.text = heading.text, None
+    heading.insert(0, macro)
 
 
 def _id_of(heading: Element) -> str:
@@ -104,7 +104,3 @@ def _plain(element: Element) -> None:
             del element.attrib[name]
     if not element.tag.isalnum():
         element.tag = "span"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")

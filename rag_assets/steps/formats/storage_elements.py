@@ -28,8 +28,12 @@ def storage_content(body: str, lists: bool = False) -> Content:
 
     Raises PageError where it cannot be read.
     """
+    return tree_content(parse_storage(body), lists)
+
+
+def tree_content(tree: Element, lists: bool = False) -> Content:
+    """Return the blocks and macros of what stands inside an element; see `storage_content`."""
     walk = Walk(_RULES, _BLOCK_TAGS, lists)
-    tree = parse_storage(body)
     walk.container(tree)
     walk.mark_links()
     return Content(walk.blocks, walk.ledger + _not_met(tree, walk.met))
