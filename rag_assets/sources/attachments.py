@@ -70,7 +70,7 @@ def attachment_rows(
     """Return the rows of files whose page is among `pages`, under the page's readers.
 
     Args:
-        found: the files.
+        attachments: the files.
         pages: the rows of the pages, readers included, by page id.
         settings: which files are read, and how large they may be.
         before: rows of the last sync that may be used again where the version is the same.

@@ -71,11 +71,11 @@ def find_duplicates(chunks: pa.Table, known: Fingerprints, threshold: float) -> 
     pairs: dict[int, tuple[int, float]] = {}
     for row in sorted(range(len(facts)), key=lambda row: _newest_first(facts[row])):
         readers = facts[row]["readers"]
-        found = search.kept_for(row, readers) if known["words"][row] else None
-        if found is None:
+        match = search.kept_for(row, readers) if known["words"][row] else None
+        if match is None:
             search.keep(row, readers)
         else:
-            pairs[row] = found
+            pairs[row] = match
     return DEDUP_MAP.table([_map_row(facts[row], facts[kept], like) for row, (kept, like) in sorted(pairs.items())])
 
 
@@ -131,7 +131,7 @@ class _Search:
         keys = known["literals"] ^ _heading_keys(chunks, known) ^ _cut_code_keys(chunks)
         together = zip(known["digest"].tolist(), keys.tolist(), strict=True)
         numbers: dict[Any, int] = {}
-        self.subject_of = [numbers.setdefault(each, len(numbers)) for each in together]
+        self.subject_of = [numbers.setdefault(subject, len(numbers)) for subject in together]
         self._first_row = np.unique(np.array(self.subject_of, np.int64), return_index=True)[1]
         self._keys: list[int] = keys[self._first_row].tolist()
         self._sketches = sketches_of(known["signature"][self._first_row])
@@ -146,12 +146,12 @@ class _Search:
         subject = self.subject_of[row]
         if (kept := self._readable(subject, readers)) is not None:
             return kept, 1.0
-        found = []
+        matches = []
         for other in self._neighbours(subject):
             kept = self._readable(other, readers)
             if kept is not None and (similarity := self._similarity(subject, other)) >= self._threshold:
-                found.append((-similarity, self._order[kept], kept))
-        return (min(found)[2], -min(found)[0]) if found else None
+                matches.append((-similarity, self._order[kept], kept))
+        return (min(matches)[2], -min(matches)[0]) if matches else None
 
     def keep(self, row: int, readers: str) -> None:
         subject = self.subject_of[row]
