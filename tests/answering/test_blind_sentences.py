@@ -25,6 +25,8 @@ from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft, Lock, Verdict
 from rag_serving.text.units import units
 
+pytestmark = pytest.mark.usefixtures("passages_read_once")
+
 DATA = Path(__file__).parent / "data"
 FLOOR, FRESH_FLOOR = 0.17, 0.4
 Row = Mapping[str, Any]

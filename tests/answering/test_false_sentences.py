@@ -11,12 +11,15 @@ import os
 import re
 from collections import Counter
 
+import pytest
 from support.false_sentences import FACTS, KINDS, false_sentences
 from support.passages import lock_of
 
 from rag_serving.answering.citations import answer_text
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft
+
+pytestmark = pytest.mark.usefixtures("passages_read_once")
 
 STEP = int(os.environ.get("CITELOCK_FALSE_SENTENCES", "7"))
 

@@ -15,12 +15,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.intervals import wilson
 from support.passages import lock_of
 
 from rag_serving.answering.citations import answer_text
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft, Lock, Verdict
+
+pytestmark = pytest.mark.usefixtures("passages_read_once")
 
 DATA = Path(__file__).parent / "data"
 FLOOR = 0.45

@@ -124,6 +124,7 @@ def settings_for(kind: str, server: StandInChat, **more: object) -> Generation:
     return Generation.model_validate({**given, **more})
 
 
+@pytest.mark.usefixtures("passages_read_once")
 @pytest.mark.timeout(max(300, ANSWERS // 5))
 def test_no_lie_reaches_the_reader(server: StandInChat) -> None:
     replies: list[Reply] = []
@@ -147,6 +148,7 @@ def test_no_lie_reaches_the_reader(server: StandInChat) -> None:
     assert outcomes["dropped"] > outcomes["exact"] / 4
 
 
+@pytest.mark.usefixtures("passages_read_once")
 def test_sentences_that_were_not_verified_can_be_marked_instead_of_removed() -> None:
     marked = 0
     for seed in range(100):

@@ -188,6 +188,7 @@ def test_nothing_that_a_page_orders_reaches_the_reader(ingested: Mapping[tuple[i
     assert told > 100
 
 
+@pytest.mark.usefixtures("passages_read_once")
 def test_orders_in_words_that_nobody_foresaw_are_at_most_quoted_whole() -> None:
     """What the page says is told as its own sentence, from its beginning to its end, or not at all."""
     for number, template in enumerate(UNSEEN_ORDERS):
