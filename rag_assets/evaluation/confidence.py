@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_assets.evaluation.logistic import Matrix, fit, logistic, loss
-from rag_serving.answering.extraction.ranker import Tables, Weights, learnt
+from rag_serving.answering.extraction.ranker import FeatureWeights, Tables, learnt
 
 # Fewer right or wrong answers, or parts, than these teach nothing that holds elsewhere.
 _FEWEST, _FEWEST_PARTS = 25, 4
@@ -69,12 +69,12 @@ def _by_words(evidence: Mapping[str, float], shipped: Tables) -> dict[str, float
     return {**evidence, "score": shipped.words_alone.score(evidence) + bonus}
 
 
-def _matrix(evidence: Sequence[Mapping[str, float]], table: Weights) -> Matrix:
+def _matrix(evidence: Sequence[Mapping[str, float]], table: FeatureWeights) -> Matrix:
     """Return a row for each answer, a column for each weight and one of ones for the bias."""
     return np.array([[*(row.get(name, 0.0) for name in table.confidence), 1.0] for row in evidence])
 
 
-def _left_out(x: Matrix, y: Matrix, folds: NDArray[np.int64], shipped: Weights, strength: float) -> Matrix:
+def _left_out(x: Matrix, y: Matrix, folds: NDArray[np.int64], shipped: FeatureWeights, strength: float) -> Matrix:
     """Return the logit of each answer by weights that were fitted without its fold."""
     logits = np.zeros(len(y))
     for fold in np.unique(folds):
@@ -83,7 +83,7 @@ def _left_out(x: Matrix, y: Matrix, folds: NDArray[np.int64], shipped: Weights, 
     return logits
 
 
-def _fitted(x: Matrix, y: Matrix, shipped: Weights, strength: float) -> Weights:
+def _fitted(x: Matrix, y: Matrix, shipped: FeatureWeights, strength: float) -> FeatureWeights:
     weights = [round(float(weight), 4) for weight in _fit(x, y, _vector(shipped), strength)]
     return replace(shipped, confidence=dict(zip(shipped.confidence, weights[:-1], strict=True)), bias=weights[-1])
 
@@ -93,5 +93,5 @@ def _fit(x: Matrix, y: Matrix, prior: Matrix, strength: float) -> Matrix:
     return fit(x, y, strength * x.var(axis=0) + _FREE, prior)
 
 
-def _vector(table: Weights) -> Matrix:
+def _vector(table: FeatureWeights) -> Matrix:
     return np.array([*table.confidence.values(), table.bias])

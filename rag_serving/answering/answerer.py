@@ -25,7 +25,7 @@ from rag_serving.answering.refusals import best_rejected, not_written
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.loading import Config, ConfigError
-from rag_serving.config.sections import Generation
+from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
 from rag_serving.records import Answer, Draft, Lock, Verdict
@@ -213,7 +213,9 @@ def open_tables(config: Config) -> Tables:
         raise ConfigError(f"gates.confidence_weights: {error}") from error
 
 
-def _composed(draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, settings: Generation) -> Answer:
+def _composed(
+    draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, settings: AnswerGeneration
+) -> Answer:
     """Return the answer of the claims that stand; without one it is withheld."""
     citations = citations_of(verdicts, lock, settings.quote_max_words)
     made = Answer(

@@ -53,7 +53,7 @@ Contents = Mapping[str, memoryview]
 """The bytes of files by their names."""
 
 
-class Comparison:
+class FileComparison:
     """Compares every file of a folder; `[name]` waits for one of those to be read. Used in a `with` block.
 
     The block's end waits for all of them. Both raise:

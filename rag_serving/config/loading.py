@@ -31,12 +31,12 @@ from rag_serving.config.keys import (
 from rag_serving.config.monitoring import Monitoring
 from rag_serving.config.reranking import Reranker, RerankService
 from rag_serving.config.sections import (
+    AnswerGeneration,
     Context,
     Embedding,
     Evaluation,
     Features,
     Gates,
-    Generation,
     Ingestion,
     Retrieval,
     Telemetry,
@@ -76,7 +76,7 @@ class Config(BaseSettings):
     rerank_service: RerankService = RerankService()
     embedding: Embedding = Embedding()
     context: Context = Context()
-    generation: Generation = Generation()
+    generation: AnswerGeneration = AnswerGeneration()
     gates: Gates = Gates()
     verification: Verification = Verification()
     evaluation: Evaluation = Evaluation()

@@ -218,7 +218,7 @@ class Context(ContextModel):
         return self
 
 
-class Generation(ChatModel):
+class AnswerGeneration(ChatModel):
     """The generator: what writes answers."""
 
     provider: Literal["extractive", "ollama", "openai"] = "extractive"
@@ -239,7 +239,7 @@ class Generation(ChatModel):
     cited."""
 
     @model_validator(mode="after")
-    def _names_its_model(self) -> Generation:
+    def _names_its_model(self) -> AnswerGeneration:
         if self.provider != "extractive" and not self.model:
             raise ValueError(f"provider {self.provider!r} needs a model; set generation.model")
         return self

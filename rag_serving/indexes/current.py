@@ -19,7 +19,7 @@ from rag_serving.indexes.catalog import list_generations
 from rag_serving.indexes.followed import FollowedPublication
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.held import FileStamps, Held, Slot, file_stamps
-from rag_serving.indexes.page_readers import Comparison
+from rag_serving.indexes.page_readers import ReaderComparison
 from rag_serving.models.breaker import Breaker
 
 RETRY_S = 5.0
@@ -57,7 +57,7 @@ class CurrentGeneration:
         self._followed = FollowedPublication(store, tenant)
         self._pinned = pinned
         self._retry_s = retry_s
-        self._comparison = Comparison(store, tenant)
+        self._comparison = ReaderComparison(store, tenant)
         self._lock = threading.Lock()  # of what is under way
         self._opening = threading.Lock()  # one generation is opened at a time
         self._slot = Slot()

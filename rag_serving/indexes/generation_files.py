@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from rag_serving.artifacts.contents import Comparison
+from rag_serving.artifacts.contents import FileComparison
 from rag_serving.artifacts.digests import ChangedError, Stamp
 from rag_serving.artifacts.manifest import Manifest, mend, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
@@ -84,7 +84,7 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -
     if absent := sorted(set(wanted) - manifest.files.keys()):
         raise StoreError(f"{folder / absent[0]} is not in the manifest; {mend(manifest.tenant)}")
     shape = manifest.chunks, manifest.embedder.dimension
-    with Comparison(store, manifest.tenant, folder, manifest.files, wanted, memory_bytes) as compared:
+    with FileComparison(store, manifest.tenant, folder, manifest.files, wanted, memory_bytes) as compared:
         coded = Codes.open(compared[CODES_FILE].data, compared[FACTS_FILE].data, *shape) if codes else None
         words = LexicalIndex.of({name: compared[file].data for name, file in _LEXICAL_FILES.items()})
         table = table_of(compared[MAPPED_FILE].data, folder / MAPPED_FILE, GENERATION_CHUNKS)

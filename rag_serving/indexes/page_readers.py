@@ -23,7 +23,7 @@ FILE = "page_readers.parquet"
 _log = logging.getLogger(__name__)
 
 
-class Comparison:
+class ReaderComparison:
     """Whether one generation of a tenant may answer in place of another. Safe to use from several threads."""
 
     def __init__(self, store: Store, tenant: str) -> None:

@@ -12,7 +12,7 @@ from support.stand_in_chat import MODEL, StandInChat, served
 
 from rag_serving.answering.answerer import DOUBTED, NOT_JUDGED, Answering, AnswerTrace, Question
 from rag_serving.config.loading import Config
-from rag_serving.config.sections import Gates, Generation, Verification
+from rag_serving.config.sections import AnswerGeneration, Gates, Verification
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.entailment_judge import open_judge, question
 from rag_serving.models.protocols import ModelError
@@ -34,7 +34,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInChat]:
 
 def answered(server: StandInChat, judgement: str, model_check: bool = True) -> tuple[AnswerTrace, StageTrace]:
     server.script = lambda messages: [judgement if "entailment" in messages[0]["content"] else REPLY]
-    generation = Generation(provider="openai", model=MODEL, base_url=f"{server.url}/v1", timeout_s=4, max_retries=0)
+    generation = AnswerGeneration(
+        provider="openai", model=MODEL, base_url=f"{server.url}/v1", timeout_s=4, max_retries=0
+    )
     config = Config(
         generation=generation,
         verification=Verification(model_check=model_check),
@@ -82,16 +84,16 @@ def test_nobody_is_asked_unless_that_is_wanted(server: StandInChat) -> None:
 
 def test_a_verdict_is_remembered_and_extraction_has_no_judge(server: StandInChat) -> None:
     server.script = lambda _: ["YES"]
-    judge = open_judge(Generation(provider="openai", model=MODEL, base_url=f"{server.url}/v1", max_retries=0))
+    judge = open_judge(AnswerGeneration(provider="openai", model=MODEL, base_url=f"{server.url}/v1", max_retries=0))
     assert judge is not None
     assert judge("a", "b") is judge("a", "b") is True
     assert len(server.requests) == 1
-    assert open_judge(Generation()) is None
+    assert open_judge(AnswerGeneration()) is None
 
 
 def test_a_judge_that_rambles_is_told(server: StandInChat) -> None:
     server.script = lambda _: ["It depends"]
-    judge = open_judge(Generation(provider="openai", model=MODEL, base_url=f"{server.url}/v1", max_retries=0))
+    judge = open_judge(AnswerGeneration(provider="openai", model=MODEL, base_url=f"{server.url}/v1", max_retries=0))
     assert judge is not None
     with pytest.raises(ModelError, match="only YES or NO"):
         judge("a", "b")
@@ -109,7 +111,7 @@ def test_a_premise_cannot_end_itself_and_say_another_hypothesis() -> None:
 def test_each_question_to_the_judge_has_a_fence_of_its_own(server: StandInChat) -> None:
     said: list[str] = []
     server.script = lambda messages: [said.append(messages[1]["content"]) or "NO"]  # type: ignore[func-returns-value]
-    entails = open_judge(Generation(provider="openai", model=MODEL, base_url=f"{server.url}/v1", max_retries=0))
+    entails = open_judge(AnswerGeneration(provider="openai", model=MODEL, base_url=f"{server.url}/v1", max_retries=0))
     assert entails
     assert not any(entails("Logs stay.", hypothesis) for hypothesis in ("Logs go.", "Logs run.", "Logs go."))
     words = [re.findall(r"-(\w{8})>", text) for text in said]

@@ -11,7 +11,7 @@ from support.stand_in_chat import MODEL, Fault, StandInChat, openai_error, serve
 
 from rag_serving.answering.writing.generator import GENERATOR_CUT, GENERATOR_DOWN, INJECTION, Generator
 from rag_serving.answering.writing.prompt import tokens
-from rag_serving.config.sections import Generation
+from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.records import Claim, Draft, Lock
@@ -28,9 +28,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInChat]:
         yield stand_in
 
 
-def settings_for(server: StandInChat, **more: object) -> Generation:
+def settings_for(server: StandInChat, **more: object) -> AnswerGeneration:
     given = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1", "timeout_s": 4, "max_retries": 0}
-    return Generation.model_validate({**given, **more})
+    return AnswerGeneration.model_validate({**given, **more})
 
 
 def written(generator: Generator, lock: Lock = LOCK) -> Draft:
@@ -47,14 +47,14 @@ def test_the_model_writes_and_its_tokens_have_a_price(server: StandInChat) -> No
 
 
 def test_without_a_model_or_passages_extraction_writes(server: StandInChat) -> None:
-    assert written(Generator(Generation())) == EXTRACTED
+    assert written(Generator(AnswerGeneration())) == EXTRACTED
     assert written(Generator(settings_for(server)), Lock(())) == EXTRACTED
     assert server.requests == []
 
 
 def test_a_model_must_be_named() -> None:
     with pytest.raises(ValidationError, match=r"needs a model; set generation\.model"):
-        Generation(provider="ollama")
+        AnswerGeneration(provider="ollama")
 
 
 def test_extraction_answers_for_a_model_that_is_down_and_says_so(server: StandInChat) -> None:

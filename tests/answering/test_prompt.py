@@ -11,7 +11,7 @@ from support.passages import candidate_of, lock_of
 
 from rag_serving.answering.verification.quotes import find_quote
 from rag_serving.answering.writing.prompt import CUT, NOT_FOUND, best_lines, make_prompt, tokens
-from rag_serving.config.sections import Generation
+from rag_serving.config.sections import AnswerGeneration
 from rag_serving.records import Lock
 from rag_serving.text.disguises import plain
 from rag_serving.text.fences import REMOVED, Fence, without_fences
@@ -46,7 +46,7 @@ def test_each_prompt_has_a_fence_of_its_own_and_the_rules_know_none() -> None:
 
 def test_the_rules_are_strict_and_follow_the_configuration() -> None:
     rules = (
-        make_prompt(QUESTION, lock_of(["Logs."]), 3000, Generation(max_citations=2, quote_max_words=7))
+        make_prompt(QUESTION, lock_of(["Logs."]), 3000, AnswerGeneration(max_citations=2, quote_max_words=7))
         .messages[0]
         .content
     )

@@ -12,7 +12,7 @@ from rag_assets.publishing.page_readers import page_readers
 from rag_serving.access.principals import Principal, satisfies
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
-from rag_serving.indexes.page_readers import FILE, Comparison, narrowed_pages
+from rag_serving.indexes.page_readers import FILE, ReaderComparison, narrowed_pages
 
 CLASSES = ["everyone", "nobody", "group:a", "group:b", "group:a|group:b", "group:a&group:b"]
 CALLERS = [Principal("t", None, frozenset(groups)) for groups in ("", "a", "b", "ab")]
@@ -73,8 +73,8 @@ def test_what_cannot_be_known_is_taken_for_narrowed(
         build_generation(store, TENANT, chunk_table(count), clustered_vectors(count), config, MODEL).id
         for count in (8, 12)
     )
-    assert not Comparison(store, TENANT).narrows(first, second)
-    assert Comparison(store, TENANT).narrows(second, first)
+    assert not ReaderComparison(store, TENANT).narrows(first, second)
+    assert ReaderComparison(store, TENANT).narrows(second, first)
     folder = store.generation(TENANT, second)
     if damage == "missing":
         (folder / FILE).unlink()
@@ -89,6 +89,6 @@ def test_what_cannot_be_known_is_taken_for_narrowed(
     else:
         second = "gone"
     caplog.clear()
-    comparison = Comparison(store, TENANT)
+    comparison = ReaderComparison(store, TENANT)
     assert [comparison.narrows(first, second) for _ in range(2)] == [True, True]
     assert len(caplog.records) == 1

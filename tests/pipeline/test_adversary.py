@@ -22,7 +22,7 @@ from rag_serving.answering.citations import UNVERIFIED, answer_text, citations_o
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.answering.writing.generator import GENERATOR_DOWN, Generator
 from rag_serving.answering.writing.parsing import parse
-from rag_serving.config.sections import Generation
+from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.records import Answer, Claim, Draft, Lock, Verdict
 from rag_serving.text.units import units
@@ -118,10 +118,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RemoteChat, "backoff_s", 0.005)
 
 
-def settings_for(kind: str, server: StandInChat, **more: object) -> Generation:
+def settings_for(kind: str, server: StandInChat, **more: object) -> AnswerGeneration:
     url = server.url if kind == "ollama" else f"{server.url}/v1"
     given = {"provider": kind, "model": MODEL, "base_url": url, "timeout_s": 5, "first_token_timeout_s": 3}
-    return Generation.model_validate({**given, **more})
+    return AnswerGeneration.model_validate({**given, **more})
 
 
 @pytest.mark.usefixtures("passages_read_once")

@@ -35,7 +35,7 @@ from rag_serving.answering.extraction.extractor import extract
 from rag_serving.answering.verification.verifier import VerificationRules, verify
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.api.app import create_app
-from rag_serving.config.sections import Embedding, Generation
+from rag_serving.config.sections import AnswerGeneration, Embedding
 from rag_serving.config.sources import ConfluenceExport
 from rag_serving.models.chat.messages import Message, Reply
 from rag_serving.models.embedding.factory import open_tokenizer
@@ -150,7 +150,7 @@ class Obedient:
 def answered(written: str, chunks: Sequence[Chunk], question: str) -> tuple[Answer, str]:
     """What a reader gets where a model has written this, and what the model was asked."""
     lock, model = Lock(tuple(Candidate(chunk, 1.0) for chunk in chunks)), Obedient(written)
-    generator = Generator(Generation(provider="openai", model=MODEL), open_model=lambda _: model)  # type: ignore[arg-type, return-value]
+    generator = Generator(AnswerGeneration(provider="openai", model=MODEL), open_model=lambda _: model)  # type: ignore[arg-type, return-value]
     weights = dict.fromkeys(analyze(question), 1.0)
     draft = generator.write(question, lock, lambda: extract(question, lock, weights, analyze))
     verdicts = verify(draft, lock, question=question, rules=VerificationRules(quote_max_words=12))

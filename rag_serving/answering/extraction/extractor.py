@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from rag_serving.answering.extraction.excerpts import Excerpt, Layout
 from rag_serving.answering.extraction.features import Analyze, QuestionFeatures, Statement, features
 from rag_serving.answering.extraction.list_continuation import steps_across
-from rag_serving.answering.extraction.ranker import Tables, Weights, learnt
+from rag_serving.answering.extraction.ranker import FeatureWeights, Tables, learnt
 from rag_serving.answering.quote_window import best_window
 from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, weight
 from rag_serving.deadline import check
@@ -104,7 +104,7 @@ def extract(
 
 
 def rank(
-    asked: QuestionFeatures, lock: Lock, analyze: Analyze, similarity: Similarity | None, weights: Weights
+    asked: QuestionFeatures, lock: Lock, analyze: Analyze, similarity: Similarity | None, weights: FeatureWeights
 ) -> list[Ranked]:
     """Return the sentences in front with their evidence, best first."""
     front = _front(asked, list(statements(asked, lock, analyze)))

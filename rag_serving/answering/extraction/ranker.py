@@ -29,7 +29,7 @@ class WeightsError(Exception):
 
 
 @dataclass(frozen=True)
-class Weights:
+class FeatureWeights:
     """The weights of one table, by feature."""
 
     rank: Mapping[str, float]
@@ -54,10 +54,10 @@ class Weights:
 class Tables:
     """The weights for when sentences have vectors, and for when words alone decide."""
 
-    with_vectors: Weights
-    words_alone: Weights
+    with_vectors: FeatureWeights
+    words_alone: FeatureWeights
 
-    def of(self, with_vectors: bool) -> Weights:
+    def of(self, with_vectors: bool) -> FeatureWeights:
         return self.with_vectors if with_vectors else self.words_alone
 
 
@@ -65,7 +65,7 @@ class Tables:
 def learnt() -> Tables:
     """Return the weights that the package carries."""
     found = json.loads(Path(__file__).with_name(WEIGHTS).read_text(encoding="utf-8"))
-    return Tables(*(Weights(**found[table]) for table in TABLES))
+    return Tables(*(FeatureWeights(**found[table]) for table in TABLES))
 
 
 def calibrated(path: Path | None, embedding: str) -> Tables:
@@ -92,7 +92,7 @@ def calibrated(path: Path | None, embedding: str) -> Tables:
     return Tables(*tables)
 
 
-def _with_confidence(shipped: Weights, found: Mapping[str, Any]) -> Weights:
+def _with_confidence(shipped: FeatureWeights, found: Mapping[str, Any]) -> FeatureWeights:
     weights = {name: _finite(value) for name, value in found["confidence"].items()}
     if unknown := weights.keys() - shipped.confidence.keys():
         raise ValueError(f"no evidence is called {min(unknown)!r}")

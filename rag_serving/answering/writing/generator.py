@@ -1,4 +1,4 @@
-"""Generation: the configured model writes a draft from the locked passages; where it cannot, extraction does.
+"""Writing an answer: the configured model writes a draft from the locked passages; where it cannot, extraction does.
 
 Belongs here: choosing who writes, asking again with less when the prompt was too long, flags and notes of a draft.
 Does not belong here: the extractive generator (`answering.extraction.extractor`), the wire (`models`), belief in what
@@ -15,7 +15,7 @@ from threading import Lock as Mutex
 from typing import TYPE_CHECKING
 
 from rag_serving.answering.writing.sanitizing import without_links
-from rag_serving.config.sections import Generation
+from rag_serving.config.sections import AnswerGeneration
 from rag_serving.deadline import StoppedError
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.factory import open_chat
@@ -43,8 +43,8 @@ class Generator:
 
     def __init__(
         self,
-        settings: Generation,
-        open_model: Callable[[Generation], RemoteChat] | None = None,
+        settings: AnswerGeneration,
+        open_model: Callable[[AnswerGeneration], RemoteChat] | None = None,
         breaker: Breaker | None = None,
     ) -> None:
         self._settings = settings
@@ -152,7 +152,7 @@ def without_foreign_links(claims: Sequence[Claim], lock: Lock) -> tuple[tuple[Cl
     return tuple(kept), sum(removed.values())
 
 
-def open_generator(settings: Generation) -> RemoteChat:
+def open_generator(settings: AnswerGeneration) -> RemoteChat:
     """Return the configured model.
 
     Raises:

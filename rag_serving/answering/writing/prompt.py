@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rag_serving.config.sections import Generation
+from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.chat.messages import Message
 from rag_serving.records import Lock
 from rag_serving.text.fences import Fence
@@ -27,7 +27,7 @@ CUT = "[... lines left out ...]"
 # share their tokenizers, and a prompt that is estimated too long only loses a passage.
 _BYTES_PER_TOKEN = 3
 _LARGEST_SHARE = 0.5
-_DEFAULTS = Generation()
+_DEFAULTS = AnswerGeneration()
 _NEIGHBOUR_CHARS = 400
 _WORDS = re.compile(r"\w{3,}")
 
@@ -67,7 +67,7 @@ def make_prompt(
     question: str,
     lock: Lock,
     budget: int,
-    settings: Generation = _DEFAULTS,
+    settings: AnswerGeneration = _DEFAULTS,
     fence: Fence | None = None,
 ) -> Prompt:
     """Return the messages for a question, of about `budget` tokens at most.
@@ -165,7 +165,7 @@ def _shortened(line: str, budget: int) -> str:
     return cut.rsplit(maxsplit=1)[0] if " " in cut else cut
 
 
-def _rules(shown: Sequence[int], settings: Generation) -> str:
+def _rules(shown: Sequence[int], settings: AnswerGeneration) -> str:
     numbers, words = ", ".join(f"[{index}]" for index in shown), settings.quote_max_words
     return _RULES.format(numbers=numbers, words=words, citations=settings.max_citations, not_found=NOT_FOUND)
 

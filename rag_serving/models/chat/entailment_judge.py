@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from rag_serving.config.sections import Generation
+from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import Message
 from rag_serving.models.protocols import ModelError
@@ -27,7 +27,7 @@ _SYSTEM = (
 )
 
 
-def open_judge(settings: Generation) -> Entails | None:
+def open_judge(settings: AnswerGeneration) -> Entails | None:
     """Return the configured language model as a judge, which remembers its last verdicts; None where extraction is
     configured.
 
