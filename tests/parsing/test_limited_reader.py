@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,7 +86,6 @@ def test_a_pdf_that_unfolds_is_cut_or_left_out(kind: str, reader: Watched) -> No
     made, reason = PDFS[kind]
     file = made()
     assert len(file) < 400_000
-    began = time.monotonic()
     if reason is None:
         body, cut = without_note(reader.attachment("a.pdf", file).body)
         assert cut == "cut at 100,000 characters of text (documents.max_text_chars)"
@@ -96,7 +94,6 @@ def test_a_pdf_that_unfolds_is_cut_or_left_out(kind: str, reader: Watched) -> No
     else:
         with pytest.raises(AttachmentError, match=reason):
             reader.attachment("a.pdf", file)
-    assert time.monotonic() - began < 60
     assert 0 < reader.peak_mb < MEMORY_MB + IMPORTS_MB
     assert reader.attachment("good.pdf", pages_of_one_stream(1, 2)).body == "word word word\r\nword word word"
 
