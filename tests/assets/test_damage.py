@@ -17,9 +17,9 @@ from support.damaged import INDEXED, MADE, TENANT, Sample
 from typer.testing import CliRunner
 
 from rag_assets.evaluation.cli.gold import app as gold_commands
+from rag_assets.publishing import lexical_writer
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.incremental import incremental
-from rag_serving.indexes import lexical
 from rag_serving.indexes.catalog import list_generations
 from rag_serving.text.analyzer import STOP_WORDS
 
@@ -90,7 +90,7 @@ def test_an_index_without_stems_is_named_and_not_published(unjudged: Sample, mon
     before = unjudged.current()
     changed(unjudged)
     with monkeypatch.context() as patch:
-        patch.setattr(lexical, "analyze", unstemmed)
+        patch.setattr(lexical_writer, "analyze", unstemmed)
         assert unjudged.run(TENANT, ["lexical_index"]).success
     result = unjudged.run(TENANT, [name for name in INDEXED if name != "lexical_index"])
     assert not result.success

@@ -18,6 +18,7 @@ from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.progress import SilentReporter
 from rag_assets.publishing.vector_files import load_vectors, save_vectors
+from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, read_json, read_table, write_table
@@ -147,6 +148,7 @@ def half_of_the_chunks(sample: Sample) -> None:
     sample.leave(table.take(kept), vectors[kept])
     chunks = read_table(sample.candidate / "chunks.parquet", GENERATION_CHUNKS)
     write_table(sample.candidate / "chunks.parquet", chunks.take(kept), GENERATION_CHUNKS)
+    BuildWorkspace.of(sample.store, TENANT).without_sentences()  # those of all chunks would be refused before
 
 
 def anchors_shifted(sample: Sample) -> None:
