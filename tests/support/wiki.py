@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from rag_assets.publishing.build import build_generation
 from rag_assets.steps.contexts.lexical_fields import lexical_prefix
@@ -16,6 +16,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.protocols import Embedder
+from support.synthetic import chunk_row
 
 
 @dataclass(frozen=True)
@@ -83,41 +84,29 @@ def publish(home: Path, passages: Sequence[Passage] = PASSAGES, config: Config |
     return generation.id
 
 
-def _row(passage: Passage) -> dict[str, object]:
-    anchor = passage.heading.replace(" ", "-")
-    path = [passage.title, passage.heading]
-    return {
-        "chunk_id": f"{passage.page_id}:{passage.version}:{passage.chunk_idx}",
-        "page_id": passage.page_id,
-        "version": passage.version,
-        "chunk_idx": passage.chunk_idx,
-        "section_id": f"{passage.page_id}:{passage.version}:s0",
-        "space": passage.space,
-        "title": passage.title,
-        "heading_path": path,
-        "anchor": anchor,
-        "url": f"https://wiki.example/pages/{passage.page_id}#{anchor}",
-        "text": passage.text,
-        "start": 0,
-        "end": len(passage.text),
-        "context_before": "",
-        "context_after": "",
-        "token_count": len(passage.text.split()),
-        "content_type": passage.content_type,
-        "labels": list(passage.labels),
-        "readers": passage.readers,
-        "is_boilerplate": False,
-        "updated_at": datetime(2026, 1, 1, tzinfo=UTC),
-        "text_hash": hashlib.sha256(passage.text.encode()).hexdigest()[:32],
-        "source": "ops",
-        "places": [_place(passage, *place) for place in passage.places],
-        "prefix": " → ".join(path),
-        "lexical_prefix": lexical_prefix(passage.title, path),
-        "parent_id": "",
-        "structure": passage.structure,
-        "vector_key": f"{passage.page_id}-{passage.version}-{passage.chunk_idx}",
-        "shard": "",
-    }
+def _row(passage: Passage) -> dict[str, Any]:
+    anchor, path = passage.heading.replace(" ", "-"), [passage.title, passage.heading]
+    return chunk_row(
+        passage.page_id,
+        passage.chunk_idx,
+        passage.text,
+        version=passage.version,
+        space=passage.space,
+        title=passage.title,
+        heading_path=path,
+        anchor=anchor,
+        url=f"https://wiki.example/pages/{passage.page_id}#{anchor}",
+        content_type=passage.content_type,
+        labels=list(passage.labels),
+        readers=passage.readers,
+        updated_at=datetime(2026, 1, 1, tzinfo=UTC),
+        source="ops",
+        places=[_place(passage, *place) for place in passage.places],
+        prefix=" → ".join(path),
+        lexical_prefix=lexical_prefix(passage.title, path),
+        structure=passage.structure,
+        vector_key=f"{passage.page_id}-{passage.version}-{passage.chunk_idx}",
+    )
 
 
 def _place(passage: Passage, page_id: str, space: str, readers: str) -> dict[str, object]:
