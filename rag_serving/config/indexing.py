@@ -40,6 +40,7 @@ class Indexing(Section):
     """Bytes of a generation's files that a serving process holds in memory; those beyond are memory-mapped, the largest
     first. What is in memory answers on, whatever becomes of the file. A mapped file that is written to is noticed at
     the next question, but one that is truncated while a question reads it ends the process: let nothing write there.
-    100,000 chunks of 384 dimensions take 0.45 GB, twice that while a newer generation is being opened."""
+    100,000 chunks of 384 dimensions take 0.7 GB, 0.25 of it for their sentences, twice that while a newer generation is
+    being opened."""
     chroma_url: str | None = None
     """Address of a Chroma server; null: embedded, under the tenant's folder."""

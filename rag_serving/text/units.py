@@ -73,6 +73,7 @@ def units(text: str, blocks: Sequence[Block] = ()) -> list[Unit]:
     splitter = _Splitter(text)
     for kind, start, end in blocks or [("", 0, len(text))]:
         splitter.read(kind, start, end)
+    splitter.close()
     return _with_lists(text, splitter)
 
 
@@ -122,11 +123,20 @@ class _Splitter:
         self.indents: dict[int, int] = {}  # of items, by their place among the units
         self._text = text
         self._block = -1
+        self._end = 0  # of the block that was read last
         self._paragraph: list[tuple[int, int]] = []
         self._item: tuple[int, int, int] | None = None  # where the marker of a paragraph stands, its indent and number
 
     def read(self, kind: str, start: int, end: int) -> None:
-        """Read one block of a kind that ingest knows; "": whatever stands there."""
+        """Read one block of a kind that ingest knows; "": whatever stands there.
+
+        A paragraph right below goes on with the item above it. The indentation before a block is a part of its line.
+        """
+        if kind in ("code", "table", "heading") or "\n\n" in self._text[self._end : start]:
+            self._flush()
+        self._end = end
+        while start and self._text[start - 1] in " \t":
+            start -= 1
         lines = list(_lines(self._text, start, end))
         if kind == "code":
             self._read_code(lines)
@@ -135,6 +145,10 @@ class _Splitter:
             self._read_lines(lines[1:], has_fences=False)
         else:
             self._read_lines(lines, has_fences=not kind)
+
+    def close(self) -> None:
+        """Take what was read last as a paragraph of its own."""
+        self._flush()
 
     def _read_lines(self, lines: Sequence[tuple[int, int]], has_fences: bool) -> None:
         fenced: list[tuple[int, int]] = []
@@ -150,8 +164,9 @@ class _Splitter:
                 self._flush()
             else:
                 self._read_line(start, end)
-        self._flush()
-        self._read_code(fenced)
+        if fenced:
+            self._flush()
+            self._read_code(fenced)
 
     def _read_line(self, start: int, end: int) -> None:
         line = self._text[start:end]

@@ -115,6 +115,20 @@ def test_nested_items_belong_to_the_item_above() -> None:
     assert [(unit.item, unit.depth) for unit in found] == [(0, 0), (0, 1), (1, 0)]
 
 
+def test_nested_items_and_paragraphs_of_an_item_are_known_by_their_blocks() -> None:
+    item, below = Block("list", "1. one", 1), Block("paragraph", "goes on here", 1, indent=2)
+    inner, code = Block("list", "- inner", 1, indent=2), code_block("ls")
+    text, atoms = section_of([item, below, inner, Block("list", "2. two:", 1), code])
+    found = [(unit.of(text), unit.kind, unit.item, unit.depth) for unit in units(text, atoms)]
+    assert found == [
+        ("one\n  goes on here", "list", 0, 0),
+        ("inner", "list", 0, 1),
+        ("two:", "list", 1, 0),
+        ("ls", "code", 1, 0),
+    ]
+    assert found == [(unit.of(text), unit.kind, unit.item, unit.depth) for unit in units(text)]
+
+
 def test_a_unit_that_is_cut_follows_no_marker() -> None:
     text = "1. Stop the broker now"
     (unit,) = clipped(text, units(text), text.index("broker"), len(text))

@@ -30,7 +30,7 @@ from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.text.structure import chunk_structures
 
-VERSION = 5
+VERSION = 6
 """Raised when the same section would give other chunks: unchanged pages are then chunked again."""
 
 _APART, _BLOCK, _BLOCKS = 1 << 30, 1 << 13, 1 << 17

@@ -43,6 +43,11 @@ class Passage:
         self.structure = structure or structure_of(text)
 
     @cached_property
+    def plain(self) -> str:
+        """The text with white space and typography folded away."""
+        return folded(self.text)
+
+    @cached_property
     def folded(self) -> Folded:
         return fold(self.text)
 

@@ -204,7 +204,7 @@ class _Judge:
             places = ((passage, self._find(quoted, passage)) for passage in self.passages)
             return next((passage.text[place.start : place.end] for passage, place in places if place), None)
         needle = needle_of(quoted)
-        return quoted if any(needle in folded(passage.text) for passage in self.passages) else None
+        return quoted if any(needle in passage.plain for passage in self.passages) else None
 
     def _find(self, quote: str, passage: Passage) -> QuoteSpan | None:
         """Return where a quote stands in what a passage says to readers."""
