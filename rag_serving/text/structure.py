@@ -101,8 +101,9 @@ def line_of(unit: Unit, text: str) -> str:
 
 
 def columns_of(header: str) -> list[str]:
-    """Return the names of a table's columns."""
-    return cells_of(header) if header else []
+    """Return the names of a table's columns; none where the row is the table's title, in its first cell alone."""
+    names = cells_of(header) if header else []
+    return [] if len(names) > 1 and not any(names[1:]) else names
 
 
 def units_above(found: Sequence[Unit]) -> Iterator[Unit | None]:

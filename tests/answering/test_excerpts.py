@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.passages import candidate_of, chunk_of, lock_of
+from support.passages import candidate_of, chunk_of, chunks_of_section, lock_of
 
 from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.extraction.excerpts import Layout
@@ -11,7 +11,7 @@ from rag_serving.answering.extraction.extractor import extract, rank
 from rag_serving.answering.extraction.features import QuestionFeatures
 from rag_serving.answering.extraction.ranker import learnt
 from rag_serving.answering.verification.verifier import verify
-from rag_serving.records import Claim, Draft, Lock
+from rag_serving.records import Candidate, Claim, Draft, Lock
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.units import Unit
 
@@ -232,3 +232,15 @@ def test_no_marker_stands_in_the_line_that_closes_a_fence() -> None:
 def test_an_answer_to_yes_or_no_begins_with_the_sentence_that_decides(question: str, decides: str) -> None:
     lock = lock_of([f"Calls and libraries have owners. {decides} Ask the desk about calls."])
     assert answer(question, lock)[0].startswith(decides)
+
+
+def test_a_row_of_a_table_that_is_cut_is_told_and_verified_with_its_columns() -> None:
+    _, cut = chunks_of_section([TABLE, "| pool.idle | 90 seconds | 1 |"])
+    text, cited = answer("pool.idle", Lock((Candidate(cut, 1.0),)))
+    assert (text, cited) == ("Setting: pool.idle; Default: 90 seconds; Not allowed: 1 [1]", 1)
+
+
+def test_an_item_of_a_list_that_is_cut_is_told_with_its_introduction() -> None:
+    _, cut = chunks_of_section([APPROVALS, "- dinners with a customer of the harbour"])
+    text, _ = answer("dinners with a customer of the harbour", Lock((Candidate(cut, 1.0),)))
+    assert text.startswith("The following are never bought without approval: dinners with a customer")

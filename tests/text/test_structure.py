@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.steps.formats.blocks import Block, code_block, joined
-from rag_serving.text.structure import Structure, chunk_structures, decode, structure_of
+from rag_serving.text.structure import Structure, chunk_structures, columns_of, decode, structure_of
 from rag_serving.text.units import Unit, clipped, units
 
 TABLE = [Block("table", "| Key | Default |\n|---|---|", 1), Block("table", "| retries | 5 |", 1)]
@@ -91,6 +91,12 @@ def test_a_chunk_that_begins_inside_a_table_knows_its_columns() -> None:
     assert (whole.table_header, cut.table_header) == ("", "| Key | Default |")
     assert (whole.introduction, cut.introduction) == ("", "Limits:")
     assert cut.header_of(cut.units[0], text[at:]) == "| Key | Default |"
+
+
+def test_a_title_above_a_table_names_no_columns() -> None:
+    assert columns_of("| Tests of retention | | |") == []
+    assert columns_of("| | Default |") == ["", "Default"]
+    assert columns_of("| Names |") == ["Names"]
 
 
 def test_a_chunk_that_begins_inside_a_list_knows_its_item_and_introduction() -> None:
