@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rag_assets.evaluation.confidence import CalibrationExample, learn
-from rag_serving.answering.extraction.ranker import Tables, Weights, learnt
+from rag_serving.answering.extraction.ranker import FeatureWeights, Tables, learnt
 
 NAMES = learnt().with_vectors.confidence.keys() - {"score"}
 
@@ -34,7 +34,7 @@ def shares_right(seen: list[CalibrationExample], tables: Tables) -> float:
     return float(np.mean([each.is_right == is_told for each, is_told in zip(seen, told, strict=True)]))
 
 
-def distance(one: Weights, other: Weights) -> float:
+def distance(one: FeatureWeights, other: FeatureWeights) -> float:
     return float(np.linalg.norm([one.confidence[name] - other.confidence[name] for name in one.confidence]))
 
 
