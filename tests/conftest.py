@@ -126,7 +126,7 @@ def passages_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The product keeps nothing: one tenant's question must not make another's faster.
     """
-    from rag_serving.answering.verification import verifier
+    from rag_serving.answering.verification import sentence_wording
     from rag_serving.answering.verification.support import Sentences
 
-    monkeypatch.setattr(verifier, "Sentences", cache(Sentences))
+    monkeypatch.setattr(sentence_wording, "Sentences", cache(Sentences))

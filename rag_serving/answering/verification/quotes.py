@@ -18,7 +18,7 @@ from rapidfuzz import fuzz
 from rag_serving.answering.verification.wording import overhang
 from rag_serving.text.normalization import Folded, fold, folded, is_border
 from rag_serving.text.polarity_words import NEGATING_CHARACTERS, contradict, figures, polarity_words
-from rag_serving.text.structure import Structure, structure_of
+from rag_serving.text.structure import Structure, columns_of, structure_of
 
 # Letters and digits in UTF-8 bytes: what is shorter stands in almost every passage and proves nothing.
 MIN_QUOTE_BYTES = 8
@@ -41,6 +41,10 @@ class Passage:
         self.text = text
         self.heading = heading
         self.structure = structure or structure_of(text)
+
+    def is_above(self, words: str) -> bool:
+        """Return whether words are a column's name, or the introduction, of what the text begins inside."""
+        return words == self.structure.introduction or words in columns_of(self.structure.table_header)
 
     @cached_property
     def plain(self) -> str:
