@@ -64,8 +64,8 @@ lint: $(VENV)/.installed-test  ## Check style, types, the rules between the room
 	@python scripts/lock.py --check
 	@python scripts/check_licences.py
 
-# One process more than there are cores: many tests wait. Groups begin in the order of tests/conftest.py.
-WORKERS ?= $(shell python3 -c 'import os; print(min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), 5) + 1)')
+# Two processes more than there are cores: many tests wait. Groups begin in the order of tests/conftest.py.
+WORKERS ?= $(shell python3 -c 'import os; print(min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), 4) + 2)')
 SHARED_OUT := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 test: lint  ## Install what tests need and run all of them.
