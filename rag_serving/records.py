@@ -20,8 +20,6 @@ Support = Literal["verbatim", "carried", "quoted", "unchecked"]
 readers see the passage's own sentence in its place; not looked at, because the claim was dropped."""
 EXTRACTIVE = "extractive"
 """The writer whose sentences are cut out of passages."""
-"""Of a claim's sentence: it stands in its passages, agrees with them in figures, names, negations and polarity, differs
-from them in one of these, or was not compared because its quote stands nowhere."""
 Ranker = Literal["sidecar", "heuristic", "none"]
 Gate = Literal[
     "empty", "order", "pointer", "passages", "similarity", "coverage", "no_sentence", "declined", "verification",

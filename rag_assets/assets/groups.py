@@ -1,4 +1,4 @@
-"""What the assets of one job have in common in the Dagster UI.
+"""Define what the assets of one job have in common in the Dagster UI.
 
 Belongs here: partitions, group and owners of assets that data engineers own.
 Does not belong here: assets for analysts (`report_assets`), the jobs (`rag_assets.jobs`).

@@ -1,4 +1,4 @@
-"""What all assets for analysts have in common: their group, kind and owners in the Dagster UI, and where they show.
+"""Define what all assets for analysts share: their group, kind and owners in the Dagster UI, and where they show.
 
 Belongs here: the decorator, a report as a file and as metadata. Does not belong here: the content of any report.
 """

@@ -1,4 +1,4 @@
-"""How useful answers are to those who asked: what is known of a question against what its answer says and cites.
+"""Judge how useful answers are: what is known of a question against what its answer says and cites.
 
 Belongs here: judging an answer, the shares by kind of question, their JSON shape and table.
 Does not belong here: asking, reading gold sets (`gold`), whether a quote is the gold set's own (`evaluate`).
@@ -36,7 +36,7 @@ class JudgedUse:
 
     @property
     def is_right(self) -> bool:
-        """Whether it is what should come of the question: a useful answer, or none where there is none."""
+        """Return whether it is what should come of the question: a useful answer, or none where there is none."""
         return self.outcome == ("useful" if self.gold.answerable else "declined")
 
     @property

@@ -1,4 +1,4 @@
-"""Who may read each page of a generation, written beside its chunks.
+"""Write who may read each page of a generation, beside its chunks.
 
 Belongs here: the table PAGE_READERS of a chunk table. Does not belong here: comparing two
 (`rag_serving.indexes.page_readers`).

@@ -44,7 +44,7 @@ _FIELDS += ["start", "end", "content_type", "is_boilerplate", "structure"]
 
 @dataclass(frozen=True)
 class SentencesBuild:
-    """What the step made."""
+    """Count what the step made."""
 
     sentences: int = 0  # different texts
     embedded: int = 0  # of them; the others were known
