@@ -26,11 +26,12 @@ from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.queries import Filters
 from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.recording import ReceiptWriter, Request, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
-from rag_serving.records import Answer, Candidate, Filters, SearchResults
+from rag_serving.records import Answer, Candidate, SearchResults
 from rag_serving.retrieval.explain import search_results
 from rag_serving.retrieval.hybrid import Mode, RetrievalError
 from rag_serving.retrieval.lexical_reranker import POOL

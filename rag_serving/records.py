@@ -1,4 +1,4 @@
-"""What travels between the stages of a question: the query, candidates, the lock, citations, the answer.
+"""What travels between the stages of a question: candidates, the lock, citations, the answer.
 
 Belongs here: plain immutable records, their JSON shapes (the documented interface).
 Does not belong here: anything that computes them.
@@ -7,10 +7,11 @@ Does not belong here: anything that computes them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from rag_serving.queries import Query
 from rag_serving.text.structure import Structure, decode, structure_of
 
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
@@ -27,47 +28,6 @@ Gate = Literal[
 ]  # fmt: skip
 """What kept a question from being answered: it has no words, gives orders, or only points at something; no passage was
 found, or none is near; no sentence can answer, or the model says so; nothing written stands; the best is doubtful."""
-
-
-@dataclass(frozen=True)
-class Filters:
-    """A chunk matches if it is of one of the spaces, has all labels, and its page title holds every word."""
-
-    space: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    title: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.space or self.labels or self.title)
-
-    def payload(self) -> dict[str, list[str]]:
-        """Return the JSON shape, without empty lists."""
-        return {key: list(values) for key, values in vars(self).items() if values}
-
-
-@dataclass(frozen=True)
-class Query:
-    """What was understood of a question or of words to search for."""
-
-    original: str
-    text: str  # what is embedded
-    terms: Mapping[str, float]  # weights by analyzed term, for the lexical index
-    phrases: tuple[str, ...] = ()  # quoted: passages that hold them to the letter are preferred
-    identifiers: tuple[str, ...] = ()
-    filters: Filters = field(default_factory=Filters)  # from operators: nothing else comes back
-    scope: Filters = field(default_factory=Filters)  # from natural language: a guess
-    page: str | None = None  # the title of a page that the words name, whose passages are preferred
-    corrections: Mapping[str, str] = field(default_factory=dict)  # words of the pages by words that were misspelt
-    notes: tuple[str, ...] = ()  # a line for each decision
-
-    def payload(self) -> dict[str, Any]:
-        """Return the JSON shape: what was read, without the notes."""
-        read = {name: value for name, value in vars(self).items() if name != "notes"}
-        return {**read, "filters": self.filters.payload(), "scope": self.scope.payload()}
-
-    def noting(self, *lines: str) -> Query:
-        """Return the same with more notes."""
-        return replace(self, notes=(*self.notes, *lines))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rag_serving.access.principals import Principal
     from rag_serving.config.loading import Config
     from rag_serving.pipeline import Pipeline
-    from rag_serving.records import Filters
+    from rag_serving.queries import Filters
 
 _PATIENCE_S = 1.0  # that a command waits for a telemetry database
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.indexes.hits import Hit
+from rag_serving.queries import Filters
 from rag_serving.query.vocabulary import Names
-from rag_serving.records import Chunk, Filters
+from rag_serving.records import Chunk
 
 Vector = NDArray[np.float32]  # [d]
 Mask = NDArray[np.bool_]  # [rows]

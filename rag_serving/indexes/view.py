@@ -17,9 +17,10 @@ from rag_serving.artifacts.columns import numbers_of
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.protocols import HiddenRowError, Mask, Rows, Terms, Vector
+from rag_serving.queries import Filters
 from rag_serving.query.filters import matching_rows
 from rag_serving.query.vocabulary import Names
-from rag_serving.records import Chunk, Filters
+from rag_serving.records import Chunk
 from rag_serving.text.analyzer import analyze, stems
 from rag_serving.text.normalization import caseless, holds
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import mask_of, numbers_of, rows_in
-from rag_serving.records import Filters
+from rag_serving.queries import Filters
 
 
 class FilterError(ValueError):

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from rag_serving.queries import Filters, Query
 from rag_serving.query.operators import read_signs
 from rag_serving.query.scope import Scope, may_name, read_scope
 from rag_serving.query.vocabulary import Names
-from rag_serving.records import Filters, Query
 from rag_serving.text.analyzer import analyze, identifiers, versions
 
 _IDENTIFIER_WEIGHT, _PART_WEIGHT, _CORRECTED_WEIGHT = 2.0, 0.5, 0.8

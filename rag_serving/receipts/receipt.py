@@ -20,7 +20,8 @@ from rag_serving.answering.answerer import AnswerTrace
 from rag_serving.answering.verification.verifier import VerificationRules
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError, redacted
-from rag_serving.records import Citation, Filters, Lock, Verdict
+from rag_serving.queries import Filters
+from rag_serving.records import Citation, Lock, Verdict
 from rag_serving.tracing import coarse
 
 VERSION = 6

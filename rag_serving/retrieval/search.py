@@ -14,9 +14,10 @@ import numpy as np
 
 from rag_serving.indexes.protocols import Mask, ReaderView
 from rag_serving.models.protocols import Embedder
+from rag_serving.queries import Filters, Query
 from rag_serving.query.parsing import read_query
 from rag_serving.query.vocabulary import Names
-from rag_serving.records import Filters, Query, Ranker
+from rag_serving.records import Ranker
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, query_vector
 from rag_serving.retrieval.lexical_reranker import HEURISTIC
 from rag_serving.retrieval.ranking import Ranking

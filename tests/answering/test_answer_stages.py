@@ -9,8 +9,9 @@ from support.passages import candidate_of, chunk_of, lock_of
 from rag_serving.answering.citations import MAX_QUOTE_WORDS, answer_text, citations_of, markdown, shown_quote
 from rag_serving.answering.lock import freeze, has_anchor
 from rag_serving.answering.text_fragments import plain
+from rag_serving.queries import Filters
 from rag_serving.query.filters import FilterError, matching_rows, parse_filters
-from rag_serving.records import Answer, Claim, Filters, Verdict
+from rag_serving.records import Answer, Claim, Verdict
 
 # Filters
 
