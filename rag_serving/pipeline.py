@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.answerer import NO_VECTORS, Answering, AnswerTrace, Question
+from rag_serving.answering.answerer import NO_VECTORS, Answering, Question
 from rag_serving.answering.citations import pinpointed
+from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.lock import completed, freeze, lock_selection
 from rag_serving.answering.refusals import nothing_kept
 from rag_serving.artifacts.store import Store
@@ -28,7 +29,7 @@ from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.queries import Filters
 from rag_serving.receipts.proofs import Proof, Proofs
-from rag_serving.receipts.recording import ReceiptWriter, Request, telemetry_of
+from rag_serving.receipts.recording import ReceiptWriter, Request, answer_trace, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.records import Answer, Candidate, SearchResults
@@ -195,7 +196,7 @@ class Pipeline:
             written = self._answering.answer(trace, read, lock, explain=explain)
         answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
-            recorded = Trace(lock=lock, verdicts=written.verdicts, features=self.config.features.enabled)
+            recorded = answer_trace(Trace(features=self.config.features.enabled), written)
             self.telemetry.answered(principal, question, answer, recorded, "selected_text")
         return answer
 
@@ -238,12 +239,12 @@ class Pipeline:
         question = Question(query.text, request.text, weights, search.context.vector, stored)
         written = self._answering.answer(trace, question, lock, view.id, request.explain)
         answer = pinpointed(written.answer, lock, view.page_text)
-        notes = query.notes if request.explain or not answer.citations else None
+        notes = query.notes if request.explain or answer.outcome != "told" else None
         answer = replace(answer, notes=notes, reranker=search.reranker)
         if answer.refusal and answer.refusal.gate == "passages":
             answer = replace(answer, refusal=nothing_kept(len(search.candidates), retrieval.min_keyword_overlap))
         recorded = telemetry_of(search, self.config.features) if self.telemetry else Trace()
-        return replace(written, answer=answer), replace(recorded, lock=lock, verdicts=written.verdicts)
+        return replace(written, answer=answer), answer_trace(recorded, written)
 
     def _search(self, trace: StageTrace, view: ReaderView, request: Request, k: int) -> Search:
         """Return candidates, with what was degraded noted in the trace."""

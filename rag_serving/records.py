@@ -15,6 +15,11 @@ from rag_serving.queries import Query
 from rag_serving.text.structure import Structure, decode, structure_of
 
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
+Outcome = Literal["told", "closest", "none"]
+"""What a question came to: a confident answer; the passages that come closest, without confidence; nothing shown."""
+CLOSEST_PASSAGE, CONFLICTING = "closest_passage", "conflicting_figures"
+FINDINGS = frozenset({CLOSEST_PASSAGE, CONFLICTING})
+"""Flags that say what the pages hold; all others name what was degraded."""
 Verification = Literal["exact", "fuzzy", "swapped"]
 Support = Literal["verbatim", "carried", "quoted", "unchecked"]
 """What the sentence of a claim is worth: its passage's own words; carried by them word by word; not carried, so that
@@ -26,8 +31,9 @@ Gate = Literal[
     "empty", "order", "pointer", "passages", "similarity", "coverage", "no_sentence", "declined", "verification",
     "confidence",
 ]  # fmt: skip
-"""What kept a question from being answered: it has no words, gives orders, or only points at something; no passage was
-found, or none is near; no sentence can answer, or the model says so; nothing written stands; the best is doubtful."""
+"""What kept a question from a confident answer: it has no words, gives orders, or only points at something; no passage
+was found, or none is near; no sentence can answer, or the model says so; nothing written stands; the best is doubtful.
+"""
 
 
 @dataclass(frozen=True)
@@ -144,6 +150,16 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class RejectedCandidate:
+    """A sentence that extraction ranked and did not choose, with what speaks for it."""
+
+    passage: int  # its place in the lock, from 1
+    text: str
+    score: float  # by which sentences of one question are ordered
+    features: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Usage:
     """What a reply of a model took."""
 
@@ -167,6 +183,7 @@ class Draft:
     usage: Usage | None = None
     confidence: float | None = None  # how likely the best claim answers, 0 to 1; None: the writer does not say
     evidence: Mapping[str, float] = field(default_factory=dict)  # what speaks for the best claim, by name
+    rejected: tuple[RejectedCandidate, ...] = ()  # the next best, best first
 
 
 @dataclass(frozen=True)
@@ -238,7 +255,7 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a question was not answered."""
+    """Why a question has no confident answer."""
 
     gate: Gate
     reason: str  # in one line
@@ -287,7 +304,7 @@ class Answer:
     answer: str
     citations: tuple[Citation, ...] = ()
     clarification: str | None = None
-    refusal: Refusal | None = None  # why it is none
+    refusal: Refusal | None = None  # why it is none, or not told with confidence
     passages: Sequence[Mapping[str, Any]] | None = None
     notes: tuple[str, ...] | None = None  # how the question was read, where that was asked for
     generation: str = ""
@@ -297,12 +314,23 @@ class Answer:
     receipt_id: str | None = None
     gates: Mapping[str, float] = field(default_factory=dict)  # what the gates decided by
     evidence: Mapping[str, float] = field(default_factory=dict)  # what the confidence among them was told from
+    rejected: Sequence[Mapping[str, Any]] = ()  # the next best sentences with their features, where asked for
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return whether this is a confident answer, the closest passages, or neither."""
+        if self.status != "answered":
+            return "none"
+        return "closest" if self.refusal else "told"
 
     def payload(self) -> dict[str, Any]:
         shape: dict[str, Any] = {
             "status": self.status,
+            "outcome": self.outcome,
+            "confidence": self.gates.get("confidence"),
+            "threshold": self.gates.get("min_confidence"),
             "answer": self.answer,
             "citations": [citation.payload() for citation in self.citations],
             "clarification": self.clarification,
@@ -319,6 +347,7 @@ class Answer:
             shape["passages"] = [dict(passage) for passage in self.passages]
             shape["gates"] = dict(self.gates)
             shape["evidence"] = dict(self.evidence)
+            shape["rejected"] = [dict(candidate) for candidate in self.rejected]
         if self.notes is not None:
             shape["notes"] = list(self.notes)
         return shape

@@ -14,9 +14,8 @@ from typing import Any
 
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
 from rag_assets.evaluation.tables import percentiles
-from rag_serving.answering.answerer import CONFLICTING
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Answer, Citation
+from rag_serving.records import FINDINGS, Answer, Citation
 from rag_serving.text.normalization import fold
 
 _CHUNKS = 50  # that a ranking of pages is made of
@@ -40,17 +39,32 @@ class Judged:
 
     @property
     def answered(self) -> bool:
-        return self.answer.status == "answered"
+        """Whether it is told with confidence: the closest passages are no answer."""
+        return self.answer.outcome == "told"
+
+    @property
+    def cited(self) -> tuple[Citation, ...]:
+        """The citations of a confident answer."""
+        return self.answer.citations if self.answered else ()
+
+    @property
+    def closest(self) -> tuple[Citation, ...]:
+        """The citations of what the pages come closest with."""
+        return () if self.answered else self.answer.citations
 
     @property
     def cited_right(self) -> int:
-        """Citations of a page that the gold set names."""
-        return sum(page_of(citation) in self.gold.pages for citation in self.answer.citations)
+        """Citations of a confident answer that are of a page which the gold set names."""
+        return self.right_of(self.cited)
+
+    def right_of(self, citations: Iterable[Citation]) -> int:
+        """Return how many citations are of a page that the gold set names."""
+        return sum(page_of(citation) in self.gold.pages for citation in citations)
 
     @property
     def is_precise(self) -> bool:
         """Whether every citation is of a page that the gold set names."""
-        return self.answered and self.cited_right == len(self.answer.citations)
+        return self.answered and self.cited_right == len(self.cited)
 
     @cached_property
     def says_it(self) -> bool:
@@ -66,7 +80,8 @@ class Judged:
         if not self.gold.answerable:
             return "answered although there is no answer" if self.answered else None
         if not self.answered:
-            return f"not answered: {self.answer.status}"
+            is_closest = self.answer.outcome == "closest"
+            return "not answered: shown as the closest" if is_closest else f"not answered: {self.answer.status}"
         if not self.cited_right:
             return "no citation of the right page"
         if not self.is_precise:
@@ -80,6 +95,8 @@ class Judged:
             "question": self.gold.question,
             "answerable": self.gold.answerable,
             "status": self.answer.status,
+            "outcome": self.answer.outcome,
+            "confidence": self.answer.gates.get("confidence"),
             "fault": self.fault,
             "answer": self.answer.answer,
             "timings_ms": dict(self.answer.timings_ms),
@@ -94,9 +111,22 @@ class Evaluation:
 
     @property
     def citation_precision(self) -> float | None:
-        """Citations of a right page over all citations in answers to questions whose page is known."""
+        """Citations of a right page over all citations in confident answers to questions whose page is known."""
         known = [case for case in self.judged if case.gold.pages]
-        return _share(sum(case.cited_right for case in known), sum(len(case.answer.citations) for case in known))
+        return _share(sum(case.cited_right for case in known), sum(len(case.cited) for case in known))
+
+    @property
+    def closest(self) -> dict[str, float | None]:
+        """How often the closest passages were shown instead of an answer, how often there is one, and the share of
+        their citations that are of a right page."""
+        shown = [case for case in self.judged if case.closest]
+        known = [case for case in shown if case.gold.pages]
+        right = sum(case.right_of(case.closest) for case in known)
+        return {
+            "shown": len(shown),
+            "answerable": sum(case.gold.answerable for case in shown),
+            "citation_precision": _share(right, sum(len(case.closest) for case in known)),
+        }
 
     @property
     def sentence_precision(self) -> float | None:
@@ -106,7 +136,7 @@ class Evaluation:
 
     @property
     def answerability(self) -> dict[str, float | None]:
-        """Accuracy of answering at all; precision and recall of "not found"."""
+        """Accuracy of answering with confidence at all; precision and recall of not doing so."""
         right = sum(case.answered == case.gold.answerable for case in self.judged)
         declined = [case for case in self.judged if not case.answered]
         missed = sum(not case.gold.answerable for case in declined)
@@ -137,6 +167,7 @@ class Evaluation:
             "sentence_precision": self.sentence_precision,
             "answerability": self.answerability,
             "anchor_validity": self.anchor_validity,
+            "closest": self.closest,
             "latency_ms": self.latency_ms,
             "failed": [_failure(case, case.fault) for case in self.judged if case.fault],
         }
@@ -153,7 +184,7 @@ def evaluate(pipeline: Pipeline, gold: GoldSet, report: Report | None = None, ex
     judged = []
     for done, question in enumerate(gold.questions, start=1):
         answer = pipeline.ask(question.asker(pipeline.tenant), question.question, explain=explain)
-        faults = [flag for flag in answer.flags if flag != CONFLICTING]  # what pages say is no fault of ours
+        faults = [flag for flag in answer.flags if flag not in FINDINGS]  # what pages say is no fault of ours
         if answer.status == "unavailable" or faults:
             why = ", ".join(faults) or answer.answer
             raise EvaluationError(f"question {question.id!r} was not answered as built ({why}); see `citelock doctor`")
@@ -209,6 +240,7 @@ def _failure(judged: Judged, fault: str | None) -> dict[str, Any]:
         "id": judged.gold.id,
         "question": judged.gold.question,
         "status": judged.answer.status,
+        "outcome": judged.answer.outcome,
         "fault": fault,
         "cited": [citation.url for citation in judged.answer.citations],
     }

@@ -15,7 +15,7 @@ from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.measures import of_answers, of_rankings, summary
 from rag_serving.pipeline import Pipeline
 
-_OF_CASES = ("id", "question", "answerable", "status", "fault", "answer")
+_OF_CASES = ("id", "question", "answerable", "status", "outcome", "confidence", "fault", "answer")
 
 
 def exported(evaluation: Evaluation, gold: GoldSet, pipeline: Pipeline) -> dict[str, Any]:

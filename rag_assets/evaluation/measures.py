@@ -35,8 +35,13 @@ def citation_precision(judged: Judged) -> float | None:
     The quote-based counterpart of citation precision in Gao et al., "Enabling Large Language Models to Generate Text
     with Citations" (ALCE), EMNLP 2023, section 3.3; with an entailment model see `entailment`.
     """
-    citations = judged.answer.citations
-    return judged.cited_right / len(citations) if judged.gold.pages and citations else None
+    return judged.cited_right / len(judged.cited) if judged.gold.pages and judged.cited else None
+
+
+def closest_citation_precision(judged: Judged) -> float | None:
+    """Return the same of what is shown as the closest instead of an answer."""
+    cited = judged.closest
+    return judged.right_of(cited) / len(cited) if judged.gold.pages and cited else None
 
 
 def citation_recall(judged: Judged) -> float | None:
@@ -55,7 +60,10 @@ def sentence_precision(judged: Judged) -> float | None:
 
 
 def answerability(judged: Judged) -> float:
-    """Return whether the question was answered exactly if there is an answer: the mean is the accuracy."""
+    """Return whether the question was answered with confidence exactly if there is an answer: the mean is the accuracy.
+
+    What is shown as the closest is no answer, here and in the measures of "not found".
+    """
     return float(judged.answered == judged.gold.answerable)
 
 
@@ -70,13 +78,14 @@ def not_found_precision(judged: Judged) -> float | None:
 
 
 def anchor_validity(judged: Judged) -> float | None:
-    """Return citations whose link lands on an anchor of the cited page over all citations of the answer."""
+    """Return citations whose link lands on an anchor of the cited page over all citations, the closest included."""
     citations = judged.answer.citations
     return judged.anchored / len(citations) if citations else None
 
 
 OF_ANSWERS: Mapping[str, Callable[[Judged], float | None]] = {
     "citation_precision": citation_precision,
+    "closest_citation_precision": closest_citation_precision,
     "citation_recall": citation_recall,
     "sentence_precision": sentence_precision,
     "answerability": answerability,

@@ -16,8 +16,8 @@ from rag_assets.evaluation.significance import paired_p_value
 
 KNOWN = (
     "citation_precision", "citation_recall", "sentence_precision", "answerability", "not_found_recall",
-    "not_found_precision", "anchor_validity", "recall@10", "ndcg@10", "mrr@10", "map", "answer_similarity",
-    "entailed_citation_recall", "entailed_citation_precision", "text_kept",
+    "not_found_precision", "closest_citation_precision", "anchor_validity", "recall@10", "ndcg@10", "mrr@10", "map",
+    "answer_similarity", "entailed_citation_recall", "entailed_citation_precision", "text_kept",
 )  # fmt: skip
 SIGNIFICANCE = 0.05
 NAMED = 10

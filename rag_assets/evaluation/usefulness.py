@@ -63,12 +63,12 @@ class UseShares:
 
 
 def judge_use(gold: GoldQuestion, answer: Answer) -> JudgedUse:
-    """Return what an answer is worth: told with confidence is what has the status `answered` and a citation."""
+    """Return what an answer is worth."""
     return JudgedUse(gold, _outcome(gold, answer))
 
 
 def _outcome(gold: GoldQuestion, answer: Answer) -> Outcome:
-    is_told = answer.status == "answered" and bool(answer.citations)
+    is_told = answer.outcome == "told" and bool(answer.citations)
     if not gold.answerable:
         return "wrong" if is_told else "declined"
     said = facts_said(gold, answer)

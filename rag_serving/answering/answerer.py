@@ -15,26 +15,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.answering.citations import answer_text, citations_of, explained, shown_numbers
+from rag_serving.answering.citations import shown_numbers
+from rag_serving.answering.composing import AnswerTrace, Composition, VerifiedDraft
 from rag_serving.answering.extraction.conflicts import Differing, differing
 from rag_serving.answering.extraction.extractor import MODEL, Extraction, Similarity, extract
 from rag_serving.answering.extraction.features import QuestionFeatures
 from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated
-from rag_serving.answering.gates import NOT_FOUND, closest, gate_confidence, gate_passages, gate_question, likeness
-from rag_serving.answering.refusals import best_rejected, not_written
+from rag_serving.answering.gates import gate_passages, gate_question, is_close, least_confidence, likeness
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.loading import Config, ConfigError
-from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
-from rag_serving.records import Answer, Draft, Lock, Verdict
+from rag_serving.records import CLOSEST_PASSAGE, CONFLICTING, EXTRACTIVE, Answer, Draft, Lock, Verdict
 from rag_serving.text.analyzer import analyze
 from rag_serving.tracing import StageTrace
 
-NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
-CONFLICTING = "conflicting_figures"
 NOT_JUDGED, DOUBTED = "claims_not_judged", "claims_doubted_by_the_model"
 
 
@@ -51,16 +48,6 @@ class Question:
     weights: Mapping[str, float]  # of its terms
     vector: NDArray[np.float32] | None = None
     stored: StoredSimilarity | None = None  # of sentences whose vectors were made when their passages were published
-
-
-@dataclass(frozen=True)
-class AnswerTrace:
-    """An answer with what it was made of."""
-
-    answer: Answer
-    draft: Draft
-    lock: Lock
-    verdicts: list[Verdict]
 
 
 class Answering:
@@ -100,25 +87,33 @@ class Answering:
         for flag in draft.flags:
             attempt.raise_flag(flag)
         with attempt.part("verify"):
-            draft, verdicts, differs = self._verified(draft, asked, lock)
-        if any(verdict.support == "quoted" for verdict in verdicts):
-            attempt.raise_flag(UNSUPPORTED)
-        if self._config.verification.model_check and settings.provider != "extractive":
-            verdicts = self._judged(attempt, verdicts, lock)
+            written = VerifiedDraft(*self._verified(draft, asked, lock))
+        written = self._judged(attempt, written, lock)
+        composed = self._composed(attempt, written, asked, lock)
         with attempt.part("render"):
-            answer = _composed(draft, verdicts, lock, generation, settings)
-            if answer.status == "answered" and (
-                stop := gate_confidence(asked.text, draft.confidence, gates, len(lock))
-            ):
-                answer, verdicts = stop.answer(generation, lock), []
-            if answer.status == "answered" and differs and (told_so := _told_to_differ(verdicts, differs)):
+            answer = composed.answer(lock, settings)
+            if (tried := composed.tried).draft.confidence is not None:
+                found |= {"confidence": tried.draft.confidence, "min_confidence": least_confidence(asked.text, gates)}
+            answer = replace(answer, generation=generation, gates=found)
+            if composed.is_shown and composed.doubt:
+                attempt.raise_flag(CLOSEST_PASSAGE)
+            if composed.is_shown and tried.differs and (told_so := _told_to_differ(tried.verdicts, tried.differs)):
                 attempt.raise_flag(CONFLICTING)
                 answer = replace(answer, clarification=told_so)
-            told = {} if draft.confidence is None else {"confidence": draft.confidence}
-            answer = replace(answer, generator=draft.model, gates={**found, **told}, evidence=draft.evidence)
             if explain:
-                answer = _explained(answer, draft, verdicts, lock)
-        return AnswerTrace(answer, draft, lock, verdicts)
+                answer = composed.explained(answer, lock)
+        return composed.trace(answer, lock)
+
+    def _composed(self, attempt: StageTrace, written: VerifiedDraft, asked: Question, lock: Lock) -> Composition:
+        """Return what becomes of what was written: where it is doubted, what extraction finds may come closest."""
+        gates, doubt = self._config.gates, written.doubt(asked.text, lock, self._config.gates)
+        if not doubt:
+            return Composition(written, written, None, is_shown=True)
+        tried = written
+        if written.draft.model != MODEL:
+            with attempt.part("closest"):
+                tried = VerifiedDraft(*self._verified(self._extracted(attempt, asked, lock), asked, lock))
+        return Composition(written, tried, doubt, tried.stands and is_close(tried.draft.confidence, gates))
 
     def _stopped(self, answer: Answer, attempt: StageTrace, asked: Question, lock: Lock, explain: bool) -> AnswerTrace:
         """Return a question that was not asked of the passages; what they would have said is looked up only to explain
@@ -126,7 +121,8 @@ class Answering:
         if explain:
             is_far = answer.refusal and answer.refusal.value is not None
             draft = self._extracted(attempt, asked, lock) if is_far else Draft((), MODEL)
-            answer = _explained(answer, draft, [], lock)
+            unread = VerifiedDraft(draft, ())
+            answer = Composition(unread, unread, answer.refusal, is_shown=False).explained(answer, lock)
         return AnswerTrace(answer, Draft((), MODEL), lock, [])
 
     def _verified(self, draft: Draft, asked: Question, lock: Lock) -> tuple[Draft, list[Verdict], Differing | None]:
@@ -141,12 +137,16 @@ class Answering:
             verdicts = verify(draft, lock, asked.original, self.rules)
         return draft, verdicts, differs
 
-    def _judged(self, attempt: StageTrace, verdicts: Sequence[Verdict], lock: Lock) -> list[Verdict]:
-        """Return the verdicts with what the model says of each sentence; one that it doubts is shown as a quotation.
+    def _judged(self, attempt: StageTrace, written: VerifiedDraft, lock: Lock) -> VerifiedDraft:
+        """Return the draft with what the model says of each sentence; one that it doubts is shown as a quotation.
 
         It adds nothing, and its absence costs nothing.
         """
-        found = list(verdicts)
+        found = list(written.verdicts)
+        if any(verdict.support == "quoted" for verdict in found):
+            attempt.raise_flag(UNSUPPORTED)
+        if not self._config.verification.model_check or self._config.generation.provider == EXTRACTIVE:
+            return written
         with attempt.part("judge", NOT_JUDGED):
             entails = self._judge = self._judge or open_judge(self._config.generation)
             for place, verdict in enumerate(found):
@@ -156,7 +156,7 @@ class Answering:
                     found[place] = replace(verdict, judged=judged)
         if any(verdict.judged is False for verdict in found):
             attempt.raise_flag(DOUBTED)
-        return without_doubted(found, lock)
+        return replace(written, verdicts=without_doubted(found, lock))
 
     def _extracted(self, attempt: StageTrace, asked: Question, lock: Lock) -> Draft:
         settings = self._config.generation
@@ -195,12 +195,6 @@ def _told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | No
     return f"The pages do not agree: {told} give different figures. Read both before you rely on one."
 
 
-def _explained(answer: Answer, draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Answer:
-    """Return the answer with its passages and, where it is none, with the best sentence that was not good enough."""
-    refusal = answer.refusal and replace(answer.refusal, best=best_rejected(draft, verdicts, lock))
-    return replace(answer, passages=explained(lock, verdicts), refusal=refusal)
-
-
 def open_tables(config: Config) -> Tables:
     """Return the weights that the extractive generator goes by.
 
@@ -211,30 +205,3 @@ def open_tables(config: Config) -> Tables:
         return calibrated(config.gates.confidence_weights, f"{config.embedding.provider}/{config.embedding.model}")
     except WeightsError as error:
         raise ConfigError(f"gates.confidence_weights: {error}") from error
-
-
-def _composed(
-    draft: Draft, verdicts: Sequence[Verdict], lock: Lock, generation: str, settings: AnswerGeneration
-) -> Answer:
-    """Return the answer of the claims that stand; without one it is withheld."""
-    citations = citations_of(verdicts, lock, settings.quote_max_words)
-    made = Answer(
-        "not_found",
-        NOT_FOUND,
-        clarification=closest(lock),
-        generation=generation,
-        generator=draft.model,
-        usage=draft.usage,
-    )
-    if citations:
-        return replace(
-            made,
-            status="answered",
-            answer=answer_text(verdicts, lock, settings.unverified == "mark"),
-            citations=citations,
-            clarification=None,
-        )
-    made = replace(made, refusal=not_written(draft, lock))
-    if draft.claims and not draft.declined:
-        return replace(made, status="needs_more_context", answer=NEEDS_MORE_CONTEXT)
-    return made

@@ -18,6 +18,8 @@ from rag_serving.text.orders import is_order
 from rag_serving.text.question_types import kind_of
 
 NOT_FOUND = "Not found in docs."
+CLOSEST = "The pages do not answer this outright. They come closest with:"
+"""The line above passages that are shown without confidence; clients that know no outcome show it, too."""
 REFUSED_ORDER = "This asks to answer by other rules than the pages'. Ask what the pages tell."
 REFUSED_EMPTY = "This has no words to look for. Ask a question in words."
 CLARIFY_POINTER = "It is not clear what is meant. Name the page, product or setting that you ask about."
@@ -81,12 +83,22 @@ def gate_passages(lock: Lock, found: Mapping[str, float], gates: Gates) -> Stop 
     return Stop("not_found", NOT_FOUND, too_far(len(lock), found, gates))
 
 
-def gate_confidence(question: str, confidence: float | None, gates: Gates, passages: int = 1) -> Stop | None:
-    """Stop an answer that its writer is not confident of; a writer that does not say is believed."""
-    least = gates.min_confidence_statement if kind_of(question) == "statement" else gates.min_confidence
+def least_confidence(question: str, gates: Gates) -> float:
+    """Return the confidence that an answer to this question needs to be told as one."""
+    return gates.min_confidence_statement if kind_of(question) == "statement" else gates.min_confidence
+
+
+def gate_confidence(question: str, confidence: float | None, gates: Gates, passages: int = 1) -> Refusal | None:
+    """Return why an answer is not told with confidence; a writer that does not say how sure it is, is believed."""
+    least = least_confidence(question, gates)
     if confidence is None or confidence >= least:
         return None
-    return Stop("not_found", NOT_FOUND, too_doubtful(passages, confidence, least))
+    return too_doubtful(passages, confidence, least, gates.min_closest)
+
+
+def is_close(confidence: float | None, gates: Gates) -> bool:
+    """Return whether what was extracted may be shown as what the pages come closest with."""
+    return confidence is not None and confidence >= gates.min_closest
 
 
 def closest(lock: Lock) -> str | None:

@@ -1,4 +1,4 @@
-"""What a reader is told of a question that was not answered: which gate decided, by how much, what came nearest.
+"""What a reader is told of a question without a confident answer: which gate decided, by how much, what came nearest.
 
 Belongs here: the wording of reasons, the best sentence that was not good enough.
 Does not belong here: deciding (`answering.gates`), statuses and messages (`answering.answerer`).
@@ -7,10 +7,11 @@ Does not belong here: deciding (`answering.gates`), statuses and messages (`answ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.config.sections import Gates
-from rag_serving.records import EXTRACTIVE, Chunk, Draft, Lock, Refusal, Rejected, Verdict
+from rag_serving.records import EXTRACTIVE, Chunk, Draft, Lock, Refusal, Rejected, RejectedCandidate, Verdict
 from rag_serving.text.directed import directed_units, without_directed
 from rag_serving.text.orders import orders_assistant
 
@@ -38,9 +39,10 @@ def too_far(passages: int, likeness: Mapping[str, float], gates: Gates) -> Refus
     return Refusal("similarity", f"{looked}: {near}; {words}", similarity, gates.min_similarity)
 
 
-def too_doubtful(passages: int, confidence: float, least: float) -> Refusal:
-    """Return why the best sentence is no answer."""
+def too_doubtful(passages: int, confidence: float, least: float, closest: float) -> Refusal:
+    """Return why the best sentence is no confident answer; from `closest` on it is shown as the closest passage."""
     reason = f"the best sentence answers with a confidence of {confidence:.2f}, {least:.2f} is needed"
+    reason += f", {closest:.2f} to be shown as the closest" if confidence < closest < least else ""
     return Refusal("confidence", f"{_count(passages, 'passage')} looked at: {reason}", confidence, least)
 
 
@@ -74,6 +76,20 @@ def best_rejected(draft: Draft, verdicts: Sequence[Verdict], lock: Lock) -> Reje
             title = " → ".join(chunk.heading_path) or chunk.title
             return Rejected(told[0], chunk.chunk_id, title, chunk.url, told[1])
     return None
+
+
+def rejected_shapes(rejected: Sequence[RejectedCandidate], lock: Lock) -> list[dict[str, Any]]:
+    """Return the next best sentences as an explanation shows them, without those that order an assistant about."""
+    return [
+        {
+            **vars(each),
+            "chunk_id": passage.chunk.chunk_id,
+            "text": _shortened(each.text),
+            "features": dict(each.features),
+        }
+        for each in rejected
+        if (passage := lock.passage(each.passage)) and not orders_assistant(each.text)
+    ]
 
 
 def _orders(chunk: Chunk) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from rag_serving.answering.answerer import AnswerTrace
+from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.verification.verifier import VerificationRules
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError, redacted
@@ -24,11 +24,11 @@ from rag_serving.queries import Filters
 from rag_serving.records import Citation, Lock, Verdict
 from rag_serving.tracing import coarse
 
-VERSION = 6
+VERSION = 7
 # Of version 2 a citation's `index` is its place in the lock, and no quote was shortened. Before version 4 sentences
 # were not compared with their passages word by word. Before version 5 questions were encrypted by a stream of HMAC;
-# before version 6 fewer sentences were carried.
-READ_VERSIONS = (2, 3, 4, 5, 6)
+# before version 6 fewer sentences were carried, before version 7 there was no outcome.
+READ_VERSIONS = (2, 3, 4, 5, 6, 7)
 ID_CHARS = 32
 
 
@@ -61,6 +61,10 @@ def make_receipt(
         "question_hash": text_hash(question),
         "filters": filters.payload() if filters else {},
         "status": answer.status,
+        "outcome": answer.outcome,
+        "confidence": answer.gates.get("confidence"),
+        "threshold": answer.gates.get("min_confidence"),
+        "reason": answer.refusal.reason if answer.refusal else None,
         "answer": answer.answer,
         "generator": draft.model,
         "usage": draft.usage.payload() if draft.usage else None,

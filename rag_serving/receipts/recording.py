@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.answerer import AnswerTrace
+from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.verification.verifier import VerificationRules
 from rag_serving.config.sections import Features
 from rag_serving.queries import Filters
@@ -38,6 +38,12 @@ def telemetry_of(search: Search, features: Features) -> Trace:
     """Return what telemetry keeps of a search, and which switches were on."""
     rankings = index_rankings(search, MAX_RANKED)
     return Trace(scored_ids(search, MAX_CANDIDATES), rankings=rankings, features=features.enabled)
+
+
+def answer_trace(recorded: Trace, written: AnswerTrace) -> Trace:
+    """Return the same with what telemetry keeps of an answer: what a model wrote counts, shown or not."""
+    verdicts = (*written.withdrawn, *written.verdicts)
+    return replace(recorded, lock=written.lock, verdicts=verdicts, rejected=written.rejected)
 
 
 @dataclass(frozen=True)

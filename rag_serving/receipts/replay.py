@@ -10,17 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rag_serving.answering.gates import CLOSEST
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.verification.quotes import find_exact
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
 from rag_serving.indexes.generation import Generation
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
-from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock, Verdict
+from rag_serving.records import CLOSEST_PASSAGE, Candidate, Chunk, Claim, Draft, Lock, Verdict
 
 Receipt = Mapping[str, Any]
 
 _NUMBERED_BY_PLACE = 2  # the version whose citations are numbered by their places in the lock
 _SENTENCES_CHECKED = 4  # the first version whose sentences were compared with their passages word by word
+_WITH_OUTCOME = 7  # the first version that says whether an answer was told with confidence
 _REWORDED = 6  # the first version whose sentences could be carried in another construction
 _COMPARED = ("outcome", "index", "start", "end", "support", "shown", "carried")
 _UNCHECKED = "sentences: version {} did not compare each with its passages; ask the question again"
@@ -46,7 +48,7 @@ def faults(receipt: Receipt, generation: Generation, question_fault: Callable[[R
         lock = Lock(tuple(Candidate(chunk, 0.0) for chunk in chunks))
         if receipt["version"] < _SENTENCES_CHECKED:
             return [*_citation_faults(receipt, lock), _UNCHECKED.format(receipt["version"])]
-        return [*_citation_faults(receipt, lock), *_verdict_faults(receipt, lock)]
+        return [*_citation_faults(receipt, lock), *_verdict_faults(receipt, lock), *_outcome_faults(receipt)]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         return [f"receipt: it cannot be read ({type(error).__name__}: {error})"]
 
@@ -115,6 +117,17 @@ def _citation_faults(receipt: Receipt, lock: Lock) -> Iterator[str]:
             yield f"citation [{index}]: the answer cites passage {cited} as [{numbers[cited]}]"
         elif not has_anchor(citation["url"]):
             yield f"citation [{index}]: the link has no anchor"
+
+
+def _outcome_faults(receipt: Receipt) -> Iterator[str]:
+    """Yield where what was shown as the closest could be taken for a confident answer, or cites nothing."""
+    if receipt["version"] < _WITH_OUTCOME:
+        return
+    is_closest, is_shown = receipt["outcome"] == "closest", receipt["outcome"] != "none"
+    if is_closest != (CLOSEST_PASSAGE in receipt["flags"]) or is_closest != receipt["answer"].startswith(CLOSEST):
+        yield "outcome: flag and first line do not say whether these are only the closest passages"
+    if is_shown != bool(receipt["citations"]) or is_shown != (receipt["status"] == "answered"):
+        yield f"outcome: {receipt['outcome']} with status {receipt['status']}, {len(receipt['citations'])} citations"
 
 
 def _numbers(receipt: Receipt, cited: Iterable[int]) -> dict[int, int]:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rag_serving.access.principals import Principal
-from rag_serving.records import Answer, Lock, Refusal, SearchResults, Usage, Verdict
+from rag_serving.records import Answer, Lock, Refusal, RejectedCandidate, SearchResults, Usage, Verdict
 
 Kind = Literal["ask", "selected_text", "search"]
 Origin = Literal["server", "terminal"]
@@ -39,6 +39,7 @@ class Trace:
     verdicts: Sequence[Verdict] = ()
     rankings: Mapping[str, Ranking] = field(default_factory=dict)  # dense, lexical, fused: best first
     features: Sequence[str] = ()  # the switches that were on
+    rejected: Sequence[RejectedCandidate] = ()  # the next best sentences, best first
 
 
 class RowBuilder:
@@ -63,6 +64,11 @@ class RowBuilder:
             "reranker": answer.reranker,
             "receipt_id": answer.receipt_id,
             "refusal": _refused(answer.refusal),
+            "outcome": answer.outcome,
+            "confidence": answer.gates.get("confidence"),
+            "threshold": answer.gates.get("min_confidence"),
+            "evidence": _rounded(answer.evidence),
+            "rejected": _rejected(trace),
         }
 
     def of_search(self, principal: Principal | None, query: str, found: SearchResults, trace: Trace) -> dict[str, Any]:
@@ -77,6 +83,7 @@ class RowBuilder:
             "reranker": found.reranker,
             "receipt_id": None,
             "refusal": None,
+            **dict.fromkeys(("outcome", "confidence", "threshold", "evidence", "rejected")),
         }
 
     def of_feedback(
@@ -144,8 +151,7 @@ def _measured(status: str, generation: str, flags: Sequence[str], timings_ms: Ma
 def _traced(trace: Trace) -> dict[str, Any]:
     return {
         "candidates": [
-            {"chunk_id": chunk_id, "scores": {stage: round(value, 4) for stage, value in scores.items()}}
-            for chunk_id, scores in trace.candidates[:MAX_CANDIDATES]
+            {"chunk_id": chunk_id, "scores": _rounded(scores)} for chunk_id, scores in trace.candidates[:MAX_CANDIDATES]
         ],
         **{name: _ranked(trace.rankings.get(name)) for name in ("dense", "lexical", "fused")},
         "features": list(trace.features),
@@ -164,6 +170,22 @@ def _ranked(ranking: Ranking | None) -> list[tuple[str, float]] | None:
 def _refused(refusal: Refusal | None) -> dict[str, Any] | None:
     """Return which gate decided, and by how much; what it says of pages is not kept."""
     return {"gate": refusal.gate, "value": refusal.value, "threshold": refusal.threshold} if refusal else None
+
+
+def _rejected(trace: Trace) -> list[dict[str, Any]]:
+    """Return which passages the next best sentences are of, and what spoke for them; their text is not kept."""
+    return [
+        {
+            "chunk_id": trace.lock.chunk_ids[candidate.passage - 1],
+            "score": round(candidate.score, 4),
+            "features": _rounded(candidate.features),
+        }
+        for candidate in trace.rejected
+    ]
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in values.items()}
 
 
 def _taken(usage: Usage | None) -> dict[str, Any]:

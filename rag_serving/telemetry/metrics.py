@@ -27,6 +27,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from rag_serving.models.breaker import State
+from rag_serving.records import FINDINGS
 from rag_serving.telemetry.recorder import Counts, TableName
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -57,7 +58,7 @@ class Metrics:
         self._define()
 
     def _define(self) -> None:
-        self._questions = self._counter("questions", "Questions and searches.", "kind", "status")
+        self._questions = self._counter("questions", "Questions and searches.", "kind", "status", "outcome")
         self._degraded = self._counter("degraded_questions", "Questions and searches with something degraded.")
         self._claims = self._counter("claims", "Claims of answers.")
         self._verified = self._counter("verified_claims", "Claims that were verified.")
@@ -94,8 +95,8 @@ class Metrics:
 
     def _add_question(self, row: Mapping[str, Any]) -> None:
         tenant = row["tenant"]
-        self._questions.labels(tenant, row["kind"], row["status"]).inc()
-        self._degraded.labels(tenant).inc(bool(row["flags"]))
+        self._questions.labels(tenant, row["kind"], row["status"], row["outcome"] or "").inc()
+        self._degraded.labels(tenant).inc(bool(set(row["flags"]) - FINDINGS))
         self._claims.labels(tenant).inc(row["claims"])
         self._verified.labels(tenant).inc(row["verified"])
         for stage, milliseconds in row["timings_ms"].items():

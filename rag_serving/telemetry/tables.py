@@ -69,12 +69,17 @@ QUESTIONS = Table(
     Column("dense", JSON(none_as_null=True)),  # [[chunk_id, cosine similarity]], best first; null: not asked
     Column("lexical", JSON(none_as_null=True)),  # [[chunk_id, BM25 score]]
     Column("fused", JSON(none_as_null=True)),  # [[chunk_id, score]] of both together, before hygiene
-    Column("refusal", JSON(none_as_null=True)),  # {gate, value, threshold} of what was not answered
+    Column("refusal", JSON(none_as_null=True)),  # {gate, value, threshold} of what has no confident answer
     Column("features", JSON(none_as_null=True)),  # names of the switches that were on
     Column("origin", String(16)),  # server, or terminal: a process of its own; null: from before this was kept
+    Column("outcome", String(8)),  # told, closest, none; null: a search, or from before this was kept
+    Column("confidence", Float),  # of the best sentence, 0 to 1; null: its writer does not say
+    Column("threshold", Float),  # the confidence that this question needs to be answered
+    Column("evidence", JSON(none_as_null=True)),  # {feature: value} that the confidence was told from
+    Column("rejected", JSON(none_as_null=True)),  # [{chunk_id, score, features}] of the next best sentences
 )
 
-RANKINGS = frozenset({"candidates", "dense", "lexical", "fused"})
+RANKINGS = frozenset({"candidates", "dense", "lexical", "fused", "evidence", "rejected"})
 """Columns of QUESTIONS that are most of a row, and no part of any figure."""
 
 FEEDBACK = Table(

@@ -10,7 +10,8 @@ import pytest
 from support.passages import lock_of
 from support.stand_in_chat import MODEL, StandInChat, served
 
-from rag_serving.answering.answerer import DOUBTED, NOT_JUDGED, Answering, AnswerTrace, Question
+from rag_serving.answering.answerer import DOUBTED, NOT_JUDGED, Answering, Question
+from rag_serving.answering.composing import AnswerTrace
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import AnswerGeneration, Gates, Verification
 from rag_serving.models.chat.client import RemoteChat

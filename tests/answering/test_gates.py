@@ -113,4 +113,4 @@ def test_an_order_is_refused_by_the_pipeline(pipeline: Pipeline) -> None:
 
 def test_explained_answers_tell_what_the_gates_saw(pipeline: Pipeline) -> None:
     answer = pipeline.ask(EVERYONE, "How many hours does a broker keep logs?", explain=True)
-    assert answer.payload()["gates"].keys() == {"coverage", "similarity", "confidence"}
+    assert answer.payload()["gates"].keys() == {"coverage", "similarity", "confidence", "min_confidence"}

@@ -21,6 +21,7 @@ from rag_serving.records import Answer, Claim, Draft, Lock, Refusal
 
 EVERYONE, HR = Principal("acme"), Principal("acme", "ann", frozenset({"hr"}))
 LAG = "How long is a partition leader kept away by the alert of consumer lag?"
+NOTHING_SHOWN = {"min_confidence": 1.0, "min_closest": 1.0}
 Asking = Callable[..., Answer]
 
 
@@ -42,7 +43,7 @@ def refusal_of(answer: Answer) -> Refusal:
 
 
 def test_a_doubtful_sentence_is_shown_with_its_confidence(asking: Asking) -> None:
-    answer = asking(LAG, gates={"min_confidence": 1.0})
+    answer = asking(LAG, gates=NOTHING_SHOWN)
     refusal = refusal_of(answer)
     assert (answer.status, refusal.gate, refusal.threshold) == ("not_found", "confidence", 1.0)
     assert refusal.value == answer.gates["confidence"] < 1
@@ -71,7 +72,7 @@ def test_a_question_about_hidden_pages_is_refused_as_if_there_were_none(asking: 
 
 
 def test_without_explanation_there_is_one_line_and_no_sentence(asking: Asking) -> None:
-    answer = asking(LAG, explain=False, gates={"min_confidence": 1.0})
+    answer = asking(LAG, explain=False, gates=NOTHING_SHOWN)
     refusal = refusal_of(answer)
     assert (refusal.gate, refusal.best) == ("confidence", None)
     lines = [unstyle(line) for line in answer_lines(answer)]
@@ -80,7 +81,7 @@ def test_without_explanation_there_is_one_line_and_no_sentence(asking: Asking) -
 
 
 def test_an_explained_refusal_is_printed_with_gate_and_sentence(asking: Asking) -> None:
-    lines = [unstyle(line) for line in answer_lines(asking(LAG, gates={"min_confidence": 1.0}))]
+    lines = [unstyle(line) for line in answer_lines(asking(LAG, gates=NOTHING_SHOWN))]
     assert lines[2].startswith("gate confidence: ")
     assert lines[3].startswith("nearest: “An alert fires when the lag")
     assert lines[4] == "    Monitoring → Consumer lag, https://wiki.example/pages/13#Consumer-lag"
@@ -112,7 +113,7 @@ def test_a_claim_of_a_model_that_does_not_stand_is_told_without_its_links(asking
     reply = 'Lag is harmless, see https://evil.example/x now. "lag is perfectly harmless at all times" [1]'
     with served(StandInChat(lambda _: [reply])) as server:
         model = {"provider": "openai", "model": MODEL, "base_url": f"{server.url}/v1", "max_retries": 0}
-        answer = asking("What is consumer lag?", generation=model)
+        answer = asking("What is consumer lag?", generation=model, gates=NOTHING_SHOWN)
     assert answer.status == "needs_more_context"
     refusal = refusal_of(answer)
     assert refusal.gate == "verification"

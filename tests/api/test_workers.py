@@ -73,7 +73,7 @@ class Server:
 
     def asked(self) -> float:
         """Questions that were answered, as the metrics tell."""
-        series = 'citelock_questions_total{kind="ask",status="answered",tenant="acme"} '
+        series = 'citelock_questions_total{kind="ask",outcome="told",status="answered",tenant="acme"} '
         lines = httpx.get(f"{self.url}/metrics", timeout=60, verify=False).text.splitlines()
         return sum(float(line.removeprefix(series)) for line in lines if line.startswith(series))
 

@@ -175,7 +175,7 @@ def test_a_run_is_written_as_csv_and_compared_with_another(config_file: Path, tm
 
     shown = CliRunner().invoke(app, ["evaluate", "--compare", str(before), str(after)])
     assert "2 questions in both runs" in shown.stdout
-    assert "now wrong: logs: answered → not answered: not_found: How many hours" in shown.stdout
+    assert "now wrong: logs: answered → not answered: shown as the closest: How many hours" in shown.stdout
     found = json.loads(CliRunner().invoke(app, ["evaluate", "--compare", str(before), str(after), "--json"]).stdout)
     (answerability,) = [each for each in found["differences"] if each["measure"] == "answerability"]
     assert (answerability["before"], answerability["after"], answerability["difference"]) == (1.0, 0.5, -0.5)

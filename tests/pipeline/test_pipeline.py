@@ -10,7 +10,7 @@ from support.passages import chunks_of_section
 from support.wiki import PASSAGES, RESTART, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.answerer import CONFLICTING, NO_VECTORS
+from rag_serving.answering.answerer import NO_VECTORS
 from rag_serving.answering.citations import markdown
 from rag_serving.answering.gates import NOT_FOUND
 from rag_serving.artifacts.store import Store
@@ -19,6 +19,7 @@ from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.pipeline import EXACT_SEARCH, STALE, Pipeline
 from rag_serving.queries import Filters
 from rag_serving.receipts.recording import NO_RECEIPT
+from rag_serving.records import CONFLICTING
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, RetrievalError
 from rag_serving.retrieval.search import search_candidates
 from rag_serving.retrieval.stages import SearchOptions

@@ -14,8 +14,15 @@ import pytest
 from rag_serving.telemetry.metrics import BUCKETS_S, Metrics, forget_ended
 from rag_serving.telemetry.recorder import Counts
 
-ANSWERED = {"kind": "ask", "status": "answered", "claims": 2, "verified": 2, "flags": []}
-ABSENT = {"kind": "ask", "status": "not_found", "claims": 1, "verified": 0, "flags": ["stale_generation"]}
+ANSWERED = {"kind": "ask", "status": "answered", "outcome": "told", "claims": 2, "verified": 2, "flags": []}
+ABSENT = {
+    "kind": "ask",
+    "status": "not_found",
+    "outcome": "none",
+    "claims": 1,
+    "verified": 0,
+    "flags": ["stale_generation"],
+}
 
 
 def question(tenant: str, row: dict[str, Any], ms: float) -> dict[str, Any]:
@@ -36,8 +43,8 @@ def test_questions_claims_and_times_are_counted() -> None:
     for row, ms in ((ANSWERED, 1.0), (ANSWERED, 3.0), (ABSENT, 80_000.0)):
         metrics.add("questions", question("acme", row, ms))
     found = series(metrics, "acme")
-    assert found['citelock_questions_total{kind="ask",status="answered",tenant="acme"}'] == 2
-    assert found['citelock_questions_total{kind="ask",status="not_found",tenant="acme"}'] == 1
+    assert found['citelock_questions_total{kind="ask",outcome="told",status="answered",tenant="acme"}'] == 2
+    assert found['citelock_questions_total{kind="ask",outcome="none",status="not_found",tenant="acme"}'] == 1
     assert found['citelock_degraded_questions_total{tenant="acme"}'] == 1
     assert found['citelock_claims_total{tenant="acme"}'] == 5
     assert found['citelock_verified_claims_total{tenant="acme"}'] == 4
@@ -86,7 +93,7 @@ def test_a_tenant_sees_no_series_of_another(tmp_path: Path, several: bool) -> No
 
 SPACE = 65_536
 EVERYTHING = """
-answered = {{"kind": "ask", "status": "answered", "claims": 2, "verified": 2, "flags": []}}
+answered = {{"kind": "ask", "status": "answered", "outcome": "told", "claims": 2, "verified": 2, "flags": []}}
 m.add("questions", {{**answered, "tenant": "{tenant}", "timings_ms": {{"total": 3.0}}}})
 m.add("feedback", {{"id": "a", "tenant": "{tenant}", "verdict": "helpful"}})
 m.set_breaker("{tenant}", "reranker", "open")
@@ -138,7 +145,7 @@ def test_processes_are_added_up_and_what_a_dead_one_counted_stays(tmp_path: Path
         second.wait()
         forget_ended(tmp_path)
         found = told(tmp_path)
-    assert found['citelock_questions_total{kind="ask",status="answered",tenant="acme"}'] == 2
+    assert found['citelock_questions_total{kind="ask",outcome="told",status="answered",tenant="acme"}'] == 2
     assert found['citelock_feedback{tenant="acme",verdict="helpful"}'] == 2
     assert found['citelock_telemetry_rows_total{fate="recorded",tenant="acme"}'] == 2
     assert found['citelock_stage_seconds_bucket{le="0.0025",stage="total",tenant="acme"}'] == 0
@@ -154,7 +161,7 @@ def test_processes_that_die_one_after_another_leave_no_more_files_than_one(tmp_p
         files = sorted(file.name for file in tmp_path.iterdir())
     assert files == ["0.lock", "counter_0.db", "gauge_livesum_0.db", "gauge_sum_0.db", "histogram_0.db"]
     found = told(tmp_path)
-    assert found['citelock_questions_total{kind="ask",status="answered",tenant="acme"}'] == 4
+    assert found['citelock_questions_total{kind="ask",outcome="told",status="answered",tenant="acme"}'] == 4
     assert 'citelock_telemetry_waiting{tenant="acme"}' not in found
 
 
@@ -187,5 +194,5 @@ def test_an_environment_that_names_a_folder_does_not_change_where_a_single_proce
     code = f"import os\nos.environ['PROMETHEUS_MULTIPROC_DIR'] = {str(tmp_path)!r}\n" + OPENED.format(folder=None)
     code += EVERYTHING.format(tenant="acme") + "print(m.exposition('acme').decode())"
     text = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout
-    assert 'citelock_questions_total{kind="ask",status="answered",tenant="acme"} 1.0' in text
+    assert 'citelock_questions_total{kind="ask",outcome="told",status="answered",tenant="acme"} 1.0' in text
     assert list(tmp_path.iterdir()) == []

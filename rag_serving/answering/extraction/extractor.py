@@ -23,7 +23,7 @@ from rag_serving.answering.extraction.ranker import FeatureWeights, Tables, lear
 from rag_serving.answering.quote_window import best_window
 from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, weight
 from rag_serving.deadline import check
-from rag_serving.records import EXTRACTIVE, Candidate, Chunk, Claim, Draft, Lock
+from rag_serving.records import EXTRACTIVE, Candidate, Chunk, Claim, Draft, Lock, RejectedCandidate
 from rag_serving.text.analyzer import SEPARATED_NAME
 from rag_serving.text.orders import orders_assistant
 from rag_serving.text.units import Unit, cells_of, words
@@ -49,6 +49,8 @@ _PROCEDURE = 1.0
 _PROCEDURE_NAMED = 2.0
 _ROW_OF_IDENTIFIER = 2.0
 _REPETITION = 0.7
+# Sentences that were not chosen and are kept to explain the choice.
+_MOST_REJECTED = 5
 # Terms that the lines of a block of code hand on to the next one.
 _MOST_CARRIED = 200
 # Characters of a statement that are compared by meaning: models read no more.
@@ -94,13 +96,23 @@ def extract(
     asked = QuestionFeatures.of(question, weights, analyze)
     table = (options.tables or learnt()).of(similarity is not None)
     ranked = rank(asked, lock, analyze, similarity, table)
-    statements = [each.statement for each in _chosen(asked, ranked, most)]
+    chosen = _chosen(asked, ranked, most)
+    statements = [each.statement for each in chosen]
     claims = _claims(asked, lock, statements, analyze, options.quote_max_words)[:most]
     if not ranked:
         return Draft(claims, MODEL)
     best = ranked[0]
     evidence = {**best.evidence, "score": best.score}
-    return Draft(claims, MODEL, confidence=table.confident(best.evidence, best.score), evidence=evidence)
+    confidence, rejected = table.confident(best.evidence, best.score), _rejected(ranked, chosen)
+    return Draft(claims, MODEL, confidence=confidence, evidence=evidence, rejected=rejected)
+
+
+def _rejected(ranked: Sequence[Ranked], chosen: Sequence[Ranked]) -> tuple[RejectedCandidate, ...]:
+    """Return the best sentences that were not chosen, best first."""
+    others = [each for each in ranked if each not in chosen][:_MOST_REJECTED]
+    return tuple(
+        RejectedCandidate(each.statement.index, each.statement.text, each.score, each.evidence) for each in others
+    )
 
 
 def rank(

@@ -1,0 +1,117 @@
+"""The outcomes of a draft: an answer told with confidence, what the pages come closest with, or nothing.
+
+Belongs here: what a reader gets of a draft and its verdicts.
+Does not belong here: thresholds (`gates`), reasons (`refusals`), the order of writing and verifying (`answerer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rag_serving.answering.citations import answer_text, citations_of, explained
+from rag_serving.answering.extraction.conflicts import Differing
+from rag_serving.answering.gates import CLOSEST, NOT_FOUND, closest, gate_confidence
+from rag_serving.answering.refusals import best_rejected, not_written, rejected_shapes
+from rag_serving.config.sections import AnswerGeneration, Gates
+from rag_serving.records import Answer, Draft, Lock, Refusal, RejectedCandidate, Verdict
+
+NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
+
+
+@dataclass(frozen=True)
+class AnswerTrace:
+    """An answer with what it was made of."""
+
+    answer: Answer
+    draft: Draft
+    lock: Lock
+    verdicts: Sequence[Verdict]
+    withdrawn: Sequence[Verdict] = ()  # on what a model wrote, where extraction's closest passage is shown instead
+    rejected: tuple[RejectedCandidate, ...] = ()
+
+
+@dataclass(frozen=True)
+class VerifiedDraft:
+    """A draft with the verdicts on its claims, and where pages differ about them."""
+
+    draft: Draft
+    verdicts: Sequence[Verdict]
+    differs: Differing | None = None
+
+    @property
+    def stands(self) -> bool:
+        """Return whether some claim is true to the passages."""
+        return any(verdict.outcome != "dropped" for verdict in self.verdicts)
+
+    def doubt(self, question: str, lock: Lock, gates: Gates) -> Refusal | None:
+        """Return why the draft is no confident answer; None where it is one."""
+        if not self.stands:
+            return not_written(self.draft, lock)
+        return gate_confidence(question, self.draft.confidence, gates, len(lock))
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What was written for a question, and what is shown of it.
+
+    Attributes:
+        written: by the configured writer.
+        tried: extraction's draft, where what was written is doubted; else the same.
+        doubt: why there is no confident answer.
+        is_shown: whether readers see what was tried.
+    """
+
+    written: VerifiedDraft
+    tried: VerifiedDraft
+    doubt: Refusal | None
+    is_shown: bool
+
+    def answer(self, lock: Lock, settings: AnswerGeneration) -> Answer:
+        """Return the claims that stand, below the line that says so where they are only the closest; without any the
+        answer is withheld."""
+        made = self._shown(lock, settings) if self.is_shown else self._withheld(lock)
+        return replace(made, usage=self.written.draft.usage, refusal=self.doubt, evidence=self.tried.draft.evidence)
+
+    def _shown(self, lock: Lock, settings: AnswerGeneration) -> Answer:
+        shown = self.tried
+        text = answer_text(shown.verdicts, lock, settings.unverified == "mark" and not self.doubt)
+        return Answer(
+            "answered",
+            f"{CLOSEST}\n\n{text}" if self.doubt else text,
+            citations_of(shown.verdicts, lock, settings.quote_max_words),
+            generator=shown.draft.model,
+        )
+
+    def _withheld(self, lock: Lock) -> Answer:
+        made = Answer("not_found", NOT_FOUND, clarification=closest(lock), generator=self.written.draft.model)
+        if self.doubt and self.doubt.gate == "verification":
+            return replace(made, status="needs_more_context", answer=NEEDS_MORE_CONTEXT)
+        return made
+
+    def explained(self, answer: Answer, lock: Lock) -> Answer:
+        """Return the answer with its passages, what was rejected, and the best of what was written and is not shown."""
+        is_written_shown = self.is_shown and self.tried is self.written
+        verdicts = [] if self.written.stands else self.written.verdicts
+        best = None if is_written_shown else best_rejected(self.written.draft, verdicts, lock)
+        return replace(
+            answer,
+            passages=explained(lock, self._verdicts),
+            refusal=answer.refusal and replace(answer.refusal, best=best),
+            rejected=rejected_shapes(self.tried.draft.rejected, lock),
+        )
+
+    def trace(self, answer: Answer, lock: Lock) -> AnswerTrace:
+        """Return the answer with the draft that it was made of; a model's cost and notes are kept with extraction's."""
+        written, draft, rejected = self.written.draft, self.written.draft, self.tried.draft.rejected
+        if not self.is_shown or self.tried is self.written:
+            return AnswerTrace(answer, written, lock, self._verdicts, rejected=rejected)
+        draft = replace(self.tried.draft, usage=written.usage, notes=(*written.notes, *self.tried.draft.notes))
+        return AnswerTrace(answer, draft, lock, self._verdicts, self.written.verdicts, rejected)
+
+    @property
+    def _verdicts(self) -> Sequence[Verdict]:
+        """The verdicts on what is shown; where nothing is, on what was written and does not stand."""
+        if self.is_shown:
+            return self.tried.verdicts
+        return () if self.written.stands else self.written.verdicts
