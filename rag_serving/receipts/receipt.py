@@ -74,6 +74,7 @@ def make_receipt(
         "citations": [_citation(citation) for citation in answer.citations],
         "rules": dict(vars(rules)),
         "verdicts": [_verdict(verdict) for verdict in written.verdicts],
+        "withdrawn": [_verdict(verdict) for verdict in written.withdrawn],
         "flags": list(answer.flags),
         "timings_ms": coarse(answer.timings_ms),
     }

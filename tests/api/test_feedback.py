@@ -99,9 +99,9 @@ def test_metrics_of_questions_are_told_without_the_database(client: TestClient) 
     asked(client, {"question": "What is the capital of Mongolia?"})
     client.post("/v1/search", json={"query": "lag"})
     assert metric(client, "citelock_questions_total") == {
-        '{kind="ask",status="answered",tenant="acme"}': 1.0,
-        '{kind="ask",status="not_found",tenant="acme"}': 1.0,
-        '{kind="search",status="found",tenant="acme"}': 1.0,
+        '{kind="ask",outcome="told",status="answered",tenant="acme"}': 1.0,
+        '{kind="ask",outcome="none",status="not_found",tenant="acme"}': 1.0,
+        '{kind="search",outcome="",status="found",tenant="acme"}': 1.0,
     }
     claims = metric(client, "citelock_claims_total")
     assert claims == metric(client, "citelock_verified_claims_total")
