@@ -16,6 +16,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import NO_VECTORS, Answering, Question
 from rag_serving.answering.citations import pinpointed
 from rag_serving.answering.composing import AnswerTrace
+from rag_serving.answering.gates import ASKING_NOTHING, examples_told, is_heading
 from rag_serving.answering.lock import completed, freeze, lock_selection
 from rag_serving.answering.refusals import nothing_kept
 from rag_serving.artifacts.store import Store
@@ -33,6 +34,7 @@ from rag_serving.receipts.recording import ReceiptWriter, Request, answer_trace,
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
 from rag_serving.records import Answer, Candidate, SearchResults
+from rag_serving.retrieval.examples import example_questions
 from rag_serving.retrieval.explain import search_results
 from rag_serving.retrieval.hybrid import Mode, RetrievalError
 from rag_serving.retrieval.lexical_reranker import POOL
@@ -42,6 +44,7 @@ from rag_serving.telemetry.events import Trace
 from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.question_types import kind_of
+from rag_serving.text.small_talk import remark_of
 from rag_serving.tracing import Listen, StageTrace
 
 if TYPE_CHECKING:
@@ -192,7 +195,8 @@ class Pipeline:
             vector = None
             with trace.part("embed", NO_VECTORS):
                 vector = self._recent.of(principal.user if principal else None).embed_query(question)
-            read = Question(question, question, dict.fromkeys(analyze(question), 1.0), vector)
+            terms, remark = dict.fromkeys(analyze(question), 1.0), remark_of(question)
+            read = Question(question, question, terms, vector, remark=remark)
             written = self._answering.answer(trace, read, lock, explain=explain)
         answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
         if self.telemetry:
@@ -236,13 +240,17 @@ class Pipeline:
         if kind_of(query.text) == "steps":
             lock = completed(lock, view.beside)
         stored = search.stored_similarity(lock.chunk_ids)
-        question = Question(query.text, request.text, weights, search.context.vector, stored)
+        remark = query.remark and (None if is_heading(query.text, lock) else query.remark)
+        question = Question(query.text, request.text, weights, search.context.vector, stored, remark)
         written = self._answering.answer(trace, question, lock, view.id, request.explain)
         answer = pinpointed(written.answer, lock, view.page_text)
         notes = query.notes if request.explain or answer.outcome != "told" else None
         answer = replace(answer, notes=notes, reranker=search.reranker)
         if answer.refusal and answer.refusal.gate == "passages":
             answer = replace(answer, refusal=nothing_kept(len(search.candidates), retrieval.min_keyword_overlap))
+        if answer.refusal and answer.refusal.gate in ASKING_NOTHING:
+            examples = example_questions(view, self.config.ingestion.drop_labels)
+            answer = replace(answer, clarification=examples_told(examples))
         recorded = telemetry_of(search, self.config.features) if self.telemetry else Trace()
         return replace(written, answer=answer), answer_trace(recorded, written)
 

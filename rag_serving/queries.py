@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rag_serving.text.small_talk import Remark
+
 
 @dataclass(frozen=True)
 class Filters:
@@ -39,6 +41,7 @@ class Query:
     scope: Filters = field(default_factory=Filters)  # from natural language: a guess
     page: str | None = None  # the title of a page that the words name, whose passages are preferred
     corrections: Mapping[str, str] = field(default_factory=dict)  # words of the pages by words that were misspelt
+    remark: Remark | None = None  # what it is where it asks nothing of the pages
     notes: tuple[str, ...] = ()  # a line for each decision
 
     def payload(self) -> dict[str, Any]:

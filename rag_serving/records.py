@@ -29,11 +29,11 @@ EXTRACTIVE = "extractive"
 Ranker = Literal["sidecar", "heuristic", "none"]
 Gate = Literal[
     "empty", "order", "pointer", "passages", "similarity", "coverage", "no_sentence", "declined", "verification",
-    "confidence",
+    "confidence", "remark",
 ]  # fmt: skip
 """What kept a question from a confident answer: it has no words, gives orders, or only points at something; no passage
-was found, or none is near; no sentence can answer, or the model says so; nothing written stands; the best is doubtful.
-"""
+was found, or none is near; no sentence can answer, or the model says so; nothing written stands; the best is doubtful;
+it is a remark that asks nothing."""
 
 
 @dataclass(frozen=True)

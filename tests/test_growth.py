@@ -78,7 +78,7 @@ class _Corpus:
 
 def _question(text: str) -> None:
     gate_question(text, {"broker"}, f"{text} ")
-    read_query(text, _Corpus())
+    read_query(text, _Corpus(), is_word=lambda word: len(word) > 5)
     QuestionFeatures.of(text, {}, analyze)
 
 

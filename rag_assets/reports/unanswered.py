@@ -26,6 +26,7 @@ _WHY = {
     "order": "gives orders instead of asking",
     "empty": "has no words",
     "pointer": "does not say what it is about",
+    "remark": "asks nothing",
 }
 
 

@@ -29,6 +29,7 @@ from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
 from rag_serving.records import CLOSEST_PASSAGE, CONFLICTING, EXTRACTIVE, Answer, Draft, Lock, Verdict
 from rag_serving.text.analyzer import analyze
+from rag_serving.text.small_talk import Remark
 from rag_serving.tracing import StageTrace
 
 NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
@@ -48,6 +49,7 @@ class Question:
     weights: Mapping[str, float]  # of its terms
     vector: NDArray[np.float32] | None = None
     stored: StoredSimilarity | None = None  # of sentences whose vectors were made when their passages were published
+    remark: Remark | None = None  # what it is where it asks nothing of the pages
 
 
 class Answering:
@@ -72,7 +74,7 @@ class Answering:
         settings, gates = self._config.generation, self._config.gates
         found = likeness(lock, set(asked.weights), asked.weights, analyze)
         chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
-        stop = gate_question(asked.text, asked.weights, asked.original) or (
+        stop = gate_question(asked.text, asked.weights, asked.original, asked.remark) or (
             None if chosen else gate_passages(lock, found, gates)
         )
         if stop:

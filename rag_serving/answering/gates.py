@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rag_serving.answering.refusals import nothing_kept, too_doubtful, too_far
 from rag_serving.config.sections import Gates
-from rag_serving.records import Answer, Lock, Refusal, Status
+from rag_serving.records import Answer, Gate, Lock, Refusal, Status
 from rag_serving.text.orders import is_order
 from rag_serving.text.question_types import kind_of
+from rag_serving.text.small_talk import Remark, plain_words
 
 NOT_FOUND = "Not found in docs."
 CLOSEST = "The pages do not answer this outright. They come closest with:"
@@ -23,6 +25,20 @@ CLOSEST = "The pages do not answer this outright. They come closest with:"
 REFUSED_ORDER = "This asks to answer by other rules than the pages'. Ask what the pages tell."
 REFUSED_EMPTY = "This has no words to look for. Ask a question in words."
 CLARIFY_POINTER = "It is not clear what is meant. Name the page, product or setting that you ask about."
+REMARKS: Mapping[Remark, str] = MappingProxyType(
+    {
+        "greeting": "Hello. Ask a question about the pages.",
+        "thanks": "You are welcome. Ask more about the pages whenever you like.",
+        "farewell": "Goodbye. Ask about the pages whenever you like.",
+        "complaint": "Sorry about that. Say what is wrong by its name: the page, product, setting or error message.",
+        "command": "Nothing was done: this only answers questions from the pages.",
+        "help": "Ask a question about the pages: name the product, setting, rule or error message.",
+        "test": "It works. Ask a question about the pages.",
+        "noise": "No page holds these letters. Ask a question in words.",
+    }
+)
+"""What is replied to what asks nothing; examples of questions follow."""
+ASKING_NOTHING: frozenset[Gate] = frozenset({"empty", "pointer", "remark"})
 
 _LETTER = re.compile(r"[^\W_]")
 
@@ -43,18 +59,32 @@ class Stop:
         )
 
 
-def gate_question(question: str, terms: Collection[str], typed: str = "") -> Stop | None:
+def gate_question(question: str, terms: Collection[str], typed: str = "", remark: Remark | None = None) -> Stop | None:
     """Stop what orders instead of asking, has no words, or only points at something (`How does it work?`).
 
-    `typed` is the question before it was read.
+    `typed` is the question before it was read; `remark` is what it is where it asks nothing.
     """
     if not _LETTER.search(question):
         return Stop("refused", REFUSED_EMPTY, Refusal("empty", "the question has no letters"))
     if is_order(question) or (typed and typed != question and is_order(typed)):
         return Stop("refused", REFUSED_ORDER, Refusal("order", "a sentence gives orders to a model"))
+    if remark and (terms or remark != "help"):
+        status: Status = "refused" if remark == "command" else "clarify"
+        return Stop(status, REMARKS[remark], Refusal("remark", f"it asks nothing of the pages: {remark}"))
     if not terms:
         return Stop("clarify", CLARIFY_POINTER, Refusal("pointer", "the question has no word that a page could hold"))
     return None
+
+
+def is_heading(text: str, lock: Lock) -> bool:
+    """Return whether a text is the title or a heading of a locked passage, whatever remark it may be elsewhere."""
+    said = plain_words(text)
+    return any(said == plain_words(each) for found in lock.passages for each in found.chunk.headings.splitlines())
+
+
+def examples_told(examples: Sequence[str]) -> str | None:
+    """Return what can be asked instead, in one line."""
+    return f"You can ask, for example: {' '.join(f'“{example}”' for example in examples)}" if examples else None
 
 
 def likeness(

@@ -115,6 +115,10 @@ class ReaderView(Protocol):
         """Return for each row the mean score [n] of the chunks of its page that the reader may see."""
         ...
 
+    def sample(self, most: int) -> Rows:
+        """Return at most so many rows, evenly spread over those that the reader may see, ascending."""
+        ...
+
     def pages(self, rows: Rows) -> Rows:
         """Return the number of the page of every row: equal numbers are one page."""
         ...

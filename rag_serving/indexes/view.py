@@ -112,6 +112,11 @@ class GenerationView:
     def page_means(self, scores: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
         return self._generation.page_means(scores, self._allowed(rows), self._classes)
 
+    def sample(self, most: int) -> Rows:
+        rows = np.flatnonzero(self._readable)
+        chosen: Rows = rows[:: max(1, -(-len(rows) // most))]
+        return chosen
+
     def pages(self, rows: Rows) -> Rows:
         return self._generation.tree.pages(self._allowed(rows))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from rag_serving.queries import Filters, Query
@@ -16,11 +16,14 @@ from rag_serving.query.operators import read_signs
 from rag_serving.query.scope import Scope, may_name, read_scope
 from rag_serving.query.vocabulary import Names
 from rag_serving.text.analyzer import analyze, identifiers, versions
+from rag_serving.text.small_talk import Remark, is_noise, remark_of, without_greeting
 
 _IDENTIFIER_WEIGHT, _PART_WEIGHT, _CORRECTED_WEIGHT = 2.0, 0.5, 0.8
 
 # Words of prose: neither parts of names, paths or numbers, nor acronyms.
 _WORD = re.compile(r"(?<![\w.\-/@:\\$&'’#])[A-Za-z]?[a-z]{3,}(?![\w\-/@\\$&'’#+]|[.:]\w)")
+
+IsWord = Callable[[str], bool]
 
 
 class Corpus(Protocol):
@@ -38,17 +41,20 @@ class Corpus(Protocol):
         ...
 
 
-def read_query(text: str, corpus: Corpus | None = None, spelling: bool = True) -> Query:
+def read_query(text: str, corpus: Corpus | None = None, spelling: bool = True, is_word: IsWord | None = None) -> Query:
     """Return what a question in natural language, or bare keywords, asks for. Any text is a query.
 
     Without a corpus nothing is known to exist: no spelling is corrected, no scope believed, no identifier weighted.
+    With `is_word`, which says what is a word though no passage holds it, keys hit at random are a remark.
     """
     signs = read_signs(text)
-    filters, scope, names, corrections = signs.filters, Scope(signs.text), list[str](), dict[str, str]()
+    remark = _remark(signs.text, corpus, is_word)
+    asked = without_greeting(signs.text)
+    filters, scope, names, corrections = signs.filters, Scope(asked), list[str](), dict[str, str]()
     if corpus:
         filters = _as_written(filters, corpus.names) if filters else filters
-        scope = read_scope(signs.text, corpus.names) if may_name(signs.text) else scope
-        corrections = _corrections(scope.text, signs.phrases, corpus) if spelling else corrections
+        scope = read_scope(asked, corpus.names) if may_name(asked) else scope
+        corrections = _corrections(scope.text, signs.phrases, corpus) if spelling and not remark else corrections
         names = [*identifiers(signs.text), *versions(signs.text)]
         names = [name for name in names if (terms := analyze(name)) and corpus.frequency(terms[0])]
     corrected = _WORD.sub(lambda word: corrections.get(word[0], word[0]), scope.text)
@@ -62,8 +68,21 @@ def read_query(text: str, corpus: Corpus | None = None, spelling: bool = True) -
         scope=scope.filters,
         page=scope.page,
         corrections=corrections,
+        remark=remark,
     )
     return query.noting(*_notes(query))
+
+
+def _remark(text: str, corpus: Corpus | None, is_word: IsWord | None) -> Remark | None:
+    """Return what a text is that asks nothing of the pages."""
+    remark = remark_of(text)
+    if remark or corpus is None or is_word is None:
+        return remark
+
+    def is_known(word: str) -> bool:
+        return is_word(word) or any(map(corpus.frequency, analyze(word)))
+
+    return "noise" if is_noise(text, is_known) else None
 
 
 def _as_written(filters: Filters, names: Names) -> Filters:

@@ -94,7 +94,7 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
     """
     trace = StageTrace()
     with trace.part("query"):
-        query = read_query(text, _Corpus(view, options.is_word), options.settings.spelling)
+        query = read_query(text, _Corpus(view, options.is_word), options.settings.spelling, options.is_word)
         everything = narrowed(view, options.filters, query.filters)
         inside = narrowed(view, options.filters, query.filters, query.scope) if query.scope else None
         holders, missing = _holders(view, query)

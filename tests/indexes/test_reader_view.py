@@ -110,6 +110,15 @@ def test_words_and_names_are_those_of_what_may_be_seen(open_view: OpenView, who:
     assert set(view.names.spaces.values()) == {f"S{number(one) % len(READERS)}" for one in seen}
 
 
+def test_a_sample_is_of_what_may_be_seen(open_view: OpenView, who: str) -> None:
+    view = open_view(who)
+    for most in (1, 7, COUNT):
+        sampled = view.chunk_ids(view.sample(most).tolist())
+        assert set(sampled) <= ids(who)
+        assert min(1, len(view)) <= len(sampled) <= most
+    assert set(view.chunk_ids(view.sample(COUNT).tolist())) == ids(who)
+
+
 def test_a_chunk_that_is_hidden_is_not_there(open_view: OpenView, who: str) -> None:
     view = open_view(who)
     assert {one for one in ids(who) | ids(who, visible=False) if view.row_of(one) is not None} == ids(who)
