@@ -17,6 +17,7 @@ _MADE_AT_RUN_TIME = {
     "rag_serving.text.question_types": "of a table of this module; its values are walked",
     "rag_serving.text.analyzer": "the same",
     "rag_serving.text.orders": "in cached functions, whose results are walked",
+    "rag_serving.text.small_talk": "the same",
     "rag_assets.evaluation.gold_templates": "a word of letters in a sentence of gold questions, which people wrote",
     "rag_serving.indexes.view": "a stem of letters, then letters",
     "rag_assets.evaluation.usefulness": "the escaped words of a gold fact between two characters",
