@@ -16,6 +16,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import NO_VECTORS, Answering, Question
 from rag_serving.answering.citations import pinpointed
 from rag_serving.answering.composing import AnswerTrace
+from rag_serving.answering.extraction.precedence import beginning
 from rag_serving.answering.gates import ASKING_NOTHING, examples_told, is_heading
 from rag_serving.answering.lock import completed, freeze, lock_selection
 from rag_serving.answering.refusals import nothing_kept
@@ -241,7 +242,8 @@ class Pipeline:
             lock = completed(lock, view.beside)
         stored = search.stored_similarity(lock.chunk_ids)
         remark = query.remark and (None if is_heading(query.text, lock) else query.remark)
-        question = Question(query.text, request.text, weights, search.context.vector, stored, remark)
+        opening = partial(beginning, view.beside)
+        question = Question(query.text, request.text, weights, search.context.vector, stored, remark, opening)
         written = self._answering.answer(trace, question, lock, view.id, request.explain)
         answer = pinpointed(written.answer, lock, view.page_text)
         notes = query.notes if request.explain or answer.outcome != "told" else None

@@ -17,8 +17,8 @@ from rag_serving.text.structure import Structure, decode, structure_of
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
 Outcome = Literal["told", "closest", "none"]
 """What a question came to: a confident answer; the passages that come closest, without confidence; nothing shown."""
-CLOSEST_PASSAGE, CONFLICTING = "closest_passage", "conflicting_figures"
-FINDINGS = frozenset({CLOSEST_PASSAGE, CONFLICTING})
+CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED = "closest_passage", "conflicting_figures", "superseded_passage"
+FINDINGS = frozenset({CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED})
 """Flags that say what the pages hold; all others name what was degraded."""
 Verification = Literal["exact", "fuzzy", "swapped"]
 Support = Literal["verbatim", "carried", "quoted", "unchecked"]

@@ -14,7 +14,7 @@ import pytest
 from support.growth import FACTOR, steepness
 
 from rag_serving.answering.citations import answer_text, citations_of
-from rag_serving.answering.extraction.conflicts import differing
+from rag_serving.answering.extraction.conflicts import Comparison, differing
 from rag_serving.answering.extraction.excerpt_length import CONTINUES, MOST_CHARS, MOST_LINES
 from rag_serving.answering.extraction.extractor import extract
 from rag_serving.answering.extraction.features import QuestionFeatures
@@ -94,7 +94,7 @@ def _selection(text: str) -> None:
         citations_of(verdicts, lock, 12)
         answer_text(verdicts, lock)
         features = QuestionFeatures.of(question, dict.fromkeys(analyze(question), 1.0), analyze)
-        differing(features, lock, verdicts, analyze, 12)
+        differing(Comparison(features, lock, analyze, 12), verdicts)
     completed(lock_selection(text), lambda _chunk, _direction: None)
 
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.answering.citations import shown_numbers
 from rag_serving.answering.composing import AnswerTrace, Composition, VerifiedDraft
-from rag_serving.answering.extraction.conflicts import Differing, differing
+from rag_serving.answering.currency_notes import told_out_of_force, told_to_differ
+from rag_serving.answering.extraction.conflicts import Comparison, Differing, differing
 from rag_serving.answering.extraction.extractor import MODEL, Extraction, Similarity, extract
 from rag_serving.answering.extraction.features import QuestionFeatures
+from rag_serving.answering.extraction.precedence import Opening
 from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated
 from rag_serving.answering.gates import gate_passages, gate_question, is_close, least_confidence, likeness
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
@@ -27,7 +28,7 @@ from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
-from rag_serving.records import CLOSEST_PASSAGE, CONFLICTING, EXTRACTIVE, Answer, Draft, Lock, Verdict
+from rag_serving.records import CLOSEST_PASSAGE, CONFLICTING, EXTRACTIVE, SUPERSEDED, Answer, Draft, Lock, Verdict
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.small_talk import Remark
 from rag_serving.tracing import StageTrace
@@ -50,6 +51,7 @@ class Question:
     vector: NDArray[np.float32] | None = None
     stored: StoredSimilarity | None = None  # of sentences whose vectors were made when their passages were published
     remark: Remark | None = None  # what it is where it asks nothing of the pages
+    opening: Opening = lambda _: ()  # how the page of a passage begins
 
 
 class Answering:
@@ -99,9 +101,8 @@ class Answering:
             answer = replace(answer, generation=generation, gates=found)
             if composed.is_shown and composed.doubt:
                 attempt.raise_flag(CLOSEST_PASSAGE)
-            if composed.is_shown and tried.differs and (told_so := _told_to_differ(tried.verdicts, tried.differs)):
-                attempt.raise_flag(CONFLICTING)
-                answer = replace(answer, clarification=told_so)
+            if composed.is_shown and (told := _noted(attempt, asked, lock, tried)):
+                answer = replace(answer, clarification=told)
             if explain:
                 answer = composed.explained(answer, lock)
         return composed.trace(answer, lock)
@@ -133,7 +134,7 @@ class Answering:
         words = self._config.generation.quote_max_words
         verdicts = verify(draft, lock, asked.original, self.rules)
         features = QuestionFeatures.of(asked.text, asked.weights, analyze)
-        differs = differing(features, lock, verdicts, analyze, words)
+        differs = differing(Comparison(features, lock, analyze, words, asked.opening), verdicts)
         if differs:
             draft = replace(draft, claims=differs.beside(draft.claims))
             verdicts = verify(draft, lock, asked.original, self.rules)
@@ -186,15 +187,14 @@ class Answering:
         return VerificationRules(fuzzy_min, settings.max_citations, settings.require_quotes, settings.quote_max_words)
 
 
-def _told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | None:
-    """Return which passages do not agree, as far as both sides stand; None where one does not."""
-    numbers = shown_numbers(verdicts)
-    stand = {v.claim: numbers[v.index] for v in verdicts if v.outcome != "dropped" and v.index}
-    others = dict.fromkeys(stand[claim] for claim in differs.others if claim in stand)
-    if differs.claim not in stand or not others:
-        return None
-    told = " and ".join(f"[{index}]" for index in (stand[differs.claim], *others))
-    return f"The pages do not agree: {told} give different figures. Read both before you rely on one."
+def _noted(attempt: StageTrace, asked: Question, lock: Lock, shown: VerifiedDraft) -> str | None:
+    """Return what the reader must know of the cited passages: that they do not agree, or are no longer in force."""
+    not_agreed = told_to_differ(shown.verdicts, shown.differs) if shown.differs else None
+    out_of_force = told_out_of_force(shown.verdicts, lock, asked.opening)
+    for flag, told in ((CONFLICTING, not_agreed), (SUPERSEDED, out_of_force)):
+        if told:
+            attempt.raise_flag(flag)
+    return " ".join(filter(None, (not_agreed, out_of_force))) or None
 
 
 def open_tables(config: Config) -> Tables:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-from support.passages import lock_of
+from datetime import UTC, datetime
 
-from rag_serving.answering.extraction.conflicts import differing, measures
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.passages import candidate_of, chunk_of, lock_of
+
+from rag_serving.answering.extraction.conflicts import Comparison, differing
 from rag_serving.answering.extraction.extractor import Extraction, extract
 from rag_serving.answering.extraction.features import QuestionFeatures
+from rag_serving.answering.extraction.sameness import Compared, difference
+from rag_serving.answering.extraction.values import measures
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.records import Claim, Draft, Lock
 from rag_serving.text.analyzer import analyze
@@ -24,12 +30,12 @@ def others(question: str, lock: Lock, *written: Claim) -> list[str]:
     )
     verdicts = verify(draft, lock)
     assert all(verdict.outcome != "dropped" for verdict in verdicts)
-    found = differing(QuestionFeatures.of(question, weights, analyze), lock, verdicts, analyze, 12)
+    found = differing(Comparison(QuestionFeatures.of(question, weights, analyze), lock, analyze, 12), verdicts)
     if found is None:
         return []
     told = verify(Draft(found.beside(draft.claims), "both"), lock)
     assert all(verdict.outcome != "dropped" for verdict in told)
-    return [claim.text for claim in found.others]
+    return [other.claim.text for other in found.others]
 
 
 @pytest.mark.parametrize(
@@ -94,12 +100,156 @@ def test_figures_inside_names_are_none_that_differ() -> None:
     assert others("Which host keeps audit logs?", lock_of(texts)) == []
 
 
+def told(question: str, lock: Lock, cited: int, quote: str) -> tuple[list[str], list[str]]:
+    """The answer's claims in their order, and why another page leads or follows, where it differs."""
+    weights = dict.fromkeys(analyze(question), 1.0)
+    draft = Draft((Claim(lock.passages[cited - 1].chunk.text, cited, quote),), "model")
+    comparison = Comparison(QuestionFeatures.of(question, weights, analyze), lock, analyze, 12)
+    found = differing(comparison, verify(draft, lock))
+    if found is None:
+        return [], []
+    reasons = [other.precedence.reason if other.precedence else "" for other in found.others]
+    return [claim.text for claim in found.beside(draft.claims)], reasons
+
+
+def pages(*pairs: tuple[str, dict[str, object]]) -> Lock:
+    """A lock of one passage per page: its text, and what else is known of it."""
+    return Lock(tuple(candidate_of(text, f"{page}:1:0", **more) for page, (text, more) in enumerate(pairs, start=1)))
+
+
+def updated(year: int) -> dict[str, object]:
+    return {"updated_at": datetime(year, 3, 2, tzinfo=UTC)}
+
+
+OLD_MEMORY = "Half is left alone. A part is managed by the engine (default fraction 0.7 of the heap)."
+NEW_MEMORY = "(default fraction=0.4)"
+
+
+def test_old_and_new_pages_differ_in_a_default_in_words_of_their_own() -> None:
+    memory = {"heading_path": ("Unified memory", "Managed memory")}
+    lock = pages((OLD_MEMORY, {**memory, **updated(2015)}), (NEW_MEMORY, {**memory, **updated(2022)}))
+    claims, reasons = told(
+        "What is the default fraction of managed memory?", lock, 1, "default fraction 0.7 of the heap"
+    )
+    assert claims == [NEW_MEMORY, OLD_MEMORY]
+    assert reasons == ["date"]
+
+
+def test_a_release_note_that_tells_of_the_change_leads() -> None:
+    old = "| Setting | Default | Range |\n|---|---|---|\n| DB_POOL_SIZE | 16 | 4 to 96 |"
+    note = "The default of DB_POOL_SIZE rises from 16 to 24."
+    question = "What is the default of DB_POOL_SIZE?"
+    claims, reasons = told(question, pages((old, {}), (note, {})), 1, "DB_POOL_SIZE | 16")
+    assert (claims[0], reasons) == (note, ["change"])
+    claims, reasons = told(question, pages((old, {}), (note, {})), 2, note)
+    assert (claims[0], reasons) == (note, ["change"])
+    current = old.replace("| 16 |", "| 24 |")
+    assert told(question, pages((current, {}), (note, {})), 1, "DB_POOL_SIZE | 24") == ([], [])
+
+
+def test_a_value_that_is_said_to_be_past_is_not_compared() -> None:
+    lock = pages(
+        ("A planning cycle is abandoned after 45 seconds; it used to be 60.", {}),
+        ("A planning cycle is abandoned after 45 seconds.", {}),
+        ("A planning cycle is abandoned after 60 seconds.", {}),
+    )
+    claims, _ = told("After how many seconds is a planning cycle abandoned?", lock, 1, "abandoned after 45 seconds")
+    assert [claim[-11:] for claim in claims] == ["d to be 60.", "60 seconds."]
+
+
+def test_cells_of_the_same_row_and_column_are_compared() -> None:
+    table = "| Country | Meals | Hotel |\n|---|---|---|\n| Norway | 500 | 2000 |\n| Poland | {} | 900 |"
+    heading = {"heading_path": ("Travel", "Allowances")}
+    lock = pages((table.format(300), heading), (table.format(450), heading))
+    assert told("What is the meals allowance in Poland?", lock, 1, "Poland | 300")[0][1:] == [
+        "Country: Poland; Meals: 450; Hotel: 900"
+    ]
+    assert told("What is the hotel allowance in Poland?", lock, 1, "Poland | 300") == ([], [])
+
+
+def test_settings_whose_values_are_words_are_compared() -> None:
+    lock = pages(("- `compression.type`: lz4", {}), ("- `compression.type`: zstd", {}))
+    assert told("What is compression.type?", lock, 1, "compression.type`: lz4")[0]
+    lock = pages(("- `compression.type`: `zstd`", {}), ("- `compression.type`: zstd", {}))
+    assert not told("What is compression.type?", lock, 1, "compression.type`: `zstd")[0]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "question"),
+    [
+        ("- `send.buffer`: 64", "- `receive.buffer`: 32", "What is the buffer set to?"),
+        (
+            "| Port | Cranes |\n|---|---|\n| Oslo | 4 |",
+            "| Port | Berths |\n|---|---|\n| Oslo | 9 |",
+            "How many has Oslo?",
+        ),
+        (
+            "The minimum of DB_POOL_SIZE is 4.",
+            "The default of DB_POOL_SIZE is 24.",
+            "What is the default of DB_POOL_SIZE?",
+        ),
+        ("Set DB_POOL_SIZE to 12 on small hosts.", "The default of DB_POOL_SIZE is 24.", "How large is DB_POOL_SIZE?"),
+        ("It takes from 5 to 10 days.", "It takes 5 days.", "How long does it take?"),
+        ("The default of A_POOL is 4.", "The default of B_POOL is 24.", "What is the default of the pool?"),
+    ],
+)
+def test_different_things_do_not_differ(one: str, two: str, question: str) -> None:
+    lock = pages((one, {}), (two, {}))
+    assert told(question, lock, 1, one.rpartition("\n")[2]) == ([], [])
+    assert told(question, lock, 2, two.rpartition("\n")[2]) == ([], [])
+
+
+def test_who_asks_yes_or_no_is_told_of_a_page_that_denies() -> None:
+    lock = pages(("Orders can be cancelled on the portal.", {}), ("Orders cannot be cancelled on the portal.", {}))
+    assert (
+        len(told("Can orders be cancelled on the portal?", lock, 1, "Orders can be cancelled on the portal.")[0]) == 2
+    )
+    lock = pages(("Orders can be cancelled on the portal.", {}), ("Invoices cannot be cancelled on the portal.", {}))
+    assert told("Can orders be cancelled on the portal?", lock, 1, "Orders can be cancelled on the portal.") == ([], [])
+
+
+def test_a_claim_that_holds_a_whole_section_is_compared_unit_by_unit() -> None:
+    section = "Logs matter. The desk reads them every day. Audit logs are kept for 30 days. They are deleted then."
+    claims, _ = told(
+        QUESTION, pages((section, {}), ("Audit logs are kept for 90 days.", {})), 1, "The desk reads them every day."
+    )
+    assert claims == [section, "Audit logs are kept for 90 days."]
+
+
+_UNITS = """
+Logs are kept for 30 days.~Logs are kept for 90 days.~Logs are not kept for 30 days.~- `a.b`: 3~x.y = 5~a: b
+| a | default |\n|---|---|\n| x.y | 4 |~| x.y | 5 |~from 3 to 4~default 0.7~`~| | |
+"""
+UNITS = st.sampled_from(_UNITS.strip("\n").split("~"))
+PASSAGES = st.lists(UNITS, min_size=1, max_size=4).map("\n\n".join) | st.text(min_size=1)
+
+
+@given(
+    PASSAGES,
+    PASSAGES,
+    st.sampled_from(["How long are logs kept?", "What is the default of x.y?", "Are logs kept?", "a b"]),
+)
+def test_units_differ_from_each_other_in_both_directions(first: str, second: str, question: str) -> None:
+    asked = QuestionFeatures.of(question, dict.fromkeys(analyze(question), 1.0), analyze)
+    sides = [
+        [Compared(unit, chunk, analyze) for unit in chunk.parts.units]
+        for chunk in (chunk_of(first), chunk_of(second, "2:1:0"))
+    ]
+    for one in sides[0]:
+        for two in sides[1]:
+            if one.can_differ(asked) and two.can_differ(asked):
+                changes = difference(asked, one, two)
+                assert difference(asked, two, one) == (None if changes is None else -changes)
+        assert difference(asked, one, one) is None
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
         ("within 2 minutes or 120 s, 5 % of 10 GB", {"time": {120.0}, "%": {5.0}, "size": {1e10}}),
         ("release 3.9.1 at 10:30 on skv-db-1 with 4,000 berths", {"": {4000.0}}),
         ("| backup.keep_days | 42 |", {"": {42.0}}),
+        ("(fraction=0.4)", {"": {0.4}}),
         ("no figures", {}),
     ],
 )

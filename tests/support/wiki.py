@@ -35,6 +35,7 @@ class Passage:
     chunk_idx: int = 0
     places: tuple[tuple[str, str, str], ...] = ()  # (page id, space, readers) of chunks dropped for this one
     structure: str = ""
+    updated_at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 RESTART = (
@@ -99,7 +100,7 @@ def _row(passage: Passage) -> dict[str, Any]:
         content_type=passage.content_type,
         labels=list(passage.labels),
         readers=passage.readers,
-        updated_at=datetime(2026, 1, 1, tzinfo=UTC),
+        updated_at=passage.updated_at,
         source="ops",
         places=[_place(passage, *place) for place in passage.places],
         prefix=" → ".join(path),

@@ -1,0 +1,79 @@
+"""What the reader is told of passages that do not agree, or that are no longer in force.
+
+Belongs here: the wording. Does not belong here: which passages differ (`answering.extraction.conflicts`), which is the
+more current and why (`answering.extraction.precedence`).
+
+Nothing of a page is repeated but its number, a word of a fixed list and the number of what took its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rag_serving.answering.citations import shown_numbers
+from rag_serving.answering.extraction.conflicts import Differing, Other
+from rag_serving.answering.extraction.precedence import Opening, Standing, mark_of
+from rag_serving.records import Claim, Lock, Verdict
+from rag_serving.text.currency import Mark
+
+
+def told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | None:
+    """Return which passages do not agree and which of them is the more current, as far as both sides stand; None where
+    one does not."""
+    numbers = _numbers(verdicts)
+    others = [other for other in differs.others if other.claim in numbers]
+    if differs.claim not in numbers or not others:
+        return None
+    shown = dict.fromkeys(sorted([numbers[differs.claim], *(numbers[other.claim] for other in others)]))
+    told = " and ".join(f"[{number}]" for number in shown)
+    reasons = dict.fromkeys(_reason(differs, other, numbers) for other in others)
+    return " ".join([f"The pages do not agree: {told} say different things.", *filter(None, reasons), _READ])
+
+
+def told_out_of_force(verdicts: Sequence[Verdict], lock: Lock, opening: Opening) -> str | None:
+    """Return which cited passages are marked as no longer in force, and how; None where none is."""
+    told = []
+    for index, number in shown_numbers(verdicts).items():
+        if (candidate := lock.passage(index)) and (mark := mark_of(candidate.chunk, opening(candidate.chunk))):
+            told.append(f"[{number}] stands {_of(mark)} that is marked as {mark.told}.")
+    return " ".join(told) or None
+
+
+_READ = "Read both before you rely on one."
+
+
+def _numbers(verdicts: Sequence[Verdict]) -> Mapping[Claim, int]:
+    """Return the number that each claim that stands is shown under."""
+    numbers = shown_numbers(verdicts)
+    return {v.claim: numbers[v.index] for v in verdicts if v.outcome != "dropped" and v.index}
+
+
+def _reason(differs: Differing, other: Other, numbers: Mapping[Claim, int]) -> str:
+    """Return why one of two is the more current; empty where nothing tells."""
+    if other.precedence is None:
+        return ""
+    pair = (other.standing, numbers[other.claim]), (differs.standing, numbers[differs.claim])
+    (leading, first), (behind, second) = pair if other.precedence.is_first else pair[::-1]
+    match other.precedence.reason:
+        case "asked":
+            return f"[{first}] is about {_version(leading)}, which was asked for."
+        case "mark":
+            return f"[{second}] is marked as {behind.mark.told if behind.mark else ''}."
+        case "version":
+            return f"[{first}] is about {_version(leading)}, [{second}] about {_version(behind)}."
+        case "change":
+            return f"[{first}] tells of a change of what [{second}] says."
+        case "date":
+            return f"[{first}] was updated on {_day(leading)}, [{second}] on {_day(behind)}."
+
+
+def _of(mark: Mark) -> str:
+    return "in a section" if mark.of == "section" else "on a page"
+
+
+def _version(found: Standing) -> str:
+    return ".".join(map(str, found.version or ()))
+
+
+def _day(found: Standing) -> str:
+    return f"{found.updated_at:%Y-%m-%d}" if found.updated_at else ""

@@ -1,0 +1,98 @@
+"""The value that a unit of a passage gives, and of what: a figure in a sentence, a cell of a row, `key: value`.
+
+Belongs here: reading one unit. Does not belong here: which units give different values (`conflicts`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from rag_serving.records import Chunk
+from rag_serving.text.figures import figure_value, figures_with_units
+from rag_serving.text.structure import columns_of, line_of
+from rag_serving.text.units import Unit, cells_of
+
+_SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_SECONDS |= {"week": 604_800.0, "month": 2_592_000.0, "year": 31_536_000.0}
+_BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "pb": 1e15}
+_SCALES = {"time": _SECONDS, "size": _BYTES}
+_ALONE = re.compile(r"(?<![\w.,:/-])\d+(?:[.,]\d+)*(?![\w:/-]|[.,]\d)")
+_SAME = 0.05  # 31 days are a month, 1,024 MB a gigabyte
+
+_FIGURE = r"[`*_\"]*\d+(?:[.,]\d+)*[`*_\"]*(?:\s?[^\W\d_]+|\s?%)?"
+_CHANGES = re.compile(
+    r"\b(?:ris|rose|rais|increas|gr[eo]w|dropp|drops|f[ae]ll|decreas|reduc|lower|chang|mov|switch|bump|went|goes|short|extend)\w*",
+    re.IGNORECASE,
+)
+_FROM = re.compile(rf"\bfrom\s+{_FIGURE}(?=\s+to\b)", re.IGNORECASE)
+_BEFORE = re.compile(
+    rf"(?:\b(?:it\s+)?used\s+to\s+be|\bpreviously|\bformerly|\binstead\s+of|\brather\s+than|\b(?:up|down)\s+from"
+    rf"|[(,;]\s*(?:it\s+)?(?:was|were|before)|\bno\s+longer)(?:\s+only)?(?:\s+after)?\s+{_FIGURE}",
+    re.IGNORECASE,
+)
+_PAIR = re.compile(
+    r"[`*_]{0,4}(?P<key>[^\W\d_](?:[\w.$/-]| (?! )){1,50}?)[`*_]{0,4}\s?[:=]\s+(?P<value>\S.{0,60})$", re.DOTALL
+)
+
+Measures = dict[str, set[float]]
+"""Figures by kind: times in seconds, sizes in bytes, others in their own unit; "" has those alone."""
+
+
+class Field(NamedTuple):
+    """A cell of a row, or what stands behind a colon."""
+
+    key: str  # what it is a value of: the row's first cell, the words before the colon
+    name: str  # which of its values: the column; empty for a pair
+    value: str
+
+
+def measures(text: str) -> Measures:
+    """Return the figures of a text; versions, times of the day and figures inside names are none."""
+    alone = {figure_value(figure) for figure in _ALONE.findall(text)}
+    found: Measures = {}
+    for figure, names in figures_with_units(text).items():
+        for unit in names if names != {""} or figure in alone else ():
+            kind = next((kind for kind, scale in _SCALES.items() if unit in scale), unit)
+            with suppress(ValueError):
+                value = float(figure) * _SCALES.get(kind, {}).get(unit, 1.0)
+                found.setdefault(kind, set()).add(value)
+    return found
+
+
+def settled(text: str) -> tuple[str, str]:
+    """Return a sentence without the value that it says is past, and that value: `from 16`, `it used to be 60`."""
+    past: list[str] = []
+
+    def cut(match: re.Match[str]) -> str:
+        past.append(match[0])
+        return " "
+
+    text = _BEFORE.sub(cut, text)
+    if _CHANGES.search(text):
+        text = _FROM.sub(cut, text)
+    return text, " ; ".join(past)
+
+
+def differ(one: Measures, two: Measures) -> bool:
+    """Return whether both give one figure of the same kind, and not the same one."""
+    pairs = ((one[kind], two[kind]) for kind in one.keys() & two.keys())
+    return any(len(a) == len(b) == 1 and not is_close(*a, *b) for a, b in pairs)
+
+
+def is_close(one: float, two: float) -> bool:
+    """Return whether two figures are the same but for rounding."""
+    return abs(one - two) <= _SAME * max(abs(one), abs(two))
+
+
+def fields(unit: Unit, chunk: Chunk) -> Iterator[Field]:
+    """Yield what a row says in each of its columns, or an item or sentence behind its colon."""
+    if unit.kind == "table":
+        key, *values = cells_of(line_of(unit, chunk.text))
+        names = columns_of(chunk.parts.header_of(unit, chunk.text))[1:] or [""] * len(values)
+        if len(names) == len(values):
+            yield from (Field(key, name, value) for name, value in zip(names, values, strict=True) if value)
+    elif unit.kind in ("list", "sentence") and (pair := _PAIR.fullmatch(unit.of(chunk.text))):
+        yield Field(pair["key"], "", pair["value"])
