@@ -25,6 +25,8 @@ PER_PAIR = 2
 _TRIES = 12
 _NUMBER = re.compile(r"(?<![\w.])v?\d+(?:\.\d+)*(?![\w.]*\d)|(?<=[A-Z]-)\d+")
 _HOW = re.compile(r"^(how do I )(\w+)( .+)$")
+_ASKS = re.compile(r"(?:how|can|where|do|does|is|are|may|should|when)\b", re.IGNORECASE)
+_LONG = 10  # words of a question that takes no further condition
 _JOINED = re.compile(r"(.*\w)([.-])([A-Za-z]{2,})")
 _NOUNS = ("e", "y", "r", "n", "t", "l")  # last letters of what is rather a noun in the singular
 _PROPERTY = re.compile(r"^(what is the |)(.+?)( (?:of|for) .+)$")
@@ -189,7 +191,7 @@ def _sibling(_: Wiki, pair: Pair, chance: random.Random) -> Iterator[tuple[str, 
 
 def _condition(_: Wiki, pair: Pair, chance: random.Random) -> Iterator[tuple[str, str]]:
     """One more condition, of which the wiki says nothing here."""
-    if pair.kind in ("steps", "yes_no", "value") and len(pair.question.split()) < 10 and pair.source != "key_value":
+    if _ASKS.match(pair.question) and pair.source in ("heading", "faq") and len(pair.question.split()) < _LONG:
         for condition in chance.sample(_CONDITIONS, _TRIES):
             yield f"{pair.question.rstrip('?')} {condition}", condition
 

@@ -13,14 +13,13 @@ from itertools import pairwise
 
 from rag_serving.text.analyzer import STOP_WORDS
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _PLAIN = re.compile(r"[a-z]{5,}")
 _ENDING = re.compile(r"[?!.\s]+$")
 _HOW = re.compile(r"^how (?:do|can) (?:i|we|you) ", re.IGNORECASE)
 _HOW_ELSE = ("how to ", "how can I ", "how do we ", "what's the way to ", "steps to ", "I need to ", "how would I ")
 _WHAT = re.compile(r"^what (?:is|are) ", re.IGNORECASE)
-_WHAT_ELSE = ("what's ", "tell me ", "whats ", "do you know ")
-_SYNONYMS = {
+_WHAT_ELSE = ("what's ", "tell me ", "whats ", "explain ")
+_VERBS = {
     "install": ("set up",),
     "set up": ("configure", "install"),
     "configure": ("set up",),
@@ -32,8 +31,6 @@ _SYNONYMS = {
     "stop": ("shut down",),
     "run": ("execute", "start"),
     "execute": ("run",),
-    "maximum": ("max", "highest", "biggest"),
-    "minimum": ("min", "lowest", "smallest"),
     "choose": ("pick", "select", "decide on"),
     "select": ("choose", "pick"),
     "change": ("modify", "edit"),
@@ -42,28 +39,42 @@ _SYNONYMS = {
     "troubleshoot": ("debug", "fix problems with"),
     "build": ("compile",),
     "use": ("work with",),
+    "upgrade": ("update",),
+    "get": ("obtain",),
+    "handle": ("deal with",),
+    "ask for": ("request",),
+    "request": ("ask for",),
+    "define": ("declare", "specify"),
+    "write": ("make", "create"),
+    "test": ("check", "try out"),
+    "check": ("verify", "test"),
+    "improve": ("make better",),
+    "find": ("look up",),
+    "avoid": ("prevent",),
+}
+_NOUNS = {
+    "maximum": ("max", "highest"),
+    "minimum": ("min", "lowest"),
     "documentation": ("docs",),
     "configuration": ("config", "settings"),
     "parameters": ("options",),
-    "options": ("settings",),
     "directory": ("folder",),
     "repository": ("repo",),
     "requirements": ("prerequisites",),
     "prerequisites": ("requirements",),
-    "upgrade": ("update",),
-    "get": ("obtain",),
     "allowed": ("permitted", "ok"),
     "required": ("needed",),
-    "need": ("require",),
     "limit": ("maximum",),
     "limits": ("maximum",),
-    "difference": ("distinction",),
-    "ask for": ("request",),
-    "request": ("ask for",),
-    "handle": ("deal with",),
-    "meaning": ("explanation",),
+    "rejected": ("discarded",),
+    "alternatives": ("other options",),
+    "proposed": ("suggested",),
+    "motivation": ("reason",),
 }
-_SYNONYM = re.compile(rf"\b({'|'.join(sorted(_SYNONYMS, key=len, reverse=True))})\b", re.IGNORECASE)
+_SYNONYMS = {**_VERBS, **_NOUNS}
+_SYNONYM = re.compile(
+    rf"(?:^|(?<=^how do I ))({'|'.join(_VERBS)})(?= )|(?<![\w.-])({'|'.join(_NOUNS)})(?![\w.-])", re.IGNORECASE
+)
 _KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _NEIGHBOURS = {one: other for row in _KEYS for one, other in pairwise(row)}
 
@@ -96,7 +107,7 @@ def in_synonyms(question: str, chance: random.Random) -> str:
     if not found:
         return ""
     match = chance.choice(found)
-    other = chance.choice(_SYNONYMS[match[1].lower()])
+    other = chance.choice(_SYNONYMS[match[0].lower()])
     return question[: match.start()] + other + question[match.end() :]
 
 
