@@ -14,20 +14,20 @@ from evals.training.pairs import Pair
 from evals.training.wiki import OF_A_TEMPLATE, Section, Wiki, content_terms, key_of, plain
 
 _VERBS = """
-access add adjust allow apply approve assign authenticate avoid back book bootstrap build bump call cancel change check
-choose claim clean clear clone close collect combine commit compare compile compute configure connect consume contribute
-control convert copy create customize cut debug decide declare define delegate delete deploy describe design detect
-determine develop disable distribute document download drop edit enable encrypt ensure enter escalate evaluate execute
-expand export extend fetch filter find fix follow format generate get give grant handle hide implement import improve
-include increase initialize inspect install instantiate integrate invoke iterate join keep launch list listen load log
-maintain make manage match measure merge migrate mix model modify monitor mount move name open optimize order organize
-override pass pay perform pick place plan prepare prevent print process produce propagate provide publish pull push
-query quit raise read rebase rebuild receive recover reduce refactor reference register release reload remove rename
-replace report request require reset resize resolve restart restore restrict retrieve retry return revert review rewrite
-roll rotate run save scale schedule search secure select send separate serve set share show shut sign simplify skip
-specify split start stop store structure submit subscribe switch tag take tell terminate test track transfer trigger
-troubleshoot try tune turn understand uninstall unlock update upgrade upload use validate verify view wait watch work
-wrap write
+access add adjust allow apply approve assign authenticate avoid back book bootstrap build bump call cancel change
+check choose claim clean clear clone close collect combine commit compare compile compute configure connect consume
+contribute control convert copy create customize cut debug decide declare define delegate delete deploy describe
+design detect determine develop disable distribute document download drop edit enable encrypt ensure enter escalate
+evaluate execute expand export extend fetch filter find fix follow format generate get give grant handle hide
+implement import improve include increase initialize inspect install instantiate integrate invoke iterate join keep
+launch list listen load log maintain make manage match measure merge migrate mix model modify monitor mount move name
+open optimize order organize override pass pay perform pick place plan prepare prevent print process produce propagate
+provide publish pull push query quit raise read rebase rebuild receive recover reduce refactor reference register
+release reload remove rename replace replay report request require reset resize resolve restart restore restrict
+retrieve retry return revert review rewrite roll rotate run save scale schedule search secure select send separate
+serve set share show shut sign skip specify split start stop store structure submit subscribe switch tag take tell
+terminate test track transfer trigger troubleshoot try tune turn understand uninstall unlock update upgrade upload use
+validate verify view wait watch work wrap write
 """
 _DOUBLED_WORDS = "get set run put stop plan log quit submit shut split cut begin commit map drop debug wrap tag"
 _DETERMINER_WORDS = "a an the your our their its my up down out off to with back from into for in on all any"
@@ -59,7 +59,7 @@ _SUBJECT_KEY = re.compile(r"[A-Z]{2,}-\d+")
 _DEFINED = re.compile(r"(?:(an?|the)\s+)?(.{2,60}?)\s+(is|are)\s+(?:an?|the|one|how|what|any)\b", re.IGNORECASE)
 _STATUS = re.compile(r"\b(?:status|current state)$", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]{3}")
-_NO_OBJECTS = frozenset({"of", "and", "is", "are", "vs", "or", "for", "in", *_EMPTY})
+_NO_OBJECTS = frozenset({"of", "and", "is", "are", "vs", "or", "for", "in", "to", *_EMPTY})
 _FEWEST_WORDS = 8  # of a section that says something
 _MOST_NAMED = 7  # words of a heading that is asked for as it is
 _MOST_OF_A_TEMPLATE = 2  # sections with a heading of the template that a page may ask for
@@ -111,6 +111,11 @@ def _as_question(said: str) -> Asked | None:
     if len(said.split()) < 3:
         return None
     return Asked(said, next((kind for pattern, kind in _KINDS if pattern.match(said)), "value"))
+
+
+def base_of(word: str) -> str:
+    """Return the verb that a word in lower case is a form of, as headings begin with it; empty for others."""
+    return word if word in IMPERATIVE else _BY_GERUND.get(word, "")
 
 
 def is_gerund(word: str) -> bool:

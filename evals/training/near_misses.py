@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"(?<![\w.])v?\d+(?:\.\d+)*(?![\w.]*\d)|(?<=[A-Z]-)\d+")
 _HOW = re.compile(r"^(how do I )(\w+)( .+)$")
 _ASKS = re.compile(r"(?:how|can|where|do|does|is|are|may|should|when)\b", re.IGNORECASE)
 _LONG = 10  # words of a question that takes no further condition
-_JOINED = re.compile(r"(.*\w)([.-])([A-Za-z]{2,})")
+_JOINED = re.compile(r"(\w+\..*\w|\w+-.*\w)([.-])([A-Za-z]{2,})")
 _NOUNS = ("e", "y", "r", "n", "t", "l")  # last letters of what is rather a noun in the singular
 _PROPERTY = re.compile(r"^(what is the |)(.+?)( (?:of|for) .+)$")
 _VERB_WORDS = """
@@ -117,7 +117,7 @@ def _other_number(_: Wiki, pair: Pair, chance: random.Random) -> Iterator[tuple[
     if not found:
         return
     match = chance.choice(found)
-    for _ in range(_TRIES):
+    for _attempt in range(_TRIES):
         other = re.sub(r"\d+", lambda digits: _number_like(digits[0], chance), match[0])
         question = pair.question[: match.start()] + other + pair.question[match.end() :]
         word = _word_at(question, match.start())

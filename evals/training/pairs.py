@@ -9,17 +9,16 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from rag_assets.evaluation.gold import GoldPlace, GoldQuestion
 
 Source = Literal[
-    "heading", "link", "table", "key_value", "definition", "list", "code", "removed", "near_miss", "version"
-]
+    "heading", "faq", "link", "table", "key_value", "definition", "list", "code", "removed", "near_miss"
+]  # fmt: skip
 """What of a wiki gave the question; `removed`: its target is taken away; `near_miss`: a part of it is replaced."""
-SOURCES: tuple[Source, ...] = get_args(Source)
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,10 @@ class Pair:
     facts: tuple[str, ...] = ()  # what a right answer says, as the page writes it
     answer: str = ""  # the sentence, row, item or line of code that says it, where it is known
     group: str = ""  # page, one for all near-duplicates of it: what cross-validation keeps together
+    whole_page: bool = False  # any section of the page is right
     masked: bool = False  # to be learnt from with the heading of its section masked
     also: tuple[tuple[str, str, str], ...] = ()  # page, anchor and heading of sections that say nearly the same
-    without: tuple[str, ...] = field(default=())  # pages that must not be candidates
+    without: tuple[str, ...] = ()  # pages that must not be candidates
     reworded: str = ""  # how it differs from the first wording
 
     @property
@@ -98,7 +98,8 @@ def read_pairs(path: Path) -> Iterator[Pair]:
     """Yield the pairs of a file that `write_pairs` wrote."""
     with path.open(encoding="utf-8") as file:
         for line in file:
-            row = json.loads(line)
+            row: dict[str, Any] = json.loads(line)
             del row["id"]
             row["also"] = [tuple(place) for place in row["also"]]
-            yield Pair(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+            lists: dict[str, Any] = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
+            yield Pair(**row | lists)

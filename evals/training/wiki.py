@@ -92,7 +92,7 @@ class Wiki:
     """The sections of a corpus that everyone may read and search finds, and what its words are."""
 
     def __init__(self, corpus: Corpus, titles: Mapping[str, str]) -> None:
-        self.name = corpus.name
+        self.name, self.corpus = corpus.name, corpus
         indexed = {
             row["section_id"]
             for row in corpus.chunks.select(["section_id", "readers"]).to_pylist()

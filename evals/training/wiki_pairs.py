@@ -19,8 +19,10 @@ import pyarrow as pa
 from evals.bench.passages.corpora import cut, file_pages
 from evals.bench.people import read_pages
 from evals.bench.real_text import DATA
+from evals.training.code_questions import code_pairs
 from evals.training.heading_questions import heading_pairs
 from evals.training.line_questions import definition_pairs, faq_pairs, key_value_pairs, list_pairs
+from evals.training.link_questions import link_pairs
 from evals.training.near_misses import near_misses, removed
 from evals.training.pairs import Pair, write_pairs
 from evals.training.rewordings import rewordings
@@ -84,12 +86,14 @@ def bounded(pairs: Iterable[Pair], most: int, seed: int) -> Iterator[Pair]:
 
 def _first_wordings(wiki: Wiki, seed: int) -> Iterator[Pair]:
     return chain(
-        heading_pairs(wiki),
-        faq_pairs(wiki),
         table_pairs(wiki, seed),
         key_value_pairs(wiki),
         definition_pairs(wiki),
         list_pairs(wiki),
+        code_pairs(wiki),
+        faq_pairs(wiki),
+        heading_pairs(wiki),
+        link_pairs(wiki),
     )
 
 

@@ -225,10 +225,11 @@ def _row(document: Document, index: int, section: int, tokens: int, contexts: bo
     }
 
 
-def with_column(table: pa.Table, column: str, values: Sequence[str]) -> pa.Table:
-    """Return the table with other values in a column of strings."""
+def with_column(table: pa.Table, column: str, values: Sequence[object]) -> pa.Table:
+    """Return the table with other values in a column."""
     place = table.column_names.index(column)
-    return table.set_column(place, table.schema.field(column), pa.array(values, pa.string()))
+    field = table.schema.field(column)
+    return table.set_column(place, field, pa.array(values, field.type))
 
 
 def run_queries(

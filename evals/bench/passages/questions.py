@@ -74,7 +74,7 @@ def of_heading_links(corpus: Corpus) -> Questions:
     """Return the links in paragraphs to headings that stand apart from them, each pair of sections once."""
     indexed = set(corpus.chunks["section_id"].to_pylist())
     texts, right, taken_from = {}, {}, {}
-    for source, words, target in _heading_links(corpus):
+    for source, words, target in heading_links(corpus):
         pair = f"{source['section_id']}>{target['section_id']}"
         text = _around(source, words, target["heading"])
         if pair in texts or target["section_id"] not in indexed or len(text.split()) < _FEWEST_WORDS:
@@ -84,7 +84,8 @@ def of_heading_links(corpus: Corpus) -> Questions:
     return Questions(corpus.name, corpus, texts, right, taken_from=taken_from)
 
 
-def _heading_links(corpus: Corpus) -> Iterator[Link]:
+def heading_links(corpus: Corpus) -> Iterator[Link]:
+    """Yield each link that leads to a heading of the corpus, with the two sections."""
     rows = corpus.sections.to_pylist()
     by_place: dict[tuple[str, str], Row] = {}
     by_name: dict[str, list[Row]] = defaultdict(list)

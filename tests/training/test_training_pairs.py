@@ -1,0 +1,196 @@
+"""Training questions: their targets say their facts, what is unanswerable stands nowhere, and nothing is drawn anew."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from evals.bench.passages.corpora import file_pages
+from evals.bench.passages.merged import Rule, merge
+from evals.bench.real_text import DATA
+from evals.training.masking import mask_heading, mask_headings
+from evals.training.pairs import Pair, read_pairs, write_pairs
+from evals.training.wiki import Wiki, content_terms, plain
+from evals.training.wiki_pairs import CORPORA, main, open_wiki, pages_of, wiki_pairs
+from rag_assets.evaluation.usefulness import holds
+from tests.support.passages import chunk_of
+
+HANDBOOK = """# Crane handbook
+
+Everything about the cranes of the harbour, for those who drive them.
+
+## Starting the crane
+
+Check the brake and the lamp first, then turn the key and wait for ten seconds.
+
+To release the brake, run the following command:
+
+```
+$ crane brake --release
+```
+
+## What happens when the wind is too strong?
+
+The crane stops by itself and lowers its load to the ground.
+
+## Rehandle
+
+A rehandle is a move that only makes room for another move of a container.
+
+## Load limits
+
+| Crane | Limit | Default speed |
+|---|---|---|
+| Hercules | 40 tonnes | 2 m/s |
+| Atlas | 65 tonnes | 1 m/s |
+
+## Required papers
+
+- A crane licence
+- A medical certificate
+- Proof of training
+"""
+YARD = """# Yard manual
+
+How containers are stacked in the yard of the harbour, row by row.
+
+## Stacking containers
+
+Heavy containers stand below light ones, and none stands on a reefer.
+
+## Stacks
+
+| Stack | Colour |
+|---|---|
+| Northrow | red |
+| Southrow | green |
+"""
+
+
+@pytest.fixture(scope="module")
+def harbour(tmp_path_factory: pytest.TempPathFactory) -> Wiki:
+    folder = tmp_path_factory.mktemp("harbour")
+    (folder / "crane.md").write_text(HANDBOOK, encoding="utf-8")
+    (folder / "yard.md").write_text(YARD, encoding="utf-8")
+    return open_wiki("harbour", file_pages(folder, "md"))
+
+
+@cache
+def wiki_of(corpus: str) -> Wiki:
+    pages = pages_of(corpus, DATA)
+    if pages is None:
+        pytest.skip(f"{DATA} has no pages of {corpus}")
+    return open_wiki(corpus, pages)
+
+
+@cache
+def pairs_of(corpus: str) -> tuple[Pair, ...]:
+    return tuple(wiki_pairs(wiki_of(corpus)))
+
+
+def first_wordings(pairs: tuple[Pair, ...]) -> dict[str, Pair]:
+    return {pair.question: pair for pair in pairs if pair.answerable and not pair.masked and not pair.reworded}
+
+
+def test_structure_asks_for_its_section(harbour: Wiki) -> None:
+    asked = first_wordings(tuple(wiki_pairs(harbour)))
+    headings = {question: pair.heading for question, pair in asked.items()}
+    assert headings["how do I start the crane"] == "Starting the crane"
+    assert headings["what happens when the wind is too strong?"] == "What happens when the wind is too strong?"
+    assert asked["what is a rehandle"].answer.startswith("A rehandle is a move")
+    assert asked["command to release the brake"].facts == ("crane brake --release",)
+    assert asked["what are the required papers"].facts == (
+        "A crane licence",
+        "A medical certificate",
+        "Proof of training",
+    )
+    cells = {pair.facts for pair in asked.values() if pair.source == "table"}
+    assert {("40 tonnes",), ("65 tonnes",), ("2 m/s",), ("red",)} <= cells
+
+
+def test_a_page_has_at_most_so_many_questions_of_a_source(harbour: Wiki) -> None:
+    pairs = wiki_pairs(harbour, per_page=1)
+    firsts = Counter(
+        (pair.page_id, pair.source) for pair in pairs if pair.answerable and not pair.masked and not pair.reworded
+    )
+    assert set(firsts.values()) == {1}
+
+
+def test_without_its_heading_a_passage_keeps_its_text() -> None:
+    passage = chunk_of("Turn the key.", title="Crane handbook", heading_path=("Crane handbook", "Starting the crane"))
+    masked = mask_heading(passage)
+    assert (masked.title, masked.heading_path, masked.text) == ("Crane handbook", ("Crane handbook",), passage.text)
+    top = mask_heading(chunk_of("Turn the key.", title="Crane handbook", heading_path=("Crane handbook",)))
+    assert (top.title, top.heading_path) == ("", ())
+
+
+def test_neither_index_sees_a_masked_heading(harbour: Wiki) -> None:
+    table = merge(harbour.corpus.chunks, Rule("apart"), len).table
+    section = next(section for section in harbour.sections if section.heading == "Load limits")
+    rows = mask_headings(table, {section.id}).to_pylist()
+    for row, before in zip(rows, table.to_pylist(), strict=True):
+        if row["section_id"] == section.id:
+            assert "Load limits" not in row["prefix"] + row["lexical_prefix"]
+            assert row["text"] == before["text"]
+        else:
+            assert row == before
+
+
+def test_files_are_read_as_they_were_written(harbour: Wiki, tmp_path: Path) -> None:
+    pairs = list(wiki_pairs(harbour))
+    counts = write_pairs([*pairs, *pairs], tmp_path / "pairs.jsonl")
+    firsts = {pair.id: pair for pair in reversed(pairs)}
+    assert {pair.id: pair for pair in read_pairs(tmp_path / "pairs.jsonl")} == firsts
+    assert counts.total() == len({pair.id for pair in pairs})
+
+
+def test_the_command_writes_a_file_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--corpora", "sample", "--out", str(tmp_path)]) == 0
+    assert len(list(read_pairs(tmp_path / "sample.jsonl"))) == int(capsys.readouterr().out.split("|")[-2])
+
+
+def test_real_data_that_are_not_there_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--corpora", "cwiki", "--data", str(tmp_path), "--out", str(tmp_path)]) == 0
+    assert "has no pages of cwiki" in capsys.readouterr().err
+
+
+def test_the_same_pages_and_seed_give_the_same_questions() -> None:
+    assert tuple(wiki_pairs(wiki_of("sample"))) == pairs_of("sample")
+    assert {pair.id for pair in wiki_pairs(wiki_of("sample"), seed=1)} != {pair.id for pair in pairs_of("sample")}
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_targets_say_the_facts_of_their_questions(corpus: str) -> None:
+    texts = {section.id: plain(section.text) for section in wiki_of(corpus).sections}
+    missing = [
+        (pair.question, fact)
+        for pair in pairs_of(corpus)
+        if pair.answerable
+        for fact in pair.facts
+        if not holds(texts[pair.section_id], plain(fact))
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_no_section_holds_all_words_of_what_is_unanswerable(corpus: str) -> None:
+    wiki = wiki_of(corpus)
+    for pair in pairs_of(corpus):
+        if pair.answerable or pair.reworded:
+            continue
+        holding = wiki.holding(content_terms(pair.question))
+        assert all(wiki.page_of[section] in pair.without for section in holding), pair.question
+        assert pair.source == "near_miss" or pair.page_id in pair.without
+        assert not pair.facts
+        assert not pair.answer
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_near_duplicates_are_kept_together(corpus: str) -> None:
+    groups = wiki_of(corpus).groups
+    for pair in pairs_of(corpus):
+        assert all(groups[place[0]] == pair.group for place in pair.also), pair.question
+        assert pair.group == groups[pair.page_id]
