@@ -70,18 +70,17 @@ def removed(wiki: Wiki, pair: Pair) -> Pair | None:
     pages = {page for page, own in wiki.groups.items() if own == group} | {wiki.page_of[section] for section in may}
     if not terms or len(pages) > MOST_REMOVED:
         return None
-    return _unanswerable(pair, pair.question, "removed", tuple(sorted(pages)))
+    return replace(_unanswerable(pair), source="removed", without=tuple(sorted(pages)))
 
 
 def near_misses(wiki: Wiki, pair: Pair, seed: int = 0) -> list[Pair]:
     """Return a few questions that differ from the pair's in one part and that no section answers."""
     chance = random.Random(f"{seed}:{pair.id}")
     found: list[Pair] = []
-    makers = [_other_number, _other_row, _other_part, _other_name, _sibling, _other_verb, _other_property, _condition]
-    for make in makers:
-        for question, part in make(wiki, pair, chance):
+    for name, replacements in _REPLACEMENTS.items():
+        for question, part in replacements(wiki, pair, chance):
             if is_unsaid(wiki, question, part):
-                found.append(_unanswerable(pair, question, "near_miss", ()))
+                found.append(replace(_unanswerable(pair), question=question, source="near_miss", replaced=name))
                 break
     return chance.sample(found, min(PER_PAIR, len(found)))
 
@@ -97,18 +96,8 @@ def is_unsaid(wiki: Wiki, question: str, part: str) -> bool:
     )
 
 
-def _unanswerable(pair: Pair, question: str, source: str, without: tuple[str, ...]) -> Pair:
-    return replace(
-        pair,
-        question=question,
-        kind=UNANSWERABLE,
-        source="removed" if source == "removed" else "near_miss",
-        answerable=False,
-        facts=(),
-        answer="",
-        also=(),
-        without=without,
-    )
+def _unanswerable(pair: Pair) -> Pair:
+    return replace(pair, kind=UNANSWERABLE, answerable=False, facts=(), answer="", also=())
 
 
 def _other_number(_: Wiki, pair: Pair, chance: random.Random) -> Iterator[tuple[str, str]]:
@@ -216,3 +205,16 @@ def _other_property(wiki: Wiki, pair: Pair, chance: random.Random) -> Iterator[t
 
 def _bare(word: str) -> str:
     return word.strip("?,.:;()\"'“”‘’`")
+
+
+_REPLACEMENTS: dict[str, Callable[[Wiki, Pair, random.Random], Iterator[tuple[str, str]]]] = {
+    "number": _other_number,
+    "row": _other_row,
+    "part": _other_part,
+    "name": _other_name,
+    "sibling": _sibling,
+    "verb": _other_verb,
+    "property": _other_property,
+    "condition": _condition,
+}
+"""What may be replaced, and what yields the question with another one, and that one."""

@@ -73,7 +73,7 @@ _NOUNS = {
 }
 _SYNONYMS = {**_VERBS, **_NOUNS}
 _SYNONYM = re.compile(
-    rf"(?:^|(?<=^how do I ))({'|'.join(_VERBS)})(?= )|(?<![\w.-])({'|'.join(_NOUNS)})(?![\w.-])", re.IGNORECASE
+    rf"(?<=^how do I )({'|'.join(_VERBS)})(?= )|(?<![\w.-])({'|'.join(_NOUNS)})(?![\w.-])", re.IGNORECASE
 )
 _KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _NEIGHBOURS = {one: other for row in _KEYS for one, other in pairwise(row)}
