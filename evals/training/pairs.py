@@ -43,7 +43,7 @@ class Pair:
     also: tuple[tuple[str, str, str], ...] = ()  # page, anchor and heading of sections that say nearly the same
     without: tuple[str, ...] = ()  # pages that must not be candidates
     replaced: str = (
-        ""  # of a near miss: what is another one: number, row, part, name, sibling, verb, property, condition
+        ""  # of a near miss: what is another one, as `near_misses` names it
     )
     reworded: str = ""  # how it differs from the first wording
 
