@@ -42,9 +42,7 @@ class Pair:
     masked: bool = False  # to be learnt from with the heading of its section masked
     also: tuple[tuple[str, str, str], ...] = ()  # page, anchor and heading of sections that say nearly the same
     without: tuple[str, ...] = ()  # pages that must not be candidates
-    replaced: str = (
-        ""  # of a near miss: what is another one, as `near_misses` names it
-    )
+    replaced: str = ""  # of a near miss: what is another one, as `near_misses` names it
     reworded: str = ""  # how it differs from the first wording
 
     @property
