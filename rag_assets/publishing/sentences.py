@@ -30,7 +30,7 @@ from rag_serving.indexes.sentence_vectors import (
 from rag_serving.models.protocols import Embedder
 from rag_serving.records import Chunk
 
-VERSION = 1
+VERSION = 2
 """Raised when the same chunks would get vectors of other texts."""
 
 Embed = Callable[[Sequence[str], int, int], EmbeddedTexts]

@@ -265,6 +265,11 @@ class Generation:
         """Return the cosine similarity to `vector` [d] of sentences of some rows; None where no vector is stored."""
         return self._sentences.similarities(vector, rows, texts) if self._sentences else [None] * len(texts)
 
+    def sentence_evidence(self, vector: NDArray[np.float32], rows: Sequence[int]) -> NDArray[np.float64]:
+        """Return the similarity to `vector` [d] of each row's heading path and nearest sentence [n, 2]; NaN where no
+        vector is stored."""
+        return self._sentences.best(vector, rows) if self._sentences else np.full((len(rows), 2), np.nan)
+
     def chunk_ids(self) -> list[str]:
         """Return the chunk id of every row."""
         return list(self._rows)

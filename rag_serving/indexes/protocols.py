@@ -111,6 +111,13 @@ class ReaderView(Protocol):
         """
         ...
 
+    def sentence_evidence(self, vector: Vector, rows: Sequence[int]) -> NDArray[np.float64]:
+        """Return the cosine similarity to `vector` [d] of each row's heading path and of its nearest sentence [n, 2].
+
+        NaN where no vector is stored.
+        """
+        ...
+
     def page_means(self, scores: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
         """Return for each row the mean score [n] of the chunks of its page that the reader may see."""
         ...

@@ -4,7 +4,7 @@ Belongs here: their files, the similarity of a chunk's own sentences to a questi
 Does not belong here: which sentences there are (`answering.extraction`), embedding them (`rag_assets.publishing`).
 
 Each different text stands once, under a digest of it; a chunk has the numbers of its own, so that nothing is compared
-but what stands in chunks that were asked for. A code is the vector divided by its largest component and rounded; its
+but what stands in chunks that were asked for; the first of a chunk is its heading path. A code is the vector divided by its largest component and rounded; its
 scale gives it length one again, so that a similarity is a cosine.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rag_serving.artifacts.contents import array_of
 
 SENTENCES_FILE, SENTENCE_ROWS_FILE = "sentences.npy", "sentences-rows.npy"
-FORMAT = 1
+FORMAT = 2
 MAX_ERROR = 0.012
 """How far a cosine may be from that of the vector itself: 0.001 as a rule; a vector of hardly more than one component
 could come further."""
@@ -75,7 +75,30 @@ class SentenceVectors:
         rows = np.concatenate(spans) if spans else np.empty(0, np.int64)
         known = dict(zip(self._records["key"][rows].tolist(), rows.tolist(), strict=True))
         places = [known.get(sentence_key(text)) for text in texts]
-        records = self._records[[place for place in places if place is not None]]
-        products = np.einsum("ij,j->i", records["code"].astype(np.float32), np.asarray(vector, np.float32))
-        cosines = iter((products * records["scale"]).tolist())
+        stored = np.array([place for place in places if place is not None], np.int64)
+        cosines = iter(self._cosines(vector, stored).tolist())
         return [None if place is None else next(cosines) for place in places]
+
+    def best(self, vector: NDArray[np.float32], chunks: Sequence[int]) -> NDArray[np.float64]:
+        """Return the cosine similarity to `vector` [d] of each chunk's heading path and of its nearest sentence [n, 2].
+
+        Both are NaN for a chunk without stored texts, the second for one with nothing but headings.
+        """
+        spans = [self._rows[self._borders[chunk] : self._borders[chunk + 1]] for chunk in chunks]
+        rows, places = np.unique(np.concatenate([*spans, np.empty(0, np.int64)]), return_inverse=True)
+        cosines = self._cosines(vector, rows)[places]
+        ends = np.cumsum([len(span) for span in spans])
+        found = np.full((len(spans), 2), np.nan)
+        for place, (end, span) in enumerate(zip(ends.tolist(), spans, strict=True)):
+            if len(span):
+                found[place, 0] = cosines[end - len(span)]
+            if len(span) > 1:
+                found[place, 1] = cosines[end - len(span) + 1 : end].max()
+        return found
+
+    def _cosines(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the cosine similarity to `vector` [d] of the texts at some rows [n]."""
+        records = self._records[rows]
+        products = records["code"].astype(np.float32) @ np.asarray(vector, np.float32)
+        cosines: NDArray[np.float64] = (products * records["scale"]).astype(np.float64)
+        return cosines

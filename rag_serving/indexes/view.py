@@ -109,6 +109,10 @@ class GenerationView:
         self._allowed(rows)
         return self._generation.sentence_similarities(vector, rows, texts)
 
+    def sentence_evidence(self, vector: Vector, rows: Sequence[int]) -> NDArray[np.float64]:
+        self._allowed(rows)
+        return self._generation.sentence_evidence(vector, rows)
+
     def page_means(self, scores: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
         return self._generation.page_means(scores, self._allowed(rows), self._classes)
 

@@ -17,6 +17,8 @@ from rag_serving.text.analyzer import analyze
 
 # The source document's exemption: code and tables answer with few words of prose.
 _UNGATED_TYPES = frozenset({"code", "table"})
+# Cosine similarity of a passage that says the same in other words.
+_NEAR = 0.45
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Hygiene:
 
 @dataclass(frozen=True)
 class KeywordGate:
-    """The first rows that share words with the query.
+    """The first rows that share words with the query, or are near to it by meaning.
 
     Attributes:
         min_overlap: terms that a row must share; a query of fewer terms needs fewer.
@@ -47,9 +49,14 @@ class KeywordGate:
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
         terms, passed = set(analyze(context.query.text)), list[int]()
+        near = ranking.column("dense") >= _NEAR
         for start in range(0, len(ranking), self.enough):
             chunks = context.passages.read(ranking.rows[start : start + self.enough])
-            passed += [at for at, chunk in enumerate(chunks, start) if shares_words(chunk, terms, self.min_overlap)]
+            passed += [
+                at
+                for at, chunk in enumerate(chunks, start)
+                if near[at] or shares_words(chunk, terms, self.min_overlap)
+            ]
             if len(passed) >= self.enough:
                 break
         return ranking.take(passed[: self.enough])

@@ -28,6 +28,7 @@ from rag_serving.retrieval.lexical_reranker import POOL, LexicalReranker
 from rag_serving.retrieval.mmr import Diversity
 from rag_serving.retrieval.page_evidence import PageEvidence
 from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoder, Sidecar
+from rag_serving.retrieval.sentence_evidence import SentenceEvidence
 from rag_serving.retrieval.stage import First, Stage, best_first, in_turn
 
 
@@ -73,6 +74,7 @@ def passage_stages(config: Config, count: int, sidecar: Sidecar | None, is_gated
     enough = max(count, settings.candidates if sidecar else 0, POOL + 1 if by_words else 0)
     stages = [
         Stage("hygiene", Hygiene(frozenset(config.ingestion.drop_labels))),
+        Stage("sentence_evidence", SentenceEvidence()),
         Stage("keyword_gate", KeywordGate(config.retrieval.min_keyword_overlap, enough), on=is_gated),
     ]
     if sidecar:

@@ -145,6 +145,7 @@ BY_ROWS: Mapping[str, Callable[[ReaderView, list[int]], object]] = {
     "parents": lambda view, rows: view.parents(np.array(rows)),
     "positions": lambda view, rows: view.positions(np.array(rows)),
     "mask": lambda view, rows: view.mask(rows),
+    "sentence_evidence": lambda view, rows: view.sentence_evidence(np.zeros(8, np.float32), rows),
     "sentence_similarities": lambda view, rows: view.sentence_similarities(np.zeros(8, np.float32), rows, ["text"]),
     "boilerplate": lambda view, rows: view.boilerplate(np.array(rows)),
     "labels": lambda view, rows: view.labels(np.array(rows)),

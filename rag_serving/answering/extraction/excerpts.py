@@ -193,7 +193,7 @@ class Layout:
         return {}
 
     def _as_list(self, items: Sequence[Sequence[Unit]], lead: str) -> Excerpt:
-        spans = [(item[0].begin, self._end(item)) for item in items]
+        spans = [(item[0].begin, self.end_of(item[-1])) for item in items]
         parts = (*([lead] if lead else []), *(self.text[start:end] for start, end in spans))
         quoted = self._weighty([item[0] for item in items])
         return Excerpt("\n".join(parts), quoted, parts, spans[0][0], spans[-1][1])
@@ -202,9 +202,14 @@ class Layout:
         """Return the first of some units that is long enough to be quoted, else the first."""
         return next((each for each in found if weight(each.of(self.text)) >= MIN_QUOTE_BYTES), found[0])
 
-    def _end(self, item: Sequence[Unit]) -> int:
-        """Return where an item ends, the fence of code at its end included."""
-        return self._fenced(item[-1], item[-1])[1] if item[-1].kind == "code" else item[-1].end
+    def end_of(self, unit: Unit) -> int:
+        """Return where a unit ends, the fence behind code and the bar behind a row included."""
+        if unit.kind == "code":
+            return self._fenced(unit, unit)[1]
+        if unit.kind not in ("table", "header"):
+            return unit.end
+        line = self.text.find("\n", unit.end)
+        return line if line >= 0 else len(self.text)
 
     def _lead_of_code(self, at: int) -> str:
         """Return the sentence with a colon before the unit at `at`; a caption of one line may stand between."""

@@ -171,14 +171,23 @@ def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterato
 
 
 def sentence_texts(chunk: Chunk) -> Iterator[str]:
-    """Yield each text of a passage that `rank` may compare with a question by meaning: sentences and procedures."""
+    """Yield each text of a passage that may be compared with a question by meaning: its heading path, then sentences
+    and procedures.
+    """
     layout = Layout(chunk)
+    if not chunk.is_boilerplate:
+        yield heading_text(chunk)
     for unit in () if chunk.is_boilerplate else layout.units:
         if _can_answer(chunk, unit) and unit not in layout.directed:
             yield unit.of(chunk.text)[:_MOST_SAID]
     for _, procedure in () if chunk.is_boilerplate else _parts(layout, has_procedures=True):
         if procedure:
             yield _under_heading(chunk, procedure)[:_MOST_SAID]
+
+
+def heading_text(chunk: Chunk) -> str:
+    """Return the heading path of a passage as it is compared with a question."""
+    return (" → ".join(chunk.heading_path) or chunk.title)[:_MOST_SAID]
 
 
 def _under_heading(chunk: Chunk, procedure: Excerpt) -> str:

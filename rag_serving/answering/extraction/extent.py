@@ -1,0 +1,125 @@
+"""How much of a passage is shown for its best unit: a short section whole, a list with its introduction, a row with
+its columns, the paragraphs around a sentence.
+
+Belongs here: the range of a passage that answers together. Does not belong here: which unit answers (`extractor`), how
+a single unit is put so that it is understood alone (`excerpts`), the check of what is shown
+(`answering.verification.verifier`).
+
+Whatever is shown is one verbatim range of the passage wherever it can be, without units that are meant for an
+assistant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rag_serving.answering.extraction.excerpts import Excerpt, Layout
+from rag_serving.text.units import Unit, words
+
+MOST_WORDS = 90
+_MOST_OF_A_LIST = 150
+_HANGING = ("list", "table", "header", "code")
+
+
+def extent(layout: Layout, unit: Unit, most_words: int = MOST_WORDS) -> Excerpt:
+    """Return what is shown for a unit of a passage: the whole passage where it is short, else what goes with the unit.
+
+    A passage that begins or ends inside of a table or a list is never shown whole.
+    """
+    if whole := _whole(layout, unit, most_words):
+        return whole
+    if unit.kind in ("table", "header"):
+        return _block(layout, unit, most_words) or layout.alone(unit)
+    if unit.kind == "list":
+        return _list(layout, unit) or layout.alone(unit)
+    if unit.kind == "code":
+        return layout.block(unit) or layout.alone(unit)
+    return _around(layout, unit, most_words)
+
+
+def _whole(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
+    units = layout.units
+    if layout.directed or not units or _count(layout, 0, len(units)) > most_words:
+        return None
+    if layout.chunk.parts.table_header or layout.chunk.parts.introduction:
+        return None
+    return _range(layout, unit, 0, len(units))
+
+
+def _block(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
+    """Return a small table with the sentence that introduces it, or None."""
+    units, at = layout.units, layout.units.index(unit)
+    first = last = at
+    while first and units[first - 1].block == unit.block:
+        first -= 1
+    while last + 1 < len(units) and units[last + 1].block == unit.block:
+        last += 1
+    if units[first].kind != "header" or _count(layout, first, last + 1) > most_words:
+        return None
+    first -= bool(first) and units[first - 1].kind == "sentence" and units[first - 1].leads(layout.text)
+    return _range(layout, unit, first, last + 1)
+
+
+def _list(layout: Layout, unit: Unit) -> Excerpt | None:
+    """Return a whole list with the sentence that introduces it, or None of a long one."""
+    units, at = layout.units, layout.units.index(unit)
+    first = last = at
+    while first and units[first - 1].list_number == unit.list_number:
+        first -= 1
+    while last + 1 < len(units) and units[last + 1].list_number == unit.list_number:
+        last += 1
+    if _count(layout, first, last + 1) > _MOST_OF_A_LIST:
+        return None
+    if not first and layout.chunk.parts.introduction:
+        return None
+    first -= bool(first) and units[first - 1].kind == "sentence"
+    return _range(layout, unit, first, last + 1)
+
+
+def _around(layout: Layout, unit: Unit, most_words: int) -> Excerpt:
+    """Return a sentence with those after it and before it, and with the list, table or code that it leads in."""
+    units, first = layout.units, layout.units.index(unit)
+    last = _group_end(layout, first)
+    while last < len(units) and _may_join(layout, units[last]):
+        after = _group_end(layout, last)
+        if _count(layout, first, after) > most_words:
+            break
+        last = after
+    while first and units[first - 1].kind == "sentence" and _may_join(layout, units[first - 1]):
+        if _count(layout, first - 1, last) > most_words:
+            break
+        first -= 1
+    return _range(layout, unit, first, last)
+
+
+def _group_end(layout: Layout, at: int) -> int:
+    """Return the place behind a unit, the rest of its list, table or code, and what short one it leads in."""
+    units, end = layout.units, at + 1
+    if units[at].kind != "sentence":
+        while end < len(units) and _is_same_group(units[at], units[end]):
+            end += 1
+    elif units[at].leads(layout.text) and end < len(units) and units[end].kind in _HANGING:
+        hanging = _group_end(layout, end)
+        if _count(layout, at, hanging) <= _MOST_OF_A_LIST and layout.directed.isdisjoint(units[end:hanging]):
+            end = hanging
+    return end
+
+
+def _is_same_group(one: Unit, other: Unit) -> bool:
+    return one.block == other.block or (one.list_number >= 0 and one.list_number == other.list_number)
+
+
+def _may_join(layout: Layout, unit: Unit) -> bool:
+    return unit.kind != "heading" and unit not in layout.directed
+
+
+def _count(layout: Layout, first: int, last: int) -> int:
+    units = layout.units
+    return len(words(layout.text, units[first].start, units[last - 1].end))
+
+
+def _range(layout: Layout, unit: Unit, first: int, last: int) -> Excerpt:
+    """Return the range of the passage from the unit at `first` to the one before `last`."""
+    units: Sequence[Unit] = layout.units
+    start, end = units[first].begin, layout.end_of(units[last - 1])
+    return Excerpt(layout.text[start:end], unit, (), start, end)

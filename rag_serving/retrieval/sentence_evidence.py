@@ -1,0 +1,63 @@
+"""Evidence from what a passage is made of: its nearest sentence, and the headings that it stands under.
+
+Belongs here: what each adds to the score of the first candidates. Does not belong here: the vectors
+(`indexes.sentence_vectors`), which sentence answers (`answering.extraction`).
+
+A passage of 250 tokens speaks of several things, and its one vector of all of them together: one sentence that says
+what is asked, or a heading that names it, is seen by its own vector only (the best passage of a document stands for it
+in Dai and Callan, "Deeper Text Understanding for IR with Contextual Neural Language Modeling", SIGIR 2019).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rag_serving.retrieval.normalization import standard
+from rag_serving.retrieval.ranking import SCORE, Ranking, Scores
+from rag_serving.retrieval.stage import SearchContext
+
+HEADING, SENTENCE = "heading", "sentence"
+"""The columns of both similarities; NaN where no vector is stored."""
+POOL = 30
+HEADING_WORTH, SENTENCE_WORTH = 0.3, 0.6
+"""Deviations of the score that one deviation of each is worth."""
+
+
+@dataclass(frozen=True)
+class SentenceEvidence:
+    """The first rows in the order of score and sentences; columns `heading` and `sentence`.
+
+    Without stored vectors, or without a vector of the query, everything stays as it is.
+
+    Attributes:
+        pool: how many rows are reordered.
+    """
+
+    pool: int = POOL
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        first = ranking.head(self.pool)
+        if context.vector is None or not len(first):
+            return ranking
+        found = context.view.sentence_evidence(context.vector, first.rows.tolist())
+        if np.isnan(found).all():
+            return ranking
+        evidence = np.full((len(ranking), 2), np.nan)
+        evidence[: len(first)] = found
+        score, order = ranking.score.copy(), np.arange(len(ranking))
+        worth = HEADING_WORTH * _standard(found[:, 0]) + SENTENCE_WORTH * _standard(found[:, 1])
+        deviation = first.score.std() or 1.0
+        lifted = first.score + deviation * worth
+        floor = score[len(first)] if len(ranking) > len(first) else -np.inf
+        score[: len(first)] = np.maximum(lifted, floor)
+        order[: len(first)] = np.argsort(-score[: len(first)], kind="stable")
+        columns = {HEADING: evidence[:, 0], SENTENCE: evidence[:, 1], SCORE: score}
+        return Ranking(ranking.rows, {**ranking.columns, **columns}).take(order)
+
+
+def _standard(values: Scores) -> Scores:
+    """Return values [n] with mean 0 and deviation 1; what is not known is the least of them."""
+    known = values[~np.isnan(values)]
+    return standard(np.where(np.isnan(values), known.min() if len(known) else 0.0, values))
