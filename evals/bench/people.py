@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from rag_assets.evaluation.cli.bench import Progress
 from rag_assets.evaluation.gold import GoldSet, read_gold
 from rag_assets.evaluation.usefulness import JudgedUse, judge_use, use_payload, use_table
 from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.sentences import embedding_through
 from rag_assets.state.vector_cache import VectorCache
 from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.store import Store
@@ -84,7 +86,8 @@ def published(corpus: Corpus, home: Path) -> Iterator[Pipeline]:
     cache = VectorCache(store.cache(TENANT), embedder.name)
     embedded = cache.embed(embedder, embedded_texts(table))
     table = with_column(table, "vector_key", embedded.keys)
-    generation = build_generation(store, TENANT, table, embedded.vectors, config, embedder.name)
+    embed = embedding_through(cache, embedder, partial(Progress(), "sentences embedded"))
+    generation = build_generation(store, TENANT, table, embedded.vectors, config, embedder.name, embed=embed)
     generation.close()
     store.point_current(TENANT, generation.id)
     pipeline = Pipeline.open(config, TENANT, embedder)

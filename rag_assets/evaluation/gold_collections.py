@@ -22,6 +22,7 @@ from rag_assets.evaluation.beir import Document, read_documents
 from rag_assets.evaluation.bench import TENANT, chunk_table
 from rag_assets.evaluation.gold import GoldError, GoldQuestion, GoldSet
 from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.sentences import embedding_through
 from rag_assets.state.vector_cache import VectorCache
 from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.store import Store
@@ -70,7 +71,9 @@ def published(
     )
     store, embedder = Store(home), open_embedder(config.embedding)
     table, vectors = _indexable(collection, store, embedder, config)
-    generation = build_generation(store, TENANT, table, vectors, config, embedder.name)
+    cache = VectorCache(store.cache(TENANT), embedder.name)
+    embed = embedding_through(cache, embedder, lambda done, total: None)
+    generation = build_generation(store, TENANT, table, vectors, config, embedder.name, embed=embed)
     generation.close()
     store.point_current(TENANT, generation.id)
     pipeline = kind.open(config, TENANT, embedder)

@@ -25,6 +25,7 @@ from rag_assets.publishing.lexical_writer import build_lexical, documents_digest
 from rag_assets.publishing.manifest_writer import create_manifest, folder_facts, pages_digest, signed, write_manifest
 from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
 from rag_assets.publishing.shards import content_digest
+from rag_assets.publishing.sentences import Embed, build_sentences
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, SourcePages, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
@@ -70,11 +71,18 @@ def build_generation(
     embedder: str,
     sources: Mapping[str, str | None] | None = None,
     progress: Progress | None = None,
+    embed: Embed | None = None,
 ) -> Generation:
-    """Build, commit and open a generation; it is not published. Arguments and errors are those of the steps below."""
+    """Build, commit and open a generation; it is not published. Arguments and errors are those of the steps below.
+
+    Vectors of sentences are stored where `embed` makes them.
+    """
     build_dense(store, tenant, chunks, vectors, config, embedder, progress)
     build_lexical_index(store, tenant, chunks)
-    BuildWorkspace.of(store, tenant).without_sentences()
+    if embed:
+        build_sentences(store, tenant, chunks, embed, EmbedderFacts(name=embedder, dimension=vectors.shape[1]))
+    else:
+        BuildWorkspace.of(store, tenant).without_sentences()
     manifest = commit_generation(store, tenant, config, sources)
     return Generation.open(store, tenant, manifest.id, config)
 

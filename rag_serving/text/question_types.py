@@ -30,6 +30,11 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("yes_no", r"^(?:is|are|was|were|do|does|did|can|could|may|must|should|will|would|has|have|am|shall)\b"),
 )
 _KINDS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS)
+_TWO_QUESTIONS = re.compile(
+    r"[?;]\s+|,?\s+(?:and|or|but)\s+(?=(?:also\s+)?(?:who|whom|whose|what|which|when|where|why|how|is|are|does|do|can|may)\b)"
+    r"|,\s+(?=(?:who|whom|what|which|when|where|why|how)\b)",
+    re.IGNORECASE,
+)
 _FORM = re.compile(
     r"\bhow (?:many|much|long|old|often|large|big|small|high|tall|fast|far|deep|wide|heavy|accurate(?:ly)?|soon|late)\b"
     r"|\b(?:what|which) (?:percent\w*|number|age|amount|share|size|year|date|day|time|kind|type|sort)s?(?: of)?\b"
@@ -104,6 +109,15 @@ def topic_of(question: str) -> str:
     An answer does not repeat them: "How long is a token valid?" is answered by "for 30 minutes".
     """
     return _FORM.sub(" ", question)
+
+
+def parts_of(question: str) -> list[str]:
+    """Return the parts of a question that asks two things, each with what it asks for; none of a single one.
+
+    "Who looks at dead letters, and how long are they kept?" asks for a person and a time.
+    """
+    parts = [part.strip(" ,;") for part in _TWO_QUESTIONS.split(question) if part and part.strip(" ,;")]
+    return parts if len(parts) > 1 and all(len(part.split()) > 1 for part in parts) else []
 
 
 def names_of(question: str) -> list[str]:

@@ -26,7 +26,7 @@ def extent(layout: Layout, unit: Unit, most_words: int = MOST_WORDS) -> Excerpt:
 
     A passage that begins or ends inside of a table or a list is never shown whole.
     """
-    if whole := _whole(layout, unit, most_words):
+    if whole := short_passage(layout, unit, most_words):
         return whole
     if unit.kind in ("table", "header"):
         return _block(layout, unit, most_words) or layout.alone(unit)
@@ -37,7 +37,8 @@ def extent(layout: Layout, unit: Unit, most_words: int = MOST_WORDS) -> Excerpt:
     return _around(layout, unit, most_words)
 
 
-def _whole(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
+def short_passage(layout: Layout, unit: Unit, most_words: int = MOST_WORDS) -> Excerpt | None:
+    """Return a whole passage that is short, or None."""
     units = layout.units
     if layout.directed or not units or _count(layout, 0, len(units)) > most_words:
         return None
@@ -54,7 +55,7 @@ def _block(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
         first -= 1
     while last + 1 < len(units) and units[last + 1].block == unit.block:
         last += 1
-    if units[first].kind != "header" or _count(layout, first, last + 1) > most_words:
+    if units[first].kind != "header" or not _is_short(layout, first, last + 1, most_words):
         return None
     first -= bool(first) and units[first - 1].kind == "sentence" and units[first - 1].leads(layout.text)
     return _range(layout, unit, first, last + 1)
@@ -68,7 +69,7 @@ def _list(layout: Layout, unit: Unit) -> Excerpt | None:
         first -= 1
     while last + 1 < len(units) and units[last + 1].list_number == unit.list_number:
         last += 1
-    if _count(layout, first, last + 1) > _MOST_OF_A_LIST:
+    if not _is_short(layout, first, last + 1, _MOST_OF_A_LIST):
         return None
     if not first and layout.chunk.parts.introduction:
         return None
@@ -100,7 +101,7 @@ def _group_end(layout: Layout, at: int) -> int:
             end += 1
     elif units[at].leads(layout.text) and end < len(units) and units[end].kind in _HANGING:
         hanging = _group_end(layout, end)
-        if _count(layout, at, hanging) <= _MOST_OF_A_LIST and layout.directed.isdisjoint(units[end:hanging]):
+        if _is_short(layout, at, hanging, _MOST_OF_A_LIST):
             end = hanging
     return end
 
@@ -111,6 +112,11 @@ def _is_same_group(one: Unit, other: Unit) -> bool:
 
 def _may_join(layout: Layout, unit: Unit) -> bool:
     return unit.kind != "heading" and unit not in layout.directed
+
+
+def _is_short(layout: Layout, first: int, last: int, most_words: int) -> bool:
+    """Return whether a range of units has so few words, and none that is meant for an assistant."""
+    return _count(layout, first, last) <= most_words and layout.directed.isdisjoint(layout.units[first:last])
 
 
 def _count(layout: Layout, first: int, last: int) -> int:

@@ -4,19 +4,21 @@ Belongs here: the features of a question and a sentence.
 Does not belong here: what each counts (`ranker`), which sentences there are and which are chosen
 (`answering.extraction.extractor`).
 
-Two linear models over the same features: `rank` orders the sentences of one question (pairwise logistic regression,
+Three linear models: `rank` orders the sentences of one question, `section` its passages (pairwise logistic regression,
 after Joachims, "Optimizing Search Engines using Clickthrough Data", KDD 2002), `confidence` says how likely it is that
-the best one answers (logistic regression). In both, evidence counts only in its own direction: more of the question
+the best sentence of the best passage answers (logistic regression). In both, evidence counts only in its own direction: more of the question
 covered never makes an answer less likely. A table of its own serves where no vectors can be had.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rag_serving.records import Candidate
+from rag_serving.text.analyzer import analyze
 from rag_serving.text.polarity_words import contradict, negations, polarity_words
 from rag_serving.text.question_types import Kind, asked_words, holds, kind_of, names_of, topic_of
 from rag_serving.text.units import Unit
@@ -24,8 +26,15 @@ from rag_serving.text.units import Unit
 Analyze = Callable[[str], Sequence[str]]
 
 FOR = ("covered", "covered_nearby", "passage_rank", "similarity", "passage_similarity", "score")
+FOR_SECTIONS = ("behind", "covered", "covered_by_headings", "headed", "sentence", "fits", "defines", "similarity")
+FOR_SECTIONS += ("passage_similarity", "heading_similarity", "ahead")
 RANK_ONLY = ("covered_apart", "length", "first")  # they tell sentences apart, not answers from others
 _LONG = 30.0  # words
+_SHORT = 15  # words of a passage that hardly says anything
+_FAR_BEHIND = 3.0  # deviations of the passages' scores
+_FITTING = 3  # of the best sentences, one of which should hold what is asked for
+_DEFINITION = re.compile(r"^\W*(?:what(?:'s| is| are| does)|define|meaning of|explain)\b", re.IGNORECASE)
+_KEYWORDS = 3  # and fewer words ask what the thing is
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,7 @@ class QuestionFeatures:
     numbers: frozenset[str]  # terms with a digit
     polarity_words: Counter[str]
     negates: bool
+    wants_definition: bool = False
 
     @classmethod
     def of(cls, question: str, weights: Mapping[str, float], analyze: Analyze) -> QuestionFeatures:
@@ -55,7 +65,12 @@ class QuestionFeatures:
             numbers=frozenset(term for term in terms if any(character.isdigit() for character in term)),
             polarity_words=polarity_words(question),
             negates=negations(question) > 0,
+            wants_definition=bool(_DEFINITION.match(question)) or len(question.split()) < _KEYWORDS,
         )
+
+    def terms_of(self, part: str) -> frozenset[str]:
+        """Return those of the question's terms that a part of it has."""
+        return self.terms & frozenset(analyze(part))
 
     def share(self, terms: frozenset[str]) -> float:
         """Return the share of the question's weight that these terms have, 0 to 1."""
@@ -89,11 +104,22 @@ class Statement:
         ""  # heading and all steps, or block of code, that the unit is of, for who asks how to do something
     )
     named: float = 0.0  # how nearly the best of its headings is what is asked for, 0 to 1
+    paths: tuple[frozenset[str], ...] = ()  # the terms of each heading of the passage, from the page's title down
+    subject: frozenset[str] = frozenset()  # the terms of what it says something of: `A quay is`, `**Quay**:`
 
     @property
     def said(self) -> str:
         """What is compared with the question by meaning."""
         return self.procedure or self.text
+
+
+@dataclass(frozen=True)
+class RankedStatement:
+    """A sentence with what speaks for it."""
+
+    statement: Statement
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    score: float = 0.0
 
 
 def features(
@@ -134,6 +160,40 @@ def features(
         found["similarity"] = similarity
         found["passage_similarity"] = candidate.scores.get("dense", similarity)  # found by its words alone
     return found
+
+
+def section_features(
+    asked: QuestionFeatures, candidate: Candidate, ranked: Sequence[RankedStatement], best: float
+) -> dict[str, float]:
+    """Return the features of a passage as the one that answers, by name, each about 0 to 1 but the score of its best
+    sentence.
+
+    `ranked`: its sentences, best first; `best`: the highest score of a passage in the lock.
+    """
+    chunk, first = candidate.chunk, ranked[0].statement
+    found = {
+        "section_behind": max(candidate.score - best, -_FAR_BEHIND),
+        "section_covered": asked.share(first.passage),
+        "section_covered_by_headings": asked.share(first.headings),
+        "section_headed": max((asked.passage_support(path) for path in first.paths), default=0.0),
+        "section_sentence": ranked[0].score,
+        "section_fits": float(any(holds(asked.kind, each.statement.text, asked.words) for each in ranked[:_FITTING])),
+        "section_defines": float(any(defines(asked, each.statement) for each in ranked)),
+        "section_opens_page": float(chunk.chunk_idx == 0),
+        "section_short": float(len(chunk.text.split()) < _SHORT),
+    }
+    near = [each.evidence["similarity"] for each in ranked if "similarity" in each.evidence]
+    if near:
+        dense = candidate.scores.get("dense", max(near))
+        found["section_similarity"] = max(near)
+        found["section_passage_similarity"] = dense
+        found["section_heading_similarity"] = candidate.scores.get("heading", dense)
+    return found
+
+
+def defines(asked: QuestionFeatures, statement: Statement) -> bool:
+    """Return whether a sentence says what the thing is that is asked for: `A quay is …`, `**Quay**: …`."""
+    return asked.wants_definition and bool(statement.subject) and statement.subject == asked.terms
 
 
 def _portion(part: frozenset[str], whole: frozenset[str]) -> float:

@@ -1,6 +1,6 @@
 """How much each sign of evidence counts: the weights that the package carries, and an installation's own confidence.
 
-Belongs here: the two linear models, the files they are kept in, what such a file must say.
+Belongs here: the three linear models, the files they are kept in, what such a file must say.
 Does not belong here: the signs themselves (`features`), learning (`evals/training/train_answers.py`,
 `rag_assets.evaluation.confidence`).
 """
@@ -18,7 +18,7 @@ from typing import Any
 Features = Mapping[str, float]
 
 WEIGHTS = "answer_weights.json"
-VERSION = 1
+VERSION = 2
 TABLES = ("with_vectors", "words_alone")
 _SURE = 30.0  # beyond it a logistic function is 0 or 1
 _MEND = "write it again with `citelock evaluate --calibrate --write`, or leave gates.confidence_weights out"
@@ -33,12 +33,17 @@ class FeatureWeights:
     """The weights of one table, by feature."""
 
     rank: Mapping[str, float]
+    section: Mapping[str, float]
     confidence: Mapping[str, float]
     bias: float
 
     def score(self, found: Features) -> float:
         """Return what sentences of one question are ordered by."""
         return sum(self.rank.get(name, 0.0) * value for name, value in found.items())
+
+    def section_score(self, found: Features) -> float:
+        """Return what passages of one question are ordered by."""
+        return sum(self.section.get(name, 0.0) * value for name, value in found.items())
 
     def confident(self, found: Features, score: float) -> float:
         """Return how likely a sentence with these features, and this score among the others, answers: 0 to 1."""

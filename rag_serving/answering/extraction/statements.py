@@ -1,0 +1,146 @@
+"""The sentences of the locked passages that could answer a question, with the terms of what stands around them.
+
+Belongs here: which units of a passage say something, what is compared with a question by meaning.
+Does not belong here: what speaks for a sentence (`features`), which one answers (`extractor`), what is shown of it
+(`extent`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rag_serving.answering.extraction.excerpts import Excerpt, Layout
+from rag_serving.answering.extraction.features import Analyze, QuestionFeatures, Statement
+from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, weight
+from rag_serving.deadline import check
+from rag_serving.records import Chunk, Lock
+from rag_serving.text.analyzer import SEPARATED_NAME
+from rag_serving.text.units import Unit, cells_of, words
+
+MOST_SAID = 4_000
+"""Characters of a statement that are compared by meaning: models read no more."""
+
+_IDENTIFIER = re.compile(SEPARATED_NAME)
+_SUBJECT = re.compile(
+    r"^\W*(?:an?\s|the\s)?(.{1,60}?)\W*\s(?:is|are|was|means|stands for|refers to|[-–—])\s|^\W*(.{1,60}?)\W*:\W",
+    re.IGNORECASE,
+)
+_FEWEST_WORDS = {"sentence": 4, "list": 3, "table": 2, "code": 2}
+# Terms that the lines of a block of code hand on to the next one.
+_MOST_CARRIED = 200
+
+
+def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterator[Statement]:
+    """Yield what can answer: no headings, no questions, no fragments of a few words, nothing about another identifier,
+    and nothing that is meant for an assistant.
+    """
+    names = named(asked.text, analyze)
+    for index, candidate in enumerate(lock.passages, start=1):
+        check()
+        chunk = candidate.chunk
+        paths = tuple(frozenset(analyze(heading)) for heading in chunk.heading_path)
+        headings = frozenset[str]().union(*paths)
+        passage = headings.union(analyze(chunk.text))
+        if names and not names <= passage:
+            continue
+        layout, before = Layout(chunk), frozenset[str]()
+        leads: dict[str, frozenset[str]] = {}
+        for place, (unit, procedure) in enumerate(_parts(layout, asked.kind == "steps")):
+            check()
+            text = unit.of(chunk.text)
+            terms = frozenset(analyze(procedure.text if procedure else text))
+            if procedure or is_introduced(asked, unit):
+                terms |= before
+            elif lead := layout.lead_in(unit):
+                if lead not in leads:
+                    leads[lead] = frozenset(analyze(lead))
+                terms |= leads[lead]
+            found = Statement(index, unit, text, terms, headings, before, passage, place == 0, paths=paths)
+            if asked.wants_definition:
+                found = replace(found, subject=_subject(unit, text, analyze))
+            if procedure:
+                named_by = max((asked.passage_support(analyze(heading)) for heading in chunk.heading_path), default=0.0)
+                told = _under_heading(chunk, procedure)
+                yield replace(found, terms=terms | headings, procedure=told, named=named_by)
+            elif _can_answer(chunk, unit) and unit not in layout.directed:
+                yield found
+            if len(terms) < _MOST_CARRIED or not is_introduced(asked, unit):
+                before = terms
+
+
+def sentence_texts(chunk: Chunk) -> Iterator[str]:
+    """Yield each text of a passage that may be compared with a question by meaning: its heading path, then sentences
+    and procedures.
+    """
+    layout = Layout(chunk)
+    if not chunk.is_boilerplate:
+        yield heading_text(chunk)
+    for unit in () if chunk.is_boilerplate else layout.units:
+        if _can_answer(chunk, unit) and unit not in layout.directed:
+            yield unit.of(chunk.text)[:MOST_SAID]
+    for _, procedure in () if chunk.is_boilerplate else _parts(layout, has_procedures=True):
+        if procedure:
+            yield _under_heading(chunk, procedure)[:MOST_SAID]
+
+
+def heading_text(chunk: Chunk) -> str:
+    """Return the heading path of a passage as it is compared with a question."""
+    return (" → ".join(chunk.heading_path) or chunk.title)[:MOST_SAID]
+
+
+def _under_heading(chunk: Chunk, procedure: Excerpt) -> str:
+    return "\n".join((*chunk.heading_path[-1:], procedure.text))
+
+
+def _parts(layout: Layout, has_procedures: bool) -> Iterator[tuple[Unit, Excerpt | None]]:
+    """Yield the units of a passage; to who asks how to do something the steps of a list, or a block of code, are
+    one."""
+    end, refused = 0, set[tuple[int, int]]()
+    for unit in layout.units:
+        if unit.end <= end:
+            continue
+        procedure = layout.procedure(unit) if has_procedures else None
+        if procedure and ((procedure.start, procedure.end) in refused or not _can_be_followed(procedure, layout)):
+            refused.add((procedure.start, procedure.end))
+            procedure = None
+        end = procedure.end if procedure else end
+        yield unit, procedure
+
+
+def _can_be_followed(procedure: Excerpt, layout: Layout) -> bool:
+    """Return whether steps, or code, say enough to be quoted, and no assistant what to do."""
+    if weight(procedure.quoted.of(layout.text)) < MIN_QUOTE_BYTES:
+        return False
+    return not any(procedure.start <= other.start < procedure.end for other in layout.directed)
+
+
+def named(question: str, analyze: Analyze) -> frozenset[str]:
+    """Return the identifiers of a question as terms: `max.poll.records`, `DB_POOL`, `ERR-4012`.
+
+    Who asks for one by name means no other, so a passage without it answers nothing, however alike its words are.
+    """
+    return frozenset(analyze(name)[0] for name in _IDENTIFIER.findall(question))
+
+
+def is_introduced(asked: QuestionFeatures, unit: Unit) -> bool:
+    """Return whether the unit is code that a question for a command is answered by: what it does stands before it."""
+    return unit.kind == "code" and asked.kind in ("command", "steps")
+
+
+def _subject(unit: Unit, text: str, analyze: Analyze) -> frozenset[str]:
+    """Return the terms of what a sentence, or the row of a table, says something of; empty where that is not clear."""
+    if unit.kind == "table":
+        return frozenset(analyze(cells_of(text)[0]))
+    found = _SUBJECT.match(text) if unit.kind in ("sentence", "list") else None
+    return frozenset(analyze(found[1] or found[2])) if found else frozenset()
+
+
+def _can_answer(chunk: Chunk, unit: Unit) -> bool:
+    return (
+        unit.kind not in ("heading", "header")
+        and chunk.text[unit.end - 1] not in "?？:"
+        and weight(unit.of(chunk.text)) >= MIN_QUOTE_BYTES
+        and len(words(chunk.text, unit.start, unit.end)) >= _FEWEST_WORDS[unit.kind]
+    )
