@@ -112,10 +112,10 @@ class Answering:
         gates, doubt = self._config.gates, written.doubt(asked.text, lock, self._config.gates)
         if not doubt:
             return Composition(written, written, None, is_shown=True)
-        tried = written
-        if written.draft.model != MODEL:
-            with attempt.part("closest"):
-                tried = VerifiedDraft(*self._verified(self._extracted(attempt, asked, lock), asked, lock))
+        with attempt.part("closest"):
+            draft = written.draft if written.draft.model == MODEL else self._extracted(attempt, asked, lock)
+            widened = replace(draft, claims=(*draft.claims, *draft.further))
+            tried = VerifiedDraft(*self._verified(widened, asked, lock)) if widened != written.draft else written
         return Composition(written, tried, doubt, tried.stands and is_close(tried.draft.confidence, gates))
 
     def _stopped(self, answer: Answer, attempt: StageTrace, asked: Question, lock: Lock, explain: bool) -> AnswerTrace:
