@@ -53,9 +53,7 @@ class KeywordGate:
         for start in range(0, len(ranking), self.enough):
             chunks = context.passages.read(ranking.rows[start : start + self.enough])
             passed += [
-                at
-                for at, chunk in enumerate(chunks, start)
-                if near[at] or shares_words(chunk, terms, self.min_overlap)
+                at for at, chunk in enumerate(chunks, start) if near[at] or shares_words(chunk, terms, self.min_overlap)
             ]
             if len(passed) >= self.enough:
                 break

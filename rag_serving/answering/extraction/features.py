@@ -6,8 +6,8 @@ Does not belong here: what each counts (`ranker`), which sentences there are and
 
 Three linear models: `rank` orders the sentences of one question, `section` its passages (pairwise logistic regression,
 after Joachims, "Optimizing Search Engines using Clickthrough Data", KDD 2002), `confidence` says how likely it is that
-the best sentence of the best passage answers (logistic regression). In both, evidence counts only in its own direction: more of the question
-covered never makes an answer less likely. A table of its own serves where no vectors can be had.
+the best sentence of the best passage answers (logistic regression). In all, evidence counts only in its own direction:
+more of the question covered never makes an answer less likely. A table of its own serves where no vectors can be had.
 """
 
 from __future__ import annotations
