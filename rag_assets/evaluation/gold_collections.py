@@ -72,7 +72,7 @@ def published(
     store, embedder = Store(home), open_embedder(config.embedding)
     table, vectors = _indexable(collection, store, embedder, config)
     cache = VectorCache(store.cache(TENANT), embedder.name)
-    embed = embedding_through(cache, embedder, lambda done, total: None)
+    embed = embedding_through(cache, embedder, lambda *_: None)
     generation = build_generation(store, TENANT, table, vectors, config, embedder.name, embed=embed)
     generation.close()
     store.point_current(TENANT, generation.id)

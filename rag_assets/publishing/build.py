@@ -23,9 +23,9 @@ from rag_assets.publishing import shard_writer
 from rag_assets.publishing.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
 from rag_assets.publishing.lexical_writer import build_lexical, documents_digest
 from rag_assets.publishing.manifest_writer import create_manifest, folder_facts, pages_digest, signed, write_manifest
+from rag_assets.publishing.sentences import Embed, build_sentences
 from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
 from rag_assets.publishing.shards import content_digest
-from rag_assets.publishing.sentences import Embed, build_sentences
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, SourcePages, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS

@@ -4,8 +4,8 @@ Belongs here: their files, the similarity of a chunk's own sentences to a questi
 Does not belong here: which sentences there are (`answering.extraction`), embedding them (`rag_assets.publishing`).
 
 Each different text stands once, under a digest of it; a chunk has the numbers of its own, so that nothing is compared
-but what stands in chunks that were asked for; the first of a chunk is its heading path. A code is the vector divided by its largest component and rounded; its
-scale gives it length one again, so that a similarity is a cosine.
+but what stands in chunks that were asked for; the first of a chunk is its heading path. A code is the vector divided by
+its largest component and rounded; its scale gives it length one again, so that a similarity is a cosine.
 """
 
 from __future__ import annotations

@@ -26,8 +26,10 @@ from rag_serving.text.units import Unit
 Analyze = Callable[[str], Sequence[str]]
 
 FOR = ("covered", "covered_nearby", "passage_rank", "similarity", "passage_similarity", "score")
-FOR_SECTIONS = ("behind", "covered", "covered_by_headings", "headed", "sentence", "fits", "defines", "similarity")
-FOR_SECTIONS += ("passage_similarity", "heading_similarity", "ahead")
+FOR_SECTIONS = (
+    *("behind", "covered", "covered_by_headings", "headed", "sentence", "fits", "defines", "similarity"),
+    *("passage_similarity", "heading_similarity"),
+)
 RANK_ONLY = ("covered_apart", "length", "first")  # they tell sentences apart, not answers from others
 _LONG = 30.0  # words
 _SHORT = 15  # words of a passage that hardly says anything
