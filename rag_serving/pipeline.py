@@ -25,6 +25,7 @@ from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.protocols import ReaderView
+from rag_serving.models.embedding.graph_cache import GraphCache
 from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.lazy_embedder import open_guarded
@@ -89,7 +90,7 @@ class Pipeline:
         self._recent = RecentVectors(services.embedder, config.embedding.query_cache, config.serving.auth == "loopback")
         self._answering = Answering(config, services.embedder)
         self._receipt_writer = ReceiptWriter(tenant, services.receipts, self.secrecy, self._answering.rules)
-        self._is_word = Words(config.embedding)
+        self._is_word = Words(config.embedding, GraphCache(config.home))
         in_process = config.embedding.provider == "local" and not services.reranker
         self._turns = search_limit(in_process, config.serving.workers)
 

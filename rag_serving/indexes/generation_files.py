@@ -23,6 +23,7 @@ from rag_serving.indexes.exact import Vectors, VectorsError, vectors_of
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError
 from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_FILE, SentencesError, SentenceVectors
+from rag_serving.models.embedding.graph_cache import GraphCache
 
 CHUNKS_FILE = "chunks.parquet"
 MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
@@ -85,7 +86,9 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -
         raise StoreError(f"{folder / absent[0]} is not in the manifest; {mend(manifest.tenant)}")
     shape = manifest.chunks, manifest.embedder.dimension
     with FileComparison(store, manifest.tenant, folder, manifest.files, wanted, memory_bytes) as compared:
-        coded = Codes.open(compared[CODES_FILE].data, compared[FACTS_FILE].data, *shape) if codes else None
+        coded = None
+        if codes:
+            coded = Codes.open(compared[CODES_FILE].data, compared[FACTS_FILE].data, *shape, GraphCache(store.home))
         words = LexicalIndex.of({name: compared[file].data for name, file in _LEXICAL_FILES.items()})
         table = table_of(compared[MAPPED_FILE].data, folder / MAPPED_FILE, GENERATION_CHUNKS)
         vectors = vectors_of(compared[VECTORS_FILE].data, *shape)

@@ -14,14 +14,19 @@ nothing of a result tells of other rows.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.artifacts.contents import array_of
 
+if TYPE_CHECKING:
+    from rag_serving.models.embedding.graph_cache import GraphCache
+
 CODES_FILE, FACTS_FILE = "codes.npy", "codes-facts.npy"
+_GRAPH = "products of codes, 1"  # the name that the graph is kept by; another number where it is made otherwise
 _QUERY_LEVELS = 63  # two products of 7 and 8 bits still fit 16 bits, where some processors' sums saturate
 _FINE = 126  # steps of the query's second byte in one of its first
 _ROUNDING = 1e-5  # of float32 sums, far above what they lose
@@ -41,8 +46,12 @@ class Codes:
         self._scales, self._errors, self._lengths = facts
 
     @classmethod
-    def open(cls, codes: memoryview, facts: memoryview, rows: int, dimension: int) -> Codes:
+    def open(
+        cls, codes: memoryview, facts: memoryview, rows: int, dimension: int, graphs: GraphCache | None = None
+    ) -> Codes:
         """Open the bytes of both files; the codes are copied once into the order that the processor multiplies in.
+
+        `graphs`: where the graph that multiplies is kept between starts.
 
         Raises:
             CodesError: truncated, or of another shape.
@@ -55,7 +64,7 @@ class Codes:
             raise CodesError(
                 f"the codes in {CODES_FILE} are {coded.shape} of {coded.dtype}, expected ({dimension}, {rows})"
             )
-        return cls(_session(coded), noted)
+        return cls(_session(coded, graphs), noted)
 
     def bounds(self, vector: NDArray[np.float32]) -> Bounds:
         """Between what the similarity of every row to `vector` [d] lies: lower and upper bounds [n]."""
@@ -83,13 +92,28 @@ def _query_codes(vector: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArra
     return (coarse + 64).astype(np.uint8), (fine + 64).astype(np.uint8), scale
 
 
-def _session(codes: NDArray[np.int8]) -> Any:
+def _session(codes: NDArray[np.int8], graphs: GraphCache | None) -> Any:
     """Return a session that multiplies two coded queries [2, d] with codes [d, n], which it copies."""
     import onnxruntime as ort
+
+    make = partial(_product_graph, *codes.shape)
+    model = graphs.get(f"{_GRAPH} {codes.shape}", make) if graphs else make()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # queries run beside each other, not inside
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 3
+    try:
+        options.add_external_initializers(["codes"], [ort.OrtValue.ortvalue_from_numpy(codes)])
+        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own exceptions share no public base
+        raise CodesError(f"the codes in {CODES_FILE} cannot be opened ({error})") from error
+
+
+def _product_graph(dimension: int, count: int) -> bytes:
+    """Return the graph that multiplies queries [2, d] with codes [d, n]."""
     from onnx import TensorProto, helper, numpy_helper
 
-    dimension, count = codes.shape
-    theirs = TensorProto(name="codes", data_type=TensorProto.INT8, dims=codes.shape)
+    theirs = TensorProto(name="codes", data_type=TensorProto.INT8, dims=(dimension, count))
     theirs.data_location = TensorProto.EXTERNAL
     theirs.external_data.add(key="location", value=CODES_FILE)  # is not opened: the bytes are given below
     zero = numpy_helper.from_array(np.array(64, np.uint8), "zero")
@@ -100,13 +124,5 @@ def _session(codes: NDArray[np.int8]) -> Any:
         [helper.make_tensor_value_info("products", TensorProto.INT32, [2, count])],
         initializer=[theirs, zero],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # queries run beside each other, not inside
-    options.enable_cpu_mem_arena = False
-    options.log_severity_level = 3
-    try:
-        options.add_external_initializers(["codes"], [ort.OrtValue.ortvalue_from_numpy(codes)])
-        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own exceptions share no public base
-        raise CodesError(f"the codes in {CODES_FILE} cannot be opened ({error})") from error
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())

@@ -55,10 +55,9 @@ class GuardedEmbedder:
         return self._call(lambda model: model.check())
 
     def warm(self) -> None:
-        """Open the model, for questions and for passages, before the first question; a failure shows with that."""
+        """Open the model, for questions, before the first of them; a failure shows with that."""
         with suppress(ModelError):
             self.embed_query("warm")
-            self.embed_documents(["warm"])
 
     def _call(self, ask: Callable[[Embedder], Result]) -> Result:
         """Ask the model.

@@ -18,6 +18,7 @@ from rapidfuzz.distance import OSA
 from rag_serving.text.assistant_words import ADDRESSES, MAY_ADDRESS
 from rag_serving.text.disguises import plain, readings, spelled_out
 from rag_serving.text.order_languages import OPENERS_ABROAD, ORDERS_ABROAD, REQUESTS_ABROAD, UNSPACED
+from rag_serving.text.order_signs import has_sign
 from rag_serving.text.order_words import OPENERS, ORDERS, REQUESTS, YOU
 
 _CLAUSE = (
@@ -121,7 +122,8 @@ def is_order(question: str) -> bool:
 def orders_assistant(sentence: str) -> bool:
     """Return whether a sentence of a page is meant for an assistant that reads it, and not for people."""
     possible = readings(sentence)
-    if any(_page_orders().search(_without_mentions(reading, _page_orders())) for reading in possible):
+    signed = [reading for reading in possible if has_sign(reading)]
+    if any(_page_orders().search(_without_mentions(reading, _page_orders())) for reading in signed):
         return True
     lines = [" ".join(reading.split()) for reading in possible if _MAY_ADDRESS.search(reading)]
     if any(_addresses().search(_without_mentions(reading, _addresses())) for reading in lines):
@@ -165,6 +167,8 @@ def mentions_of_orders(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_ordered(text: str) -> bool:
+    if not has_sign(text):
+        return False
     rest = _without_mentions(text, _question_orders())
     if _FOLLOW.fullmatch(rest):
         rest = text.translate(_UNQUOTED)

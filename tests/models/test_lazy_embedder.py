@@ -25,6 +25,16 @@ def test_the_model_is_opened_once_and_when_needed() -> None:
     assert len(opened) == 1
 
 
+def test_warming_opens_the_model_of_questions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of passages takes as long again, and most answers need no vector that was not made before."""
+    asked: list[str] = []
+    real = embedder().embed_query
+    monkeypatch.setattr(embedder(), "embed_query", lambda text: asked.append(text) or real(text))
+    monkeypatch.setattr(embedder(), "embed_documents", None)
+    GuardedEmbedder(embedder).warm()
+    assert asked == ["warm"]
+
+
 def test_after_a_failure_questions_do_not_wait_for_the_model() -> None:
     tries = []
 

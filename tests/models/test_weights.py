@@ -9,11 +9,12 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from rag_serving.models.embedding import weights
 from rag_serving.models.embedding.weights import DIGESTS, MODEL, REVISION, Weights, find_weights, packaged_folder
 from rag_serving.models.protocols import ModelError
 
@@ -75,6 +76,43 @@ def test_a_models_own_configuration_is_part_of_its_name(tiny_folder: Path) -> No
     before = find_weights(str(tiny_folder))
     (tiny_folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
     assert find_weights(str(tiny_folder)).name != before.name
+
+
+class Kept:
+    """Keeps what is made between starts, and counts what was made."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+
+    def __call__(self, name: str, make: Callable[[], bytes]) -> bytes:
+        if name not in self.values:
+            self.values[name] = make()
+        return self.values[name]
+
+
+def test_a_kept_digest_holds_until_its_file_is_another_one(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "_SETTLED_NS", -1)  # its files were made just now
+    monkeypatch.setattr(weights, "_digests", {})  # as in a process that has just started
+    kept = Kept()
+    name = find_weights(str(tiny_folder), keep=kept).name
+    assert len(kept.values) == 2
+    monkeypatch.setattr(weights, "_digests", {})
+    assert find_weights(str(tiny_folder), keep=kept).name == name
+    assert len(kept.values) == 2, "nothing is read again"
+    facts = (tiny_folder / "model.safetensors").stat()
+    with (tiny_folder / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x00")
+    os.utime(tiny_folder / "model.safetensors", ns=(facts.st_atime_ns, facts.st_mtime_ns))  # the time is set back
+    assert find_weights(str(tiny_folder), keep=kept).name != name
+
+
+def test_the_digest_of_a_file_that_was_just_written_is_not_kept(tiny_folder: Path) -> None:
+    kept = Kept()
+    (tiny_folder / "tokenizer.json").touch()
+    (tiny_folder / "model.safetensors").touch()
+    find_weights(str(tiny_folder), keep=kept)
+    assert not kept.values
 
 
 def test_a_folder_with_another_kind_of_model_is_refused(tiny_folder: Path) -> None:

@@ -14,7 +14,7 @@ _MODAL_VERBS = "can could may might must shall should would"
 _FRONTING = """
 if unless when while until before after since because although whereas once-done as to in on at for by with from into
 onto over under above below between within during through per without as-soon-as as-long-as in-case because-of due-to
-instead-of rather-than even-if only-if beyond even except where by-default
+instead-of rather-than even-if only-if beyond even except excepting where by-default
 """
 _BINDING_WORDS = """
 must shall should may might can could would ought need require optional mandatory forbid forbidden if unless when while

@@ -14,7 +14,7 @@ from rag_serving.answering.quote_window import REACH_OF_NEGATION
 from rag_serving.answering.verification.grammar import governs
 from rag_serving.answering.verification.quotes import Passage, QuoteSpan
 from rag_serving.answering.verification.support import Sentences, missing_words, supported
-from rag_serving.answering.verification.words import tokens
+from rag_serving.answering.verification.words import tokens_as_written
 from rag_serving.answering.verification.yes_no import affirms, polarity_fault, without_yes_or_no
 from rag_serving.records import Claim, Verdict
 from rag_serving.text.polarity_words import negations
@@ -61,7 +61,7 @@ class SentenceWording:
         passage = self._passages[cast(int, verdict.index) - 1]
         unit = passage.structure.unit_at(_place(verdict).start)
         lead = passage.structure.introduction_of(unit, passage.text) if unit else ""
-        return " ".join(lead.split()) if lead and governs(tokens(lead)) else ""
+        return " ".join(lead.split()) if lead and governs(tokens_as_written(lead)) else ""
 
     def _quoted(self, verdict: Verdict, indexes: Sequence[int]) -> Verdict:
         """Return the verdict with the passage's own sentence in place of one that is not carried."""

@@ -24,7 +24,7 @@ OPENED_AT_ONCE = 2
 def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedder:
     """Open the configured embedding model: about 0.3 s for the local one; a remote one is not yet asked for anything.
 
-    `graphs`: where the local model's graph is kept between starts.
+    `graphs`: where the local model's graph, and the digests of its files, are kept between starts.
 
     Raises:
         ModelError: the local model's files are missing or wrong, or a named API key is not set.
@@ -40,7 +40,7 @@ def open_embedder(config: Embedding, graphs: GraphCache | None = None) -> Embedd
     from rag_serving.models.embedding.local import LocalEmbedder, LocalSettings
     from rag_serving.models.embedding.weights import find_weights
 
-    weights = find_weights(config.model, config.weights_dir)
+    weights = find_weights(config.model, config.weights_dir, graphs.get if graphs else None)
     prompts = config.query_prompt, config.document_prompt
     settings = LocalSettings(*prompts, config.batch_size, config.query_precision)
     if graphs is None:
@@ -55,7 +55,7 @@ def _open_once(weights: Weights, _changed_at: int, settings: LocalSettings) -> L
     return LocalEmbedder(weights, settings)
 
 
-def open_tokenizer(config: Embedding) -> Tokenizer:
+def open_tokenizer(config: Embedding, graphs: GraphCache | None = None) -> Tokenizer:
     """Open the tokenizer that chunks are measured with: the local model's.
 
     Servers do not share theirs, so with a remote model chunks are measured by the default local model's tokenizer; a
@@ -67,17 +67,18 @@ def open_tokenizer(config: Embedding) -> Tokenizer:
     from rag_serving.models.embedding.tokenizer import FileTokenizer
     from rag_serving.models.embedding.weights import MODEL, find_weights
 
-    weights = find_weights(config.model if config.provider == "local" else MODEL, config.weights_dir)
+    model = config.model if config.provider == "local" else MODEL
+    weights = find_weights(model, config.weights_dir, graphs.get if graphs else None)
     return FileTokenizer(weights.tokenizer, weights.name)
 
 
-def installed_tokenizer(config: Embedding) -> Tokenizer | None:
+def installed_tokenizer(config: Embedding, graphs: GraphCache | None = None) -> Tokenizer | None:
     """Return the same tokenizer, or None where it would have to be downloaded, for which no question waits."""
     from rag_serving.models.embedding.weights import packaged_folder
 
     if config.provider != "local" and not (config.weights_dir or packaged_folder()):
         return None
     try:
-        return open_tokenizer(config)
+        return open_tokenizer(config, graphs)
     except ModelError:
         return None

@@ -1,7 +1,9 @@
-"""Graphs of encoders, kept between starts: making one imports onnx, which takes as long as opening the model does.
+"""What opening needs, kept between starts: graphs, whose making imports onnx and takes as long as opening an encoder
+does, and the digests of a model's files.
 
-Belongs here: a file for each graph, named by what the graph is made from and signed by the installation.
-Does not belong here: the graph (`onnx_bert`), the weights, which stay in their own file.
+Belongs here: a file for each, named by what it is made from and signed by the installation.
+Does not belong here: the graphs (`onnx_bert`, `indexes.quantization`), the weights, which stay in their own file
+(`weights`).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class GraphCache:
         self._home = home
 
     def get(self, made_from: str, make: Callable[[], bytes]) -> bytes:
-        """Return the graph made from something, as it was kept, or as it is made now.
+        """Return the graph, or digest, made from something, as it was kept, or as it is made now.
 
         A file that was altered is made again; where nothing can be kept, or there is no home yet, nothing is.
         """

@@ -13,13 +13,14 @@ from rag_serving.models.protocols import Tokenizer
 
 if TYPE_CHECKING:
     from rag_serving.config.sections import Embedding
+    from rag_serving.models.embedding.graph_cache import GraphCache
 
 
 class Words:
     """The words of the local model's vocabulary, opened when first asked. Safe to use from several threads."""
 
-    def __init__(self, config: Embedding) -> None:
-        self._config = config
+    def __init__(self, config: Embedding, graphs: GraphCache | None = None) -> None:
+        self._config, self._graphs = config, graphs
 
     def __call__(self, word: str) -> bool:
         """Return whether a word in lower case is one token; where no tokenizer can be opened, no word is known."""
@@ -27,4 +28,4 @@ class Words:
 
     @cached_property
     def _tokenizer(self) -> Tokenizer | None:
-        return installed_tokenizer(self._config)
+        return installed_tokenizer(self._config, self._graphs)

