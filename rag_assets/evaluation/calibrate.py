@@ -1,6 +1,7 @@
 """Thresholds chosen on data: answers given with open gates, and what each threshold would have made of them.
 
-Belongs here: the trade-off curve, choosing a point of it, halves to learn from and to measure with.
+Belongs here: what errors cost, thresholds that cost least, the trade-off curve, halves to learn from and to measure
+with.
 Does not belong here: asking and judging (`evaluate`), what the gates do (`answering.gates`), how confidence is told
 (`confidence`).
 """
@@ -17,21 +18,49 @@ from rag_assets.evaluation.confidence import CalibrationExample, Fit, learn
 from rag_assets.evaluation.evaluate import Evaluation, Judged
 from rag_assets.evaluation.gold import GoldSet
 from rag_serving.config.loading import Config
+from rag_serving.records import Outcome, Refusal
 from rag_serving.text.question_types import kind_of
 
-ASKED, STATED = "min_confidence", "min_confidence_statement"
-# Citation precision that a threshold should keep; what it falls short by counts double.
-FLOOR, _SHORT = 0.9, 2.0
+ASKED, STATED, CLOSEST = "min_confidence", "min_confidence_statement", "min_closest"
 # Right answers that the gate before writing may cost.
 _LOST = 0.005
 _STEPS = 200
 
 
 @dataclass(frozen=True)
+class ErrorCosts:
+    """What each error costs, against a wrong answer that is told with confidence; what is right costs nothing.
+
+    Attributes:
+        wrongly_told: somebody relies on a wrong answer.
+        held_back: a right answer is only shown as the closest, and its reader has to judge it.
+        not_shown: a right answer is not shown, and somebody asks elsewhere or believes that there is none.
+        shown_in_vain: passages that do not answer are read as the closest.
+    """
+
+    wrongly_told: float = 1.0
+    held_back: float = 0.4
+    not_shown: float = 0.8
+    shown_in_vain: float = 0.1
+
+    def of(self, outcome: Outcome, is_right: bool) -> float:
+        """Return what an outcome costs where the best sentence is right, or is not."""
+        if outcome == "told":
+            return 0.0 if is_right else self.wrongly_told
+        if outcome == "closest":
+            return self.held_back if is_right else self.shown_in_vain
+        return self.not_shown if is_right else 0.0
+
+
+COSTS = ErrorCosts()
+
+
+@dataclass(frozen=True)
 class Point:
-    """What answering from a confidence upwards gives."""
+    """What answering from a confidence upwards gives, where the rest is shown as the closest."""
 
     min_confidence: float
+    cost: float  # of errors, per question
     answered: float
     answerability: float
     citation_precision: float | None
@@ -47,11 +76,14 @@ class Calibration:
     confidence: Fit
     curve: tuple[Point, ...]  # of the half that was not learnt from
     measured: Evaluation
+    cost: float = 0.0  # of errors, per question measured
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape of `evaluate --calibrate --json`."""
         return {
             "gates": self.gates,
+            "costs": asdict(COSTS),
+            "cost": self.cost,
             "confidence": {"prior_strength": self.confidence.strength, "learnt_from": len(self.confidence.unseen)},
             "measured": self.measured.payload(),
             "curve": [asdict(point) for point in self.curve],
@@ -61,7 +93,14 @@ class Calibration:
 def open_gates(config: Config) -> Config:
     """Return the configuration with every gate open, so that each answer tells how confident the package's weights
     are."""
-    opened = {ASKED: 0.0, STATED: 0.0, "min_similarity": -1.0, "min_coverage": 0.0, "confidence_weights": None}
+    opened = {
+        ASKED: 0.0,
+        STATED: 0.0,
+        CLOSEST: 0.0,
+        "min_similarity": -1.0,
+        "min_coverage": 0.0,
+        "confidence_weights": None,
+    }
     gates = config.gates.model_copy(update=opened)
     return config.model_copy(update={"gates": gates})
 
@@ -99,33 +138,52 @@ def calibrate(gold: GoldSet, measured: Evaluation) -> Calibration:
     }
     for name in (ASKED, STATED):
         if some := [case for case in learnt if _threshold_of(case) == name]:
-            gates[name] = round(choose(curve(some)).min_confidence, 4)
-    closed = tuple(closed_at(case, gates.get(_threshold_of(case), 0.0)) for case in kept)
-    return Calibration(gates, confidence, tuple(curve(kept)), Evaluation(closed))
+            gates[name] = boundary(some, "told", "closest")
+    told = {name: gates[name] for name in (ASKED, STATED) if name in gates}
+    gates[CLOSEST] = min([boundary(learnt, "closest", "none"), *told.values()])
+    closed = tuple(closed_at(case, told.get(_threshold_of(case), 0.0), gates[CLOSEST]) for case in kept)
+    cost = sum(COSTS.of(end.answer.outcome, is_right(case)) for end, case in zip(closed, kept, strict=True))
+    return Calibration(gates, confidence, tuple(curve(kept)), Evaluation(closed), round(cost / (len(kept) or 1), 4))
 
 
 def curve(judged: Sequence[Judged]) -> list[Point]:
     """Return the points of the trade-off between answering and being right, by rising confidence."""
-    levels = np.unique(np.quantile([confidence_of(case) for case in judged] or [0.0], np.linspace(0, 1, _STEPS)))
-    return [_point(judged, float(level)) for level in (0.0, *levels)]
+    return [_point(judged, level) for level in _levels(judged)]
 
 
-def choose(points: Sequence[Point]) -> Point:
-    """Return the point of the best answerability, less what the precision of citations falls short of its floor by,
-    twice."""
+def boundary(judged: Sequence[Judged], above: Outcome, below: Outcome) -> float:
+    """Return the confidence that parts two outcomes so that the errors of all answers together cost least."""
+    seen = [(confidence_of(case), is_right(case)) for case in judged]
 
-    def worth(point: Point) -> float:
-        return point.answerability - _SHORT * max(0.0, FLOOR - (point.citation_precision or 0.0))
+    def cost(level: float) -> float:
+        return sum(COSTS.of(above if confidence >= level else below, right) for confidence, right in seen)
 
-    return max(points, key=worth)
+    cheapest = min((*_levels(judged), 1.0), key=cost)
+    return round(cheapest, 4)
 
 
-def closed_at(judged: Judged, min_confidence: float) -> Judged:
-    """Return the same answer as it is with the gate at this confidence."""
-    if confidence_of(judged) >= min_confidence:
+def is_right(judged: Judged) -> bool:
+    """Return whether an answer is on a right page and says what the gold set quotes, if it quotes anything."""
+    gold = judged.gold
+    return gold.answerable and judged.cited_right > 0 and (judged.says_it or not gold.quotes)
+
+
+def closed_at(judged: Judged, min_confidence: float, min_closest: float = 0.0) -> Judged:
+    """Return the same answer as it is with the gates at these confidences."""
+    confidence = confidence_of(judged)
+    if confidence >= min_confidence:
         return judged
+    if confidence >= min_closest:
+        doubt = Refusal("confidence", "", confidence, min_confidence)
+        return replace(judged, answer=replace(judged.answer, refusal=doubt))
     answer = replace(judged.answer, status="not_found", answer="", citations=())
     return replace(judged, answer=answer, anchored=0)
+
+
+def _levels(judged: Sequence[Judged]) -> list[float]:
+    """Return confidences at which thresholds are tried, rising."""
+    told = [confidence for case in judged if (confidence := confidence_of(case)) >= 0]
+    return [0.0, *np.unique(np.quantile(told or [0.0], np.linspace(0, 1, _STEPS))).tolist()]
 
 
 def confidence_of(judged: Judged) -> float:
@@ -134,10 +192,7 @@ def confidence_of(judged: Judged) -> float:
 
 
 def _seen(judged: Judged) -> CalibrationExample:
-    """An answer is right where it is on a right page and says what the gold set quotes, if it quotes anything."""
-    gold = judged.gold
-    is_right = gold.answerable and judged.cited_right > 0 and (judged.says_it or not gold.quotes)
-    return CalibrationExample(judged.answer.evidence, is_right, gold.part)
+    return CalibrationExample(judged.answer.evidence, is_right(judged), judged.gold.part)
 
 
 def _confident(judged: Judged, confidence: float) -> Judged:
@@ -152,8 +207,12 @@ def _threshold_of(judged: Judged) -> str:
 def _point(judged: Sequence[Judged], level: float) -> Point:
     closed = Evaluation(tuple(closed_at(case, level) for case in judged))
     ability = closed.answerability
+    cost = sum(
+        COSTS.of(case.answer.outcome, is_right(open_)) for case, open_ in zip(closed.judged, judged, strict=True)
+    )
     return Point(
         min_confidence=level,
+        cost=round(cost / (len(judged) or 1), 4),
         answered=sum(case.answered for case in closed.judged) / (len(judged) or 1),
         answerability=ability["accuracy"] or 0.0,
         citation_precision=closed.citation_precision,

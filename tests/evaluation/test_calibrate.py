@@ -10,7 +10,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from rag_assets.evaluation.calibrate import Calibration, calibrate, choose, closed_at, curve, halves, open_gates
+from rag_assets.evaluation.calibrate import (
+    COSTS,
+    Calibration,
+    boundary,
+    calibrate,
+    closed_at,
+    curve,
+    halves,
+    open_gates,
+)
 from rag_assets.evaluation.confidence import Fit
 from rag_assets.evaluation.evaluate import Evaluation, Judged, judge
 from rag_assets.evaluation.gates_file import write_calibration, write_gates
@@ -50,20 +59,57 @@ def test_no_part_is_in_both_halves() -> None:
 
 
 def test_the_threshold_that_parts_right_from_wrong_is_found() -> None:
-    best = choose(curve(answers()))
+    best = min(curve(answers()), key=lambda point: point.cost)
     assert best.min_confidence == pytest.approx(0.5, abs=0.03)
+    assert boundary(answers(), "told", "closest") == round(best.min_confidence, 4)
     assert (best.answerability, best.citation_precision, best.not_found_recall) == (1.0, 1.0, 1.0)
+    assert best.cost == pytest.approx(COSTS.shown_in_vain / 2)
 
 
-def test_precision_is_worth_refusing_for() -> None:
+def test_a_wrong_answer_costs_more_than_two_right_ones_that_are_held_back() -> None:
     judged = [given(asked(f"q{n:02}", True), n / 10, "1" if n > 7 else "2") for n in range(10)]
-    assert choose(curve(judged)).min_confidence >= 0.7
+    assert boundary(judged, "told", "closest") >= 0.7
+    mixed = [given(asked(f"m{n:02}", True), 0.5 + n / 100, "2" if n == 2 else "1") for n in range(3)]
+    assert boundary(mixed, "told", "closest") == 1.0
+    assert boundary([*mixed, given(asked("m", True), 0.4)], "told", "closest") <= 0.4
+
+
+def test_what_is_seldom_right_is_shown_as_the_closest_and_what_never_is_not() -> None:
+    """One in five answers from a confidence of 0.2 on is right, none below."""
+    judged = [given(asked(f"q{n:02}", True), n / 100, "1" if n >= 20 and n % 5 == 0 else "2") for n in range(100)]
+    closest, told = boundary(judged, "closest", "none"), boundary(judged, "told", "closest")
+    assert closest == pytest.approx(0.2, abs=0.01)
+    assert told == 1.0
+    at = [closed_at(case, told, closest).answer.outcome for case in judged]
+    assert (at[10], at[60]) == ("none", "closest")
+
+
+def test_every_error_costs_what_is_stated() -> None:
+    right, wrong = given(asked("r", True), 0.5), given(asked("w", False), 0.5)
+    costs = {
+        (closed_at(case, told, closest).answer.outcome, case is right): COSTS.of(
+            closed_at(case, told, closest).answer.outcome, case is right
+        )
+        for case in (right, wrong)
+        for told, closest in ((0.5, 0.0), (0.6, 0.5), (0.7, 0.6))
+    }
+    assert costs == {
+        ("told", True): 0.0,
+        ("closest", True): COSTS.held_back,
+        ("none", True): COSTS.not_shown,
+        ("told", False): COSTS.wrongly_told,
+        ("closest", False): COSTS.shown_in_vain,
+        ("none", False): 0.0,
+    }
 
 
 def test_an_answer_below_the_threshold_is_not_given() -> None:
     answer = given(asked("q", True), 0.4)
     assert closed_at(answer, 0.4).answered
-    closed = closed_at(answer, 0.41)
+    closest = closed_at(answer, 0.41, 0.4)
+    assert (closest.answered, closest.answer.outcome, closest.cited_right, closest.anchored) == (False, "closest", 0, 1)
+    assert closest.right_of(closest.closest) == 1
+    closed = closed_at(answer, 0.42, 0.41)
     assert (closed.answer.status, closed.answer.citations, closed.anchored) == ("not_found", (), 0)
 
 
@@ -80,6 +126,7 @@ def test_what_is_measured_was_not_learnt_from() -> None:
     assert (found.gates["min_similarity"], found.gates["min_coverage"]) == (0.5, 0.4)
     assert "min_confidence_statement" not in found.gates
     assert len(found.measured.judged) == 20
+    assert 0 <= found.cost < 0.1
     assert found.payload()["measured"]["answerability"]["accuracy"] >= 0.9
 
 
@@ -103,12 +150,14 @@ def test_confidence_is_learnt_from_one_half_and_told_on_the_other() -> None:
 def test_claims_have_a_threshold_of_their_own() -> None:
     judged = answers(text="Logs are kept for a week")
     found = calibrate(GoldSet(tuple(each.gold for each in judged)), Evaluation(tuple(judged)))
-    assert found.gates.keys() == {"min_similarity", "min_coverage", "min_confidence_statement"}
+    assert found.gates.keys() == {"min_similarity", "min_coverage", "min_confidence_statement", "min_closest"}
+    assert found.gates["min_closest"] <= found.gates["min_confidence_statement"]
 
 
 def test_open_gates_let_everything_pass() -> None:
     gates = open_gates(parse_config({"gates": {"min_confidence": 0.9}})).gates
     assert (gates.min_confidence, gates.min_confidence_statement, gates.min_coverage) == (0.0, 0.0, 0.0)
+    assert gates.min_closest == 0.0
 
 
 # The file

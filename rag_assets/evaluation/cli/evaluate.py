@@ -209,8 +209,15 @@ def _calibration(calibration: Calibration) -> str:
     gates = [f"  {name}: {value}" for name, value in calibration.gates.items()]
     learnt = calibration.confidence
     source = "by the package's weights" if learnt.strength is None else f"learnt from {len(learnt.unseen)} answers"
-    rest = "On the questions that they were not chosen by:"
-    return "\n".join(["gates:", *gates, f"confidence: {source}", rest, *_figures(calibration.measured)])
+    rest = f"On the questions that they were not chosen by, at a cost of {calibration.cost:.3f} a question:"
+    lines = ["gates:", *gates, f"confidence: {source}", f"costs of errors: {_costs()}", rest]
+    return "\n".join([*lines, *_figures(calibration.measured)])
+
+
+def _costs() -> str:
+    from rag_assets.evaluation.calibrate import COSTS
+
+    return ", ".join(f"{name.replace('_', ' ')} {cost:g}" for name, cost in vars(COSTS).items())
 
 
 def _figures(measured: Evaluation) -> list[str]:
@@ -224,8 +231,13 @@ def _figures(measured: Evaluation) -> list[str]:
         "“not found” recall": ability["recall"],
         "anchors that exist": payload["anchor_validity"],
     }
-    lines = [f"{payload['questions']} questions, {payload['answered']} answered"]
-    lines += [f"{name:<24}{'-' if value is None else f'{value:.4f}'}" for name, value in figures.items()]
+    closest = payload["closest"]
+    figures["citations of the closest"] = closest["citation_precision"]
+    lines = [
+        f"{payload['questions']} questions, {payload['answered']} answered, {closest['shown']} shown the closest, "
+        f"{closest['answerable']} of which have an answer"
+    ]
+    lines += [f"{name:<26}{'-' if value is None else f'{value:.4f}'}" for name, value in figures.items()]
     if total := payload["latency_ms"].get("total"):
-        lines.append(f"{'latency':<24}p50 {total['p50']:.1f} ms, p95 {total['p95']:.1f} ms")
+        lines.append(f"{'latency':<26}p50 {total['p50']:.1f} ms, p95 {total['p95']:.1f} ms")
     return lines
