@@ -14,6 +14,8 @@ from typing import Any
 import pandas as pd
 
 from rag_assets.evaluation.tables import percentiles
+from rag_assets.reports.unanswered import outcome_of
+from rag_serving.records import FINDINGS
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,10 @@ class Kpis:
     searches: int
     users: int
     status: Mapping[str, int]
+    outcome: Mapping[str, int]  # told, closest, none
     citation_precision: float | None  # verified claims over claims
     not_found_rate: float | None  # of the questions
+    closest_rate: float | None  # of the questions: passages were shown without confidence
     fallback_rate: float | None  # share of questions and searches in which something was degraded
     flags: Mapping[str, int]
     latency_ms: Mapping[str, Mapping[str, float]]  # stage -> p50, p95; of what a server was asked
@@ -46,14 +50,17 @@ def kpis(questions: pd.DataFrame, feedback: pd.DataFrame, losses: pd.DataFrame) 
     claims = int(asked["claims"].sum())
     in_terminal = questions["origin"] == "terminal"
     flags = Counter(flag for row in questions["flags"] for flag in row)
+    outcomes = asked[["status", "outcome"]].apply(outcome_of, axis=1) if len(asked) else asked["status"]
     return Kpis(
         questions=len(asked),
         searches=len(questions) - len(asked),
         users=int(questions["user_hash"].nunique()),
         status=_counted(asked["status"]),
+        outcome=_counted(outcomes),
         citation_precision=float(asked["verified"].sum() / claims) if claims else None,
         not_found_rate=_share(asked["status"] == "not_found"),
-        fallback_rate=_share(questions["flags"].map(bool)),
+        closest_rate=_share(outcomes == "closest"),
+        fallback_rate=_share(questions["flags"].map(lambda row: bool(set(row) - FINDINGS))),
         flags=dict(sorted(flags.items())),
         latency_ms=latencies(questions[~in_terminal]),
         tokens_in=int(questions["tokens_in"].sum()),

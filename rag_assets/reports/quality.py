@@ -6,6 +6,7 @@ here: reading either, drawing plots, comparing (`rag_assets.evaluation.compare`)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 from rag_assets.evaluation.compare import Changed, CompareError, Comparison, Difference, compare, judgement
 from rag_assets.reports.key_measures import KEY, key_first
 from rag_assets.reports.report import Case, Cell, Figure, Pair, Report, Table, Tone, filled, words
-from rag_assets.reports.unanswered import unanswered_table
+from rag_assets.reports.unanswered import outcome_of, unanswered_table
+from rag_serving.records import Outcome
 
 Facts = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -186,9 +188,16 @@ def _asked(questions: Sequence[Row]) -> list[Figure]:
     asked = [row for row in questions if row["kind"] == "ask"]
     if not asked:
         return []
-    answered = sum(row["status"] == "answered" for row in asked)
-    note = f"{answered:,} of {len(asked):,} questions in {DAYS} days"
-    return [Figure("answered", f"{100 * answered / len(asked):.0f} %", note=note)]
+    counts = Counter(map(outcome_of, asked))
+    shown: Mapping[str, Outcome] = {"answered": "told", "closest shown": "closest"}
+    return [
+        Figure(
+            name,
+            f"{100 * counts[outcome] / len(asked):.0f} %",
+            note=f"{counts[outcome]:,} of {len(asked):,} questions in {DAYS} days",
+        )
+        for name, outcome in shown.items()
+    ]
 
 
 def _trend(history: Sequence[Row], current: str | None) -> Table:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rag_assets.reports.report import Case, Cell, Figure, Report, Table, filled, words
-from rag_assets.reports.unanswered import unanswered_table
+from rag_assets.reports.unanswered import outcome_of, unanswered_table
 
 if TYPE_CHECKING:
     from rag_assets.reports.kpis import Kpis
@@ -101,6 +101,7 @@ def _figures(kpis: Kpis) -> list[Figure]:
             "claims whose quote was verified",
         ),
         Figure("not found", _percent(kpis.not_found_rate), note="of the questions"),
+        Figure("closest shown", _percent(kpis.closest_rate), note="of the questions: passages without confidence"),
         Figure(
             "degraded",
             _percent(kpis.fallback_rate),
@@ -127,6 +128,7 @@ def _tables(kpis: Kpis) -> list[Table]:
         _stages("Time of each stage", kpis.latency_ms),
         _stages("Time of each stage in a terminal, which opens model and pages first", kpis.terminal_latency_ms),
         _counts("Status", "status", kpis.status),
+        _counts("Outcome", "outcome", kpis.outcome),
         _counts("Flags", "flag", kpis.flags),
         _counts("Feedback", "verdict", kpis.feedback),
     ]
@@ -151,12 +153,20 @@ def _complaint(feedback: Row, asked: Row) -> Case:
     if asked:
         parts += [
             ("status", asked["status"]),
+            ("outcome", _outcome(asked)),
             ("generation", asked["generation"]),
             ("passages", "\n".join(asked["locked"]) or "none"),
             ("verdicts", "\n".join(map("{outcome}: {reason}".format_map, asked["verdicts"])) or "none"),
             ("flags", ", ".join(asked["flags"]) or "none"),
         ]
     return Case(text, words(feedback["verdict"]) + number, "bad", parts)
+
+
+def _outcome(asked: Row) -> str:
+    """Return the outcome of a question, with the confidence and the threshold that decided where they are known."""
+    confidence, threshold = asked.get("confidence"), asked.get("threshold")
+    known = isinstance(confidence, float) and isinstance(threshold, float) and confidence == confidence
+    return outcome_of(asked) + (f", confidence {confidence:.2f} of {threshold:.2f}" if known else "")
 
 
 def _percent(share: float | None) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rag_assets.reports.kpis import Kpis
 
 
-_OUTCOME = frozenset({"at", "kind", "question", "question_hash", "status", "user_hash", "refusal"})
+_OUTCOME = frozenset({"at", "kind", "question", "question_hash", "status", "outcome", "user_hash", "refusal"})
 
 
 @contextmanager
@@ -70,9 +70,9 @@ def read_questions(engine: Engine, tenant: str, last: date, days: int) -> list[d
 
 
 def plots_of(kpis: Kpis) -> list[Plot]:
-    """Return plots of latency per stage, status, flags and feedback; none of what is empty."""
+    """Return plots of latency per stage, status, outcome, flags and feedback; none of what is empty."""
     times = {stage: [values["p50"], values["p95"]] for stage, values in kpis.latency_ms.items()}
-    counted = {"Status": kpis.status, "Flags": kpis.flags, "Feedback": kpis.feedback}
+    counted = {"Status": kpis.status, "Outcome": kpis.outcome, "Flags": kpis.flags, "Feedback": kpis.feedback}
     drawn = [("Time of each stage", times, ["p50", "p95"], "milliseconds")]
     for title, counts in counted.items():
         drawn.append((title, {words(name): [float(count)] for name, count in counts.items()}, ["count"], "count"))

@@ -1,4 +1,4 @@
-"""Questions that were not answered, as a list: what pages are missing, or not found.
+"""Questions without a confident answer, as a list: what pages are missing, or not found.
 
 Belongs here: rows of the telemetry tables as a table of a report. Does not belong here: reading the database.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast, get_args
 
 from rag_assets.reports.report import Cell, Table, words
+from rag_serving.records import Outcome
 
 Row = Mapping[str, Any]
 
 _COLUMNS = ("question", "times", "people", "status", "why", "last asked (UTC)")
-_ANSWERED = "answered"
 _WHY = {
     "passages": "no passage was found",
     "similarity": "no passage is near enough",
@@ -31,17 +31,24 @@ _WHY = {
 
 
 def unanswered(questions: Sequence[Row]) -> list[list[Row]]:
-    """Return rows of QUESTIONS without an answer, those of the same question together, the most asked first.
+    """Return rows of QUESTIONS without a confident answer, those of the same question together, the most asked first.
 
-    A question that was answered when it was asked the last time is left out.
+    A question that was answered when it was asked the last time is left out; passages shown as the closest are none.
     """
     asked: dict[str, list[Row]] = {}
     for row in sorted(questions, key=lambda row: float(row["at"])):
         if row["kind"] == "ask":
             asked.setdefault(str(row["question_hash"]), []).append(row)
-    still_open = (rows for rows in asked.values() if rows[-1]["status"] != _ANSWERED)
-    groups = [[row for row in rows if row["status"] != _ANSWERED] for rows in still_open]
+    still_open = (rows for rows in asked.values() if outcome_of(rows[-1]) != "told")
+    groups = [[row for row in rows if outcome_of(row) != "told"] for rows in still_open]
     return sorted(groups, key=lambda rows: (-len(rows), -float(rows[-1]["at"])))
+
+
+def outcome_of(row: Row) -> Outcome:
+    """Return the outcome of a question; rows of older versions have only a status."""
+    if (outcome := row.get("outcome")) in get_args(Outcome):
+        return cast(Outcome, outcome)
+    return "told" if row["status"] == "answered" else "none"
 
 
 def unanswered_table(questions: Sequence[Row], title: str = "Questions without an answer") -> Table:
@@ -58,7 +65,7 @@ def _line(group: Sequence[Row]) -> Mapping[str, Cell]:
         "question": str(last["question"] or f"… {last['question_hash'][:8]}"),
         "times": len(group),
         "people": len({row["user_hash"] for row in group if row["user_hash"]}) or None,
-        "status": words(str(last["status"])),
+        "status": "closest shown" if outcome_of(last) == "closest" else words(str(last["status"])),
         "why": _why(last),
         "last asked (UTC)": f"{datetime.fromtimestamp(float(last['at']), UTC):%Y-%m-%d %H:%M}",
     }

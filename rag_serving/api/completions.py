@@ -33,6 +33,9 @@ from rag_serving.tracing import Listen
 
 router = APIRouter()
 
+# What the last chunk of a stream says of the answer, beside its text.
+_OF_STREAMS = frozenset({"status", "outcome", "confidence", "threshold", "flags", "receipt_id"})
+
 
 class Turn(Message):
     """A message with one of the roles of that format."""
@@ -119,7 +122,8 @@ class _Chunks:
         else:
             for line in markdown(item).splitlines(keepends=True):
                 yield _delta(head, {"content": line})
-            yield _delta(head, {}, "stop")
+            told = {name: value for name, value in item.payload().items() if name in _OF_STREAMS}
+            yield {**_delta(head, {}, "stop"), "citelock": told}
             if self.usage is not None:
                 yield {**head, "choices": [], "usage": self.usage}
 

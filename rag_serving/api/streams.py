@@ -78,7 +78,8 @@ class EventStream(StreamingResponse):
 async def events_of(
     items: AsyncIterator[StreamItem], payload: Callable[[Answer], dict[str, Any]]
 ) -> AsyncIterator[str]:
-    """`progress` for each stage, `sentence` for each verified sentence, then `answer` or, where it fails, `error`."""
+    """`progress` for each stage, `sentence` for each verified sentence with the answer's outcome, then `answer` or, where
+    it fails, `error`."""
     async for item in items:
         if item is None:
             yield KEEP_ALIVE
@@ -86,7 +87,7 @@ async def events_of(
             yield event("progress", vars(item))
         elif isinstance(item, Answer):
             for sentence in sentences_of(item):
-                yield event("sentence", {"text": sentence})
+                yield event("sentence", {"text": sentence, "outcome": item.outcome})
             yield event("answer", payload(item))
         else:
             yield event("error", error_body(item.code, str(item)))
@@ -154,7 +155,8 @@ def _stopped(deadline: Deadline | None) -> RequestError:
 
 
 def sentences_of(answer: Answer) -> list[str]:
-    """Return the verified sentences of an answer with their citations; none of any other status."""
+    """Return the verified sentences of an answer with their citations, below the line that says so where they are only
+    the closest; none of any other status."""
     return answer.answer.split("\n\n") if answer.status == "answered" else []
 
 

@@ -113,7 +113,7 @@ def ask(
         text = _not_empty("question", question, pipeline.config)
         with shown() as listen:
             answer = pipeline.ask(principal, text, filters, explain, listen)
-        if explain or answer.status in ("not_found", "needs_more_context"):
+        if explain or answer.outcome == "closest" or answer.status in ("not_found", "needs_more_context"):
             answer = with_access_note(pipeline, principal, answer)
         # Told before the pipeline is closed: its telemetry may still have to be written.
         shape = "json" if as_json else shape

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -36,7 +36,11 @@ def shaped(answer: Answer, shape: str) -> str:
 
 
 def answer_lines(answer: Answer) -> Iterator[str]:
-    yield for_terminal(answer.answer)
+    if answer.outcome == "closest":
+        heading, _, passages = answer.answer.partition("\n\n")
+        yield from (bold(heading), "", for_terminal(passages))
+    else:
+        yield for_terminal(answer.answer)
     if answer.clarification:
         yield dim(answer.clarification)
     if answer.refusal:
@@ -52,6 +56,8 @@ def answer_lines(answer: Answer) -> Iterator[str]:
         cited = f", cited as [{passage['index']}]" if passage["index"] else ""
         where = f"passage {passage['passage']}{cited}: {' → '.join(passage['heading_path'])}"
         yield dim(f"{where}: {passage['why']} ({scores})")
+    if answer.rejected:
+        yield from ("", dim(confidence_line(answer)), *rejected_lines(answer.rejected))
     if answer.receipt_id:
         commands = "citelock receipt verify ID, citelock feedback ID helpful"
         yield from ("", dim(f"receipt {answer.receipt_id}  ({commands})"))
@@ -68,6 +74,20 @@ def refusal_lines(refusal: Refusal, is_explained: bool) -> Iterator[str]:
     if best := refusal.best:
         yield dim(f"nearest: “{best.sentence}”{f' ({best.reason})' if best.reason else ''}")
         yield dim(f"    {best.title}, {best.url}")
+
+
+def confidence_line(answer: Answer) -> str:
+    """Return how confident the best sentence is, what it needs, and what spoke for it."""
+    confidence, least = answer.gates.get("confidence", 0.0), answer.gates.get("min_confidence", 0.0)
+    return f"confidence {confidence:.2f} of {least:.2f}: {scores_line(answer.evidence)}"
+
+
+def rejected_lines(rejected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the next best sentences, with their passages and what speaks for each."""
+    yield dim("not chosen:")
+    for candidate in rejected:
+        features = scores_line({"score": candidate["score"], **candidate["features"]})
+        yield dim(f"    passage {candidate['passage']}: “{candidate['text']}” ({features})")
 
 
 def citation_lines(citations: Sequence[Citation]) -> Iterator[str]:
