@@ -78,8 +78,8 @@ class EventStream(StreamingResponse):
 async def events_of(
     items: AsyncIterator[StreamItem], payload: Callable[[Answer], dict[str, Any]]
 ) -> AsyncIterator[str]:
-    """`progress` for each stage, `sentence` for each verified sentence with the answer's outcome, then `answer` or, where
-    it fails, `error`."""
+    """`progress` for each stage, `sentence` for each verified sentence with the answer's outcome, then `answer`, or
+    `error` where it fails."""
     async for item in items:
         if item is None:
             yield KEEP_ALIVE

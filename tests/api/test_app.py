@@ -77,7 +77,7 @@ def test_a_streamed_answer_tells_stages_then_verified_sentences_then_all_of_it(c
     assert [name for name, _ in events] == ["progress"] * (len(events) - 2) + ["sentence", "answer"]
     assert {"total", "search", "generate", "verify"} <= {data["stage"] for name, data in events if name == "progress"}
     whole = client.post("/v1/ask", json=QUESTION).json()
-    assert events[-2][1] == {"text": whole["answer"]}
+    assert events[-2][1] == {"text": whole["answer"], "outcome": "told"}
     assert {key: events[-1][1][key] for key in ("status", "citations")} == {
         key: whole[key] for key in ("status", "citations")
     }

@@ -39,6 +39,20 @@ def test_ask_prints_json(config: str) -> None:
     assert json.loads(out)["passages"]
 
 
+def test_ask_prints_what_comes_closest_below_a_line_of_its_own(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CITELOCK_GATES__MIN_CONFIDENCE", "1")
+    code, out, err = run("ask", QUESTION, "--config", config, "--explain")
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[:2] == ["The pages do not answer this outright. They come closest with:", ""]
+    assert lines[2].startswith("You must not restart a broker")
+    assert any(line.startswith("gate confidence: ") for line in lines)
+    assert any(line.startswith("confidence 0.") and "of 1.00: covered" in line for line in lines)
+    assert "not chosen:" in lines
+    assert "passages are readable for" in out
+    assert "closest_passage" in err
+
+
 def test_ask_knows_who_asks(config: str) -> None:
     question = "What salary bonus does the broker team earn in December?"
     assert "Not found in docs." in run("ask", question, "--config", config)[1]

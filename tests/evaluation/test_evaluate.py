@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from rag_assets.evaluation.evaluate import Evaluation, EvaluationError, Judged, evaluate, judge
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
+from rag_assets.evaluation.measures import of_answers
 from rag_assets.evaluation.runs import saved_runs
 from rag_serving.artifacts.store import Store
 from rag_serving.cli.main import app
@@ -24,7 +26,7 @@ from rag_serving.indexes.current import UnpublishedError
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Answer, Citation
+from rag_serving.records import Answer, Citation, Refusal
 
 ANCHORS = {"1": frozenset({"Top"})}
 
@@ -35,6 +37,11 @@ def citation(page: str = "1", url: str = "https://wiki.example/1#Top", quote: st
 
 def answered(text: str = "Logs are kept for 7 days. [1]", *citations: Citation) -> Answer:
     return Answer("answered", text, citations or (citation(),), timings_ms={"total": 10.0})
+
+
+def closest(*citations: Citation) -> Answer:
+    """The same, shown without confidence."""
+    return replace(answered("Closest.", *citations), refusal=Refusal("confidence", "doubtful", 0.1, 0.3))
 
 
 def gold(answerable: bool = True, quote: str = "for 7 days", page: str = "1") -> GoldQuestion:
@@ -59,10 +66,27 @@ NOT_FOUND = Answer("not_found", "Not found in docs.")
         (gold(quote="for 9 days"), answered(), "the sentence is another one"),
         (gold(answerable=False), answered(), "answered although there is no answer"),
         (gold(answerable=False), NOT_FOUND, None),
+        (gold(), closest(), "not answered: shown as the closest"),
+        (gold(answerable=False), closest(), None),
     ],
 )
 def test_an_answer_is_judged(question: GoldQuestion, answer: Answer, fault: str | None) -> None:
     assert judged(question, answer).fault == fault
+
+
+def test_what_is_shown_as_the_closest_is_counted_apart() -> None:
+    told, right, wrong, vain = answered(), closest(), closest(citation("2")), closest()
+    golds = [replace(gold(), id=f"q{number}") for number in range(4)]
+    golds[-1] = replace(golds[-1], answerable=False, pages=frozenset())
+    measured = Evaluation(tuple(map(judged, golds, (told, right, wrong, vain))))
+    assert measured.closest == {"shown": 3, "answerable": 2, "citation_precision": 0.5}
+    assert measured.payload()["closest"] == measured.closest
+    assert (measured.payload()["answered"], measured.citation_precision) == (1, 1.0)
+    assert measured.answerability["accuracy"] == 0.5
+    values = of_answers(measured.judged)
+    assert values["closest_citation_precision"] == {"q1": 1.0, "q2": 0.0}
+    assert values["citation_precision"] == {"q0": 1.0}
+    assert measured.anchor_validity == 0.75  # of all that are shown: page 2 is not published
 
 
 def test_an_anchor_that_the_page_does_not_have_is_counted() -> None:
@@ -96,7 +120,7 @@ def test_figures_of_nothing_are_unknown() -> None:
 def test_every_question_is_asked_as_its_asker(pipeline: Pipeline) -> None:
     measured = evaluate(pipeline, GoldSet((LOGS, WON, SALARY)))
     assert [each.fault for each in measured.judged] == [None, None, None]
-    assert measured.anchor_validity == 1.0
+    assert measured.anchor_validity == 0.75  # of all that are shown: page 2 is not published
     payload = measured.payload()
     assert payload["questions"] == 3
     assert payload["failed"] == []
