@@ -31,6 +31,7 @@ from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.queries import Filters
+from rag_serving.query.languages import LANGUAGE_NOT_SERVED, is_of_pages, knows, languages_told
 from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.recording import ReceiptWriter, Request, answer_trace, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
@@ -235,8 +236,10 @@ class Pipeline:
     def _answer(self, trace: StageTrace, view: ReaderView, request: Request) -> tuple[AnswerTrace, Trace]:
         retrieval = self.config.retrieval
         with self._turns:
-            stages = passage_stages(self.config, retrieval.final_passages, self.reranker, is_gated=True)
-            search = self._search(trace, view, request, _POOL).then(stages, trace)
+            search = self._search(trace, view, request, _POOL)
+            is_gated = is_of_pages(search.query.language, view.languages)  # others share no words with the pages
+            stages = passage_stages(self.config, retrieval.final_passages, self.reranker, is_gated)
+            search = search.then(stages, trace)
             lock = freeze(self._passages(search), retrieval.final_passages, retrieval.passage_order)
         query, weights = search.query, search.context.term_weights
         if kind_of(query.text) == "steps":
@@ -254,6 +257,10 @@ class Pipeline:
         if answer.refusal and answer.refusal.gate in ASKING_NOTHING:
             examples = example_questions(view, self.config.ingestion.drop_labels)
             answer = replace(answer, clarification=examples_told(examples))
+        elif not is_gated and not knows(view.embedder.name, query.language):
+            trace.raise_flag(LANGUAGE_NOT_SERVED)
+            told = languages_told(query.language, view.languages())
+            answer = replace(answer, clarification=" ".join(filter(None, (told, answer.clarification))))
         recorded = telemetry_of(search, self.config.features) if self.telemetry else Trace()
         return replace(written, answer=answer), answer_trace(recorded, written)
 

@@ -41,6 +41,7 @@ class Query:
     scope: Filters = field(default_factory=Filters)  # from natural language: a guess
     page: str | None = None  # the title of a page that the words name, whose passages are preferred
     corrections: Mapping[str, str] = field(default_factory=dict)  # words of the pages by words that were misspelt
+    language: str = "en"  # of the question, where it is one; `en` where that is not certain
     remark: Remark | None = None  # what it is where it asks nothing of the pages
     notes: tuple[str, ...] = ()  # a line for each decision
 

@@ -29,12 +29,14 @@ from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import idf
 from rag_serving.indexes.page_tree import PageTree
 from rag_serving.indexes.view import GenerationView
+from rag_serving.models.language_detector import shares_of_languages
 from rag_serving.query.spelling import Speller
 from rag_serving.query.vocabulary import NAMED, Names, names_of
 from rag_serving.records import Chunk
 from rag_serving.text.analyzer import analyze
 
 _FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name != "also_at")
+_LANGUAGE_SAMPLE = 100  # chunks, which take some 10 ms once
 _TUPLES = frozenset({"heading_path", "labels"})
 
 
@@ -64,6 +66,7 @@ class Generation:
         )
         self._readable_rows = lru_cache(maxsize=64)(self._find_readable)
         self._names = lru_cache(maxsize=64)(self._compute_names)
+        self._languages = lru_cache(maxsize=64)(self._compute_languages)
 
     @classmethod
     def open(cls, store: Store, tenant: str, generation_id: str, config: Config) -> Generation:
@@ -239,6 +242,15 @@ class Generation:
         well."""
         return self._names(classes & self.known_classes)
 
+    def languages(self, classes: frozenset[str]) -> Mapping[str, float]:
+        """Return the share of each language among some of the chunks that these reader classes open."""
+        return self._languages(classes & self._own_classes)
+
+    def sample(self, classes: frozenset[str], most: int) -> NDArray[np.int64]:
+        """Return at most so many rows, evenly spread over those of the given reader classes, ascending."""
+        rows = self._readable(classes).rows
+        return rows[:: max(1, -(-len(rows) // most))]
+
     def wording(self, row: int) -> str:
         """Return headings and text of the chunk at a row."""
         (path,), (text,) = (self._columns[name]([row]) for name in ("heading_path", "text"))
@@ -312,6 +324,10 @@ class Generation:
     def _compute_names(self, classes: frozenset[str]) -> Names:
         rows = self._readable(classes).rows
         return names_of([self.table.select(NAMED).take(indices(rows)), self.places.readable(classes)])
+
+    def _compute_languages(self, classes: frozenset[str]) -> dict[str, float]:
+        rows = self.sample(classes, _LANGUAGE_SAMPLE)
+        return shares_of_languages(self._columns["text"](rows.tolist()))
 
     def _shard_rows(self) -> list[ShardRows]:
         """Return rows and reader classes of every shard of the manifest."""

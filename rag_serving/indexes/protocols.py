@@ -56,6 +56,10 @@ class ReaderView(Protocol):
         """Return the spaces, labels and titles of the chunks, and of the other places where their texts stand."""
         ...
 
+    def languages(self) -> Mapping[str, float]:
+        """Return the share of each language among a sample of the chunks, the largest first."""
+        ...
+
     def __len__(self) -> int:
         """Return how many chunks the reader may see."""
         ...

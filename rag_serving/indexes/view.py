@@ -7,7 +7,7 @@ Does not belong here: searching (`indexes.generation`), who satisfies which clas
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +60,9 @@ class GenerationView:
     @property
     def names(self) -> Names:
         return self._generation.names(self._classes)
+
+    def languages(self) -> Mapping[str, float]:
+        return self._generation.languages(self._classes)
 
     def __len__(self) -> int:
         return self._generation.readable(self._classes)
@@ -117,9 +120,7 @@ class GenerationView:
         return self._generation.page_means(scores, self._allowed(rows), self._classes)
 
     def sample(self, most: int) -> Rows:
-        rows = np.flatnonzero(self._readable)
-        chosen: Rows = rows[:: max(1, -(-len(rows) // most))]
-        return chosen
+        return self._generation.sample(self._classes, most)
 
     def pages(self, rows: Rows) -> Rows:
         return self._generation.tree.pages(self._allowed(rows))

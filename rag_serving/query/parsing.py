@@ -16,6 +16,7 @@ from rag_serving.query.operators import read_signs
 from rag_serving.query.scope import Scope, may_name, read_scope
 from rag_serving.query.vocabulary import Names
 from rag_serving.text.analyzer import analyze, identifiers, versions
+from rag_serving.text.function_words import without_function_words
 from rag_serving.text.small_talk import Remark, is_noise, remark_of, without_greeting
 
 _IDENTIFIER_WEIGHT, _PART_WEIGHT, _CORRECTED_WEIGHT = 2.0, 0.5, 0.8
@@ -41,11 +42,17 @@ class Corpus(Protocol):
         ...
 
 
-def read_query(text: str, corpus: Corpus | None = None, spelling: bool = True, is_word: IsWord | None = None) -> Query:
+def read_query(
+    text: str,
+    corpus: Corpus | None = None,
+    spelling: bool = True,
+    is_word: IsWord | None = None,
+    language: str = "en",
+) -> Query:
     """Return what a question in natural language, or bare keywords, asks for. Any text is a query.
 
     Without a corpus nothing is known to exist: no spelling is corrected, no scope believed, no identifier weighted.
-    With `is_word`, which says what is a word though no passage holds it, keys hit at random are a remark.
+    `language`: whose function words are no terms. With `is_word`, which says what is a word though no passage holds it, keys hit at random are a remark.
     """
     signs = read_signs(text)
     remark = _remark(signs.text, corpus, is_word)
@@ -61,13 +68,14 @@ def read_query(text: str, corpus: Corpus | None = None, spelling: bool = True, i
     query = Query(
         original=text,
         text=corrected,
-        terms=_terms(corrected, names, corrections),
+        terms=_terms(without_function_words(corrected, language), names, corrections),
         phrases=signs.phrases,
         identifiers=tuple(names),
         filters=filters,
         scope=scope.filters,
         page=scope.page,
         corrections=corrections,
+        language=language,
         remark=remark,
     )
     return query.noting(*_notes(query))

@@ -1,0 +1,63 @@
+"""Questions in a language that the pages are not in, or that the embedding model does not know.
+
+Belongs here: which models know English alone, what their askers are told. Does not belong here: telling languages apart
+(`models.language_detector`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from rag_serving.models.language_detector import ENGLISH
+
+LANGUAGE_NOT_SERVED = "language_not_served"
+_LEAST_SHARE = 0.1  # of the passages
+# Local names, those of Ollama, and those of the hub; what is not named here is taken to know many languages.
+_ENGLISH_MODELS = re.compile(
+    r"all-(?:minilm|mpnet|distilroberta)|multi-qa|msmarco|-en\b|[-_]en[-_.]|\b(?:gte|e5)-(?:small|base|large)\b"
+    r"|nomic-embed-text(?!-v2)|mxbai-embed|snowflake-arctic-embed(?!2|-[lm]-v2)|text-embedding-ada",
+    re.IGNORECASE,
+)
+_NAMES: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "en": {"en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian"},
+        "de": {"en": "Englisch", "de": "Deutsch", "fr": "Französisch", "es": "Spanisch", "it": "Italienisch"},
+        "fr": {"en": "anglais", "de": "allemand", "fr": "français", "es": "espagnol", "it": "italien"},
+        "es": {"en": "inglés", "de": "alemán", "fr": "francés", "es": "español", "it": "italiano"},
+        "it": {"en": "inglese", "de": "tedesco", "fr": "francese", "es": "spagnolo", "it": "italiano"},
+    }
+)
+_TOLD: Mapping[str, str] = MappingProxyType(
+    {
+        "en": "The pages are in {pages}, and the search model knows {model}: ask in one of these for a certain answer.",
+        "de": "Die Seiten sind auf {pages}, und das Suchmodell kann {model}: so gefragt wird die Antwort sicherer.",
+        "fr": "Les pages sont en {pages} et le modèle de recherche connaît l'{model} : posez-y la question.",
+        "es": "Las páginas están en {pages} y el modelo de búsqueda sabe {model}: pregunte así.",
+        "it": "Le pagine sono in {pages} e il modello di ricerca conosce l'{model}: chieda così.",
+    }
+)
+
+
+def is_of_pages(language: str, pages: Callable[[], Mapping[str, float]]) -> bool:
+    """Return whether pages are in the language of a question; English ones always may be, and are not looked for."""
+    return language == ENGLISH or pages().get(language, 0.0) >= _LEAST_SHARE
+
+
+def knows(model: str, language: str) -> bool:
+    """Return whether an embedding model may be asked in a language, by the model's name."""
+    return language == ENGLISH or not _ENGLISH_MODELS.search(model)
+
+
+def languages_told(language: str, pages: Mapping[str, float]) -> str:
+    """Return which languages pages and model serve: in the language of the question, where that is one of five, and in
+    English."""
+    main = [each for each, share in pages.items() if share >= _LEAST_SHARE] or [ENGLISH]
+    return " ".join(_told(each, main) for each in dict.fromkeys((language, ENGLISH)) if each in _TOLD)
+
+
+def _told(language: str, pages: Sequence[str]) -> str:
+    names = _NAMES[language]
+    listed = ", ".join(names.get(each, each) for each in pages)
+    return _TOLD[language].format(pages=listed, model=names[ENGLISH])
