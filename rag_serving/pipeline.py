@@ -237,8 +237,8 @@ class Pipeline:
         retrieval = self.config.retrieval
         with self._turns:
             search = self._search(trace, view, request, _POOL)
-            is_gated = is_of_pages(search.query.language, view.languages)  # others share no words with the pages
-            stages = passage_stages(self.config, retrieval.final_passages, self.reranker, is_gated)
+            is_foreign = not is_of_pages(search.query.language, view.languages)
+            stages = passage_stages(self.config, retrieval.final_passages, self.reranker, is_gated=not is_foreign)
             search = search.then(stages, trace)
             lock = freeze(self._passages(search), retrieval.final_passages, retrieval.passage_order)
         query, weights = search.query, search.context.term_weights
@@ -247,7 +247,8 @@ class Pipeline:
         stored = search.stored_similarity(lock.chunk_ids)
         remark = query.remark and (None if is_heading(query.text, lock) else query.remark)
         opening = partial(beginning, view.beside)
-        question = Question(query.text, request.text, weights, search.context.vector, stored, remark, opening)
+        vector = search.context.vector
+        question = Question(query.text, request.text, weights, vector, stored, remark, opening, is_foreign)
         written = self._answering.answer(trace, question, lock, view.id, request.explain)
         answer = pinpointed(written.answer, lock, view.page_text)
         notes = query.notes if request.explain or answer.outcome != "told" else None
@@ -257,7 +258,7 @@ class Pipeline:
         if answer.refusal and answer.refusal.gate in ASKING_NOTHING:
             examples = example_questions(view, self.config.ingestion.drop_labels)
             answer = replace(answer, clarification=examples_told(examples))
-        elif not is_gated and not knows(view.embedder.name, query.language):
+        elif is_foreign and not knows(view.embedder.name, query.language):
             trace.raise_flag(LANGUAGE_NOT_SERVED)
             told = languages_told(query.language, view.languages())
             answer = replace(answer, clarification=" ".join(filter(None, (told, answer.clarification))))

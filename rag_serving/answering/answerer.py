@@ -52,6 +52,7 @@ class Question:
     stored: StoredSimilarity | None = None  # of sentences whose vectors were made when their passages were published
     remark: Remark | None = None  # what it is where it asks nothing of the pages
     opening: Opening = lambda _: ()  # how the page of a passage begins
+    is_foreign: bool = False  # in a language that the pages are not in: passages are near by meaning alone
 
 
 class Answering:
@@ -116,7 +117,8 @@ class Answering:
             draft = written.draft if written.draft.model == MODEL else self._extracted(attempt, asked, lock)
             widened = replace(draft, claims=(*draft.claims, *draft.further))
             tried = VerifiedDraft(*self._verified(widened, asked, lock)) if widened != written.draft else written
-        return Composition(written, tried, doubt, tried.stands and is_close(tried.draft.confidence, gates))
+        is_shown = asked.is_foreign or is_close(tried.draft.confidence, gates)
+        return Composition(written, tried, doubt, tried.stands and is_shown)
 
     def _stopped(self, answer: Answer, attempt: StageTrace, asked: Question, lock: Lock, explain: bool) -> AnswerTrace:
         """Return a question that was not asked of the passages; what they would have said is looked up only to explain

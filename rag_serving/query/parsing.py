@@ -52,7 +52,8 @@ def read_query(
     """Return what a question in natural language, or bare keywords, asks for. Any text is a query.
 
     Without a corpus nothing is known to exist: no spelling is corrected, no scope believed, no identifier weighted.
-    `language`: whose function words are no terms. With `is_word`, which says what is a word though no passage holds it, keys hit at random are a remark.
+    `is_word` says what is a word though no passage holds it: with it, keys hit at random are a remark. Function words
+    of `language` are no terms.
     """
     signs = read_signs(text)
     remark = _remark(signs.text, corpus, is_word)

@@ -33,6 +33,10 @@ NOTHING_READABLE = "who asks may read none of the published passages"
 NOTHING_IN_SCOPE = "nothing was found there, so everything was searched"
 
 
+# Of a question in another language than the pages': its words are not misspelt ones of theirs, and it is far from all.
+_ABROAD = {"spelling": False, "cosine_floor": -1.0}
+
+
 @dataclass(frozen=True)
 class Search:
     """One search so far: what its stages share, and the ranking that each of them left."""
@@ -97,7 +101,9 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
     trace = StageTrace()
     with trace.part("query"):
         language = question_language(text)
-        spelling = options.settings.spelling and is_of_pages(language, view.languages)
+        if not is_of_pages(language, view.languages):
+            options = replace(options, settings=options.settings.model_copy(update=_ABROAD))
+        spelling = options.settings.spelling
         query = read_query(text, _Corpus(view, options.is_word), spelling, options.is_word, language)
         everything = narrowed(view, options.filters, query.filters)
         inside = narrowed(view, options.filters, query.filters, query.scope) if query.scope else None

@@ -18,8 +18,9 @@ than into about after before between during per any a in on
 _GERMAN = """
 der die das dem den des ein eine einen einem einer eines und oder aber ist sind war waren wird werden wurde hat haben
 habe ich du er sie wir ihr mich mir uns mein meine meinen unser unsere was wer wen wem wie wo wann warum wieso weshalb
-welche welcher welches welchen welchem kann können darf dürfen muss müssen soll sollte gibt es nicht kein keine im ins am
-zum zur mit auf bei nach von vor für über unter zu aus um ab bis seit durch gegen ohne als wenn dass man viel viele lange
+welche welcher welches welchen welchem kann können darf dürfen muss müssen soll sollte gibt es nicht kein keine im ins
+am zum zur mit auf bei nach von vor für über unter zu aus um ab bis seit durch gegen ohne als wenn dass man viel
+viele lange
 """
 _FRENCH = """
 le la les l un une des du de d au aux et ou mais est sont était ont a ai as avez avons je j tu il elle nous vous ils on
@@ -28,8 +29,8 @@ pouvez doit dois faut ce cet cette ces c s se sa son ne n pas plus en dans par p
 """
 _SPANISH = """
 el la los las un una unos unas del de al y o pero es son está están era ha he han yo tú él nosotros mi mis nuestro que
-qué quién quiénes cuál cuáles cómo cuánto cuántos cuánta cuántas dónde cuándo por para puedo puede se debe hay no con sin
-en sobre desde hasta lo le les su sus me te nos como si más
+qué quién quiénes cuál cuáles cómo cuánto cuántos cuánta cuántas dónde cuándo por para puedo puede se debe hay no con
+sin en sobre desde hasta lo le les su sus me te nos como si más
 """
 FUNCTION_WORDS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
