@@ -33,6 +33,7 @@ from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
 from rag_serving.models import open_embedder, open_tokenizer
+from rag_serving.models.embedding.weights import MODEL
 from rag_serving.pipeline import Pipeline
 
 PEOPLE = ROOT / "evals" / "gold" / "people"
@@ -44,19 +45,26 @@ def main(arguments: list[str] | None = None) -> int:
     """Ask one half of the questions, of each corpus that is there, and print what came of them."""
     options = _options(arguments)
     judged: dict[str, list[JudgedUse]] = {}
+    found: dict[str, dict[int, float]] = {}
     for name in options.corpora or CORPORA:
         pages = read_pages(name, options.data)
         if pages is None:
             print(f"bench: {options.data} has no pages of {name}", file=sys.stderr)
             continue
-        with published(cut(name, pages), options.cache / name) as pipeline:
-            judged[name] = ask(pipeline, read_gold(questions_of(name, options.half)))
+        home = options.cache / name / Path(options.embedding).name
+        with published(cut(name, pages), home, options.embedding) as pipeline:
+            gold = read_gold(options.gold or questions_of(name, options.half))
+            judged[name] = ask(pipeline, gold)
+            found[name] = pages_found(pipeline, gold)
     together = [each for those in judged.values() for each in those]
     everything = judged if len(judged) == 1 else {**judged, "all": together}
     if options.json:
         print(json.dumps({name: use_payload(those) for name, those in everything.items()}, indent=2))
     else:
         print("\n\n".join(f"**{name}**\n\n{use_table(those)}" for name, those in everything.items()))
+        for name, shares in found.items():
+            told = ", ".join(f"{k}: {share:.0%}" for k, share in shares.items())
+            print(f"\n{name}: a right page among the first {told}")
     if options.details and options.half != "measured":
         print("\n".join(f"{each.outcome}: {each.gold.id}: {each.gold.question}" for each in together))
     return 0
@@ -77,9 +85,9 @@ def read_pages(corpus: str, data: Path) -> pa.Table | None:
 
 
 @contextmanager
-def published(corpus: Corpus, home: Path) -> Iterator[Pipeline]:
+def published(corpus: Corpus, home: Path, model: str = MODEL) -> Iterator[Pipeline]:
     """Yield the pages indexed and published, ready to be asked; vectors are kept in the folder."""
-    config = parse_config({"home": str(home), "tenants": {TENANT: {}}})
+    config = parse_config({"home": str(home), "tenants": {TENANT: {}}, "embedding": {"model": model}})
     store, tokenizer = Store(home), open_tokenizer(config.embedding)
     embedder = open_embedder(config.embedding)
     table = merge(corpus.chunks, Rule("apart"), lambda text: len(tokenizer.offsets([text])[0])).table
@@ -107,10 +115,23 @@ def ask(pipeline: Pipeline, gold: GoldSet) -> list[JudgedUse]:
     return judged
 
 
+def pages_found(pipeline: Pipeline, gold: GoldSet) -> dict[int, float]:
+    """Return the share of answerable questions of which a right page is among the first k pages that search finds."""
+    ranks = []
+    for question in (each for each in gold.questions if each.answerable):
+        results = pipeline.search(question.asker(TENANT), question.question, 50).results
+        pages = list(dict.fromkeys(result.chunk.page_id for result in results))
+        right = {place.page for place in question.places}
+        ranks.append(next((rank for rank, page in enumerate(pages, start=1) if page in right), 99))
+    return {k: sum(rank <= k for rank in ranks) / max(1, len(ranks)) for k in (1, 3, 10)}
+
+
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m evals.bench.people", description=__doc__.splitlines()[0])
     parser.add_argument("--corpora", nargs="+", choices=CORPORA, help="all that are there by default")
     parser.add_argument("--half", choices=HALVES, default="build")
+    parser.add_argument("--gold", type=Path, help="questions of one corpus in place of a half")
+    parser.add_argument("--embedding", default=MODEL, help="local embedding model: a name or a folder")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the real data")
     parser.add_argument("--cache", type=Path, default=Path(".citelock/bench-people"), help="where indexes are kept")
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown tables")

