@@ -21,6 +21,8 @@ from rag_serving.text.units import Unit
 
 _ALIKE = 0.6  # Jaccard similarity of the words beside the figures
 _OPPOSITE = 0.75  # the same, of sentences of which one denies the other
+_MAY_BE_ALIKE = 0.3  # the same of the beginnings of words: fewer are never enough
+_FEW = 3  # words
 _ABOUT = 0.8  # of the question's weight that both units must have
 _LONGEST = 600  # characters of a unit that is compared
 _IDENTIFIER = re.compile(SEPARATED_NAME)
@@ -71,6 +73,11 @@ class Compared:
         words = (word for word in self.now.split() if word.strip(".,;:").lower() not in FIGURE_WORDS)
         found = self.analyze(" ".join(words))
         return frozenset(term for term in found if not any(character.isdigit() for character in term))
+
+    @cached_property
+    def beginnings(self) -> frozenset[str]:
+        """Return how its longer words begin: texts that share few of them are not alike, which costs little to see."""
+        return frozenset(word[:4] for word in self.text.lower().split() if len(word) > 3)
 
     @cached_property
     def context(self) -> frozenset[str]:
@@ -131,6 +138,8 @@ def _is_sentence_with_another_figure(asked: QuestionFeatures, one: Compared, two
     """Return whether both say the same but for a figure."""
     if one.unit.kind != two.unit.kind or (one.unit.kind == "table" and one.fields and two.fields):
         return False
+    if not one.measures or not _may_be_alike(one, two):
+        return False
     if not differ(one.measures, two.measures) or one.bounds != two.bounds or _jaccard(one.words, two.words) < _ALIKE:
         return False
     return _is_about(asked, one.terms) and _is_about(asked, two.terms)
@@ -148,11 +157,19 @@ def _is_cell_with_another_value(asked: QuestionFeatures, one: Compared, two: Com
     return len(pairs) == 1 and _is_other_value(*pairs[0], one.analyze)
 
 
+def _may_be_alike(one: Compared, two: Compared) -> bool:
+    """Return whether two units share enough to be compared; of few words that are told by spaces nothing is known."""
+    few = min(len(one.beginnings), len(two.beginnings)) < _FEW
+    return few or _jaccard(one.beginnings, two.beginnings) >= _MAY_BE_ALIKE
+
+
 def _is_default_of_the_same_setting(asked: QuestionFeatures, one: Compared, two: Compared) -> bool:
     """Return whether both give the default of one setting, or tell of its change, and not the same figure."""
-    shared = one.identifiers & two.identifiers
+    shared = one.identifiers & two.identifiers if one.identifiers else frozenset()
+    if not shared:
+        return False
     wanted = {name.lower() for name in _IDENTIFIER.findall(asked.text)}
-    if not shared or (wanted and not wanted & shared) or len(one.identifiers | two.identifiers) > len(shared):
+    if (wanted and not wanted & shared) or len(one.identifiers | two.identifiers) > len(shared):
         return False
     if one.bounds != two.bounds and "table" not in (one.unit.kind, two.unit.kind):
         return False
@@ -162,9 +179,11 @@ def _is_default_of_the_same_setting(asked: QuestionFeatures, one: Compared, two:
 
 def _is_default_of_what_is_asked(asked: QuestionFeatures, one: Compared, two: Compared) -> bool:
     """Return whether both give one default of what is asked, in words of their own: `(default fraction=0.4)`."""
-    if one.identifiers or two.identifiers or one.bounds != two.bounds or "default" not in one.terms & two.terms:
+    if "default" not in one.terms or "default" not in two.text.lower() or one.identifiers or two.identifiers:
         return False
-    if len(one.measures) != 1 or len(two.measures) != 1 or not differ(one.measures, two.measures):
+    if one.bounds != two.bounds or len(one.measures) != 1 or len(two.measures) != 1:
+        return False
+    if not differ(one.measures, two.measures) or "default" not in two.terms:
         return False
     shared = (one.words & two.words) - {"default"}
     return bool(shared) and all(_is_about(asked, each.context) for each in (one, two))
@@ -173,6 +192,8 @@ def _is_default_of_what_is_asked(asked: QuestionFeatures, one: Compared, two: Co
 def _is_denied(asked: QuestionFeatures, one: Compared, two: Compared) -> bool:
     """Return whether both say the same, and one of them with a "not"."""
     if asked.kind != "yes_no" or one.unit.kind != two.unit.kind or one.unit.kind in ("table", "code"):
+        return False
+    if not _may_be_alike(one, two):
         return False
     words = [each.words - each.polar for each in (one, two)]
     if _jaccard(*words) < _OPPOSITE or one.measures != two.measures:
