@@ -30,6 +30,7 @@ from rag_serving.retrieval.page_evidence import PageEvidence
 from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoder, Sidecar
 from rag_serving.retrieval.sentence_evidence import SentenceEvidence
 from rag_serving.retrieval.stage import First, Stage, best_first, in_turn
+from rag_serving.retrieval.versions import NewestVersion
 
 
 @dataclass(frozen=True)
@@ -80,4 +81,5 @@ def passage_stages(config: Config, count: int, sidecar: Sidecar | None, is_gated
     if sidecar:
         model = CrossEncoder(sidecar, max(count, settings.top_n or count), settings.candidates)
         stages.append(Stage("rerank", in_turn(model, boost), RERANKER_DOWN))
-    return (*stages, Stage("lexical_rerank", LexicalReranker(proximity=features.FEATURE_PROXIMITY), on=by_words))
+    stages.append(Stage("lexical_rerank", LexicalReranker(proximity=features.FEATURE_PROXIMITY), on=by_words))
+    return (*stages, Stage("versions", NewestVersion(count)))

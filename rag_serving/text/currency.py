@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 Version = tuple[int, ...]
@@ -69,6 +70,11 @@ _VERSION = re.compile(
     r"|(?<![\w.,:/#+-])(?P<year>(?:19|20)\d\d)(?![\w%]|[.,:/-]\d)",
     re.IGNORECASE,
 )
+
+
+_NUMBERING = re.compile(r"^\s*\d{1,3}(?:\.\d{1,3})*\.?\s+(?!(?:release|version|beta|alpha|rc)\b)(?=\S)", re.IGNORECASE)
+_FIRST_YEAR = 1900
+_DIGITS = re.compile(r"\d{1,9}")
 
 
 class Mark(NamedTuple):
@@ -154,6 +160,30 @@ def without_versions(text: str) -> str:
     return " ".join(_VERSION.sub(" ", text).lower().split())
 
 
+def version_of(headings: Sequence[str], title: str, space: str) -> Version | None:
+    """Return the version that a passage is about: the last that its innermost heading names, else its title, else the
+    number of its space (`DOCS-39`); None without one.
+    """
+    for heading in (*reversed(headings), title):
+        if found := versions_in(_NUMBERING.sub("", heading)):
+            return found[-1]
+    number = _DIGITS.findall(space)
+    return (int(number[-1]),) if number else None
+
+
+@lru_cache(maxsize=4096)
+def family_of(title: str, space: str) -> tuple[str, str]:
+    """Return title and space without versions: pages of one family can be compared by their versions."""
+    return without_versions(title), _DIGITS.sub("", space).strip("-_. ").lower()
+
+
+def are_comparable(one: Version, two: Version) -> bool:
+    """Return whether two versions count in the same way: no year with a release, no 54 with 5.4."""
+    return (len(one) == 1) == (len(two) == 1) and (one[0] >= _FIRST_YEAR) == (two[0] >= _FIRST_YEAR)
+
+
 def is_of_version(version: Version, wanted: Version) -> bool:
-    """Return whether a version is the one that is wanted, or one of its releases: 5.4.1 is one of 5.4."""
-    return version[: len(wanted)] == wanted
+    """Return whether a version is the one that is wanted, one of its releases (5.4.1 is one of 5.4), or the same in a
+    name that has no dots (54).
+    """
+    return version[: len(wanted)] == wanted or version == (int("".join(map(str, wanted))),)

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.text.currency import (
+    are_comparable,
     is_of_version,
     mark_of_headings,
     mark_of_labels,
     mark_of_sentences,
     mark_of_title,
+    version_of,
     versions_in,
     without_versions,
 )
@@ -130,9 +132,23 @@ def test_versions_are_told_from_other_figures(text: str, found: list[tuple[int, 
     assert versions_in(text) == found
 
 
+def test_the_number_of_a_section_is_no_version() -> None:
+    assert version_of(["Docs", "4.8 Log compaction"], "Docs", "ENG") is None
+    assert version_of(["Docs", "4.8 Log compaction"], "Docs", "DOCS-39") == (39,)
+    assert version_of(["Index", "0.8 Release"], "Index", "ENG") == (0, 8)
+    assert version_of(["Notes", "Changes in 5.4"], "Notes 5.3", "ENG") == (5, 4)
+
+
+def test_only_like_versions_are_compared() -> None:
+    assert are_comparable((5, 4), (5, 3, 1))
+    assert not are_comparable((54,), (5, 4))
+    assert not are_comparable((2024,), (24,))
+
+
 def test_titles_of_versions_are_of_one_family() -> None:
     assert without_versions("Release Notes 5.4") == without_versions("Release notes 5.3.1")
     assert is_of_version((5, 4, 1), (5, 4))
+    assert is_of_version((54,), (5, 4))
     assert not is_of_version((5, 40), (5, 4))
 
 

@@ -9,7 +9,6 @@ the date of its last change. A page's own word counts for itself alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,22 +18,21 @@ from rag_serving.records import Chunk
 from rag_serving.text.currency import (
     Mark,
     Version,
+    are_comparable,
     can_mark,
+    family_of,
     is_of_version,
     mark_of_headings,
     mark_of_labels,
     mark_of_sentences,
     mark_of_title,
-    versions_in,
-    without_versions,
+    version_of,
 )
 
 Opening = Callable[[Chunk], Sequence[Chunk]]
 """The first chunks of a passage's page that the asker may read."""
 Reason = Literal["asked", "mark", "change", "version", "date"]
 
-_DIGITS = re.compile(r"\d+")
-_FIRST_YEAR = 1900
 _OPENING = 3  # chunks at the beginning of a page that may tell its state
 
 
@@ -51,14 +49,14 @@ class Standing:
 
     mark: Mark | None
     version: Version | None  # of its headings, its title, or its space
-    family: tuple[str, str]  # space and title without versions: passages of one family can be compared by version
+    family: tuple[str, str]  # passages of one family can be compared by version
     updated_at: datetime | None
 
 
 def standing(chunk: Chunk, opening: Sequence[Chunk] = ()) -> Standing:
     """Return how current a passage is, by itself and by how its page begins."""
-    family = without_digits(chunk.space), without_versions(chunk.title)
-    return Standing(mark_of(chunk, opening), version_of(chunk), family, chunk.updated_at)
+    version = version_of(chunk.heading_path, chunk.title, chunk.space)
+    return Standing(mark_of(chunk, opening), version, family_of(chunk.title, chunk.space), chunk.updated_at)
 
 
 def beginning(beside: Callable[[Chunk, int], Chunk | None], chunk: Chunk) -> list[Chunk]:
@@ -75,21 +73,6 @@ def mark_of(chunk: Chunk, opening: Sequence[Chunk] = ()) -> Mark | None:
         return found
     marks = (_mark_in(other) for other in opening)
     return next((mark for mark in marks if mark and mark.of == "page"), None)
-
-
-def version_of(chunk: Chunk) -> Version | None:
-    """Return the version that a passage is about: the last that its innermost heading names, else its title, else the
-    number of its space (`DOCS-39`); None without one."""
-    for heading in (*reversed(chunk.heading_path), chunk.title):
-        if found := versions_in(heading):
-            return found[-1]
-    number = _DIGITS.findall(chunk.space)
-    return (int(number[-1]),) if number else None
-
-
-def without_digits(space: str) -> str:
-    """Return the key of a space without the numbers that tell its versions apart."""
-    return _DIGITS.sub("", space).strip("-_. ").lower()
 
 
 def _mark_in(chunk: Chunk) -> Mark | None:
@@ -117,7 +100,7 @@ def _signs(one: Standing, two: Standing, asked: Sequence[Version], changes: int)
     """Yield each reason with what the passages have of it; more is more current."""
     yield "asked", _is_asked(one, asked), _is_asked(two, asked)
     yield "mark", one.mark is None, two.mark is None
-    if one.version and two.version and one.family == two.family and _is_year(one.version) == _is_year(two.version):
+    if one.version and two.version and one.family == two.family and are_comparable(one.version, two.version):
         yield "version", one.version, two.version
     yield "change", changes, 0
     if one.updated_at and two.updated_at:
@@ -126,7 +109,3 @@ def _signs(one: Standing, two: Standing, asked: Sequence[Version], changes: int)
 
 def _is_asked(found: Standing, asked: Sequence[Version]) -> bool:
     return found.version is not None and any(is_of_version(found.version, version) for version in asked)
-
-
-def _is_year(version: Version) -> bool:
-    return version[0] >= _FIRST_YEAR

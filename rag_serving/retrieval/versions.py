@@ -1,0 +1,108 @@
+"""Of near-identical sections of several versions the newest first, or the one of the version that the query names.
+
+Belongs here: which rows are versions of one section, and their order. Does not belong here: what a version is
+(`text.currency`), near-duplicates that are dropped before anything is indexed.
+
+Rows change places among themselves: where an older version stood first the newest stands, and no other row moves.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rag_serving.records import Chunk
+from rag_serving.retrieval.ranking import Ranking
+from rag_serving.retrieval.stage import SearchContext
+from rag_serving.text.analyzer import analyze_passage
+from rag_serving.text.currency import (
+    Version,
+    are_comparable,
+    family_of,
+    is_of_version,
+    mark_of_labels,
+    mark_of_title,
+    version_of,
+    versions_in,
+    without_versions,
+)
+
+VERSION = "version"
+"""The column of the scores of rows that changed places."""
+_ALIKE = 0.5  # Jaccard similarity of two texts that are versions of one
+
+
+@dataclass(frozen=True)
+class NewestVersion:
+    """The first rows with the newest of several versions in front; column `version`.
+
+    Attributes:
+        pool: how many rows are looked at.
+    """
+
+    pool: int
+
+    def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
+        chunks = context.passages.read(ranking.head(self.pool).rows)
+        asked = versions_in(context.query.text)
+        order = list(range(len(ranking)))
+        for places in _sections(chunks, asked):
+            keys = {place: _currency(chunks[place], asked, _have_versions(chunks, places)) for place in places}
+            best = sorted(places, key=lambda place: keys[place], reverse=True)
+            for place, chosen in zip(places, best, strict=True):
+                order[place] = chosen
+        moved = np.array(order) != np.arange(len(ranking))
+        if not moved.any():
+            return ranking
+        return ranking.take(order).scored(VERSION, np.where(moved, ranking.score, np.nan))
+
+
+def _sections(chunks: Sequence[Chunk], asked: Sequence[Version]) -> list[list[int]]:
+    """Return the places, in their order, of chunks that are versions of one section, each of another page."""
+    alike: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, chunk in enumerate(chunks):
+        heading = without_versions(chunk.heading_path[-1] if chunk.heading_path else "")
+        alike[(*family_of(chunk.title, chunk.space), heading)].append(place)
+    found = []
+    for places in alike.values():
+        versions = [place for place in places if _is_version(chunks[place], chunks[places[0]], asked)]
+        if len(versions) > 1:
+            found.append(versions)
+    return found
+
+
+def _is_version(chunk: Chunk, first: Chunk, asked: Sequence[Version]) -> bool:
+    """Return whether a chunk is the first one, or the same section of another page in another version."""
+    if chunk is first:
+        return True
+    if chunk.page_id == first.page_id:
+        return False
+    return bool(asked) or _jaccard(chunk, first) >= _ALIKE
+
+
+def _currency(chunk: Chunk, asked: Sequence[Version], have_versions: bool) -> tuple[Any, ...]:
+    """Return what a version is ordered by: more is more current."""
+    version = _version(chunk)
+    is_asked = any(is_of_version(version, wanted) for wanted in asked)
+    is_marked = bool(mark_of_title(chunk.title) or mark_of_labels(chunk.labels))
+    updated = chunk.updated_at.timestamp() if chunk.updated_at else 0.0
+    return is_asked, not is_marked, version if have_versions else (), updated
+
+
+def _have_versions(chunks: Sequence[Chunk], places: Sequence[int]) -> bool:
+    """Return whether all of them name a version, and in the same way."""
+    versions = [_version(chunks[place]) for place in places]
+    return all(versions) and all(are_comparable(versions[0], version) for version in versions)
+
+
+def _version(chunk: Chunk) -> Version:
+    return version_of(chunk.heading_path, chunk.title, chunk.space) or ()
+
+
+def _jaccard(one: Chunk, two: Chunk) -> float:
+    first, second = set(analyze_passage(one.text)), set(analyze_passage(two.text))
+    return len(first & second) / (len(first | second) or 1)
