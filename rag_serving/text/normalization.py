@@ -17,6 +17,7 @@ _INVISIBLE = dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", "")
 _FOLDS = _QUOTES | _DASHES | _LIGATURES | _INVISIBLE | {"…": "..."}
 
 _SPACES = re.compile(r"\s+")
+_PLAIN = re.compile(r"[!-~]++(?: [!-~]++)*+")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _SIGNS = frozenset("-+±<>≤≥=~$€£#")
 _UNITS = frozenset("%‰°")
@@ -45,6 +46,12 @@ def fold(text: str) -> Folded:
     ends: list[int] = []
     position = 0
     while position < len(text):
+        if (end := _plain_end(text, position)) > position:
+            folded.append(text[position:end])
+            starts += range(position, end)
+            ends += range(position + 1, end + 1)
+            position = end
+            continue
         end = _cluster_end(text, position)
         cluster = text[position:end]
         plain = " " if cluster.isspace() else _FOLDS.get(cluster, cluster)
@@ -63,6 +70,13 @@ def fold(text: str) -> Folded:
 def folded(text: str) -> str:
     """Return the text that `fold` makes, for those who need no way back."""
     return _SPACES.sub(" ", text) if text.isascii() else fold(text).text
+
+
+def _plain_end(text: str, position: int) -> int:
+    """Return the end of the words that stand here as they are folded; the position where none do."""
+    words = _PLAIN.match(text, position)
+    end = words.end() if words else position
+    return end - 1 if end > position and text[end : end + 1] > "\x7f" else end  # that may be a mark of the last letter
 
 
 def _cluster_end(text: str, position: int) -> int:

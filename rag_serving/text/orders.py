@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from rapidfuzz.distance import OSA
 
@@ -119,6 +119,7 @@ def is_order(question: str) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def orders_assistant(sentence: str) -> bool:
     """Return whether a sentence of a page is meant for an assistant that reads it, and not for people."""
     possible = readings(sentence)

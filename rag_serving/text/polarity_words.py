@@ -66,7 +66,8 @@ def turns_of_folded(text: str) -> Counter[str]:
 
 def negations(text: str) -> int:
     """Return how many words or characters of the text negate."""
-    return sum(word in _NEGATING for word in _words(text)) + sum(c in NEGATING_CHARACTERS for c in text)
+    characters = 0 if text.isascii() else sum(character in NEGATING_CHARACTERS for character in text)
+    return sum(map(_NEGATING.__contains__, _words(text))) + characters
 
 
 def contradict(first: str, second: str) -> bool:

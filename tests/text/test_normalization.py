@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rag_serving.text.normalization import caseless, fold, folded, holds, is_border
@@ -86,3 +88,28 @@ def test_a_phrase_is_held_as_whole_words_whatever_case_and_white_space(text: str
 @given(st.text(st.sampled_from("aB \t\n\r\x0b\x0c\x1c\x1f\x85\xa0é“—…-1"), max_size=30))
 def test_folded_text_is_that_of_fold(text: str) -> None:
     assert folded(text) == fold(text).text
+
+
+def folded_by_character(text: str) -> tuple[str, list[int], list[int]]:
+    """Fold cluster by cluster, which is slow and plain."""
+    folded, starts, ends = "", [], []
+    for cluster in re.finditer(r"(?s).[\u0300-\u036f]*", text):
+        plain = fold(cluster[0]).text
+        if plain == " " and folded.endswith(" "):
+            ends[-1] = cluster.end()
+            continue
+        folded += plain
+        starts += [cluster.start()] * len(plain)
+        ends += [cluster.end()] * len(plain)
+    return folded, starts, ends
+
+
+@given(st.text(alphabet="ab1.-\"' \t\n\u00a0\u00ad\u0301\u0308“”…ﬁéжж", max_size=60))
+@example("a\u0301 b")
+@example("ab\u0301c")
+@example("a \u0301b")
+@example("a \u00ad b")
+@example("ein Wort\u00ad teil  und\n\nmehr.")
+def test_words_are_folded_together_as_their_characters_are(text: str) -> None:
+    folded = fold(text)
+    assert (folded.text, list(folded.starts), list(folded.ends)) == folded_by_character(text)

@@ -69,7 +69,7 @@ def find_exact(quote: str, text: str | Passage) -> QuoteSpan | None:
         return None
     if (start := _between_borders(needle, passage.text)) is not None:
         return QuoteSpan(start, start + len(needle), "exact")
-    if (start := _between_borders(needle, passage.folded.text)) is None:
+    if (start := _between_borders(needle, passage.plain)) is None:
         return None
     first, last = passage.folded.original(start, start + len(needle))
     return QuoteSpan(first, last, "exact")
