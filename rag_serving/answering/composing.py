@@ -91,23 +91,39 @@ class Composition:
 
     def explained(self, answer: Answer, lock: Lock) -> Answer:
         """Return the answer with its passages, what was rejected, and the best of what was written and is not shown."""
-        is_written_shown = self.is_shown and self.tried is self.written
         verdicts = [] if self.written.stands else self.written.verdicts
-        best = None if is_written_shown else best_rejected(self.written.draft, verdicts, lock)
+        is_rest = not self.is_shown or self._is_replaced
+        best = best_rejected(self.written.draft, verdicts, lock) if is_rest else None
         return replace(
             answer,
             passages=explained(lock, self._verdicts),
             refusal=answer.refusal and replace(answer.refusal, best=best),
-            rejected=rejected_shapes(self.tried.draft.rejected, lock),
+            rejected=rejected_shapes(self._rejected, lock),
         )
 
     def trace(self, answer: Answer, lock: Lock) -> AnswerTrace:
         """Return the answer with the draft that it was made of; a model's cost and notes are kept with extraction's."""
-        written, draft, rejected = self.written.draft, self.written.draft, self.tried.draft.rejected
-        if not self.is_shown or self.tried is self.written:
-            return AnswerTrace(answer, written, lock, self._verdicts, rejected=rejected)
-        draft = replace(self.tried.draft, usage=written.usage, notes=(*written.notes, *self.tried.draft.notes))
-        return AnswerTrace(answer, draft, lock, self._verdicts, self.written.verdicts, rejected)
+        written, shown = self.written.draft, self.tried.draft
+        if not self.is_shown or not self._is_replaced:
+            draft = shown if self.is_shown else written
+            return AnswerTrace(answer, draft, lock, self._verdicts, rejected=self._rejected)
+        draft = replace(shown, usage=written.usage, notes=(*written.notes, *shown.notes))
+        return AnswerTrace(answer, draft, lock, self._verdicts, self.written.verdicts, self._rejected)
+
+    @property
+    def _is_replaced(self) -> bool:
+        """Return whether extraction was tried in a model's place."""
+        return self.tried.draft.model != self.written.draft.model
+
+    @property
+    def _rejected(self) -> tuple[RejectedCandidate, ...]:
+        """The candidates that readers do not see."""
+        shown = [verdict.claim for verdict in self._verdicts if verdict.outcome != "dropped"]
+        return tuple(
+            each
+            for each in self.tried.draft.rejected
+            if not any(claim.index == each.passage and each.text in claim.text for claim in shown)
+        )
 
     @property
     def _verdicts(self) -> Sequence[Verdict]:

@@ -56,7 +56,7 @@ def answer_lines(answer: Answer) -> Iterator[str]:
         cited = f", cited as [{passage['index']}]" if passage["index"] else ""
         where = f"passage {passage['passage']}{cited}: {' → '.join(passage['heading_path'])}"
         yield dim(f"{where}: {passage['why']} ({scores})")
-    if answer.rejected:
+    if answer.passages is not None and "confidence" in answer.gates:
         yield from ("", dim(confidence_line(answer)), *rejected_lines(answer.rejected))
     if answer.receipt_id:
         commands = "citelock receipt verify ID, citelock feedback ID helpful"
@@ -78,13 +78,14 @@ def refusal_lines(refusal: Refusal, is_explained: bool) -> Iterator[str]:
 
 def confidence_line(answer: Answer) -> str:
     """Return how confident the best sentence is, what it needs, and what spoke for it."""
-    confidence, least = answer.gates.get("confidence", 0.0), answer.gates.get("min_confidence", 0.0)
-    return f"confidence {confidence:.2f} of {least:.2f}: {scores_line(answer.evidence)}"
+    told = "confidence {confidence:.2f} of {min_confidence:.2f}".format_map(answer.gates)
+    return f"{told}: {scores_line(answer.evidence)}"
 
 
 def rejected_lines(rejected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the next best sentences, with their passages and what speaks for each."""
-    yield dim("not chosen:")
+    if rejected:
+        yield dim("not chosen:")
     for candidate in rejected:
         features = scores_line({"score": candidate["score"], **candidate["features"]})
         yield dim(f"    passage {candidate['passage']}: “{candidate['text']}” ({features})")

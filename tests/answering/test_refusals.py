@@ -83,7 +83,7 @@ def test_without_explanation_there_is_one_line_and_no_sentence(asking: Asking) -
 def test_an_explained_refusal_is_printed_with_gate_and_sentence(asking: Asking) -> None:
     lines = [unstyle(line) for line in answer_lines(asking(LAG, gates=NOTHING_SHOWN))]
     assert lines[2].startswith("gate confidence: ")
-    assert lines[3].startswith("nearest: “An alert fires when the lag")
+    assert lines[3].startswith("nearest: “Consumer lag is the distance")
     assert lines[4] == "    Monitoring → Consumer lag, https://wiki.example/pages/13#Consumer-lag"
 
 
