@@ -72,7 +72,7 @@ def purpose_of(said: str) -> str:
 def _is_purpose(purpose: str) -> bool:
     words = purpose.lower().rstrip(":").split()
     is_short = 2 <= len(words) <= _MOST_WORDS and len(content_terms(purpose)) >= 2
-    is_whole = words[-1] not in STOP_WORDS if words else False
+    is_whole = bool(words) and words[-1] not in STOP_WORDS and not set(words) & {"following", "above", "below"}
     return is_short and is_whole and words[0] in IMPERATIVE and words[1] not in _POINTING | {"to"}
 
 

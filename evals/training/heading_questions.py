@@ -58,8 +58,10 @@ _EMPTY = frozenset(_EMPTY_WORDS.split())
 _SUBJECT_KEY = re.compile(r"[A-Z]{2,}-\d+")
 _DEFINED = re.compile(r"(?:(an?|the)\s+)?(.{2,60}?)\s+(is|are)\s+(?:an?|the|one|how|what|any)\b", re.IGNORECASE)
 _STATUS = re.compile(r"\b(?:status|current state)$", re.IGNORECASE)
+_FINITE = re.compile(r"\s(?:is|are|was|does|that)\s", re.IGNORECASE)  # what is behind is a sentence, not an object
 _WORD = re.compile(r"[A-Za-z]{3}")
 _NO_OBJECTS = frozenset({"of", "and", "is", "are", "vs", "or", "for", "in", "to", *_EMPTY})
+_NOUNS_TOO = frozenset({"process", "test", "build", "plan", "monitor", "log", "schedule"})  # "Processing guarantees"
 _FEWEST_WORDS = 8  # of a section that says something
 _MOST_NAMED = 7  # words of a heading that is asked for as it is
 _MOST_OF_A_TEMPLATE = 2  # sections with a heading of the template that a page may ask for
@@ -97,7 +99,8 @@ def asked_by(heading: str) -> Asked | None:
     first, rest = said.split(maxsplit=1)
     second = rest.split()[0].lower()
     verb = _BY_GERUND.get(first.lower())
-    if verb and second not in _NO_OBJECTS:
+    is_noun = verb in _NOUNS_TOO and " " not in rest
+    if verb and second not in _NO_OBJECTS and not is_noun and not _FINITE.search(rest):
         return Asked(f"how do I {verb} {rest}", "steps")
     if first.lower() in IMPERATIVE and second in _DETERMINERS:
         return Asked(f"how do I {first.lower()} {rest}", "steps")

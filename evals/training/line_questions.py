@@ -36,7 +36,7 @@ _TERM = re.compile(r"([\w][\w ./()'-]{1,50}?)\s*(?::| [–—-])\s+(\S.*)", re.D
 _NO_KEY_WORDS = """
 note notes example examples warning tip caution important todo update edit answer question see hint ps fyi discussion
 thread vote jira option step case problem solution http https result output input pros cons author authors assumption
-reason filename listing figure table idea attention here
+reason filename listing figure table idea attention here high low medium new old other
 """
 _NO_KEYS = frozenset(_NO_KEY_WORDS.split())
 _FEWEST_PAGES = 3  # of a template's key
@@ -45,6 +45,7 @@ _FEWEST_TERMS, _SHORTEST_DEFINITION = 3, 5
 _SHORTEST_QUESTION = 5
 _OF_NAVIGATION = 3  # sections that have the same item: it leads somewhere
 _AROUND = "\"“”'.[]() *"
+_COMMON_SHAPES = ("", "capitalized")  # of words that are no identifiers
 _PLURAL = re.compile(r"[a-z](?:[a-rt-z]|[^isu]e)s$")
 _STATUS = re.compile(r"\b(?:state|status)\b", re.IGNORECASE)
 
@@ -170,7 +171,8 @@ def _defined(wiki: Wiki, section: Section, unit: Unit, term: str) -> Iterator[Pa
     if wiki.headings[key_of(term)] >= OF_A_TEMPLATE:
         return
     last = term.split()[-1]
-    question = f"what {'are' if _PLURAL.search(last) and not shape_of(last) else 'is'} {lowered(term, wiki.names)}"
+    verb = "are" if _PLURAL.search(last) and shape_of(last) in _COMMON_SHAPES else "is"
+    question = f"what {verb} {lowered(term, wiki.names)}"
     if len(wiki.holding(content_terms(term))) > _FEWEST_TERMS or is_ambiguous(wiki, section, question):
         question = with_subject(section, question)
     if question:

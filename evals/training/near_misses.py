@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"(?<![\w.])v?\d+(?:\.\d+)*(?![\w.]*\d)|(?<=[A-Z]-)\d+")
 _HOW = re.compile(r"^(how do I )(\w+)( .+)$")
 _ASKS = re.compile(r"(?:how|can|where|do|does|is|are|may|should|when)\b", re.IGNORECASE)
 _LONG = 10  # words of a question that takes no further condition
-_JOINED = re.compile(r"(\w+\..*\w|\w+-.*\w)([.-])([A-Za-z]{2,})")
+_JOINED = re.compile(r"(\w+\..*\w|\w+-\w+\.\w+|\w+)(\.)([A-Za-z]{2,})")
 _NOUNS = ("e", "y", "r", "n", "t", "l")  # last letters of what is rather a noun in the singular
 _PROPERTY = re.compile(r"^(what is the |)(.+?)( (?:of|for) .+)$")
 _VERB_WORDS = """
@@ -97,7 +97,7 @@ def is_unsaid(wiki: Wiki, question: str, part: str) -> bool:
 
 
 def _unanswerable(pair: Pair) -> Pair:
-    return replace(pair, kind=UNANSWERABLE, answerable=False, facts=(), answer="", also=())
+    return replace(pair, kind=UNANSWERABLE, answerable=False, facts=(), answer="", also=(), superseded=())
 
 
 def _other_number(_: Wiki, pair: Pair, chance: random.Random) -> Iterator[tuple[str, str]]:
@@ -129,14 +129,23 @@ def _other_row(wiki: Wiki, pair: Pair, chance: random.Random) -> Iterator[tuple[
     if pair.source != "table":
         return
     row = re.sub(r"\s*\(.*\)$", "", plain(cells_of(pair.answer)[0]))
-    pool = [key for key, page in wiki.row_keys if page != pair.page_id and key.lower() != row.lower()]
+    columns = {column for key, column, page in wiki.row_keys if key == row and page == pair.page_id}
+    others = (each for each in wiki.row_keys if each[2] != pair.page_id and each[0].lower() != row.lower())
+    kind = _kind_of(row)
+    is_identifier = kind[0] == "dotted" or (kind[0] and kind[1])
+    pool = [key for key, column, _ in others if _kind_of(key) == kind and (is_identifier or column in columns)]
     if row and row in pair.question and pool:
         for other in chance.sample(pool, min(_TRIES, len(pool))):
             yield pair.question.replace(row, other, 1), other
 
 
+def _kind_of(key: str) -> tuple[str, bool, bool]:
+    """Return what makes the name of a row like another: how it is written, digits, more words than one."""
+    return shape_of(key.split()[0]), any(char.isdigit() for char in key), " " in key
+
+
 def _other_part(wiki: Wiki, pair: Pair, chance: random.Random) -> Iterator[tuple[str, str]]:
-    """A dotted or dashed name whose last part is that of another one."""
+    """A dotted name whose last part is that of another one."""
     words = pair.question.split()
     places = [place for place, word in enumerate(words) if _JOINED.fullmatch(_bare(word))]
     pool = wiki.last_parts

@@ -16,9 +16,10 @@ from typing import Any, Literal
 from rag_assets.evaluation.gold import GoldPlace, GoldQuestion
 
 Source = Literal[
-    "heading", "faq", "link", "table", "key_value", "definition", "list", "code", "removed", "near_miss"
+    "heading", "faq", "link", "table", "key_value", "definition", "list", "code", "version", "removed", "near_miss"
 ]  # fmt: skip
-"""What of a wiki gave the question; `removed`: its target is taken away; `near_miss`: a part of it is replaced."""
+"""What of a wiki gave the question. `version`: an older version says it otherwise; `removed`: its target is taken away;
+`near_miss`: a part of it is replaced."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Pair:
     whole_page: bool = False  # any section of the page is right
     masked: bool = False  # to be learnt from with the heading of its section masked
     also: tuple[tuple[str, str, str], ...] = ()  # page, anchor and heading of sections that say nearly the same
+    superseded: tuple[tuple[str, str, str], ...] = ()  # the same of sections that an older version has
     without: tuple[str, ...] = ()  # pages that must not be candidates
     replaced: str = ""  # of a near miss: what is another one, as `near_misses` names it
     reworded: str = ""  # how it differs from the first wording
@@ -101,6 +103,6 @@ def read_pairs(path: Path) -> Iterator[Pair]:
         for line in file:
             row: dict[str, Any] = json.loads(line)
             del row["id"]
-            row["also"] = [tuple(place) for place in row["also"]]
+            row |= {name: [tuple(place) for place in row[name]] for name in ("also", "superseded")}
             lists: dict[str, Any] = {name: tuple(value) for name, value in row.items() if isinstance(value, list)}
             yield Pair(**row | lists)

@@ -21,6 +21,9 @@ _NOTHING = re.compile(r"^(?:[-–—*.?/ ]*|n/?a|none|tbd|todo|null|[a-z]|✓|�
 _NAME = re.compile(r"[A-Za-z]{2}|^\d{1,6}$")
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z '/-]*")
 _NOTE = re.compile(r"\s*\(.*\)$")
+_NUMBERED = re.compile(
+    r"\b(?:code|error|severity|level|status|version|step|phase|stage|number|port|rule)$", re.IGNORECASE
+)
 _DEFAULT = frozenset({"default", "default value", "defaults"})
 _MEANING = frozenset({"description", "meaning", "definition", "means", "it means", "explanation", "purpose"})
 _OF_PEOPLE = frozenset({"owner", "contact", "author", "maintainer", "maintainers", "lead"})
@@ -81,6 +84,8 @@ def cell_question(cell: Cell, chance: random.Random) -> str:
     """Return a question for a cell, in the words of its column; empty where these ask for nothing."""
     row, column = named(cell), cell.column.lower()
     first, last = column.split()[0], column.split()[-1]
+    if not row:
+        return ""
     if column in _DEFAULT:
         return chance.choice((f"what is the default of {row}", f"default value of {row}", f"{row} default"))
     if column in _MEANING:
@@ -101,9 +106,11 @@ def cell_question(cell: Cell, chance: random.Random) -> str:
 
 
 def named(cell: Cell) -> str:
-    """Return the row's name; a bare number says what it numbers."""
+    """Return the row's name; a bare number says what it numbers, and is empty where no column tells."""
     key = _NOTE.sub("", cell.row)
-    return f"{cell.key_column.lower()} {key}" if key.replace(".", "").isdigit() and is_column(cell.key_column) else key
+    if not key.replace(".", "").isdigit():
+        return key
+    return f"{cell.key_column.lower()} {key}" if _NUMBERED.search(cell.key_column) else ""
 
 
 def facts_of(value: str) -> tuple[str, ...]:

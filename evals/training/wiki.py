@@ -185,26 +185,27 @@ class Wiki:
         return frozenset(word for word, count in big.items() if count > small[word] and word not in STOP_WORDS)
 
     @cached_property
-    def row_keys(self) -> tuple[tuple[str, str], ...]:
-        """The names of the rows of all tables, each with its page."""
+    def row_keys(self) -> tuple[tuple[str, str, str], ...]:
+        """The names of the rows of all tables, each with the name of its column, in lower case, and its page."""
         found = (
-            (plain(row[0]), section.page_id)
+            (plain(row[0]), table.columns[0].lower(), section.page_id)
             for section in self.sections
             for table in section.tables
             for row in table.rows
         )
-        return tuple(dict.fromkeys((key, page) for key, page in found if is_name(key)))
+        return tuple(dict.fromkeys(row for row in found if is_name(row[0])))
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns of all tables, in lower case."""
-        found = (name.lower() for section in self.sections for table in section.tables for name in table.columns[1:])
-        return tuple(name for name in dict.fromkeys(found) if is_name(name))
+        """The names of columns that two tables or more have, in lower case."""
+        tables = (table for section in self.sections for table in section.tables)
+        found = Counter(name for table in tables for name in {column.lower() for column in table.columns[1:]})
+        return tuple(sorted(name for name, count in found.items() if count > 1 and is_name(name)))
 
     @cached_property
     def last_parts(self) -> tuple[str, ...]:
         """The last parts of dotted and dashed names of rows and headings."""
-        keys = (*(key for key, _ in self.row_keys), *(section.heading for section in self.sections))
+        keys = (*(key for key, *_ in self.row_keys), *(section.heading for section in self.sections))
         found = (_LAST_PART.search(key) for key in keys)
         return tuple(dict.fromkeys(match[1].lower() for match in found if match))
 
@@ -216,7 +217,7 @@ class Wiki:
             for word in " ".join(section.path).split():
                 bare = word.strip(_AROUND)
                 shape = shape_of(bare)
-                if shape and (shape != "capitalized" or bare.lower() in self.names):
+                if shape in ("dotted", "camel") or (shape == "capitals" and bare.lower() in self.names):
                     found[shape][bare] = None
         return {shape: tuple(names) for shape, names in found.items()}
 

@@ -27,9 +27,11 @@ from evals.training.near_misses import near_misses, removed
 from evals.training.pairs import Pair, write_pairs
 from evals.training.rewordings import rewordings
 from evals.training.table_questions import table_pairs
+from evals.training.version_questions import version_pages, version_pairs
 from evals.training.wiki import Wiki
 
-CORPORA = ("sample", "cwiki", "rust-book", "kafka-docs")
+VERSIONS = "kafka-docs-versions"
+CORPORA = ("sample", "cwiki", "rust-book", "kafka-docs", VERSIONS)
 KAFKA_DOCS = "39"
 PER_PAGE = 12  # questions of one source that a page may give, other wordings aside
 WORDINGS = 2  # other wordings of a question
@@ -53,10 +55,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def pages_of(name: str, data: Path) -> pa.Table | None:
     """Return rows of PAGES of a corpus; None where its real data are not there."""
-    if name != "kafka-docs":
+    folder = data / "kafka-docs"
+    if not name.startswith("kafka-docs"):
         return read_pages(name, data)
-    folder = data / "kafka-docs" / KAFKA_DOCS
-    return file_pages(folder, "html") if folder.is_dir() else None
+    if not folder.is_dir():
+        return None
+    return version_pages(folder) if name == VERSIONS else file_pages(folder / KAFKA_DOCS, "html")
 
 
 def open_wiki(name: str, pages: pa.Table) -> Wiki:
@@ -67,7 +71,8 @@ def open_wiki(name: str, pages: pa.Table) -> Wiki:
 
 def wiki_pairs(wiki: Wiki, seed: int = 0, per_page: int = PER_PAGE) -> Iterator[Pair]:
     """Yield a corpus' questions: what its structure asks, in several wordings, and what none of its pages answers."""
-    for pair in bounded(_first_wordings(wiki, seed), per_page, seed):
+    first = version_pairs(wiki, seed) if wiki.name == VERSIONS else _first_wordings(wiki, seed)
+    for pair in bounded(first, per_page, seed):
         yield from _wordings(pair, seed)
         for other in (removed(wiki, pair), *near_misses(wiki, pair, seed)):
             if other:

@@ -14,7 +14,7 @@ from evals.bench.real_text import DATA
 from evals.training.masking import mask_heading, mask_headings
 from evals.training.pairs import Pair, read_pairs, write_pairs
 from evals.training.wiki import Wiki, content_terms, plain
-from evals.training.wiki_pairs import CORPORA, main, open_wiki, pages_of, wiki_pairs
+from evals.training.wiki_pairs import CORPORA, VERSIONS, main, open_wiki, pages_of, wiki_pairs
 from rag_assets.evaluation.usefulness import holds
 from tests.support.passages import chunk_of
 
@@ -162,35 +162,30 @@ def test_the_same_pages_and_seed_give_the_same_questions() -> None:
     assert {pair.id for pair in wiki_pairs(wiki_of("sample"), seed=1)} != {pair.id for pair in pairs_of("sample")}
 
 
-@pytest.mark.parametrize("corpus", CORPORA)
-def test_targets_say_the_facts_of_their_questions(corpus: str) -> None:
-    texts = {section.id: plain(section.text) for section in wiki_of(corpus).sections}
-    missing = [
-        (pair.question, fact)
-        for pair in pairs_of(corpus)
-        if pair.answerable
-        for fact in pair.facts
-        if not holds(texts[pair.section_id], plain(fact))
-    ]
-    assert missing == []
+@pytest.mark.parametrize("corpus", [name for name in CORPORA if name != "kafka-docs"])
+def test_questions_of_real_pages_have_what_they_promise(corpus: str) -> None:
+    wiki, pairs = wiki_of(corpus), pairs_of(corpus)
+    texts = {section.id: plain(section.text) for section in wiki.sections}
+    assert {pair.answerable for pair in pairs} == {True, False}
+    for pair in pairs:
+        assert pair.group == wiki.groups[pair.page_id]
+        assert all(wiki.groups[page] == pair.group for page, _, _ in (*pair.also, *pair.superseded)), pair.question
+        if pair.answerable:
+            assert all(holds(texts[pair.section_id], plain(fact)) for fact in pair.facts), pair.question
+        elif not pair.reworded:
+            assert_nothing_answers(wiki, pair)
 
 
-@pytest.mark.parametrize("corpus", CORPORA)
-def test_no_section_holds_all_words_of_what_is_unanswerable(corpus: str) -> None:
-    wiki = wiki_of(corpus)
-    for pair in pairs_of(corpus):
-        if pair.answerable or pair.reworded:
-            continue
-        holding = wiki.holding(content_terms(pair.question))
-        assert all(wiki.page_of[section] in pair.without for section in holding), pair.question
-        assert pair.source == "near_miss" or pair.page_id in pair.without
-        assert not pair.facts
-        assert not pair.answer
+def assert_nothing_answers(wiki: Wiki, pair: Pair) -> None:
+    holding = wiki.holding(content_terms(pair.question))
+    assert all(wiki.page_of[section] in pair.without for section in holding), pair.question
+    assert pair.source == "near_miss" or pair.page_id in pair.without
+    assert (pair.facts, pair.answer, pair.also) == ((), "", ())
 
 
-@pytest.mark.parametrize("corpus", CORPORA)
-def test_near_duplicates_are_kept_together(corpus: str) -> None:
-    groups = wiki_of(corpus).groups
-    for pair in pairs_of(corpus):
-        assert all(groups[place[0]] == pair.group for place in pair.also), pair.question
-        assert pair.group == groups[pair.page_id]
+def test_the_newest_version_answers_and_names_the_older_ones() -> None:
+    pairs = [pair for pair in pairs_of(VERSIONS) if pair.answerable]
+    for pair in pairs:
+        assert pair.page_id.startswith("39.")
+        assert pair.superseded
+        assert all(page.startswith(("20.", "24.", "38.")) for page, _, _ in pair.superseded)
