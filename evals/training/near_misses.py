@@ -31,7 +31,7 @@ _JOINED = re.compile(r"(\w+\..*\w|\w+-\w+\.\w+|\w+)(\.)([A-Za-z]{2,})")
 _NOUNS = ("e", "y", "r", "n", "t", "l")  # last letters of what is rather a noun in the singular
 _PROPERTY = re.compile(r"^(what is the |)(.+?)( (?:of|for) .+)$")
 _VERB_WORDS = """
-archive automate back benchmark clone delete disable encrypt export import migrate monitor rename restore schedule share
+archive automate benchmark clone delete disable encrypt export import migrate monitor rename restore schedule share
 test uninstall upgrade
 """
 _VERBS = tuple(_VERB_WORDS.split())
