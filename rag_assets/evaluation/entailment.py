@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rag_serving.answering.citations import claims_of
 from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.records import Answer
 
@@ -33,15 +34,14 @@ class Statement:
 
 
 def statements(answer: Answer) -> list[Statement]:
-    """Return the paragraphs of an answer with the passages that their marks name; it was asked for with its
-    passages."""
+    """Return the claims of an answer with the passages that their marks name; it was asked for with its passages."""
     texts = {str(each["chunk_id"]): str(each["text"]) for each in answer.passages or ()}
     passages = {citation.index: texts.get(citation.chunk_id, "") for citation in answer.citations}
     found = []
-    for paragraph in answer.answer.split("\n\n"):
-        marks = _MARKS.search(paragraph)
+    for claim in claims_of(answer):
+        marks = _MARKS.search(claim)
         numbers = [int(number) for number in _NUMBER.findall(marks[0])] if marks else []
-        text = _MARKS.sub("", paragraph).strip()
+        text = _MARKS.sub("", claim).strip()
         found.append(Statement(text, tuple(passages[number] for number in numbers if number in passages)))
     return found
 

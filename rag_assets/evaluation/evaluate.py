@@ -14,6 +14,7 @@ from typing import Any
 
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
 from rag_assets.evaluation.tables import percentiles
+from rag_serving.answering.citations import claims_of
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import FINDINGS, Answer, Citation
 from rag_serving.text.normalization import fold
@@ -72,7 +73,7 @@ class Judged:
         if not self.cited_right:
             return False
         shown = [citation.quote for citation in self.answer.citations if page_of(citation) in self.gold.pages]
-        return any(says(part, self.gold.quotes) for part in (*self.answer.answer.split("\n\n"), *shown))
+        return any(says(part, self.gold.quotes) for part in (*claims_of(self.answer), *shown))
 
     @property
     def fault(self) -> str | None:

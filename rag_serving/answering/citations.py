@@ -27,6 +27,7 @@ MIN_QUOTE_WORDS, MAX_QUOTE_WORDS = 10, 15
 _WORDS_AROUND = 4  # that tell a quote from the same words elsewhere
 
 _FENCES = ("\n```", "\n~~~")
+_CLAIM_END = re.compile(rf"(?:(?<=\[\d\])|(?<=\[\d\d\])|(?<={re.escape(UNVERIFIED)}))\n\n")
 _MARKER = re.compile(r"(?:(?<!\s)\s+|^|(?<=[.,;:!?]))\[\d{1,3}\](?!\()")
 
 
@@ -67,12 +68,28 @@ def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool =
         indexes = list(dict.fromkeys(cast(int, v.index) for v in members if v.outcome != "dropped"))
         if indexes:
             said, marks = excerpt(_cleaned(text, indexes, lock)), "".join(f"[{numbers[index]}]" for index in indexes)
-            # Behind the fence that ends a block of code a marker would be part of the code (CommonMark, 4.5).
-            gap = "\n" if said.endswith(_FENCES) else " "
-            paragraphs.append(f"{said}{gap}{marks}")
+            paragraphs.append(f"{said}{_gap(said)}{marks}")
         elif mark_unverified and (shown := excerpt(_cleaned(text, [], lock))):
             paragraphs.append(f"{shown} {UNVERIFIED}")
     return "\n\n".join(paragraphs)
+
+
+def claims_of(answer: Answer) -> list[str]:
+    """Return the claims that an answer shows, each of one or more paragraphs and with its markers; of the closest
+    passages also the line above them."""
+    first, *others = _CLAIM_END.split(answer.answer)
+    return [*(first.split("\n\n", 1) if answer.outcome == "closest" else [first]), *others]
+
+
+def _gap(said: str) -> str:
+    """Return what parts a claim from its markers.
+
+    Behind the fence that ends a block of code they would be part of the code (CommonMark, 4.5), and behind a row, or
+    right below it, a cell too many, which is not shown (GitHub's Markdown, 4.10).
+    """
+    if said.endswith(_FENCES):
+        return "\n"
+    return "\n\n" if said.rpartition("\n")[2].lstrip().startswith("|") else " "
 
 
 def pinpointed(answer: Answer, lock: Lock, page_text: Callable[[str], str]) -> Answer:

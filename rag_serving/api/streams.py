@@ -21,6 +21,7 @@ from typing import Any
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from rag_serving.answering.citations import claims_of
 from rag_serving.api.stream_slots import Slots
 from rag_serving.api.wire import ENDING, RequestError, error_body, error_response
 from rag_serving.deadline import Deadline, StoppedError, current
@@ -155,9 +156,9 @@ def _stopped(deadline: Deadline | None) -> RequestError:
 
 
 def sentences_of(answer: Answer) -> list[str]:
-    """Return the verified sentences of an answer with their citations, below the line that says so where they are only
+    """Return the verified claims of an answer with their citations, below the line that says so where they are only
     the closest; none of any other status."""
-    return answer.answer.split("\n\n") if answer.status == "answered" else []
+    return claims_of(answer) if answer.status == "answered" else []
 
 
 def event(name: str, data: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from rag_assets.evaluation.gates_file import to_json
 from rag_serving.answering.answerer import open_tables
-from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated, learnt
+from rag_serving.answering.extraction.ranker import VERSION, Tables, WeightsError, calibrated, learnt
 from rag_serving.config.loading import ConfigError, parse_config
 
 MODEL = "local/all-MiniLM-L6-v2"
@@ -47,7 +47,7 @@ def test_the_order_of_sentences_is_never_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"version": 7}, "is of version 7, not 1"),
+        ({"version": 7}, f"is of version 7, not {VERSION}"),
         ({"embedding": "ollama/bge-m3"}, "calibrated with ollama/bge-m3, not with local/all-MiniLM-L6-v2"),
         ({"with_vectors": {"confidence": {"charm": 1.0}, "bias": 0.0}}, "no evidence is called 'charm'"),
         ({"with_vectors": {"confidence": {"covered": float("nan")}, "bias": 0.0}}, "nan is no weight"),

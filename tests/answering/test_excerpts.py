@@ -29,6 +29,9 @@ BLOCK = (
     "```bash\nbus dead --since 8h > ids\n\nbus replay --from ids\n```\n\nDone."
 )
 
+AROUND = "The harbour office has rules for many other things. " * 12
+"""More words than are shown of a passage: it is never shown whole."""
+
 
 def unit_of(layout: Layout, words: str) -> Unit:
     return next(unit for unit in layout.units if words in unit.of(layout.text))
@@ -68,8 +71,14 @@ def test_a_heading_above_a_table_names_no_columns() -> None:
 
 
 def test_a_row_whose_column_negates_is_verified() -> None:
-    text, cited = answer("pool.wait", lock_of([TABLE]))
+    many = TABLE + "".join(f"\n| pool.other.{row} | {row} tons of cargo | 0 |" for row in range(40))
+    text, cited = answer("pool.wait", lock_of([many]))
     assert (text, cited) == ("Setting: pool.wait; Default: 3; Not allowed: 0 [1]", 1)
+
+
+def test_a_small_table_is_shown_whole_and_its_marker_is_no_cell() -> None:
+    text, cited = answer("pool.wait", lock_of([f"{AROUND}\n\n{TABLE}\n\n{AROUND}"]))
+    assert (text, cited) == (f"{TABLE}\n\n[1]", 1)
 
 
 @pytest.mark.parametrize(
@@ -106,14 +115,14 @@ def test_a_nested_item_is_told_with_the_item_it_hangs_from() -> None:
 
 
 def test_who_asks_for_what_the_lead_in_names_gets_the_whole_list() -> None:
-    text, cited = answer("What is never bought without approval?", lock_of([APPROVALS]))
-    assert text.startswith("The following are never bought without approval:\n- licences of software\n- chairs.")
-    assert text.endswith("- travel by taxi at night [1]")
+    text, cited = answer("What is never bought without approval?", lock_of([f"{AROUND}\n\n{APPROVALS}\n\n{AROUND}"]))
+    assert text == f"{APPROVALS.removeprefix('Ask before you buy. ')} [1]"
     assert cited == 1
 
 
-def test_who_asks_for_one_item_gets_that_item() -> None:
-    text, _ = answer("Are licences of software bought without approval?", lock_of([APPROVALS]))
+def test_who_asks_for_one_item_of_a_long_list_gets_that_item_with_its_lead_in() -> None:
+    long = APPROVALS + "".join(f"\n- cargo of the kind {number} for the harbour" for number in range(30))
+    text, _ = answer("Are licences of software bought without approval?", lock_of([long]))
     assert text == "The following are never bought without approval: licences of software [1]"
 
 
@@ -122,22 +131,32 @@ def test_who_asks_for_one_item_gets_that_item() -> None:
 
 @pytest.mark.parametrize("question", ["How do I promote the replica?", "What are the steps to promote a replica?"])
 def test_how_to_is_answered_with_all_steps_in_order_under_one_citation(question: str) -> None:
-    text, cited = answer(question, lock_of(["A replica follows its primary.", STEPS]))
+    text, cited = answer(question, lock_of(["A replica follows its primary.", f"{AROUND}\n\n{STEPS}"]))
     assert cited == 1
     assert text.startswith("1. Fence the old primary host.\n2. Promote the replica")
     assert text.endswith("3. Point the services to the new primary. [1]")
 
 
-def test_what_is_no_question_how_to_gets_the_one_step() -> None:
-    text, _ = answer("Which replica is promoted?", lock_of([STEPS]))
-    assert text == "Promote the replica with the least lag. [1]"
+@pytest.mark.parametrize("question", ["How do I promote the replica?", "Which replica is promoted?"])
+def test_steps_of_a_short_passage_are_shown_with_what_goes_before_and_follows(question: str) -> None:
+    assert answer(question, lock_of([STEPS])) == (f"{STEPS} [1]", 1)
+
+
+def test_steps_too_short_to_be_quoted_are_shown_by_one_that_is_not() -> None:
+    text = "1. cd /\n2. Promote the replica with the least lag."
+    assert answer("How do I promote the replica?", lock_of([text])) == (f"{text} [1]", 1)
 
 
 def test_steps_keep_the_code_that_stands_in_them() -> None:
     text = "1. Fence the host:\n```\nfence db-1\n```\n2. Promote the replica:\n```\npromote db-2\n```\n\nDone."
-    said, cited = answer("How do I fence the host and promote the replica?", lock_of([text]))
+    said, cited = answer("How do I fence the host and promote the replica?", lock_of([f"{text}\n\n{AROUND}"]))
     assert said == text.removesuffix("\n\nDone.") + "\n[1]"
     assert cited == 1
+
+
+def test_an_item_is_shown_with_the_fence_that_closes_its_code() -> None:
+    item = "fence the host\n  ```\n  fence db-1\n  ```"
+    assert told(f"Do one of these:\n\n- {item}\n- promote it", "fence the host") == f"Do one of these: {item}"
 
 
 def test_steps_below_the_heading_that_is_asked_for_are_preferred_beyond_their_evidence() -> None:
@@ -151,7 +170,9 @@ def test_steps_below_the_heading_that_is_asked_for_are_preferred_beyond_their_ev
 
 RUNBOOK = {
     "Decide": "Roll back a release when data is damaged. Do not roll back a release for a wrong label.",
-    "Application services → Rollback": "Run this on the host:\n\n```\nhbl rollback --to previous\n```\n\nWait.",
+    "Application services → Rollback": (
+        "Run this on the host:\n\n```\nhbl rollback --to previous\n```\n\nWait until all services are green again."
+    ),
     "After the rollback": "Open a page about the release that was rolled back within one day.",
 }
 
@@ -162,7 +183,7 @@ def test_how_to_is_answered_by_the_code_below_its_heading_not_by_a_sentence_with
         for place, (heading, text) in enumerate(RUNBOOK.items())
     ]
     text, cited = answer("How do I roll back a release?", Lock(tuple(passages)))
-    assert (text, cited) == ("Run this on the host:\nhbl rollback --to previous [1]", 1)
+    assert (text, cited) == (f"{RUNBOOK['Application services → Rollback']} [1]", 1)
 
 
 def test_how_to_is_answered_by_the_steps_below_its_heading_not_by_a_sentence_with_its_words() -> None:
@@ -180,11 +201,16 @@ def test_code_that_nothing_leads_in_is_no_procedure() -> None:
     assert layout.procedure(unit_of(layout, "port")) is None
 
 
-def test_code_too_short_to_be_quoted_answers_nothing() -> None:
-    lock = lock_of(
-        ["Go to the root of the broker with this:\n\n```\ncd / &&\n```\n\nThe root of the broker is a folder."]
-    )
-    assert answer("How do I go to the root of the broker?", lock)[0].startswith("The root of the broker is a folder")
+SHORT_CODE = "Go to the root of the broker with this:\n\n```\ncd / &&\n```\n\nThe root of the broker is a folder."
+
+
+@pytest.mark.parametrize("text", [SHORT_CODE, f"{SHORT_CODE}\n\n{AROUND}", f"{AROUND}\n\n{SHORT_CODE}"])
+def test_code_too_short_to_be_quoted_is_never_what_is_quoted(text: str) -> None:
+    lock = lock_of([text])
+    question = "How do I go to the root of the broker?"
+    (claim,) = extract(question, lock, dict.fromkeys(analyze(question), 1.0), analyze).claims
+    assert claim.quote == "The root of the broker is a folder."
+    assert claim.quote in answer(question, lock)[0]
 
 
 def test_a_block_is_quoted_by_a_line_that_is_long_enough() -> None:
@@ -215,8 +241,15 @@ def test_a_long_block_is_not_told_whole() -> None:
 
 
 def test_no_marker_stands_in_the_line_that_closes_a_fence() -> None:
-    text, _ = answer("How do I replay the dead letters of the bus?", lock_of([BLOCK]))
+    text, _ = answer("How do I replay the dead letters of the bus?", lock_of([BLOCK.removesuffix("\n\nDone.")]))
     assert text.endswith("```\n[1]")
+
+
+def test_a_fence_that_the_passage_leaves_open_is_closed_before_the_marker() -> None:
+    text, _ = answer("How do I replay the dead letters of the bus?", lock_of(["- " + BLOCK.partition("\n```\n")[0]]))
+    lines = text.split("\n")
+    assert sum(line.startswith("```") for line in lines) % 2 == 0
+    assert lines[-1].endswith("[1]")
 
 
 # Yes or no
@@ -229,9 +262,11 @@ def test_no_marker_stands_in_the_line_that_closes_a_fence() -> None:
         ("Is there a library for PHP?", "There is no library for PHP, and none is planned."),
     ],
 )
-def test_an_answer_to_yes_or_no_begins_with_the_sentence_that_decides(question: str, decides: str) -> None:
+def test_an_answer_to_yes_or_no_is_proved_by_the_sentence_that_decides(question: str, decides: str) -> None:
     lock = lock_of([f"Calls and libraries have owners. {decides} Ask the desk about calls."])
-    assert answer(question, lock)[0].startswith(decides)
+    (claim,) = extract(question, lock, dict.fromkeys(analyze(question), 1.0), analyze).claims
+    assert claim.quote in decides
+    assert decides in answer(question, lock)[0]
 
 
 def test_a_row_of_a_table_that_is_cut_is_told_and_verified_with_its_columns() -> None:

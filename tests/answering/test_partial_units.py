@@ -82,19 +82,28 @@ def test_no_answer_loses_a_word_that_bears_meaning_and_none_tells_an_order(page:
 UNLESS = "Unless the owner agrees, these are forbidden:"
 
 
+ROWS = "".join(f"\n| feed seal {number} in the morning | {number} |" for number in range(30))
+ITEMS = "".join(f"\n- feed the seal of basin {number} in the morning" for number in range(30))
+
+
+@pytest.mark.parametrize("is_long", [False, True])
 @pytest.mark.parametrize(
-    ("block", "words", "told"),
+    ("block", "more", "words", "told"),
     [
-        ("| Do | Risk |\n|---|---|\n| restart otter | 9 |", "restart otter", f"{UNLESS} Do: restart otter; Risk: 9"),
-        ("```\notterctl restart --now\n```", "otterctl restart --now", f"{UNLESS} otterctl restart --now"),
-        ("- restart the otter service", "restart the otter service", f"{UNLESS} restart the otter service"),
+        ("| Do | Risk |\n|---|---|\n| restart otter | 9 |", ROWS, "restart otter", "Do: restart otter; Risk: 9"),
+        ("```\notterctl restart --now\n```", "", "otterctl restart --now", "otterctl restart --now"),
+        ("- restart the otter service", ITEMS, "restart the otter service", "restart the otter service"),
     ],
 )  # fmt: skip
-def test_what_holds_only_with_the_sentence_before_it_is_told_with_it(block: str, words: str, told: str) -> None:
-    lock = lock_of([f"{UNLESS}\n\n{block}"])
+def test_what_holds_only_with_the_sentence_before_it_is_shown_with_it(
+    block: str, more: str, words: str, told: str, is_long: bool
+) -> None:
+    around = "\n\n" + "A seal of the basin eats fish in the morning. " * 12
+    lock = lock_of([f"{UNLESS}\n\n{block}{more if is_long else ''}{around if is_long else ''}"])
     question = "What about restart otter?"
     draft = extract(question, lock, dict.fromkeys(analyze(question), 1.0), analyze)
-    assert answer_text(verify(draft, lock, question=question), lock) == f"{told} [1]"
+    shown = one_line(answer_text(verify(draft, lock, question=question), lock))
+    assert shown == (f"{UNLESS} {told} [1]" if is_long else one_line(f"{UNLESS} {block} [1]"))
     (written,) = verify(Draft((Claim(words, 1, words),), "openai/m"), lock)
     assert written.support == "quoted", "a model may not tell it alone"
     assert UNLESS in written.told

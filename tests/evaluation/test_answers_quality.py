@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from rag_assets.evaluation.calibrate import calibrate, open_gates
-from rag_assets.evaluation.evaluate import evaluate
+from rag_assets.evaluation.evaluate import evaluate, says
 from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.gold_collections import Collection, published, read_gold_collection
+from rag_serving.answering.citations import claims_of
 from rag_serving.config.loading import parse_config
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -49,8 +50,9 @@ def test_answers_to_squad_cite_the_right_paragraph_and_sentence(tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not SCIFACT.exists(), reason=f"{SCIFACT} is not here")
-def test_claims_of_scifact_are_answered_with_their_evidence(tmp_path: Path) -> None:
+def test_the_evidence_for_claims_of_scifact_is_shown(tmp_path: Path) -> None:
     collection = part_of(read_gold_collection(SCIFACT), QUESTIONS // 2, QUESTIONS // 2)
     with published(collection, tmp_path, parse_config({})) as pipeline:
         found = evaluate(pipeline, collection.gold)
-    assert sum(each.says_it for each in found.judged) / len(found.judged) >= 0.5
+    shown = [any(says(claim, each.gold.quotes) for claim in claims_of(each.answer)) for each in found.judged]
+    assert sum(shown) / len(shown) >= 0.6, "be it as what the pages come closest with"

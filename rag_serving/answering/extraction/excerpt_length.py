@@ -7,6 +7,7 @@ Belongs here: where what is told is cut. Does not belong here: what is told (`ex
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 MOST_CHARS, MOST_LINES = 4_000, 80
 CONTINUES = "… continues on the page"
@@ -15,14 +16,18 @@ _FENCE = re.compile(r"^[ \t]*(```|~~~)")
 
 
 def excerpt(text: str) -> str:
-    """Return the text, or of a long one its first lines, code closed as it was opened, and that it goes on."""
+    """Return the text, or of a long one its first lines and that it goes on; code is closed as it was opened."""
     if len(text) <= MOST_CHARS and text.count("\n") < MOST_LINES:
-        return text
+        return "\n".join([text, *_closing(text.split("\n"))])
     lines = text[:MOST_CHARS].split("\n")
     if len(text) > MOST_CHARS:
         lines[-1] = lines[-1].rpartition(" ")[0] if len(lines) == 1 and " " in lines[-1] else lines[-1]
         lines = lines[:-1] or lines
     lines = lines[:MOST_LINES]
+    return "\n".join([*lines, *_closing(lines), CONTINUES])
+
+
+def _closing(lines: Sequence[str]) -> list[str]:
+    """Return the fence that these lines leave open."""
     fences = [found[1] for line in lines if (found := _FENCE.match(line))]
-    closing = fences[-1:] if len(fences) % 2 else []
-    return "\n".join([*lines, *closing, CONTINUES])
+    return fences[-1:] if len(fences) % 2 else []

@@ -63,8 +63,9 @@ class Layout:
         lead, item = self.lead_in(unit), self._item(unit)
         if not lead and (unit == item[0] or not item[0].leads(self.text)):
             return Excerpt(unit.of(self.text), unit, (), unit.start, unit.end)
-        parts = (*([lead] if lead else []), self.text[item[0].start : item[-1].end])
-        return Excerpt(" ".join(parts), unit, parts, item[0].start, item[-1].end)
+        end = self.end_of(item[-1])
+        parts = (*([lead] if lead else []), self.text[item[0].start : end])
+        return Excerpt(" ".join(parts), unit, parts, item[0].start, end)
 
     def lead_in(self, unit: Unit) -> str:
         """Return the sentence with a colon that the list of this unit hangs from; empty without one."""
@@ -122,14 +123,26 @@ class Layout:
         start, end = self._fenced(lines[0], lines[-1]) if len(lines) > 1 else (lines[0].start, lines[-1].end)
         lead = self._lead_of_code(self._place(lines[0]))
         parts = (*([lead] if lead else []), self.text[start:end])
-        quoted = unit if weight(unit.of(self.text)) >= MIN_QUOTE_BYTES else self._weighty(lines)
+        quoted = unit if weight(unit.of(self.text)) >= MIN_QUOTE_BYTES else self.weighty(lines)
         return Excerpt("\n".join(parts), quoted, parts, start, end)
 
     def code_after(self, unit: Unit) -> Unit | None:
-        """Return the first line of the code that stands right after a sentence, or None."""
+        """Return the line to quote of the code that stands right after a sentence; None where it says too little, or
+        speaks to an assistant."""
         at = self._place(unit)
         after = next(iter(self.units[at + 1 : at + 2]), unit)
-        return after if unit.kind == "sentence" and after.kind == "code" else None
+        if unit.kind != "sentence" or after.kind != "code" or not self.directed.isdisjoint(self._code[after.block]):
+            return None
+        line = self.weighty(self._code[after.block])
+        return line if weight(line.of(self.text)) >= MIN_QUOTE_BYTES else None
+
+    def is_for_readers(self, shown: Excerpt) -> bool:
+        """Return whether no part of an excerpt is meant for an assistant."""
+        return not any(shown.start <= unit.start < shown.end for unit in self.directed)
+
+    def weighty(self, found: Sequence[Unit]) -> Unit:
+        """Return the first of some units that is long enough to be quoted, else the first."""
+        return next((each for each in found if weight(each.of(self.text)) >= MIN_QUOTE_BYTES), found[0])
 
     def _row(self, unit: Unit) -> Excerpt:
         """`column: value` of each cell that is not empty; where no columns are named, a pair of cells is one."""
@@ -195,12 +208,8 @@ class Layout:
     def _as_list(self, items: Sequence[Sequence[Unit]], lead: str) -> Excerpt:
         spans = [(item[0].begin, self.end_of(item[-1])) for item in items]
         parts = (*([lead] if lead else []), *(self.text[start:end] for start, end in spans))
-        quoted = self._weighty([item[0] for item in items])
+        quoted = self.weighty([item[0] for item in items])
         return Excerpt("\n".join(parts), quoted, parts, spans[0][0], spans[-1][1])
-
-    def _weighty(self, found: Sequence[Unit]) -> Unit:
-        """Return the first of some units that is long enough to be quoted, else the first."""
-        return next((each for each in found if weight(each.of(self.text)) >= MIN_QUOTE_BYTES), found[0])
 
     def end_of(self, unit: Unit) -> int:
         """Return where a unit ends, the fence behind code and the bar behind a row included."""

@@ -11,6 +11,7 @@ assistant.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rag_serving.answering.extraction.excerpts import Excerpt, Layout
@@ -19,32 +20,55 @@ from rag_serving.text.units import Unit, words
 MOST_WORDS = 90
 _MOST_OF_A_LIST = 150
 _HANGING = ("list", "table", "header", "code")
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 
 
 def extent(layout: Layout, unit: Unit, most_words: int = MOST_WORDS) -> Excerpt:
     """Return what is shown for a unit of a passage: the whole passage where it is short, else what goes with the unit.
 
-    A passage that begins or ends inside of a table or a list is never shown whole.
+    A passage that begins inside of a table or a list is never shown whole, and no fence is left open.
     """
     if whole := short_passage(layout, unit, most_words):
         return whole
-    if unit.kind in ("table", "header"):
-        return _block(layout, unit, most_words) or layout.alone(unit)
-    if unit.kind == "list":
-        return _list(layout, unit) or layout.alone(unit)
-    if unit.kind == "code":
-        return layout.block(unit) or layout.alone(unit)
-    return _around(layout, unit, most_words)
+    shown = _group(layout, unit, most_words)
+    return shown if shown and _is_closed(shown) else layout.alone(unit)
 
 
 def short_passage(layout: Layout, unit: Unit, most_words: int = MOST_WORDS) -> Excerpt | None:
     """Return a whole passage that is short, or None."""
     units = layout.units
-    if layout.directed or not units or _count(layout, 0, len(units)) > most_words:
+    if not units or _begins_inside(layout) or not _is_short(layout, 0, len(units), most_words):
         return None
-    if layout.chunk.parts.table_header or layout.chunk.parts.introduction:
-        return None
-    return _range(layout, unit, 0, len(units))
+    whole = _range(layout, unit, 0, len(units))
+    return whole if _is_closed(whole) else None
+
+
+def _begins_inside(layout: Layout) -> bool:
+    """Return whether a passage begins inside of a table or a list that the one before it began."""
+    parts, first = layout.chunk.parts, layout.units[0]
+    return bool(parts.table_header or parts.introduction) or (first.kind in ("list", "table") and first.marked < 0)
+
+
+def _is_closed(shown: Excerpt) -> bool:
+    """Return whether each fence that is opened in an excerpt is closed."""
+    return len(_FENCE.findall(shown.text)) % 2 == 0
+
+
+def _group(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
+    """Return what goes with a unit of a long passage, or None."""
+    if unit.kind in ("table", "header"):
+        return _block(layout, unit, most_words)
+    if unit.kind == "list":
+        return _list(layout, unit)
+    if unit.kind == "code":
+        return _code(layout, unit)
+    return _around(layout, unit, most_words)
+
+
+def _code(layout: Layout, unit: Unit) -> Excerpt | None:
+    """Return a short block of code with the sentence that introduces it, or None."""
+    block = layout.block(unit)
+    return block if block and layout.is_for_readers(block) else None
 
 
 def _block(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
@@ -57,7 +81,7 @@ def _block(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
         last += 1
     if units[first].kind != "header" or not _is_short(layout, first, last + 1, most_words):
         return None
-    first -= bool(first) and units[first - 1].kind == "sentence" and units[first - 1].leads(layout.text)
+    first -= bool(first) and _is_lead(layout, units[first - 1])
     return _range(layout, unit, first, last + 1)
 
 
@@ -73,22 +97,23 @@ def _list(layout: Layout, unit: Unit) -> Excerpt | None:
         return None
     if not first and layout.chunk.parts.introduction:
         return None
-    first -= bool(first) and units[first - 1].kind == "sentence"
+    first -= bool(first) and units[first - 1].kind == "sentence" and _may_join(layout, units[first - 1])
     return _range(layout, unit, first, last + 1)
 
 
 def _around(layout: Layout, unit: Unit, most_words: int) -> Excerpt:
     """Return a sentence with those after it and before it, and with the list, table or code that it leads in."""
-    units, first = layout.units, layout.units.index(unit)
-    last = _group_end(layout, first)
-    while last < len(units) and _may_join(layout, units[last]):
-        after = _group_end(layout, last)
-        if _count(layout, first, after) > most_words:
+    units, at = layout.units, layout.units.index(unit)
+    first, last = at, _group_end(layout, at)
+    while first and _is_lead(layout, units[first - 1]):
+        first -= 1
+    while last < len(units) and _is_short(layout, first, after := _group_end(layout, last), most_words):
+        if units[last].kind == "heading":
             break
         last = after
-    while first and units[first - 1].kind == "sentence" and _may_join(layout, units[first - 1]):
-        if _count(layout, first - 1, last) > most_words:
-            break
+    while last - 1 > at and _is_lead(layout, units[last - 1]):
+        last -= 1
+    while first and units[first - 1].kind == "sentence" and _is_short(layout, first - 1, last, most_words):
         first -= 1
     return _range(layout, unit, first, last)
 
@@ -110,6 +135,10 @@ def _is_same_group(one: Unit, other: Unit) -> bool:
     return one.block == other.block or (one.list_number >= 0 and one.list_number == other.list_number)
 
 
+def _is_lead(layout: Layout, unit: Unit) -> bool:
+    return unit.kind == "sentence" and unit.leads(layout.text) and _may_join(layout, unit)
+
+
 def _may_join(layout: Layout, unit: Unit) -> bool:
     return unit.kind != "heading" and unit not in layout.directed
 
@@ -128,4 +157,4 @@ def _range(layout: Layout, unit: Unit, first: int, last: int) -> Excerpt:
     """Return the range of the passage from the unit at `first` to the one before `last`."""
     units: Sequence[Unit] = layout.units
     start, end = units[first].begin, layout.end_of(units[last - 1])
-    return Excerpt(layout.text[start:end], unit, (), start, end)
+    return Excerpt(layout.text[start:end], layout.weighty([unit, *units[first:last]]), (), start, end)

@@ -292,8 +292,10 @@ def _shown(asked: QuestionFeatures, statement: Statement, lock: Lock) -> list[tu
         return [(index, layout.alone(unit))]
     if asked.kind != "steps":
         return [(index, extent(layout, unit))]
-    if whole := short_passage(layout, unit):
+    steps = layout.steps(unit)
+    across = steps_across(lock, index, steps) if steps else []
+    if len(across) < 2 and (whole := short_passage(layout, unit)):
         return [(index, whole)]
-    if steps := layout.steps(unit):
-        return steps_across(lock, index, steps)
+    if across:
+        return across
     return [(index, extent(layout, layout.code_after(unit) or unit))]

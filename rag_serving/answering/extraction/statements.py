@@ -113,7 +113,7 @@ def _can_be_followed(procedure: Excerpt, layout: Layout) -> bool:
     """Return whether steps, or code, say enough to be quoted, and no assistant what to do."""
     if weight(procedure.quoted.of(layout.text)) < MIN_QUOTE_BYTES:
         return False
-    return not any(procedure.start <= other.start < procedure.end for other in layout.directed)
+    return layout.is_for_readers(procedure)
 
 
 def named(question: str, analyze: Analyze) -> frozenset[str]:
