@@ -12,7 +12,7 @@ from httpx import Response
 from support.api_client import client_of, completion_chunks
 from support.running import running
 from support.stand_in_chat import MODEL, StandInChat, served
-from support.wiki import configuration
+from support.wiki import RESTART, configuration
 
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.api.wire import RequestError, error_response
@@ -40,7 +40,7 @@ def test_the_last_message_of_the_user_is_answered_with_its_sources(client: TestC
     made = client.post("/v1/chat/completions", json={"model": "any", "messages": MESSAGES, "temperature": 1}).json()
     (choice,) = made["choices"]
     assert (made["object"], made["model"], choice["finish_reason"]) == ("chat.completion", "citelock-acme", "stop")
-    assert choice["message"]["content"].startswith("You must not restart a broker while partitions")
+    assert choice["message"]["content"].startswith(f"{RESTART} [1]")
     assert "https://wiki.example/pages/11#Restarting-a-broker:~:text=" in choice["message"]["content"]
     assert made["citelock"]["citations"]
     texts = ["Be brief.", "Hello", "Hello.", QUESTION]
@@ -92,7 +92,7 @@ def serving(wiki_home: Path) -> Iterator[str]:
 def test_our_own_client_understands_it(serving: str) -> None:
     model = open_chat("openai", ChatModel(model="citelock", base_url=f"{serving}/v1"), "generation")
     reply = model.reply([Message("user", QUESTION)])
-    assert reply.text.startswith("You must not restart a broker")
+    assert reply.text.startswith(f"{RESTART} [1]")
     assert not reply.cut
 
 
@@ -195,7 +195,7 @@ def test_openai_s_own_client_lists_asks_streams_and_understands_errors(serving: 
         assert client.models.retrieve(model.id) == model
         made = client.chat.completions.create(model=model.id, messages=MESSAGES)
         assert (made.model, made.choices[0].finish_reason) == (model.id, "stop")
-        assert made.choices[0].message.content.startswith("You must not restart a broker")
+        assert made.choices[0].message.content.startswith(f"{RESTART} [1]")
         assert made.usage.total_tokens == made.usage.prompt_tokens + made.usage.completion_tokens > 0
         options = {"include_usage": True}
         chunks = [

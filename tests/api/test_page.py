@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from support.api_client import TOKENS, bearer, client_of
-from support.wiki import PASSAGES, Passage, publish
+from support.wiki import PASSAGES, RESTART, Passage, publish
 
 from rag_serving.api.app import MAX_BODY_BYTES
 
@@ -48,7 +48,7 @@ def test_a_question_is_answered_with_numbered_quotes_and_links(client: TestClien
     response = client.post("/", data={"question": QUESTION})
     page = Elements(response.text)
     assert response.status_code == 200
-    assert "You must not restart a broker while partitions are under-replicated. [1]" in page.text
+    assert f"{RESTART} [1]" in page.text
     assert "“You must not restart a broker while partitions are under-replicated.” exact" in page.text
     (link,) = page.all("a")
     assert link["href"]

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, expect
 from support.running import running
-from support.wiki import configuration, publish
+from support.wiki import RESTART, configuration, publish
 
 from rag_serving.api.app import create_app
 
@@ -39,7 +39,7 @@ def test_a_question_is_asked_and_answered_on_a_narrow_screen_without_script(
     page.get_by_label("Your question").fill(QUESTION)
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("You must not restart a broker while partitions are under-replicated. [1]")).to_be_visible()
+    expect(page.get_by_text(f"{RESTART} [1]")).to_be_visible()
     expect(page.get_by_role("link", name="Kafka operations → Restarting a broker")).to_be_visible()
     box = page.locator("html").bounding_box()
     assert box

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.command_line import CITELOCK, QUESTION, run, write_config
 from support.stand_in_chat import Fault, StandInChat, served
-from support.wiki import publish
+from support.wiki import RESTART, publish
 from typer.testing import CliRunner
 
 from rag_serving.artifacts.store import Store
@@ -26,7 +26,7 @@ def config(wiki_home: Path, tmp_path: Path) -> str:
 def test_ask_prints_answer_heading_path_quote_and_link(config: str) -> None:
     code, out, err = run("ask", QUESTION, "--config", config)
     assert (code, err) == (0, "")
-    assert out.splitlines()[0] == "You must not restart a broker while partitions are under-replicated. [1]"
+    assert out.splitlines()[0] == f"{RESTART} [1]"
     assert "[1] Kafka operations → Restarting a broker  OPS, version 1" in out
     assert "“You must not restart a broker while partitions are under-replicated.”" in out
     assert "https://wiki.example/pages/11#Restarting-a-broker" in out
@@ -212,7 +212,7 @@ def test_ask_says_that_extraction_answered_for_a_model(tmp_path: Path, wiki_home
         server.faults.append(Fault(500))
         code, out, err = run("ask", QUESTION, "--config", config)
     assert (code, "generator_unavailable" in err) == (0, True)
-    assert out.startswith("You must not restart a broker")
+    assert out.startswith(f"{RESTART} [1]")
 
 
 def test_doctor_without_a_configuration_says_only_that(tmp_path: Path) -> None:

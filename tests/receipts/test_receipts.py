@@ -194,6 +194,7 @@ def test_each_part_that_does_not_hold_is_named(own: Pipeline, path: tuple[Any, .
 def test_a_quotation_of_an_older_version_holds_though_its_sentence_would_be_carried_now(own: Pipeline) -> None:
     receipt: Any = own.receipts.get(ask(own), "acme")
     (verdict,) = receipt["verdicts"]
+    verdict["sentence"] = verdict["quote"]
     receipt["generator"] = "a model"
     as_quotation = {"support": "quoted", "shown": f"“{verdict['sentence']}”", "carried": []}
     as_sentence = {"support": "carried", "shown": verdict["sentence"], "carried": [["paired", "otherwise", "exact"]]}
