@@ -31,17 +31,19 @@ _STEPS = 200
 class ErrorCosts:
     """What each error costs, against a wrong answer that is told with confidence; what is right costs nothing.
 
+    A wrong answer is still a sentence of a page with its link; who is told that there is nothing has nothing to go on.
+
     Attributes:
-        wrongly_told: somebody relies on a wrong answer.
-        held_back: a right answer is only shown as the closest, and its reader has to judge it.
-        not_shown: a right answer is not shown, and somebody asks elsewhere or believes that there is none.
+        wrongly_told: what is told with confidence is not the answer.
+        held_back: a right answer is only shown as the closest, and its reader has to judge it, as after a search.
+        not_shown: a right answer is not shown, and its reader believes that there is none.
         shown_in_vain: passages that do not answer are read as the closest.
     """
 
     wrongly_told: float = 1.0
-    held_back: float = 0.4
-    not_shown: float = 0.8
-    shown_in_vain: float = 0.1
+    held_back: float = 1.0
+    not_shown: float = 2.0
+    shown_in_vain: float = 0.2
 
     def of(self, outcome: Outcome, is_right: bool) -> float:
         """Return what an outcome costs where the best sentence is right, or is not."""

@@ -66,12 +66,13 @@ def test_the_threshold_that_parts_right_from_wrong_is_found() -> None:
     assert best.cost == pytest.approx(COSTS.shown_in_vain / 2)
 
 
-def test_a_wrong_answer_costs_more_than_two_right_ones_that_are_held_back() -> None:
+def test_an_answer_is_told_where_more_are_right_than_wrong_by_what_errors_cost() -> None:
     judged = [given(asked(f"q{n:02}", True), n / 10, "1" if n > 7 else "2") for n in range(10)]
     assert boundary(judged, "told", "closest") >= 0.7
-    mixed = [given(asked(f"m{n:02}", True), 0.5 + n / 100, "2" if n == 2 else "1") for n in range(3)]
-    assert boundary(mixed, "told", "closest") == 1.0
-    assert boundary([*mixed, given(asked("m", True), 0.4)], "told", "closest") <= 0.4
+    break_even = 1 / (1 + COSTS.held_back / (COSTS.wrongly_told - COSTS.shown_in_vain))
+    for right, is_told in ((int(100 * break_even) + 2, True), (int(100 * break_even) - 2, False)):
+        alike = [given(asked(f"m{n:02}", True), 0.5, "1" if n < right else "2") for n in range(100)]
+        assert (boundary(alike, "told", "closest") <= 0.5) == is_told
 
 
 def test_what_is_seldom_right_is_shown_as_the_closest_and_what_never_is_not() -> None:
