@@ -31,12 +31,12 @@ from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.queries import Filters
-from rag_serving.query.languages import LANGUAGE_NOT_SERVED, is_of_pages, knows, languages_told
+from rag_serving.query.languages import is_of_pages, knows, languages_told
 from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.recording import ReceiptWriter, Request, answer_trace, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
-from rag_serving.records import Answer, Candidate, SearchResults
+from rag_serving.records import LANGUAGE_NOT_SERVED, Answer, Candidate, SearchResults
 from rag_serving.retrieval.examples import example_questions
 from rag_serving.retrieval.explain import search_results
 from rag_serving.retrieval.hybrid import Mode, RetrievalError

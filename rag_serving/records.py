@@ -18,7 +18,8 @@ Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refu
 Outcome = Literal["told", "closest", "none"]
 """What a question came to: a confident answer; the passages that come closest, without confidence; nothing shown."""
 CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED = "closest_passage", "conflicting_figures", "superseded_passage"
-FINDINGS = frozenset({CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED})
+LANGUAGE_NOT_SERVED = "language_not_served"
+FINDINGS = frozenset({CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED, LANGUAGE_NOT_SERVED})
 """Flags that say what the pages hold; all others name what was degraded."""
 Verification = Literal["exact", "fuzzy", "swapped"]
 Support = Literal["verbatim", "carried", "quoted", "unchecked"]

@@ -170,5 +170,5 @@ def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> Change | Non
 
 
 def judgement(case: Mapping[str, Any]) -> str:
-    """Return what is wrong with an answer, or its status where nothing is."""
-    return str(case.get("fault") or case["status"])
+    """Return what is wrong with an answer, or what came of the question where nothing is."""
+    return str(case.get("fault") or ("shown as the closest" if case.get("outcome") == "closest" else case["status"]))

@@ -42,7 +42,7 @@ class RagasScores:
 
 
 def ragas_samples(cases: Sequence[Mapping[str, Any]], pages: Pages) -> dict[str, dict[str, Any]]:
-    """Return a sample for every answered answerable question of `eval_report.json`, by question id.
+    """Return a sample for every answerable question with a confident answer of `eval_report.json`, by question id.
 
     Its reference contexts are the sections in which the gold quotes stand; where none is at hand it has none: a short
     quote is like no passage.
@@ -50,7 +50,8 @@ def ragas_samples(cases: Sequence[Mapping[str, Any]], pages: Pages) -> dict[str,
     samples = {}
     for case in cases:
         contexts = [str(passage["text"]) for passage in case["passages"]]
-        if case["answerable"] and case["status"] == "answered" and case["quotes"] and contexts:
+        is_told = case["status"] == "answered" and case.get("outcome") != "closest"
+        if case["answerable"] and is_told and case["quotes"] and contexts:
             samples[case["id"]] = {
                 "user_input": case["question"],
                 "response": _MARKS.sub("", case["answer"]),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rag_assets.evaluation.compare import judgement
 from rag_assets.reports.key_measures import KEY, key_first
 from rag_assets.reports.report import Case, Figure, Report, Table, Tone, filled, words
 
@@ -135,9 +136,14 @@ def _gates(gates: Sequence[Facts]) -> Table:
 def _changed(cases: Sequence[Facts], before: Mapping[str, Facts]) -> Table:
     """Return the questions whose answer is judged otherwise than before."""
     rows = (
-        {"id": case["id"], "question": case["question"], "now": _judged(case), "before": _judged(before[case["id"]])}
+        {
+            "id": case["id"],
+            "question": case["question"],
+            "now": judgement(case),
+            "before": judgement(before[case["id"]]),
+        }
         for case in cases
-        if case["id"] in before and _judged(case) != _judged(before[case["id"]])
+        if case["id"] in before and judgement(case) != judgement(before[case["id"]])
     )
     return Table.from_rows("Judged otherwise than before", rows)
 
@@ -147,7 +153,7 @@ def _questions(cases: Sequence[Facts]) -> Table:
         {
             "id": case["id"],
             "question": case["question"],
-            "judged": _judged(case),
+            "judged": judgement(case),
             "citations": len(case["citations"]),
             "tags": ", ".join(case["tags"]),
             "ms": case["timings_ms"].get("total"),
@@ -175,10 +181,10 @@ def _case(case: Facts, before: Facts | None) -> Case:
     parts = [("expected", case["expected"])] if case["expected"] else []
     parts += [("gold quote", quote) for quote in case["quotes"]]
     parts += _answered(case)
-    earlier = [("judged", _judged(before)), *_answered(before)] if before else []
+    earlier = [("judged", judgement(before)), *_answered(before)] if before else []
     return Case(
         title=f"{case['id']}: {case['question']}",
-        status=_judged(case),
+        status=judgement(case),
         tone="bad" if case["fault"] else "good",
         parts=parts,
         before=[(f"{name} before", text) for name, text in earlier],
@@ -208,7 +214,3 @@ def _numbered(passage: Facts) -> str:
     if "passage" not in passage:
         return f"passage [{passage.get('index', '')}]"
     return f"passage {passage['passage']}" + (f" cited as [{passage['index']}]" if passage.get("index") else "")
-
-
-def _judged(case: Facts) -> str:
-    return str(case["fault"] or case["status"])

@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 from rag_serving.models.language_detector import ENGLISH
 
-LANGUAGE_NOT_SERVED = "language_not_served"
 _LEAST_SHARE = 0.1  # of the passages
 # Local names, those of Ollama, and those of the hub; what is not named here is taken to know many languages.
 _ENGLISH_MODELS = re.compile(
