@@ -94,9 +94,14 @@ def holds(text: str, fact: str) -> bool:
 
 def is_right_section(places: Sequence[GoldPlace], citation: Citation) -> bool:
     """Return whether a citation is of one of the sections: by its anchor, or where none is known by its heading."""
-    anchor, heading = unquote(citation.url.partition("#")[2]), (citation.heading_path or ("",))[-1]
+    return is_right_place(places, page_of(citation), citation.url, citation.heading_path)
+
+
+def is_right_place(places: Sequence[GoldPlace], page: str, url: str, heading_path: Sequence[str]) -> bool:
+    """Return whether a passage is of one of the sections: by its anchor, or where none is known by its heading."""
+    anchor, heading = unquote(url.partition("#")[2]), (heading_path or ("",))[-1]
     return any(
-        page_of(citation) == place.page
+        page == place.page
         and (unquote(place.anchor) == anchor if place.anchor else plain(place.heading) == plain(heading))
         for place in places
     )

@@ -46,13 +46,14 @@ _FRONT_OF_A_PASSAGE, _FRONT = 4, 12
 _BEHIND = 2.0
 _FEWEST_WORDS_OF_A_CLAIM = 5
 # The sets that the weights were learnt from have no code, tables or lists: a question for a command is answered by one,
-# one that names an identifier by the row that begins with it, and one how to do something by the steps or the code for
-# it, above all where a heading says just that.
+# one that names an identifier by the row that begins with it, one what a thing is by the sentence that says so or that
+# opens its section, and one how to do something by the steps or the code for it, above all where a heading says just
+# that.
 _CODE_FOR_COMMANDS = 1.0
 _PROCEDURE = 1.0
 _PROCEDURE_NAMED = 2.0
 _ROW_OF_IDENTIFIER = 2.0
-_DEFINITION = 2.0
+_DEFINITION, _OPENING = 2.0, 1.0
 _REPETITION = 0.7
 _FAR_AHEAD = 3.0
 _MOST_REJECTED = 5
@@ -142,6 +143,7 @@ def rank(
         passage = lock.passages[statement.index - 1]
         evidence = features(asked, statement, passage, None if value is None else float(value))
         score = weights.score(evidence) + _bonus(asked, statement, names, analyze)
+        score += _OPENING * (asked.wants_definition and statement.is_first and passage.chunk.start == 0)
         ranked.append(RankedStatement(statement, evidence, score))
     return sorted(ranked, key=lambda each: -each.score)
 
