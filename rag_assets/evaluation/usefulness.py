@@ -40,6 +40,12 @@ class JudgedUse:
         return self.outcome == ("useful" if self.gold.answerable else "declined")
 
     @property
+    def is_shown(self) -> bool:
+        """Return whether the reader sees all facts under a link to a right section, or nothing where there is
+        nothing."""
+        return self.is_right or (self.gold.answerable and self.outcome == "closest")
+
+    @property
     def group(self) -> str:
         if self.gold.kind == NOT_A_QUESTION:
             return NOT_A_QUESTION
@@ -53,13 +59,17 @@ class UseShares:
     name: str
     outcomes: Counter[Outcome]
     right: int
+    shown: int  # right, or all facts among what comes closest
 
     def payload(self) -> dict[str, Any]:
-        """Return counts, and the share that is right with its 95 % interval."""
+        """Return counts, and the shares that are right, or right or shown as closest, with their 95 % intervals."""
         counts = {outcome: self.outcomes[outcome] for outcome in get_args(Outcome)}
         total = self.outcomes.total()
-        share = {name: round(value, 4) for name, value in vars(wilson_interval(self.right, total)).items()}
-        return {"questions": total, **counts, "right": share}
+        shares = {
+            name: {key: round(value, 4) for key, value in vars(wilson_interval(number, total)).items()}
+            for name, number in (("right", self.right), ("right_or_closest", self.shown))
+        }
+        return {"questions": total, **counts, **shares}
 
 
 def judge_use(gold: GoldQuestion, answer: Answer) -> JudgedUse:
@@ -118,7 +128,8 @@ def shares(judged: Sequence[JudgedUse]) -> list[UseShares]:
 def _by(judged: Sequence[JudgedUse], names: Sequence[str]) -> Iterator[UseShares]:
     for name in sorted(set(names)):
         those = [case for case, own in zip(judged, names, strict=True) if own == name]
-        yield UseShares(name, Counter(case.outcome for case in those), sum(case.is_right for case in those))
+        outcomes = Counter(case.outcome for case in those)
+        yield UseShares(name, outcomes, sum(case.is_right for case in those), sum(case.is_shown for case in those))
 
 
 def use_payload(judged: Sequence[JudgedUse]) -> dict[str, Any]:
@@ -128,13 +139,13 @@ def use_payload(judged: Sequence[JudgedUse]) -> dict[str, Any]:
 
 def use_table(judged: Sequence[JudgedUse]) -> str:
     """Return the same as a Markdown table."""
-    heads = ("kind", "questions", *get_args(Outcome), "right (95 %)")
+    heads = ("kind", "questions", *get_args(Outcome), "right (95 %)", "right or closest (95 %)")
     rows = [heads, ("---", *["---:"] * (len(heads) - 1)), *map(_row, shares(judged))]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _row(group: UseShares) -> tuple[str, ...]:
     found = group.payload()
-    right = found.pop("right")
-    share = f"{right['mean']:.0%} ({right['low']:.0%} to {right['high']:.0%})"
-    return (group.name.replace("_", " "), *map(str, found.values()), share)
+    both = [found.pop(name) for name in ("right", "right_or_closest")]
+    cells = (f"{share['mean']:.0%} ({share['low']:.0%} to {share['high']:.0%})" for share in both)
+    return (group.name.replace("_", " "), *map(str, found.values()), *cells)
