@@ -12,6 +12,7 @@ Does not belong here: which words are quoted (`answering.citations`).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import quote as percent_encoded
 
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\((?:[^()\n]|\([^()\n]*\))*\)")
@@ -57,7 +58,9 @@ def _encoded(text: str) -> str:
     return percent_encoded(text, safe="").replace("-", "%2D")
 
 
+@lru_cache(maxsize=64)
 def _visible(text: str) -> str:
+    """Return what a reader sees of a page or quote, in lower case; the pages that are cited again are kept."""
     shown = _EMPHASIS.sub("", _LINK.sub(r"\1", text))
     lines = (_BLOCK_MARK.sub("", line).replace("|", " ") for line in shown.split("\n"))
     return " ".join(" ".join(lines).casefold().split())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 
 from rag_serving.text.normalization import folded
 
@@ -80,6 +81,7 @@ def _negated(vocabulary: set[str]) -> set[str]:
     return {_PREFIXED.sub("", word) for word in vocabulary if _PREFIXED.match(word)}
 
 
-def _words(text: str) -> list[str]:
-    """Return the words in lower case, `cannot` and `can't` as `can not`."""
-    return _WORDS.findall(_CONTRACTED.sub(" not", folded(text).lower()))
+@lru_cache(maxsize=4096)
+def _words(text: str) -> tuple[str, ...]:
+    """Return the words in lower case, `cannot` and `can't` as `can not`; a sentence is asked for them several times."""
+    return tuple(_WORDS.findall(_CONTRACTED.sub(" not", folded(text).lower())))

@@ -106,7 +106,7 @@ def extract(
     evidence = evidence_of(sections)
     chosen, further = _chosen(asked, lock, ranked, sections, table)
     claims = _claims(asked, lock, chosen, analyze, options.quote_max_words)
-    beside = _claims(asked, lock, further, analyze, options.quote_max_words)
+    beside = _claims(asked, lock, further[: options.max_citations - 1], analyze, options.quote_max_words)
     return Draft(
         claims[: options.max_citations],
         MODEL,
