@@ -106,7 +106,7 @@ def extract(
     evidence = evidence_of(sections)
     chosen, further = _chosen(asked, lock, ranked, sections, table)
     claims = _claims(asked, lock, chosen, analyze, options.quote_max_words)
-    beside = _claims(asked, lock, further[: options.max_citations - 1], analyze, options.quote_max_words)
+    beside = _claims(asked, lock, further[: options.max_citations], analyze, options.quote_max_words)
     return Draft(
         claims[: options.max_citations],
         MODEL,
@@ -215,11 +215,24 @@ def _chosen(
     if _is_claim(asked):
         return _bearing(ranked), []
     best = [section.ranked[0].statement for section in sections]
-    told = [best[0], *_of_parts(asked, lock, ranked, weights)]
-    told += [
-        section.ranked[0].statement for section in sections[1:2] if section.score > sections[0].score - _NEARLY_AS_GOOD
-    ]
-    return told, best[1:]
+    told = [_opening(asked, lock, sections), *_of_parts(asked, lock, ranked, weights)]
+    if len(sections) > 1 and sections[1].score > sections[0].score - _NEARLY_AS_GOOD:
+        told.append(best[1])
+    return told, best
+
+
+def _opening(asked: QuestionFeatures, lock: Lock, sections: Sequence[Section]) -> Statement:
+    """Return the best sentence of the best passage; to who asks what a thing is, where that passage does not say so,
+    that of the passage which opens the same section.
+    """
+    first = sections[0]
+    if asked.wants_definition and not first.evidence["section_defines"]:
+        own = lock.passages[first.index - 1].chunk
+        for section in sections[1:]:
+            other = lock.passages[section.index - 1].chunk
+            if (other.page_id, other.heading_path, other.start) == (own.page_id, own.heading_path, 0):
+                return section.ranked[0].statement
+    return first.ranked[0].statement
 
 
 def _of_parts(
