@@ -31,7 +31,7 @@ from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.queries import Filters
-from rag_serving.query.languages import is_of_pages, knows, languages_told
+from rag_serving.query.languages import FARTHER_ABROAD, is_of_pages, knows, languages_told
 from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.recording import ReceiptWriter, Request, answer_trace, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
@@ -248,7 +248,9 @@ class Pipeline:
         remark = query.remark and (None if is_heading(query.text, lock) else query.remark)
         opening = partial(beginning, view.beside)
         vector = search.context.vector
-        question = Question(query.text, request.text, weights, vector, stored, remark, opening, is_foreign)
+        is_known = knows(view.embedder.name, query.language)
+        farther = FARTHER_ABROAD if is_foreign and is_known else 0.0
+        question = Question(query.text, request.text, weights, vector, stored, remark, opening, is_foreign, farther)
         written = self._answering.answer(trace, question, lock, view.id, request.explain)
         answer = pinpointed(written.answer, lock, view.page_text)
         notes = query.notes if request.explain or answer.outcome != "told" else None
@@ -258,7 +260,7 @@ class Pipeline:
         if answer.refusal and answer.refusal.gate in ASKING_NOTHING:
             examples = example_questions(view, self.config.ingestion.drop_labels)
             answer = replace(answer, clarification=examples_told(examples))
-        elif is_foreign and not knows(view.embedder.name, query.language):
+        elif is_foreign and not is_known:
             trace.raise_flag(LANGUAGE_NOT_SERVED)
             told = languages_told(query.language, view.languages())
             answer = replace(answer, clarification=" ".join(filter(None, (told, answer.clarification))))

@@ -53,6 +53,7 @@ class Question:
     remark: Remark | None = None  # what it is where it asks nothing of the pages
     opening: Opening = lambda _: ()  # how the page of a passage begins
     is_foreign: bool = False  # in a language that the pages are not in: passages are near by meaning alone
+    farther: float = 0.0  # by how much of similarity they are then farther off
 
 
 class Answering:
@@ -78,7 +79,7 @@ class Answering:
         found = likeness(lock, set(asked.weights), asked.weights, analyze)
         chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
         stop = gate_question(asked.text, asked.weights, asked.original, asked.remark) or (
-            None if chosen else gate_passages(lock, found, gates)
+            None if chosen else gate_passages(lock, found, gates.nearer_by(asked.farther))
         )
         if stop:
             return self._stopped(replace(stop.answer(generation), gates=found), attempt, asked, lock, explain)

@@ -103,13 +103,14 @@ class Embedding(Section):
     provider: Literal["local", "ollama", "openai"] = "local"
     """local needs no server; openai is any OpenAI-compatible server (LM Studio, vLLM)."""
     model: str = "all-MiniLM-L6-v2"
-    """Model name; local: all-MiniLM-L6-v2 or a folder with model.safetensors and tokenizer.json."""
+    """Model name; local: all-MiniLM-L6-v2, multilingual-e5-small (requirements/multilingual.txt), or a folder with
+    model.safetensors and tokenizer.json."""
     base_url: str | None = None
     """Server address; default http://127.0.0.1:11434 for ollama, http://127.0.0.1:1234/v1 for openai."""
     api_key_env: str | None = None
     """Environment variable with the server's API key."""
     query_prompt: str = ""
-    """Put before a query."""
+    """Put before a query; multilingual-e5-small has its own, unless one is set."""
     document_prompt: str = ""
     """Put before a passage."""
     weights_dir: Path | None = None
@@ -261,6 +262,10 @@ class Gates(Section):
     confidence_weights: Path | None = None
     """File of the weights by which that estimate is made, as `citelock evaluate --calibrate --write` puts it beside the
     configuration; null: the weights of the package, learnt from several sets."""
+
+    def nearer_by(self, gap: float) -> Gates:
+        """Return gates that ask for less similarity."""
+        return self.model_copy(update={"min_similarity": self.min_similarity - gap}) if gap else self
 
 
 class Verification(Section):

@@ -57,7 +57,9 @@ def test_an_empty_folder_is_named_with_its_mend(tmp_path: Path) -> None:
 
 
 def test_an_unknown_model_name_is_told_what_would_do() -> None:
-    with pytest.raises(ModelError, match=r"'bge-m3' is neither all-MiniLM-L6-v2 nor a folder .* ollama or openai"):
+    with pytest.raises(
+        ModelError, match=r"'bge-m3' is neither all-MiniLM-L6-v2, multiling.* nor a folder .* ollama or openai"
+    ):
         find_weights("bge-m3")
 
 

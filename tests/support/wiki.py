@@ -72,14 +72,14 @@ def configuration(home: Path, **more: object) -> Config:
     return parse_config({"home": str(home), "tenants": {"acme": {}}, **more})
 
 
-def publish(home: Path, passages: Sequence[Passage] = PASSAGES, config: Config | None = None) -> str:
+def publish(
+    home: Path, passages: Sequence[Passage] = PASSAGES, config: Config | None = None, model: Embedder | None = None
+) -> str:
     """Build a generation of the passages, point the tenant `acme` to it, and give its id."""
-    config, store = config or configuration(home), Store(home)
+    config, store, model = config or configuration(home), Store(home), model or embedder()
     table = GENERATION_CHUNKS.table([_row(passage) for passage in passages])
-    vectors = embedder().embed_documents(
-        [f"{passage.title}\n{passage.heading}\n{passage.text}" for passage in passages]
-    )
-    generation = build_generation(store, "acme", table, vectors, config, embedder().name)
+    vectors = model.embed_documents([f"{passage.title}\n{passage.heading}\n{passage.text}" for passage in passages])
+    generation = build_generation(store, "acme", table, vectors, config, model.name)
     generation.close()
     store.point_current("acme", generation.id)
     return generation.id

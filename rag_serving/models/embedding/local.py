@@ -67,19 +67,22 @@ class LocalEmbedder:
         Raises:
             ModelError: the files cannot be run.
         """
+        if not (settings.query_prompt or settings.document_prompt):
+            settings = settings._replace(query_prompt=weights.prompts[0], document_prompt=weights.prompts[1])
         prompts = prompts_digest(settings.query_prompt, settings.document_prompt)
         self.name = f"local/{weights.name}/{_RECIPE}{prompts}"
         self._weights, self._settings, self._graphs = weights, settings, graphs
         self._tokenizer = load_tokenizer(weights.tokenizer)
-        self._first, self._last = self._special("[CLS]"), self._special("[SEP]")
+        self._first, self._last = map(self._special, weights.ends)
         self._query_bert = Bert(weights, settings.query_precision, graphs)
-        self.dimension = self._query_bert.dimension
+        self.dimension = self._query_bert.dimension + (weights.scale is not None)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
         """Return vectors [n, dimension] in the order of the texts, equal to 1e-6 whatever else is embedded beside
         them."""
         windows = self._windows([self._settings.document_prompt + text for text in texts])
-        return self._embed(self._bert, windows, len(texts), progress)
+        vectors = self._embed(self._bert, windows, len(texts), progress)
+        return self._weights.scale.passages(vectors) if self._weights.scale else vectors
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """Return the vector [dimension] of a question (about 3 ms, on the caller's thread alone)."""
@@ -87,7 +90,7 @@ class LocalEmbedder:
         is_short = len(windows) == 1  # there is nothing to average, which takes 0.2 ms
         vectors = _run(self._query_bert, windows) if is_short else self._embed(self._query_bert, windows, 1, None)
         vector: NDArray[np.float32] = vectors[0]
-        return vector
+        return self._weights.scale.question(vector) if self._weights.scale else vector
 
     def check(self) -> str:
         """Embed a word and say where the model's files are."""
@@ -113,7 +116,7 @@ class LocalEmbedder:
         self, bert: Bert, windows: Iterable[_Window], count: int, progress: Progress | None
     ) -> NDArray[np.float32]:
         """Return the vectors [count, dimension] of so many texts."""
-        sums = np.zeros((count, self.dimension), np.float64)
+        sums = np.zeros((count, bert.dimension), np.float64)
         windows = sorted(windows, key=lambda window: len(window.ids), reverse=True)
         left = np.bincount(np.array([window.text for window in windows], np.int64), minlength=count)
         for batch, embedded in _run_all(bert, [*_batches(windows, self._settings.batch_size)]):
