@@ -94,6 +94,41 @@ def test_stored_similarities_are_those_of_the_vectors_within_the_bound(seed: int
     assert np.abs(np.array(found, np.float32) - vectors @ question).max() <= MAX_ERROR
 
 
+@given(
+    st.integers(0, 2**32 - 1),
+    st.lists(st.lists(st.integers(0, 11), max_size=5, unique=True), min_size=1, max_size=6),
+    st.lists(st.integers(0, 5), max_size=8),
+)
+def test_the_best_of_a_chunk_is_that_of_its_sentences_one_by_one(
+    seed: int, owned: list[list[int]], asked: list[int]
+) -> None:
+    random = np.random.default_rng(seed)
+    vectors = random.normal(size=(12, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    borders = np.cumsum([0, *map(len, owned)])
+    members = np.array([member for chunk in owned for member in chunk], np.int64)
+    stored = SentenceVectors(encoded(np.arange(12, dtype=np.uint64), vectors), borders, members)
+    question = vectors[seed % 12]
+    chunks = [chunk for chunk in asked if chunk < len(owned)]
+    found = stored.best(question, chunks)
+    assert found.shape == (len(chunks), 2)
+    for (heading, nearest), chunk in zip(found.tolist(), chunks, strict=True):
+        near = [float(vectors[member] @ question) for member in owned[chunk]]
+        for value, among in ((heading, near[:1]), (nearest, near[1:])):
+            assert value == pytest.approx(max(among), abs=MAX_ERROR) if among else np.isnan(value)
+
+
+def test_what_is_near_in_a_chunk_is_refused_of_a_hidden_one(generation: Generation) -> None:
+    everything, view = generation.for_reader(BOARD), generation.for_reader(EVERYBODY)
+    question = MODEL.embed_query(HIDDEN)
+    seen = [row for row in range(3) if generation.readers_of(row) == "everyone"]
+    (hidden,) = {0, 1, 2} - set(seen)
+    assert everything.sentence_evidence(question, [hidden])[0, 1] == pytest.approx(1, abs=MAX_ERROR)
+    assert view.sentence_evidence(question, seen).max() < 0.99
+    with pytest.raises(HiddenRowError):
+        view.sentence_evidence(question, [*seen, hidden])
+
+
 def test_each_sentence_of_a_chunk_has_its_vector(generation: Generation) -> None:
     view, question = generation.for_reader(BOARD), MODEL.embed_query("tide")
     rows = [row for row in range(3) if (view.chunks([row])[0].text) == OPEN]
@@ -164,4 +199,4 @@ def test_unchanged_sentences_are_embedded_once(tmp_path: Path) -> None:
     embed = embedding_through(cached(store), MODEL, lambda *done: told.append(done))
     table = GENERATION_CHUNKS.table([chunk_row("0", 0, OPEN + " It rains at the wharf all day.")])
     built = build_sentences(store, TENANT, table, embed, EmbedderFacts(name=MODEL.name, dimension=32))
-    assert (built.sentences, built.embedded, told) == (3, 1, [(3, 3)])
+    assert (built.sentences, built.embedded, told) == (4, 1, [(4, 4)]), "three sentences and their heading"

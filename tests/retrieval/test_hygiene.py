@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 from support.listed_chunks import ListedChunks, candidates, ranked, searching
 from support.passages import chunk_of
@@ -15,10 +18,14 @@ TABLE = chunk_of("| a | b |", "3:1:0", content_type="table")
 HEADED = chunk_of("Do it now.", "4:1:0", heading_path=("Broker", "Stopping"))
 
 
-def gated(query: str, chunks: list[Chunk], enough: int = 8, min_overlap: int = 2) -> tuple[list[str], ListedChunks]:
+def gated(
+    query: str, chunks: list[Chunk], enough: int = 8, min_overlap: int = 2, near: Sequence[float] | None = None
+) -> tuple[list[str], ListedChunks]:
     view = ListedChunks(chunks)
     context = searching(view, query)
-    ranking = KeywordGate(min_overlap, enough)(context, ranked([0.0] * len(chunks)))
+    found = ranked([0.0] * len(chunks))
+    found = found if near is None else found.with_scores("dense", np.array(near))
+    ranking = KeywordGate(min_overlap, enough)(context, found)
     return [candidate.chunk.page_id for candidate in candidates(context, ranking)], view
 
 
@@ -36,6 +43,11 @@ def test_the_keyword_gate_asks_for_two_stemmed_terms_unless_code_or_table() -> N
 
 def test_a_query_of_one_term_needs_one() -> None:
     assert gated("stopping?", [ONE])[0] == ["2"]
+
+
+def test_a_passage_near_by_meaning_needs_no_shared_word() -> None:
+    assert gated("coffee machine", [BOTH, ONE, HEADED], near=[0.44, 0.45, np.nan])[0] == ["2"]
+    assert gated("stop the broker", [BOTH, ONE, HEADED], near=[-0.2, 0.1, np.nan])[0] == ["1", "4"]
 
 
 def test_the_gate_may_be_open() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_serving.text.question_types import Kind, asked_words, holds, kind_of, names_of, topic_of
+from rag_serving.text.question_types import Kind, asked_words, holds, kind_of, names_of, parts_of, topic_of
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,28 @@ def test_a_sentence_holds_an_answer_beside_the_words_asked(kind: Kind, question:
     asked = asked_words(question)
     assert holds(kind, yes, asked)
     assert not holds(kind, no, asked)
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        (
+            "Who looks at dead letters, and how long are they kept?",
+            ["Who looks at dead letters", "how long are they kept?"],
+        ),
+        ("What is a quay? How long is it?", ["What is a quay", "How long is it?"]),
+        ("Where do I park or can I park at all?", ["Where do I park", "can I park at all?"]),
+        ("Where is the crane, what does it lift?", ["Where is the crane", "what does it lift?"]),
+        ("Which ships load and unload at night?", []),
+        ("What is the difference between a quay and a pier?", []),
+        ("Kafka? What is it?", []),
+        ("What is a quay? ", []),
+        ("and?", []),
+        ("", []),
+    ],
+)
+def test_a_question_that_asks_two_things_has_parts(question: str, parts: list[str]) -> None:
+    assert parts_of(question) == parts
 
 
 def test_names_are_capitalized_words_behind_the_first() -> None:

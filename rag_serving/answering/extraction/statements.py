@@ -24,7 +24,7 @@ MOST_SAID = 4_000
 
 _IDENTIFIER = re.compile(SEPARATED_NAME)
 _SUBJECT = re.compile(
-    r"^\W*(?:an?\s|the\s)?(.{1,60}?)\W*\s(?:is|are|was|means|stands for|refers to|[-–—])\s|^\W*(.{1,60}?)\W*:\W",
+    r"^\W*(?:an?\s|the\s)?([^:]{1,60}?)\W*\s(?:is|are|was|means|stands for|refers to|[-–—])\s|^\W*(.{1,60}?)\W*:\W",
     re.IGNORECASE,
 )
 _FEWEST_WORDS = {"sentence": 4, "list": 3, "table": 2, "code": 2}
