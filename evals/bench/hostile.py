@@ -55,7 +55,7 @@ class Turn:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def good_clients(port: int, seconds: float, clients: int, pause_s: float) -> Turn:
+def good_clients(port: int, seconds: float, clients: int, pause_s: float, questions: Sequence[str] = QUESTIONS) -> Turn:
     """Let so many clients ask one question after the other for so long, each on a connection of its own."""
     turn, until = Turn(), time.monotonic() + seconds
 
@@ -64,7 +64,7 @@ def good_clients(port: int, seconds: float, clients: int, pause_s: float) -> Tur
         headers = {"Content-Type": "application/json", "Authorization": "Bearer good"}
         while time.monotonic() < until:
             number += 1
-            body = json.dumps({"question": QUESTIONS[number % len(QUESTIONS)]})
+            body = json.dumps({"question": questions[number % len(questions)]})
             started = time.perf_counter()
             try:
                 connection.request("POST", "/v1/ask", body, headers)

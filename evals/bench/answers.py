@@ -1,0 +1,148 @@
+"""`python -m evals.bench.answers`: how fast a built home answers: in the process, from a cold start, over HTTP.
+
+Belongs here: asking a gold set's questions all three ways, times and processor time. Does not belong here: searching
+(`speed`), how good the answers are (`rag_assets.evaluation`).
+
+Processor time tells what wall time does not on a machine that others use: of a cold start, that of its process; over
+HTTP, that of the server's processes for each answer. No vector of a question is kept: each is embedded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evals.bench.clients import CITELOCK, serving
+from evals.bench.hostile import good_clients
+from evals.bench.machine import load, machine
+from rag_assets.evaluation.gold import read_gold
+from rag_serving.access.principals import Principal
+from rag_serving.config.loading import Config, load_config
+from rag_serving.pipeline import Pipeline
+from rag_serving.telemetry.telemetry import open_telemetry
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure as the command line says, and print JSON."""
+    options = _options(arguments)
+    config = _without_kept_vectors(load_config(options.config))
+    questions = [each.question for each in read_gold(options.gold).questions]
+    found: dict[str, Any] = {"machine": machine(), "questions": len(questions)}
+    found["in_process"] = in_process(config, questions, options.rounds)
+    found["cold_start"] = cold_start(config, questions, options.starts)
+    with serving(config, options.workers) as port:
+        asked = over_http(port, questions, options.seconds)
+        asked(2 * options.workers)  # models and threads are there
+        found["over_http"] = {f"{count} clients": asked(count) for count in (1, options.clients)}
+    found["machine"]["load_after"] = load()
+    print(json.dumps(found, indent=1))
+    return 0
+
+
+def in_process(config: Config, questions: Sequence[str], rounds: int) -> dict[str, float]:
+    """Return what a warm pipeline takes for an answer, telemetry and receipts included."""
+    tenant = next(iter(config.tenants))
+    pipeline = Pipeline.open(config, tenant, telemetry=open_telemetry(config, tenant))
+    taken = []
+    for number in range(rounds + 1):
+        for question in questions:
+            before = time.perf_counter(), time.thread_time()
+            pipeline.ask(Principal(tenant), question)
+            if number:
+                taken.append((time.perf_counter() - before[0], time.thread_time() - before[1]))
+    pipeline.close()
+    return _figures(taken)
+
+
+def cold_start(config: Config, questions: Sequence[str], starts: int) -> dict[str, float]:
+    """Return what `citelock ask` takes from its start to its end, files in the page cache."""
+    file = Path(config.home) / "app.yaml"
+    file.write_text(json.dumps({"home": str(config.home), "tenants": {name: {} for name in config.tenants}}))
+    taken = []
+    for number in range(starts + 1):
+        before = time.perf_counter(), _of_children()
+        command = [*CITELOCK, "ask", questions[number % len(questions)], "--config", str(file)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if number:  # the first one makes what is kept between starts
+            taken.append((time.perf_counter() - before[0], _of_children() - before[1]))
+    return _figures(taken)
+
+
+def over_http(port: int, questions: Sequence[str], seconds: float) -> Callable[[int], dict[str, float]]:
+    """Return what lets so many clients ask for so long, each one question after the other."""
+
+    def asked(clients: int) -> dict[str, float]:
+        before = time.perf_counter(), _of_descendants()
+        turn = good_clients(port, seconds, clients, 0, questions)
+        count = len(turn.milliseconds) - sum(turn.failures.values())
+        taken, used = time.perf_counter() - before[0], _of_descendants() - before[1]
+        return {
+            "answers_per_s": round(count / taken, 1),
+            "p50_ms": round(turn.at(0.5), 1),
+            "p95_ms": round(turn.at(0.95), 1),
+            "server_cpu_ms": round(1000 * used / max(1, count), 1),
+            "failures": sum(turn.failures.values()),
+        }
+
+    return asked
+
+
+def _figures(taken: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """Return medians and 95th percentiles of seconds on the clock and of the processor."""
+    wall, processor = np.array(taken).T * 1000
+    return {
+        "p50_ms": round(float(np.percentile(wall, 50)), 1),
+        "p95_ms": round(float(np.percentile(wall, 95)), 1),
+        "cpu_p50_ms": round(float(np.percentile(processor, 50)), 1),
+        "cpu_p95_ms": round(float(np.percentile(processor, 95)), 1),
+    }
+
+
+def _of_children() -> float:
+    """Return the processor seconds of child processes that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _of_descendants(process: int | None = None) -> float:
+    """Return the processor seconds of the processes below this one that run now."""
+    folder = Path("/proc") / str(process or os.getpid())
+    seconds = 0.0
+    for children in folder.glob("task/*/children"):
+        seconds += sum(map(_of_descendants, map(int, children.read_text().split())))
+    if process:
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        seconds += (int(fields[11]) + int(fields[12])) * _TICK_S  # utime and stime, proc(5)
+    return seconds
+
+
+def _without_kept_vectors(config: Config) -> Config:
+    return config.model_copy(update={"embedding": config.embedding.model_copy(update={"query_cache": 0})})
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m evals.bench.answers", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("config", type=Path, help="configuration of a home that was built")
+    parser.add_argument("gold", type=Path, help="gold set whose questions are asked")
+    parser.add_argument("--rounds", type=int, default=3, help="times each question is asked in the process")
+    parser.add_argument("--starts", type=int, default=20, help="cold starts")
+    parser.add_argument("--clients", type=int, default=8, help="clients beside a single one")
+    parser.add_argument("--workers", type=int, default=2, help="processes of the server")
+    parser.add_argument("--seconds", type=float, default=10, help="of each turn over HTTP")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
