@@ -61,9 +61,10 @@ class JoinedCommands(TyperGroup):
         if cmd_name in self.modules:
             target, summary = self.modules[cmd_name]
             return Later(cmd_name, summary, lambda: _load(target))
-        if entry := _installed(self.prefix).get(cmd_name):
+        own = super().get_command(ctx, cmd_name)
+        if not own and (entry := _installed(self.prefix).get(cmd_name)):  # every installed package is looked at
             return Later(cmd_name, _HELP.get(entry.name, f"From {entry.value}."), entry.load)
-        return super().get_command(ctx, cmd_name)
+        return own
 
 
 class Commands(JoinedCommands):

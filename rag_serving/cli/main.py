@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rag_serving.pipeline import Pipeline
     from rag_serving.queries import Filters
 
+_SHORT = (["ask"], ["search"])
 _PATIENCE_S = 1.0  # that a command waits for a telemetry database
 
 app = typer.Typer(
@@ -54,7 +55,12 @@ Title = Annotated[str | None, typer.Option("--title", help="Only pages whose tit
 def main() -> None:
     """The entry point of the command."""
     log_to_stderr()
-    app(prog_name="citelock")
+    if sys.argv[1:2] in _SHORT:
+        gc.disable()  # looking for garbage takes a tenth of its time
+    try:
+        app(prog_name="citelock")
+    finally:
+        gc.freeze()  # and as much again when the interpreter ends
 
 
 def _version(wanted: bool) -> None:
@@ -258,8 +264,6 @@ def receipt_verify(
 
 @contextmanager
 def _pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> Iterator[Pipeline]:
-    if asks:
-        gc.disable()  # of so short a process: looking for garbage takes a tenth of its time
     from rag_serving.config.loading import load_config
     from rag_serving.models.lazy_embedder import open_guarded
 
@@ -278,7 +282,6 @@ def _pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> Iter
         yield pipeline
     finally:
         pipeline.close()
-        gc.enable()
 
 
 def _principal(pipeline: Pipeline, user: str | None, groups: list[str] | None) -> Principal:

@@ -40,3 +40,16 @@ def test_nothing_heavy_is_imported_for_a_question(wiki_home: Path, tmp_path: Pat
     assert modules & HEAVY == set()
     assert imported("ask", LISTED, "--config", str(config)) & HEAVY == set()
     assert imported("search", QUESTION, "--config", str(config)) & HEAVY == set()
+
+
+def test_a_question_looks_for_no_garbage_and_neither_does_its_end(wiki_home: Path, tmp_path: Path) -> None:
+    config = tmp_path / "app.yaml"
+    config.write_text(f"home: {wiki_home}\ntenants: {{acme: {{}}}}\n")
+    code = (
+        "import gc, sys\nfrom rag_serving.cli.main import main\nstarted = []\n"
+        "gc.callbacks.append(lambda phase, info: started.append(info['generation']))\n"
+        "try: main()\nfinally: print('collected', started, gc.get_freeze_count() > 10_000)"
+    )
+    command = [sys.executable, "-c", code, "ask", QUESTION, "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "collected [] True"
