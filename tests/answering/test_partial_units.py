@@ -79,6 +79,17 @@ def test_no_answer_loses_a_word_that_bears_meaning_and_none_tells_an_order(page:
     assert found is None, "\n".join((found or "", "QUESTION", question, "PAGE", *page.text))
 
 
+@settings(max_examples=EXAMPLES)
+@given(pages(), st.data())
+def test_no_answer_from_a_long_passage_loses_a_word_that_bears_meaning(page: Drawn, data: st.DataObject) -> None:
+    for at in sorted(data.draw(st.sets(st.integers(0, len(page.text)))), reverse=True) or [0]:
+        page.text.insert(at, "A seal of the basin eats fish in the morning. " * data.draw(st.sampled_from([2, 5, 12])))
+    key = data.draw(st.sampled_from(sorted(page.musts.keys() | page.ordered)))
+    question = data.draw(st.sampled_from(QUESTIONS)).format(k=key)
+    found = fault(page, question)
+    assert found is None, "\n".join((found or "", "QUESTION", question, "PAGE", *page.text))
+
+
 UNLESS = "Unless the owner agrees, these are forbidden:"
 
 
