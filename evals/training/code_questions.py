@@ -39,7 +39,7 @@ _COMMAND = re.compile(r"^(?:sudo )?(?:\./)?[a-z][\w./-]*(?: [^=;{(]*| .*\s--?\w.
 _MARKUP = re.compile(
     r"^(?:[<{}\[(*/#@;!|\"'-]|import |package |//|public |class |interface |def |val |var |let |fn |use )"
 )
-_MOST_WORDS, _LONGEST_LINE = 14, 160
+_MOST_WORDS, _LONGEST_LINE, _LONGEST_SENTENCE = 14, 160, 400  # the last two in characters
 _POINTING = frozenset({"this", "that", "it", "these", "them", "following", "above", "below", "so", "you"})
 
 
@@ -60,6 +60,8 @@ def code_pairs(wiki: Wiki) -> Iterator[Pair]:
 
 def purpose_of(said: str) -> str:
     """Return what a sentence says that the code below it does, beginning with a verb; empty where it does not."""
+    if len(said) > _LONGEST_SENTENCE:
+        return ""
     label = said.split(maxsplit=1)
     if len(label) == 2 and _LABEL.match(said) and len(said.split()) <= 8:
         verb = base_of(label[0].lower())

@@ -66,6 +66,7 @@ _FEWEST_WORDS = 8  # of a section that says something
 _MOST_NAMED = 7  # words of a heading that is asked for as it is
 _MOST_OF_A_TEMPLATE = 2  # sections with a heading of the template that a page may ask for
 _COMMON = 6  # other pages with a section that holds all words of a question
+_LONGEST = 160  # characters
 _MOST_WORDS = 16
 
 
@@ -91,7 +92,7 @@ IMPERATIVE = frozenset(_VERBS.split())
 
 def asked_by(heading: str) -> Asked | None:
     """Return what a heading asks: a question, a how-to; None where it only names something."""
-    said = _PREFIX.sub("", heading).strip(" :.-–—")
+    said = without_number(heading)
     if not 2 <= len(said.split()) <= _MOST_WORDS or not re.search(r"[A-Za-z]{3}", said):
         return None
     if said.endswith("?") or ASKING.match(said):
@@ -174,7 +175,7 @@ def _asking(wiki: Wiki, section: Section, asked: Asked) -> Pair | None:
 
 def _named(wiki: Wiki, section: Section) -> Pair | None:
     """Return the heading as keywords; one of a page's template with the name of its page."""
-    heading = named_by(section)
+    heading = without_number(section.heading)
     terms, words = content_terms(heading), heading.split()
     if not terms or not 1 <= len(words) <= _MOST_NAMED or not _WORD.search(heading):
         return None
@@ -190,9 +191,9 @@ def _named(wiki: Wiki, section: Section) -> Pair | None:
     return pair_of(wiki, section, question, "status" if is_status else "one_word" if len(words) < 3 else "value")
 
 
-def named_by(section: Section) -> str:
-    """Return a heading without its number."""
-    return _PREFIX.sub("", section.heading).strip(" :.-–—")
+def without_number(heading: str) -> str:
+    """Return a heading without its number; empty where it is too long to ask for anything."""
+    return _PREFIX.sub("", heading).strip(" :.-–—") if len(heading) <= _LONGEST else ""
 
 
 def with_subject(section: Section, question: str) -> str:

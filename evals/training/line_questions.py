@@ -20,10 +20,10 @@ from evals.training.heading_questions import (
     is_common,
     is_gerund,
     lowered,
-    named_by,
     pair_of,
     subject_of,
     with_subject,
+    without_number,
 )
 from evals.training.pairs import Pair
 from evals.training.table_questions import LONGEST_FACT, facts_of, is_key, is_nothing
@@ -100,7 +100,7 @@ def list_pairs(wiki: Wiki) -> Iterator[Pair]:
         for said in {plain(unit.of(section.text)) for items in lists_of(section) for unit in items}
     )
     for section in wiki.sections:
-        lists, noun = lists_of(section), _plural(named_by(section), wiki.names)
+        lists, noun = lists_of(section), _plural(without_number(section.heading), wiki.names)
         if not noun or len(lists) != 1 or not _FEWEST_ITEMS <= len(lists[0]) <= _MOST_ITEMS:
             continue
         if 2 * len(lists[0]) < len(section.units):

@@ -24,7 +24,7 @@ _EMPTY = re.compile(
     r"chapter|page|guide|settings as|wiki)\b",
     re.IGNORECASE,
 )
-_FEWEST_OWN, _MOST_OWN = 3, 10
+_FEWEST_OWN, _MOST_OWN, _LONGEST = 3, 10, 120  # words, words, characters
 
 
 def link_pairs(wiki: Wiki) -> Iterator[Pair]:
@@ -68,7 +68,8 @@ def _title_of(link: Mapping[str, Any]) -> str:
 def _own(words: str, target: Section) -> str:
     """Return the link's words where they ask by themselves; empty where they name its target, or nothing."""
     said = plain(words).strip("“”\"'")
-    if not _FEWEST_OWN <= len(said.split()) <= _MOST_OWN or "://" in said or _EMPTY.search(said):
+    is_short = _FEWEST_OWN <= len(said.split()) <= _MOST_OWN and len(said) <= _LONGEST
+    if not is_short or "://" in said or _EMPTY.search(said):
         return ""
     names = {key_of(name) for name in (target.heading, target.title)}
     return "" if key_of(said) in names or len(content_terms(said)) < 2 else said

@@ -14,8 +14,9 @@ from evals.bench.real_text import DATA
 from evals.training.masking import mask_heading, mask_headings
 from evals.training.pairs import Pair, read_pairs, write_pairs
 from evals.training.wiki import Wiki, content_terms, plain
-from evals.training.wiki_pairs import CORPORA, VERSIONS, main, open_wiki, pages_of, wiki_pairs
+from evals.training.wiki_pairs import CORPORA, PER_PAGE, VERSIONS, main, open_wiki, pages_of, wiki_pairs
 from rag_assets.evaluation.usefulness import holds
+from rag_serving.access.principals import EVERYONE
 from tests.support.passages import chunk_of
 
 HANDBOOK = """# Crane handbook
@@ -117,6 +118,36 @@ def test_a_page_has_at_most_so_many_questions_of_a_source(harbour: Wiki) -> None
         (pair.page_id, pair.source) for pair in pairs if pair.answerable and not pair.masked and not pair.reworded
     )
     assert set(firsts.values()) == {1}
+
+
+def test_one_giant_page_gives_no_more_questions_than_another(tmp_path: Path) -> None:
+    rows = "".join(f"| setting.number.{number} | {number} ms |\n" for number in range(2_000))
+    sections = "".join(f"## Starting crane {number}\n\n{'to you can a ' * 30}\n\n" for number in range(500))
+    hostile = f"## {'Starting ' * 9_000}\n\nYou can {'you can a ' * 9_000}:\n\n```\n$ crane\n```\n"
+    page = f"# Giant\n\n| Name | Default |\n|---|---|\n{rows}\n{sections}{hostile}"
+    (tmp_path / "giant.md").write_text(page, encoding="utf-8")
+    pairs = tuple(wiki_pairs(open_wiki("giant", file_pages(tmp_path, "md"))))
+    firsts = Counter(pair.source for pair in first_wordings(pairs).values())
+    assert firsts["table"] == firsts["heading"] == PER_PAGE
+    assert all(len(pair.question) < 300 for pair in pairs)
+
+
+def test_pairs_are_asked_as_gold_questions(harbour: Wiki) -> None:
+    pairs = tuple(wiki_pairs(harbour))
+    limit = next(pair for pair in pairs if pair.facts == ("65 tonnes",)).as_gold()
+    assert limit.facts == (("65 tonnes",),)
+    assert [(place.page, place.heading) for place in limit.places] == [("crane", "Load limits")]
+    lacking = next(pair for pair in pairs if pair.source == "near_miss").as_gold()
+    assert (lacking.answerable, lacking.pages, lacking.places, lacking.facts) == (False, frozenset(), (), ())
+    assert {pair.as_gold().part for pair in pairs} == {"crane", "yard"}
+
+
+def test_what_not_everyone_may_read_asks_nothing() -> None:
+    pages = pages_of("sample", DATA)
+    assert pages is not None
+    restricted = {row["page_id"] for row in pages.to_pylist() if row["readers"] != EVERYONE}
+    assert restricted
+    assert restricted.isdisjoint({pair.page_id for pair in pairs_of("sample")})
 
 
 def test_without_its_heading_a_passage_keeps_its_text() -> None:
