@@ -22,7 +22,9 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "requirements"
 HEADER = "# Made by `make lock`; do not edit.\n"
-BASE, TEST, TORCH, TORCH_CPU, WEIGHTS, LOCK = "base", "test", "torch", "torch-cpu", "weights", "lock"
+BASE, TEST, TORCH, TORCH_CPU, LOCK = "base", "test", "torch", "torch-cpu", "lock"
+NIGHTLY = "nightly"
+WEIGHTS = ("weights", "model")
 
 _BLOCK = re.compile(r"^(?!#|-)\S.*?(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 _PIN = re.compile(r"([\w.-]+)==(\S+)(?: ; (.+))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)")
@@ -45,10 +47,11 @@ def extras(tables: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def parents(name: str, every: Iterable[str]) -> list[str]:
-    """Return the files that a file rests on: all others for `test`, the serving package's for an extra."""
+    """Return the files that a file rests on: all others for `test`, but what is for the night; else the serving
+    package's."""
     if name == BASE:
         return []
-    return sorted(set(every) - {BASE, TEST}) if name == TEST else [BASE]
+    return sorted(set(every) - {BASE, TEST, NIGHTLY}) if name == TEST else [BASE]
 
 
 def blocks(text: str) -> dict[str, str]:
@@ -93,7 +96,7 @@ def _unmet(requirement: Requirement, versions: dict[str, str]) -> str | None:
 def lock(tables: dict[str, Any], upgrade: Sequence[str]) -> None:
     """Write the locked files."""
     wanted = extras(tables)
-    known = _pinned(path.read_text() for path in FOLDER.glob("*.txt") if path.stem not in (TORCH_CPU, WEIGHTS))
+    known = _pinned(path.read_text() for path in FOLDER.glob("*.txt") if path.stem not in (TORCH_CPU, *WEIGHTS))
     everything = [line for lines in wanted.values() for line in lines]
     whole = blocks(_resolved(everything, known, ["--generate-hashes", *upgrade]))
     pins = _pinned(whole.values())
