@@ -24,7 +24,7 @@ _CANDIDATE = re.compile(
 )
 # The name of a fence with a word or number of its own behind it, of which no element's name has a figure.
 _MARK = re.compile(
-    r"\W{0,6}(?:passage|question|document|outline|before|after|premise|hypothesis)s?"
+    r"\W{0,6}(?:passage|excerpt|question|document|outline|before|after|premise|hypothesis)s?"
     r"(?:[\s_:=.‐‑–—−-]{1,3}(?:[0-9a-z…]\W?){2,64}|.{0,12}\bn\s?=)"
 )
 _FIGURE = re.compile(r"\d|[^\x00-\x7f]")

@@ -60,12 +60,13 @@ class Generator:
             return extracted()
         if not self._breaker.allow():
             return _fallen_back(extracted(), "it failed a moment ago")
+        best = extracted()
         try:
-            draft = self._written(question, lock, listen)
+            draft = self._written(question, lock, best.claims, listen)
         except ModelError as error:
             self._breaker.fail()
             _log.warning("%s: %s", GENERATOR_DOWN, error)
-            return _fallen_back(extracted(), str(error))
+            return _fallen_back(best, str(error))
         except StoppedError:  # whoever asked left: that says nothing of the model
             raise
         except BaseException:
@@ -74,15 +75,16 @@ class Generator:
         self._breaker.succeed()
         return draft
 
-    def _written(self, question: str, lock: Lock, listen: Listen | None) -> Draft:
-        """Ask the model; a prompt that is too long for it is halved, twice at most."""
+    def _written(self, question: str, lock: Lock, excerpts: tuple[Claim, ...], listen: Listen | None) -> Draft:
+        """Ask the model, with what extraction would answer; a prompt that is too long for it is halved, twice at
+        most."""
         settings, model = self._settings, self._opened()
-        from rag_serving.answering.writing.prompt import make_prompt
+        from rag_serving.answering.writing.prompt import Material, make_prompt
 
         fence = Fence.new()  # one for all tries: a server has read the beginning of the longer prompt
         budget = max(settings.context_tokens - settings.max_output_tokens, _SMALLEST_BUDGET)
         for last in (False, False, True):
-            prompt = make_prompt(question, lock, budget, settings, fence)
+            prompt = make_prompt(Material(question, lock, excerpts), budget, settings, fence)
             try:
                 return self._draft(model, prompt, lock, model.reply(prompt.messages, listen))
             except ContextTooLongError:
