@@ -46,6 +46,12 @@ def test_the_model_writes_and_its_tokens_have_a_price(server: StandInChat) -> No
     assert draft.usage.payload() == {"prompt_tokens": 42, "completion_tokens": 1, "cost": 0.010084}
 
 
+def test_the_model_is_offered_what_extraction_would_answer(server: StandInChat) -> None:
+    written(Generator(settings_for(server)))
+    (body,) = server.bodies
+    assert 'Each broker keeps logs. "keeps logs" [1]\n</excerpts-' in body["messages"][1]["content"]
+
+
 def test_without_a_model_or_passages_extraction_writes(server: StandInChat) -> None:
     assert written(Generator(AnswerGeneration())) == EXTRACTED
     assert written(Generator(settings_for(server)), Lock(())) == EXTRACTED

