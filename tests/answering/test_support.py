@@ -102,6 +102,11 @@ def test_each_word_names_what_carries_it() -> None:
     ]
 
 
+def test_free_words_may_be_added_but_not_without_end() -> None:
+    assert supported("The backups are then kept for 33 days in the vault 3.", CITED)
+    assert not supported("A: A: A: A: Backups are kept for 33 days in vault 3.", CITED)
+
+
 def test_words_that_no_passage_has_are_named() -> None:
     said = "Backups are wiped at night in vault 3."
     assert missing_words(said, [CITED[0][1]]) == ["wiped", "at", "night"]

@@ -198,7 +198,7 @@ def supported(sentence: str, cited: Sequence[tuple[int, Sentences]], question: s
     question says word by word may be left out of the answer.
     """
     said = read(without_frame(sentence))
-    if not any(token.counts for token in said):
+    if not any(token.counts for token in said) or _is_stuck(said):
         return None
     if (
         whole := _carried(said, cited)
@@ -214,6 +214,12 @@ def supported(sentence: str, cited: Sequence[tuple[int, Sentences]], question: s
     known = [part for part in carried if part is not None]
     numbers = dict.fromkeys(number for part in known for number in part.passages)
     return Support(tuple(numbers), tuple(word for part in known for word in part.words))
+
+
+def _is_stuck(said: Sequence[Token]) -> bool:
+    """Return whether a word stands three times in a row: free words may be added, but not without end."""
+    words = [token.text.lower() for token in said if token.kind not in ("comma", "stop")]
+    return any(one == two == three for one, two, three in zip(words, words[1:], words[2:], strict=False))
 
 
 def without_frame(sentence: str) -> str:
