@@ -167,6 +167,18 @@ def test_cells_of_the_same_row_and_column_are_compared() -> None:
     assert told("What is the hotel allowance in Poland?", lock, 1, "Poland | 300") == ([], [])
 
 
+def test_sections_of_versions_of_one_page_are_compared_with_their_like() -> None:
+    row = "| Setting | Default |\n|---|---|\n| idle.max.ms | {} |"
+    broker, newer = (
+        {"heading_path": ("Settings", "Broker"), "title": "Settings", "space": f"DOCS-{n}"} for n in (24, 39)
+    )
+    lock = pages((row.format(600), broker), (row.format(300), newer))
+    claims, reasons = told("What is the default of idle.max.ms?", lock, 1, "idle.max.ms | 600")
+    assert (claims[0], reasons) == ("Setting: idle.max.ms; Default: 300", ["version"])
+    lock = pages((row.format(600), broker), (row.format(300), {**newer, "heading_path": ("Settings", "Producer")}))
+    assert told("What is the default of idle.max.ms?", lock, 1, "idle.max.ms | 600") == ([], [])
+
+
 def test_settings_whose_values_are_words_are_compared() -> None:
     lock = pages(("- `compression.type`: lz4", {}), ("- `compression.type`: zstd", {}))
     assert told("What is compression.type?", lock, 1, "compression.type`: lz4")[0]

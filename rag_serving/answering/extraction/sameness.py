@@ -14,7 +14,7 @@ from rag_serving.answering.extraction.features import Analyze, QuestionFeatures
 from rag_serving.answering.extraction.values import Field, Measures, differ, fields, measures, settled
 from rag_serving.records import Chunk
 from rag_serving.text.analyzer import SEPARATED_NAME
-from rag_serving.text.currency import without_versions
+from rag_serving.text.currency import family_of, without_versions
 from rag_serving.text.figures import FIGURE_WORDS, figures_with_units
 from rag_serving.text.polarity_words import contradict, negations, polarity_words
 from rag_serving.text.units import Unit
@@ -149,6 +149,8 @@ def _is_cell_with_another_value(asked: QuestionFeatures, one: Compared, two: Com
     """Return whether both give a value of the same thing in the same column, and not the same one."""
     if not one.fields or not two.fields or not _is_about(asked, two.context):
         return False
+    if _are_other_sections(one.chunk, two.chunk):
+        return False
     pairs = [(a, b) for a in one.fields for b in two.fields if _is_same_field(asked, one, a, two, b)]
     if asks := [(a, b) for a, b in pairs if asked.terms.intersection(one.analyze(a.name))]:
         return any(_is_other_value(a, b, one.analyze) for a, b in asks)
@@ -172,6 +174,8 @@ def _is_default_of_the_same_setting(asked: QuestionFeatures, one: Compared, two:
     if (wanted and not wanted & shared) or len(one.identifiers | two.identifiers) > len(shared):
         return False
     if one.bounds != two.bounds and "table" not in (one.unit.kind, two.unit.kind):
+        return False
+    if _are_other_sections(one.chunk, two.chunk):
         return False
     defaults = [_default_of(each) for each in (one, two)]
     return all(defaults) and differ(*defaults) and _is_about(asked, two.context)
@@ -227,8 +231,19 @@ def _is_same_field(asked: QuestionFeatures, one: Compared, a: Field, two: Compar
 
 def _is_under_like_headings(one: Chunk, two: Chunk) -> bool:
     """Return whether two passages stand under the same heading, versions aside."""
-    first, second = (without_versions((chunk.heading_path or (chunk.title,))[-1]) for chunk in (one, two))
-    return first == second
+    return _headings(one)[-1:] == _headings(two)[-1:]
+
+
+def _are_other_sections(one: Chunk, two: Chunk) -> bool:
+    """Return whether two passages are different sections of versions of one page: `Broker` and `Producer` settings."""
+    is_family = family_of(one.title, one.space) == family_of(two.title, two.space)
+    return is_family and _headings(one)[1:] != _headings(two)[1:]
+
+
+def _headings(chunk: Chunk) -> list[str]:
+    """Return the page's title and the headings of a passage, without versions."""
+    below = [heading for heading in chunk.heading_path if heading != chunk.title]
+    return [without_versions(heading) for heading in (chunk.title, *below)]
 
 
 def _is_other_value(a: Field, b: Field, analyze: Analyze) -> bool:
