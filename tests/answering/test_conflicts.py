@@ -179,6 +179,24 @@ def test_sections_of_versions_of_one_page_are_compared_with_their_like() -> None
     assert told("What is the default of idle.max.ms?", lock, 1, "idle.max.ms | 600") == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("text", "headings", "quote"),
+    [
+        ("| Setting | Default |\n|---|---|\n| idle.max.ms | 600 |", ("Settings",), "idle.max.ms | 600"),
+        ("- idle.max.ms: Closes idle connections.\n  - Type: long\n  - Default: 600", ("Settings",), "Default: 600"),
+        ("Closes idle connections.\n\n- Type: long\n- Default: 600", ("Settings", "idle.max.ms"), "Default: 600"),
+    ],
+)
+def test_a_default_is_of_the_setting_that_it_stands_under(text: str, headings: tuple[str, ...], quote: str) -> None:
+    newer = "Closes idle connections.\n\n| Type: | long |\n| Default: | 300 |"
+    more = {"heading_path": ("Settings", "idle.max.ms"), "title": "Settings", "space": "DOCS-39"}
+    lock = pages((text, {"heading_path": headings, "title": "Settings", "space": "DOCS-24"}), (newer, more))
+    claims, reasons = told("What is the default of idle.max.ms?", lock, 1, quote)
+    assert (claims[0], reasons) == ("Default:: 300", ["version"])
+    other = pages((text, {"heading_path": headings}), (newer, {"heading_path": ("Settings", "busy.max.ms")}))
+    assert told("What is the default of idle.max.ms?", other, 1, quote) == ([], [])
+
+
 def test_settings_whose_values_are_words_are_compared() -> None:
     lock = pages(("- `compression.type`: lz4", {}), ("- `compression.type`: zstd", {}))
     assert told("What is compression.type?", lock, 1, "compression.type`: lz4")[0]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rag_serving.answering.extraction.features import Analyze, QuestionFeatures
-from rag_serving.answering.extraction.values import Field, Measures, differ, fields, measures, settled
+from rag_serving.answering.extraction.values import Field, Measures, differ, fields, is_setting, measures, settled
 from rag_serving.records import Chunk
 from rag_serving.text.analyzer import SEPARATED_NAME
 from rag_serving.text.currency import family_of, without_versions
@@ -81,8 +81,8 @@ class Compared:
 
     @cached_property
     def context(self) -> frozenset[str]:
-        """Return its terms with those of its columns and of the headings that it stands under."""
-        names = " ".join(field.name for field in self.fields)
+        """Return its terms with those of its columns, of its setting and of the headings that it stands under."""
+        names = " ".join(f"{field.key} {field.name}" for field in self.fields)
         return self.terms.union(self.analyze(f"{self.chunk.headings}\n{names}"))
 
     @cached_property
@@ -241,8 +241,8 @@ def _are_other_sections(one: Chunk, two: Chunk) -> bool:
 
 
 def _headings(chunk: Chunk) -> list[str]:
-    """Return the page's title and the headings of a passage, without versions."""
-    below = [heading for heading in chunk.heading_path if heading != chunk.title]
+    """Return the page's title and the headings of a passage, without versions and the names of settings."""
+    below = [heading for heading in chunk.heading_path if heading != chunk.title and not is_setting(heading)]
     return [without_versions(heading) for heading in (chunk.title, *below)]
 
 

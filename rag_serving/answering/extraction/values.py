@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from rag_serving.records import Chunk
+from rag_serving.text.analyzer import SEPARATED_NAME
 from rag_serving.text.figures import figure_value, figures_with_units
 from rag_serving.text.structure import columns_of, line_of
 from rag_serving.text.units import Unit, cells_of
@@ -36,6 +37,10 @@ _BEFORE = re.compile(
 _PAIR = re.compile(
     r"[`*_]{0,4}(?P<key>[^\W\d_](?:[\w.$/-]| (?! )){1,50}?)[`*_]{0,4}\s?[:=]\s+(?P<value>\S.{0,60})$", re.DOTALL
 )
+
+_DEFAULT = re.compile(r"[*_` ]{0,4}default(?: value)?[*_` ]{0,4}:?[*_` ]{0,4}", re.IGNORECASE)
+_SETTING = re.compile(SEPARATED_NAME)
+_ITEMS_ABOVE = 8  # that a setting's name is looked for in
 
 Measures = dict[str, set[float]]
 """Figures by kind: times in seconds, sizes in bytes, others in their own unit; "" has those alone."""
@@ -88,11 +93,37 @@ def is_close(one: float, two: float) -> bool:
 
 
 def fields(unit: Unit, chunk: Chunk) -> Iterator[Field]:
-    """Yield what a row says in each of its columns, or an item or sentence behind its colon."""
+    """Yield what a row says in each of its columns, or an item or sentence behind its colon.
+
+    A line such as `Default: 5` is of the setting that its heading names, or the item above it.
+    """
     if unit.kind == "table":
         key, *values = cells_of(line_of(unit, chunk.text))
         names = columns_of(chunk.parts.header_of(unit, chunk.text))[1:] or [""] * len(values)
         if len(names) == len(values):
-            yield from (Field(key, name, value) for name, value in zip(names, values, strict=True) if value)
+            found = (Field(key, name, value) for name, value in zip(names, values, strict=True) if value)
+            yield from (_of_setting(field, unit, chunk) for field in found)
     elif unit.kind in ("list", "sentence") and (pair := _PAIR.fullmatch(unit.of(chunk.text))):
-        yield Field(pair["key"], "", pair["value"])
+        yield _of_setting(Field(pair["key"], "", pair["value"]), unit, chunk)
+
+
+def _of_setting(field: Field, unit: Unit, chunk: Chunk) -> Field:
+    """Return `Default: 5` as the default of the setting it stands under; other fields as they are."""
+    if field.name or not _DEFAULT.fullmatch(field.key):
+        return field
+    above = chunk.heading_path[-1] if chunk.heading_path else ""
+    if is_setting(above):
+        return Field(above, "default", field.value)
+    before = [other for other in chunk.parts.units if other.start < unit.start and other.kind == "list"]
+    for other in reversed(before[-_ITEMS_ABOVE:]):
+        text = other.of(chunk.text).lstrip("`*_")
+        if (named := _SETTING.match(text)) and text[named.end() :].lstrip("`*_").startswith(":"):
+            return Field(named[0], "default", field.value)
+    return field
+
+
+def is_setting(heading: str) -> bool:
+    """Return whether a heading is nothing but the name of a setting: `max.poll.records`."""
+    plain = heading.strip(" `*")
+    named = _SETTING.match(plain)
+    return named is not None and named.end() == len(plain)
