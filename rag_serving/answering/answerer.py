@@ -139,7 +139,7 @@ class Answering:
         features = QuestionFeatures.of(asked.text, asked.weights, analyze)
         differs = differing(Comparison(features, lock, analyze, words, asked.opening), verdicts)
         if differs:
-            draft = replace(draft, claims=differs.beside(draft.claims))
+            draft = replace(draft, claims=differs.beside(draft.claims, may_move=draft.model == MODEL))
             verdicts = verify(draft, lock, asked.original, self.rules)
         return draft, verdicts, differs
 

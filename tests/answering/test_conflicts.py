@@ -135,6 +135,18 @@ def test_old_and_new_pages_differ_in_a_default_in_words_of_their_own() -> None:
     assert reasons == ["date"]
 
 
+def test_the_more_current_of_two_claims_that_are_there_comes_first_where_claims_may_move() -> None:
+    texts = ("Audit logs are kept for 30 days.", "Audit logs are kept for 90 days.")
+    lock = pages(*((text, updated(year)) for text, year in zip(texts, (2016, 2024), strict=True)))
+    weights = dict.fromkeys(analyze(QUESTION), 1.0)
+    claims = tuple(Claim(text, index, text) for index, text in enumerate(texts, start=1))
+    comparison = Comparison(QuestionFeatures.of(QUESTION, weights, analyze), lock, analyze, 12)
+    found = differing(comparison, verify(Draft(claims, "model"), lock))
+    assert found is not None
+    assert found.beside(claims) == claims[::-1]
+    assert found.beside(claims, may_move=False) == claims
+
+
 def test_a_release_note_that_tells_of_the_change_leads() -> None:
     old = "| Setting | Default | Range |\n|---|---|---|\n| DB_POOL_SIZE | 16 | 4 to 96 |"
     note = "The default of DB_POOL_SIZE rises from 16 to 24."

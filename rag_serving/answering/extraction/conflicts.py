@@ -44,14 +44,18 @@ class Differing:
     standing: Standing
     others: tuple[Other, ...]
 
-    def beside(self, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-        """Return the claims with the others around the one that they differ from, the more current first, none
-        twice."""
-        new = [other for other in self.others if other.claim not in claims]
-        first = [other.claim for other in new if other.precedence and other.precedence.is_first]
-        after = [other.claim for other in new if other.claim not in first]
-        at = claims.index(self.claim)
-        return (*claims[:at], *first, self.claim, *after, *claims[at + 1 :])
+    def beside(self, claims: Sequence[Claim], may_move: bool = True) -> tuple[Claim, ...]:
+        """Return the claims with the others around the one that they differ from, the more current first, none twice.
+
+        `may_move`: whether a claim that was there may change its place.
+        """
+        kept = [] if may_move else claims
+        around = [other for other in self.others if other.claim not in kept]
+        first = [other.claim for other in around if other.precedence and other.precedence.is_first]
+        after = [other.claim for other in around if other.claim not in first and other.claim not in claims]
+        rest = [claim for claim in claims if claim not in first]
+        at = rest.index(self.claim)
+        return tuple(dict.fromkeys((*rest[:at], *first, self.claim, *after, *rest[at + 1 :])))
 
 
 @dataclass(frozen=True)
