@@ -5,7 +5,7 @@ Belongs here: one stage per rule. Does not belong here: ordering.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ from rag_serving.text.analyzer import analyze
 _UNGATED_TYPES = frozenset({"code", "table"})
 # Cosine similarity of a passage that says the same in other words.
 _NEAR = 0.45
+# Share of the query's weight (inverse document frequency) that one rare word brings.
+_ENOUGH_WEIGHT = 0.4
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Hygiene:
 
 @dataclass(frozen=True)
 class KeywordGate:
-    """The first rows that share words with the query, or are near to it by meaning.
+    """The first rows that share words with the query: several, or rare ones, or that are near to it by meaning.
 
     Attributes:
         min_overlap: terms that a row must share; a query of fewer terms needs fewer.
@@ -53,16 +55,20 @@ class KeywordGate:
         for start in range(0, len(ranking), self.enough):
             chunks = context.passages.read(ranking.rows[start : start + self.enough])
             passed += [
-                at for at, chunk in enumerate(chunks, start) if near[at] or shares_words(chunk, terms, self.min_overlap)
+                at
+                for at, chunk in enumerate(chunks, start)
+                if near[at] or shares_words(chunk, terms, self.min_overlap, context.term_weights)
             ]
             if len(passed) >= self.enough:
                 break
         return ranking.take(passed[: self.enough])
 
 
-def shares_words(chunk: Chunk, terms: Set[str], min_overlap: int) -> bool:
-    """Return whether heading path and text share enough stemmed terms with the query."""
+def shares_words(chunk: Chunk, terms: Set[str], min_overlap: int, weights: Mapping[str, float]) -> bool:
+    """Return whether heading path and text share enough stemmed terms with the query, by number or by weight."""
     if chunk.content_type in _UNGATED_TYPES:
         return True
-    have = set(analyze(" ".join((*chunk.heading_path, chunk.text))))
-    return len(have & terms) >= min(min_overlap, len(terms))
+    shared = terms.intersection(analyze(" ".join((*chunk.heading_path, chunk.text))))
+    if len(shared) >= min(min_overlap, len(terms)):
+        return True
+    return sum(weights.get(term, 0.0) for term in shared) >= _ENOUGH_WEIGHT * sum(weights.values()) > 0

@@ -59,6 +59,8 @@ _FAR_AHEAD = 3.0
 _MOST_REJECTED = 5
 # How much worse than the best, by the section model, a passage may be that is told beside it.
 _NEARLY_AS_GOOD = 1.5
+# The same for one that is shown where none is told.
+_WORTH_SHOWING = 4.0
 
 
 @dataclass(frozen=True)
@@ -214,10 +216,10 @@ def _chosen(
     """Return the sentences that are told for, and those that come next."""
     if _is_claim(asked):
         return _bearing(ranked), []
-    best = [section.ranked[0].statement for section in sections]
+    best = [section.ranked[0].statement for section in sections if section.score > sections[0].score - _WORTH_SHOWING]
     told = [_opening(asked, lock, sections), *_of_parts(asked, lock, ranked, weights)]
     if len(sections) > 1 and sections[1].score > sections[0].score - _NEARLY_AS_GOOD:
-        told.append(best[1])
+        told.append(sections[1].ranked[0].statement)
     return told, best
 
 
