@@ -25,7 +25,8 @@ _LONGEST = 400  # characters that are looked at
 _FEWEST_WORDS = 3
 _LIKELY, _CERTAIN = 0.5, 0.9  # with a function word of the language, and without
 _PROSE = 0.6  # of a passage, which is longer than a question
-_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\S*[\d_/\\=<>@#|:.]\w\S*|\b[A-Z]{2,}\b", re.DOTALL)
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_NAME = re.compile(r"[\d_/\\=<>@#|]|[:.]\w|\A\W*[A-Z]{2,}\W*\Z")  # in a word: of names, numbers and code
 _WORD = re.compile(r"[^\W\d_]+")
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # written without spaces
 
@@ -37,7 +38,7 @@ def question_language(text: str) -> str:
     """
     if is_plainly_english(text):
         return ENGLISH
-    said = _CODE.sub(" ", text[:_LONGEST])
+    said = _prose(text)
     if len(_WORD.findall(said)) < _FEWEST_WORDS and not _UNSPACED.search(said):
         return ENGLISH
     language, likelihood = _detected(said)
@@ -49,16 +50,20 @@ def shares_of_languages(texts: Iterable[str]) -> dict[str, float]:
     """Return the share of each language among passages, the largest first; those that tell none are left out."""
     told: Counter[str] = Counter()
     for text in texts:
-        language, likelihood = _detected(_CODE.sub(" ", text[:_LONGEST]))
+        language, likelihood = _detected(_prose(text))
         if likelihood >= _PROSE:
             told[language] += 1
     return {language: count / told.total() for language, count in told.most_common()}
 
 
+def _prose(text: str) -> str:
+    """Return the beginning of a text without code and names."""
+    return " ".join(word for word in _CODE.sub(" ", text[:_LONGEST]).split() if not _NAME.search(word))
+
+
 def _detected(text: str) -> tuple[str, float]:
-    """Return the most likely language and how likely it is (60 µs; 25 ms the first time)."""
-    words = " ".join(text.split())
-    labels, likelihoods = _model().predict(words.lower() if words.isupper() else words)
+    """Return the most likely language of a line and how likely it is (60 µs; 25 ms the first time)."""
+    labels, likelihoods = _model().predict(text.lower() if text.isupper() else text)
     return (str(labels[0]).removeprefix("__label__"), float(likelihoods[0])) if len(labels) else (ENGLISH, 0.0)
 
 
