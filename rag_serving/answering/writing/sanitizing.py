@@ -245,6 +245,8 @@ def _without_address(piece: str, source: str) -> str:
 
     Of a piece with an address in disguise only the signs and citations around it stay.
     """
+    if piece.isascii() and piece.isalpha():  # most are: a word alone is no address
+        return piece
     start, end = _inner(piece)
     bare = piece[start:end]
     if not bare or _stands(bare, source) or not _has_address(bare):
