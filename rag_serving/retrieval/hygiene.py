@@ -68,7 +68,7 @@ def shares_words(chunk: Chunk, terms: Set[str], min_overlap: int, weights: Mappi
     """Return whether heading path and text share enough stemmed terms with the query, by number or by weight."""
     if chunk.content_type in _UNGATED_TYPES:
         return True
-    shared = terms.intersection(analyze(" ".join((*chunk.heading_path, chunk.text))))
+    shared = terms & set(analyze(" ".join((*chunk.heading_path, chunk.text))))
     if len(shared) >= min(min_overlap, len(terms)):
         return True
     return sum(weights.get(term, 0.0) for term in shared) >= _ENOUGH_WEIGHT * sum(weights.values()) > 0
