@@ -32,11 +32,11 @@ def told_to_differ(verdicts: Sequence[Verdict], differs: Differing) -> str | Non
 
 def told_out_of_force(verdicts: Sequence[Verdict], lock: Lock, opening: Opening) -> str | None:
     """Return which cited passages are marked as no longer in force, and how; None where none is."""
-    told = []
+    marked: dict[Mark, list[str]] = {}
     for index, number in shown_numbers(verdicts).items():
         if (candidate := lock.passage(index)) and (mark := mark_of(candidate.chunk, opening(candidate.chunk))):
-            told.append(f"[{number}] stands {_of(mark)} that is marked as {mark.told}.")
-    return " ".join(told) or None
+            marked.setdefault(mark, []).append(f"[{number}]")
+    return " ".join(_marked(mark, numbers) for mark, numbers in marked.items()) or None
 
 
 _READ = "Read both before you rely on one."
@@ -67,8 +67,10 @@ def _reason(differs: Differing, other: Other, numbers: Mapping[Claim, int]) -> s
             return f"[{first}] was updated on {_day(leading)}, [{second}] on {_day(behind)}."
 
 
-def _of(mark: Mark) -> str:
-    return "in a section" if mark.of == "section" else "on a page"
+def _marked(mark: Mark, numbers: Sequence[str]) -> str:
+    place = "in a section" if mark.of == "section" else "on a page"
+    verb = "stands" if len(numbers) == 1 else "each stand"
+    return f"{' and '.join(numbers)} {verb} {place} that is marked as {mark.told}."
 
 
 def _version(found: Standing) -> str:

@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from support.passages import candidate_of
 from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
+from rag_serving.answering.currency_notes import told_out_of_force
+from rag_serving.answering.verification.verifier import verify
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import CONFLICTING, SUPERSEDED
+from rag_serving.records import CONFLICTING, SUPERSEDED, Claim, Draft, Lock
 
 EVERYONE, HR = Principal("acme"), Principal("acme", groups=("hr",))
 QUESTION = "How long does a broker keep logs?"
@@ -63,6 +66,14 @@ def test_what_stands_on_a_discarded_page_is_told_to_be_discarded(tmp_path: Path)
     assert answer.status == "answered"
     assert SUPERSEDED in answer.flags
     assert answer.clarification == "[1] stands on a page that is marked as discarded in favour of KIP-112."
+
+
+def test_passages_with_the_same_mark_are_named_together() -> None:
+    marked = {"title": "Lakes (outdated)"}
+    lock = Lock(tuple(candidate_of(f"Lake {page} is deep.", f"{page}:1:0", **marked) for page in (1, 2)))
+    claims = tuple(Claim(f"Lake {page} is deep.", page, f"Lake {page} is deep.") for page in (1, 2))
+    told = told_out_of_force(verify(Draft(claims, "model"), lock), lock, lambda _: ())
+    assert told == "[1] and [2] each stand on a page that is marked as outdated."
 
 
 def test_a_status_that_may_not_be_read_is_not_told(tmp_path: Path) -> None:

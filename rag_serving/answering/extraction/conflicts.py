@@ -24,7 +24,7 @@ from rag_serving.text.currency import versions_in
 from rag_serving.text.units import Unit
 
 _KINDS = ("quantity", "time", "thing", "statement", "yes_no")  # of questions that a value can answer
-_MOST_UNITS = 8  # of one claim that are compared
+_MOST_UNITS, _MOST_COMPARED = 8, 200  # of one claim, and of one passage that it is compared with
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _units(verdict: Verdict, cited: Chunk) -> list[Unit]:
 def _differs(asked: QuestionFeatures, ours: Sequence[Compared], chunk: Chunk, analyze: Analyze) -> _Found | None:
     """Return the first unit of a passage that differs from one of ours."""
     layout = Layout(chunk)
-    for unit in layout.units:
+    for unit in layout.units[:_MOST_COMPARED]:
         other = Compared(unit, chunk, analyze)
         for our in ours:
             changes = difference(asked, our, other)

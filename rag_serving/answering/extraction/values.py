@@ -40,7 +40,7 @@ _PAIR = re.compile(
 
 _DEFAULT = re.compile(r"[*_` ]{0,4}default(?: value)?[*_` ]{0,4}:?[*_` ]{0,4}", re.IGNORECASE)
 _SETTING = re.compile(SEPARATED_NAME)
-_ITEMS_ABOVE = 8  # that a setting's name is looked for in
+_ITEMS_ABOVE = 8  # units that a setting's name is looked for in
 
 Measures = dict[str, set[float]]
 """Figures by kind: times in seconds, sizes in bytes, others in their own unit; "" has those alone."""
@@ -114,8 +114,8 @@ def _of_setting(field: Field, unit: Unit, chunk: Chunk) -> Field:
     above = chunk.heading_path[-1] if chunk.heading_path else ""
     if is_setting(above):
         return Field(above, "default", field.value)
-    before = [other for other in chunk.parts.units if other.start < unit.start and other.kind == "list"]
-    for other in reversed(before[-_ITEMS_ABOVE:]):
+    place = chunk.parts.place_at(unit.start) or 0
+    for other in reversed(chunk.parts.units[max(place - _ITEMS_ABOVE, 0) : place]):
         text = other.of(chunk.text).lstrip("`*_")
         if (named := _SETTING.match(text)) and text[named.end() :].lstrip("`*_").startswith(":"):
             return Field(named[0], "default", field.value)
