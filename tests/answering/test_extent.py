@@ -84,12 +84,16 @@ def faults(layout: Layout, unit: Unit) -> list[str]:
     fences = sum(line.lstrip().startswith(("```", "~~~")) for line in excerpt(shown.text).split("\n"))
     first = next(each for each in layout.units if each.end > shown.start)
     known = (text, layout.chunk.parts.table_header, layout.chunk.parts.introduction)
+    place = (unit.list_number, unit.item)
+    above = {each for each in layout.directed if -1 not in place and (each.list_number, each.item) == place}
+    above = {each for each in above if each.start < unit.start}
+    orders = layout.directed - above  # what hangs from an order is shown with it, and dropped by verification
     wrong = {
         "it is not the passage's": not shown.parts and shown.text != own,
         "a part is not the passage's": any(not any(part in each for each in known) for part in shown.parts),
         "the unit is not in it": not shown.start <= unit.start < unit.end <= shown.end,
         "what is quoted is not in it": not shown.start <= shown.quoted.start < shown.end,
-        "a part of it is for an assistant": not layout.is_for_readers(shown),
+        "a part of it is for an assistant": any(shown.start <= order.start < shown.end for order in orders),
         "it is too long": _words(own) > most + lead,
         "a fence is open": fences % 2 == 1,
         "it begins inside a row": not shown.parts and first.kind == "table" and first.begin not in (shown.start, -1),
@@ -167,6 +171,11 @@ def test_a_list_is_shown_with_the_sentence_before_it_unless_that_is_an_order(is_
 def test_a_list_with_an_order_among_its_items_shows_one_item() -> None:
     shown = shown_for(f"{LONG}\n\n- restart the otter\n- {ORDER}\n- feed the otter", "feed the otter")
     assert shown.text == "feed the otter"
+
+
+def test_an_item_with_an_order_in_its_code_is_shown_without_that() -> None:
+    shown = shown_for(f"{LONG}\n\n{LEAD}\n\n- feed the otter\n  ```\n  feed\n  # {ORDER}\n  ```\n- wait", "feed the")
+    assert shown.text == f"{LEAD} feed the otter"
 
 
 def test_a_sentence_before_a_list_with_an_order_is_shown_without_the_list() -> None:

@@ -57,10 +57,13 @@ class Layout:
         return directed_units(self.text, self.chunk.parts, self.chunk.headings)
 
     def alone(self, unit: Unit) -> Excerpt:
-        """Return the unit by itself; a row with its columns, an item with its lead-in."""
+        """Return the unit by itself; a row with its columns, an item with its lead-in, and only up to the unit where a
+        part of it is meant for an assistant."""
         if unit.kind == "table":
             return self._row(unit)
         lead, item = self.lead_in(unit), self._item(unit)
+        if not self.directed.isdisjoint(item):
+            item = item[: item.index(unit) + 1]
         if not lead and (unit == item[0] or not item[0].leads(self.text)):
             return Excerpt(unit.of(self.text), unit, (), unit.start, unit.end)
         end = self.end_of(item[-1])

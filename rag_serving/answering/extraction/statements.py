@@ -24,7 +24,8 @@ MOST_SAID = 4_000
 
 _IDENTIFIER = re.compile(SEPARATED_NAME)
 _SUBJECT = re.compile(
-    r"^\W*(?:an?\s|the\s)?([^:]{1,60}?)\W*\s(?:is|are|was|means|stands for|refers to|[-–—])\s|^\W*(.{1,60}?)\W*:\W",
+    r"^\W{0,4}(?:an?\s|the\s)?(\w[^:]{0,60}?)\W{0,4}\s(?:is|are|was|means|stands for|refers to|[-–—])\s"
+    r"|^\W{0,4}(\w.{0,60}?)\W{0,4}:\W",
     re.IGNORECASE,
 )
 _FEWEST_WORDS = {"sentence": 4, "list": 3, "table": 2, "code": 2}
