@@ -260,7 +260,7 @@ class Pipeline:
         if answer.refusal and answer.refusal.gate in ASKING_NOTHING:
             examples = example_questions(view, self.config.ingestion.drop_labels)
             answer = replace(answer, clarification=examples_told(examples))
-        elif is_foreign and not is_known:
+        elif is_foreign and not is_known and answer.status != "refused":
             trace.raise_flag(LANGUAGE_NOT_SERVED)
             told = languages_told(query.language, view.languages())
             answer = replace(answer, clarification=" ".join(filter(None, (told, answer.clarification))))

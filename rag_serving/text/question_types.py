@@ -31,7 +31,7 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
 )
 _KINDS = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _PATTERNS)
 _TWO_QUESTIONS = re.compile(
-    r"[?;]\s+|,?\s+(?:and|or|but)\s+(?=(?:also\s+)?(?:who|whom|whose|what|which|when|where|why|how|is|are|does|do|can|may)\b)"
+    r"[?;]\s+|(?<!\s),?\s+(?:and|or|but)\s+(?=(?:also\s+)?(?:who|whom|whose|what|which|when|where|why|how|is|are|does|do|can|may)\b)"
     r"|,\s+(?=(?:who|whom|what|which|when|where|why|how)\b)",
     re.IGNORECASE,
 )
