@@ -253,9 +253,9 @@ class Gates(Section):
     """Cosine similarity to the question that one passage needs, unless `min_coverage` is reached."""
     min_coverage: float = Field(0.2, ge=0, le=1)
     """Share of the question's weight (IDF of its terms) that one passage needs, unless `min_similarity` is reached."""
-    min_confidence: float = Field(0.3, ge=0, le=1)
+    min_confidence: float = Field(0.36, ge=0, le=1)
     """How likely the extractive generator's best sentence must be the answer, by its own estimate, to be told as it."""
-    min_confidence_statement: float = Field(0.3, ge=0, le=1)
+    min_confidence_statement: float = Field(0.36, ge=0, le=1)
     """The same where nothing is asked: claims and keywords get what bears on them."""
     min_closest: float = Field(0.02, ge=0, le=1)
     """How likely it must be to be shown as what the pages come closest with; 1: only confident answers are shown."""

@@ -19,6 +19,7 @@ from rag_serving.text.analyzer import analyze
 _UNGATED_TYPES = frozenset({"code", "table"})
 # Cosine similarity of a passage that says the same in other words.
 _NEAR = 0.45
+_IN_FRONT = 3
 # Share of the query's weight (inverse document frequency) that one rare word brings.
 _ENOUGH_WEIGHT = 0.4
 
@@ -41,6 +42,8 @@ class Hygiene:
 class KeywordGate:
     """The first rows that share words with the query: several, or rare ones, or that are near to it by meaning.
 
+    What both indexes together put in front of all is read whatever its words are.
+
     Attributes:
         min_overlap: terms that a row must share; a query of fewer terms needs fewer.
         enough: rows that later stages look at; no passage is read for more.
@@ -57,7 +60,7 @@ class KeywordGate:
             passed += [
                 at
                 for at, chunk in enumerate(chunks, start)
-                if near[at] or shares_words(chunk, terms, self.min_overlap, context.term_weights)
+                if at < _IN_FRONT or near[at] or shares_words(chunk, terms, self.min_overlap, context.term_weights)
             ]
             if len(passed) >= self.enough:
                 break

@@ -8,8 +8,9 @@ Does not belong here: what speaks for a sentence (`features`), which one answers
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from rag_serving.answering.extraction.excerpts import Excerpt, Layout
 from rag_serving.answering.extraction.features import Analyze, QuestionFeatures, Statement
@@ -23,6 +24,8 @@ MOST_SAID = 4_000
 """Characters of a statement that are compared by meaning: models read no more."""
 
 _IDENTIFIER = re.compile(SEPARATED_NAME)
+_NUMBERED = re.compile(r"\b[A-Za-z]{2,}-\d+\b(?![.-])")
+_APART = re.compile(r"\b([A-Za-z]{2,}) (\d+)\b(?![.-])")
 _SUBJECT = re.compile(
     r"^\W{0,4}(?:an?\s|the\s)?(\w[^:]{0,60}?)\W{0,4}\s(?:is|are|was|means|stands for|refers to|[-–—])\s"
     r"|^\W{0,4}(\w.{0,60}?)\W{0,4}:\W",
@@ -37,11 +40,11 @@ def statements(asked: QuestionFeatures, lock: Lock, analyze: Analyze) -> Iterato
     """Yield what can answer: no headings, no questions, no fragments of a few words, nothing about another identifier,
     and nothing that is meant for an assistant.
     """
-    names = named(asked.text, analyze)
-    for index, candidate in enumerate(lock.passages, start=1):
+    every = [tuple(frozenset(analyze(heading)) for heading in each.chunk.heading_path) for each in lock.passages]
+    names = named(asked.text, analyze) | named_apart(asked.text, frozenset().union(*chain.from_iterable(every)))
+    for index, (candidate, paths) in enumerate(zip(lock.passages, every, strict=True), start=1):
         check()
         chunk = candidate.chunk
-        paths = tuple(frozenset(analyze(heading)) for heading in chunk.heading_path)
         headings = frozenset[str]().union(*paths)
         passage = headings.union(analyze(chunk.text))
         if names and not names <= passage:
@@ -122,7 +125,14 @@ def named(question: str, analyze: Analyze) -> frozenset[str]:
 
     Who asks for one by name means no other, so a passage without it answers nothing, however alike its words are.
     """
-    return frozenset(analyze(name)[0] for name in _IDENTIFIER.findall(question))
+    found = (*_IDENTIFIER.findall(question), *_NUMBERED.findall(question))
+    return frozenset(analyze(name)[0] for name in found)
+
+
+def named_apart(question: str, known: Collection[str]) -> frozenset[str]:
+    """Return the identifiers that a question writes in two words, `flip 60`, as far as headings have them as one."""
+    joined = (f"{word}-{number}".lower() for word, number in _APART.findall(question))
+    return frozenset(term for term in joined if term in known)
 
 
 def is_introduced(asked: QuestionFeatures, unit: Unit) -> bool:
