@@ -102,6 +102,13 @@ def test_each_word_names_what_carries_it() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "passage", ["Logs of log.max.bytes () stay.", "Set log.max.bytes ( ) to 5.", "Set log.max.bytes ("]
+)
+def test_brackets_with_nothing_in_them_are_no_fault(passage: str) -> None:
+    assert supported(passage, [(1, Sentences(passage))])
+
+
 def test_free_words_may_be_added_but_not_without_end() -> None:
     assert supported("The backups are then kept for 33 days in the vault 3.", CITED)
     assert not supported("A: A: A: A: Backups are kept for 33 days in vault 3.", CITED)

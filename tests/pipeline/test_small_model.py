@@ -53,7 +53,7 @@ def test_nothing_false_is_shown_of_what_it_answers(address: str, corpora: Sequen
     faults = [f for asked in corpora for f in judged(asked, address, Overheard, counts, SHARE_PROMPTED)]
     print(dict(counts))
     assert not faults, "\n".join(faults)
-    assert counts["written by the model"] > counts["asked"] / 2, "not extraction in its place"
+    assert counts["written by the model"] >= counts["asked"] / 2, "not extraction in its place"
 
 
 def test_nothing_false_is_shown_of_its_sentences_beside_true_quotes(address: str, corpora: Sequence[Asked]) -> None:

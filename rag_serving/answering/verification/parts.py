@@ -225,7 +225,9 @@ def _without_brackets(sentence: Tokens) -> Iterator[Tokens]:
         if token.text.startswith("(") or (token.kind == "comma" and "(" in token.text):
             end = next((i for i in range(at + 1, len(sentence)) if sentence[i].text == ")"), None)
             inside = sentence[at + 1 : end]
-            if at and sentence[at - 1].kind == "name" and inside[0].key == "by-default" and len(inside) == 2:
+            if not inside:
+                continue
+            if at and sentence[at - 1].kind == "name" and len(inside) == 2 and inside[0].key == "by-default":
                 yield [inside[0], sentence[at - 1], inside[1]]
             explains = at > 0 and any(t.kind in ("figure", "name") for t in (sentence[at - 1], *inside[:1]))
             if end is not None and explains and not any(map(binds, inside)) and not _names_a_speaker(inside):
