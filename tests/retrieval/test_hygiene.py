@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -18,15 +18,28 @@ TABLE = chunk_of("| a | b |", "3:1:0", content_type="table")
 HEADED = chunk_of("Do it now.", "4:1:0", heading_path=("Broker", "Stopping"))
 
 
+FRONT = [chunk_of("Coffee.", f"9{place}:1:0", heading_path=()) for place in range(3)]
+"""What is read whatever its words are."""
+
+
 def gated(
-    query: str, chunks: list[Chunk], enough: int = 8, min_overlap: int = 2, near: Sequence[float] | None = None
+    query: str,
+    chunks: list[Chunk],
+    enough: int = 8,
+    min_overlap: int = 2,
+    near: Sequence[float] = (),
+    weights: Mapping[str, float] | None = None,
 ) -> tuple[list[str], ListedChunks]:
-    view = ListedChunks(chunks)
+    """The pages of the chunks that pass behind those in front."""
+    every = [*FRONT, *chunks]
+    view = ListedChunks(every, weights)
     context = searching(view, query)
-    found = ranked([0.0] * len(chunks))
-    found = found if near is None else found.with_scores("dense", np.array(near))
+    found = ranked([0.0] * len(every))
+    found = found.with_scores("dense", np.array([0.0] * len(FRONT) + list(near))) if near else found
     ranking = KeywordGate(min_overlap, enough)(context, found)
-    return [candidate.chunk.page_id for candidate in candidates(context, ranking)], view
+    first, *others = [candidate.chunk.page_id for candidate in candidates(context, ranking)]
+    assert [first, *others[:2]] == ["90", "91", "92"]
+    return others[2:], view
 
 
 @pytest.mark.parametrize(("labels", "kept"), [(frozenset(), [0, 2]), (frozenset({"archive"}), [0])])
@@ -57,5 +70,11 @@ def test_the_gate_may_be_open() -> None:
 def test_no_more_passages_are_read_than_are_needed() -> None:
     chunks = [chunk_of("Stop the broker." if number % 2 else "Coffee.", f"{number}:1:0") for number in range(40)]
     found, view = gated("stop the broker", chunks, enough=5)
-    assert found == ["1", "3", "5", "7", "9"]
+    assert found == ["1", "3"]
     assert view.read == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+
+
+def test_one_rare_word_is_enough_and_a_frequent_one_is_not() -> None:
+    weights = {"broker": 1.0, "night": 4.0, "coffe": 4.0}
+    assert gated("broker night coffee", [BOTH, ONE], weights=weights)[0] == ["2"]
+    assert gated("broker night coffee", [BOTH, ONE], weights={**weights, "night": 0.5})[0] == []
