@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_assets.evaluation.logistic import Matrix, fit, logistic, loss
-from rag_serving.answering.extraction.ranker import FeatureWeights, Tables, learnt
+from rag_serving.answering.extraction.ranker import FeatureWeights, Tables, clearness, learnt
 
 # Fewer right or wrong answers, or parts, than these teach nothing that holds elsewhere.
 _FEWEST, _FEWEST_PARTS = 25, 4
@@ -60,7 +60,8 @@ def learn(seen: Sequence[CalibrationExample], shipped: Tables | None = None) -> 
     strength = min(_STRENGTHS, key=lambda strength: loss(left_out[strength], y))
     words = _matrix([_by_words(example.evidence, shipped) for example in seen], shipped.words_alone)
     tables = Tables(_fitted(x, y, shipped.with_vectors, strength), _fitted(words, y, shipped.words_alone, strength))
-    return Fit(tables, strength, tuple(logistic(left_out[strength]).tolist()))
+    unseen = logistic(left_out[strength]) * [clearness(example.evidence) for example in seen]
+    return Fit(tables, strength, tuple(unseen.tolist()))
 
 
 def _by_words(evidence: Mapping[str, float], shipped: Tables) -> dict[str, float]:

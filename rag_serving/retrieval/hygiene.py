@@ -19,7 +19,6 @@ from rag_serving.text.analyzer import analyze
 _UNGATED_TYPES = frozenset({"code", "table"})
 # Cosine similarity of a passage that says the same in other words.
 _NEAR = 0.45
-_IN_FRONT = 3
 # Share of the query's weight (inverse document frequency) that one rare word brings.
 _ENOUGH_WEIGHT = 0.4
 
@@ -42,15 +41,15 @@ class Hygiene:
 class KeywordGate:
     """The first rows that share words with the query: several, or rare ones, or that are near to it by meaning.
 
-    What both indexes together put in front of all is read whatever its words are.
-
     Attributes:
         min_overlap: terms that a row must share; a query of fewer terms needs fewer.
         enough: rows that later stages look at; no passage is read for more.
+        in_front: rows that are read whatever their words are, because both indexes together put them in front of all.
     """
 
     min_overlap: int
     enough: int
+    in_front: int = 3
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
         terms, passed = set(analyze(context.query.text)), list[int]()
@@ -60,7 +59,7 @@ class KeywordGate:
             passed += [
                 at
                 for at, chunk in enumerate(chunks, start)
-                if at < _IN_FRONT or near[at] or shares_words(chunk, terms, self.min_overlap, context.term_weights)
+                if at < self.in_front or near[at] or shares_words(chunk, terms, self.min_overlap, context.term_weights)
             ]
             if len(passed) >= self.enough:
                 break

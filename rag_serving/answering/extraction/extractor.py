@@ -58,7 +58,7 @@ _REPETITION = 0.7
 _FAR_AHEAD = 3.0
 _MOST_REJECTED = 5
 # How much worse than the best, by the section model, a passage may be that is told beside it.
-_NEARLY_AS_GOOD = 1.5
+_NEARLY_AS_GOOD = 0.35
 # The same for one that is shown where none is told.
 _WORTH_SHOWING = 4.0
 

@@ -20,6 +20,9 @@ Features = Mapping[str, float]
 WEIGHTS = "answer_weights.json"
 VERSION = 2
 TABLES = ("with_vectors", "words_alone")
+CLEARLY_AHEAD = 1.5
+"""How much better, by the section model, a passage is that is hardly ever the wrong one: 185 of 189 that were told were
+right, 22 of 36 others."""
 _SURE = 30.0  # beyond it a logistic function is 0 or 1
 _MEND = "write it again with `citelock evaluate --calibrate --write`, or leave gates.confidence_weights out"
 
@@ -50,9 +53,14 @@ class FeatureWeights:
         return self.told({**found, "score": score})
 
     def told(self, evidence: Features) -> float:
-        """Return the same from features with the score among them."""
+        """Return the same from features with the score among them; half of it where another passage is as good."""
         logit = self.bias + sum(self.confidence.get(name, 0.0) * value for name, value in evidence.items())
-        return 1 / (1 + math.exp(-min(max(logit, -_SURE), _SURE)))
+        return clearness(evidence) / (1 + math.exp(-min(max(logit, -_SURE), _SURE)))
+
+
+def clearness(evidence: Features) -> float:
+    """Return how clearly the best passage is ahead of the next: ½ where both are equal, 1 from `CLEARLY_AHEAD` on."""
+    return 0.5 + 0.5 * min(evidence.get("section_ahead", CLEARLY_AHEAD) / CLEARLY_AHEAD, 1.0)
 
 
 @dataclass(frozen=True)
