@@ -12,10 +12,12 @@ from typing import Any
 
 import Stemmer
 
+from rag_serving.answering.extraction.excerpt_length import CONTINUES
 from rag_serving.answering.gates import CLOSEST
 from rag_serving.records import Answer, Chunk, Citation
 
 PARAGRAPH = re.compile(r"(.*?)[ \n]((?:\[\d+\])+)(?:\n\n|\Z)", re.DOTALL)
+_NUMBER = re.compile(r"\s*\[\d{1,3}\]")
 _WORD = re.compile(r"\w+(?:[.:/_@-]\w+)*%?")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _NEGATION = re.compile(
@@ -43,8 +45,9 @@ class Shown:
     @property
     def is_verbatim(self) -> bool:
         """Whether it is nothing but words of the passages, as they stand: a sentence, or a quotation of one."""
-        bare = self.text[1:-1].split(" … ") if self.text.startswith("“") and self.text.endswith("”") else [self.text]
-        return all(_plain(part) in _plain(self.source) for part in bare)
+        bare = self.text.removesuffix(f"\n{CONTINUES}")
+        parts = bare[1:].removesuffix("”").split(" … ") if bare.startswith("“") else [bare]
+        return all(_plain(part) in _plain(self.source) for part in parts)
 
 
 def shown_of(answer: Answer, receipt: Mapping[str, Any], chunks: Mapping[str, Chunk]) -> list[Shown]:
@@ -98,4 +101,5 @@ def _key(word: str) -> str:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.split())
+    """Return a text without line breaks, and without numbers in brackets: readers see those of the answer alone."""
+    return " ".join(_NUMBER.sub("", text).split())
