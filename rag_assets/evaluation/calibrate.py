@@ -19,7 +19,7 @@ from rag_assets.evaluation.evaluate import Evaluation, Judged
 from rag_assets.evaluation.gold import GoldSet
 from rag_serving.config.loading import Config
 from rag_serving.records import Outcome, Refusal
-from rag_serving.text.question_types import kind_of
+from rag_serving.text.question_types import is_claim
 
 ASKED, STATED, CLOSEST = "min_confidence", "min_confidence_statement", "min_closest"
 # Right answers that the gate before writing may cost.
@@ -203,7 +203,7 @@ def _confident(judged: Judged, confidence: float) -> Judged:
 
 
 def _threshold_of(judged: Judged) -> str:
-    return STATED if kind_of(judged.gold.question) == "statement" else ASKED
+    return STATED if is_claim(judged.gold.question) else ASKED
 
 
 def _point(judged: Sequence[Judged], level: float) -> Point:

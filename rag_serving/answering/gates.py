@@ -16,7 +16,7 @@ from rag_serving.answering.refusals import nothing_kept, too_doubtful, too_far
 from rag_serving.config.sections import Gates
 from rag_serving.records import Answer, Gate, Lock, Refusal, Status
 from rag_serving.text.orders import is_order
-from rag_serving.text.question_types import kind_of
+from rag_serving.text.question_types import is_claim
 from rag_serving.text.small_talk import Remark, plain_words
 
 NOT_FOUND = "Not found in docs."
@@ -115,7 +115,7 @@ def gate_passages(lock: Lock, found: Mapping[str, float], gates: Gates) -> Stop 
 
 def least_confidence(question: str, gates: Gates) -> float:
     """Return the confidence that an answer to this question needs to be told as one."""
-    return gates.min_confidence_statement if kind_of(question) == "statement" else gates.min_confidence
+    return gates.min_confidence_statement if is_claim(question) else gates.min_confidence
 
 
 def gate_confidence(question: str, confidence: float | None, gates: Gates, passages: int = 1) -> Refusal | None:

@@ -255,8 +255,8 @@ class Gates(Section):
     """Share of the question's weight (IDF of its terms) that one passage needs, unless `min_similarity` is reached."""
     min_confidence: float = Field(0.36, ge=0, le=1)
     """How likely the extractive generator's best sentence must be the answer, by its own estimate, to be told as it."""
-    min_confidence_statement: float = Field(0.36, ge=0, le=1)
-    """The same where nothing is asked: claims and keywords get what bears on them."""
+    min_confidence_statement: float = Field(0.15, ge=0, le=1)
+    """The same for a whole sentence that claims something: it gets what bears on it."""
     min_closest: float = Field(0.02, ge=0, le=1)
     """How likely it must be to be shown as what the pages come closest with; 1: only confident answers are shown."""
     confidence_weights: Path | None = None

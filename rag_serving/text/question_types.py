@@ -70,6 +70,7 @@ _ROLE = re.compile(
     r"\b(?:\w*(?:er|or|ist|man|men|lead|head|chief|desk|team|group|people|person|nobody|everybody|anyone))\b",
     re.IGNORECASE,
 )
+_FEWEST_WORDS_OF_A_CLAIM = 5
 _WORD = re.compile(r"\w+(?:['’.,:/-]\w+)*")
 
 
@@ -80,6 +81,13 @@ def kind_of(question: str) -> Kind:
         if pattern.search(text):
             return kind
     return "thing" if text.endswith("?") else "statement"
+
+
+def is_claim(text: str) -> bool:
+    """Return whether a whole sentence states something, to be borne out: no question, and no keywords."""
+    return (
+        kind_of(text) == "statement" and len(text.split()) >= _FEWEST_WORDS_OF_A_CLAIM and text.rstrip().endswith(".")
+    )
 
 
 def holds(kind: Kind, sentence: str, question_terms: Collection[str]) -> bool:

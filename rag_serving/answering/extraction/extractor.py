@@ -32,7 +32,7 @@ from rag_serving.answering.extraction.statements import MOST_SAID, is_introduced
 from rag_serving.answering.quote_window import best_window
 from rag_serving.records import EXTRACTIVE, Claim, Draft, Lock, RejectedCandidate
 from rag_serving.text.orders import orders_assistant
-from rag_serving.text.question_types import asked_words, kind_of, parts_of
+from rag_serving.text.question_types import asked_words, is_claim, kind_of, parts_of
 from rag_serving.text.units import cells_of
 
 Similarity = Callable[[Sequence[str]], Sequence[float]]
@@ -44,7 +44,6 @@ MODEL = EXTRACTIVE
 _FRONT_OF_A_PASSAGE, _FRONT = 4, 12
 # How much worse than the best, by the rank model, a further sentence may be that bears on a claim.
 _BEHIND = 2.0
-_FEWEST_WORDS_OF_A_CLAIM = 5
 # The sets that the weights were learnt from have no code, tables or lists: a question for a command is answered by one,
 # one that names an identifier by the row that begins with it, one what a thing is by the sentence that says so or that
 # opens its section, and one how to do something by the steps or the code for it, above all where a heading says just
@@ -214,7 +213,7 @@ def _chosen(
     weights: FeatureWeights,
 ) -> tuple[list[Statement], list[Statement]]:
     """Return the sentences that are told for, and those that come next."""
-    if _is_claim(asked):
+    if is_claim(asked.text):
         return _bearing(ranked), []
     best = [section.ranked[0].statement for section in sections if section.score > sections[0].score - _WORTH_SHOWING]
     told = [_opening(asked, lock, sections), *_of_parts(asked, lock, ranked, weights)]
@@ -259,10 +258,6 @@ def _seen_again(
     return RankedStatement(statement, evidence, weights.score(evidence))
 
 
-def _is_claim(asked: QuestionFeatures) -> bool:
-    return asked.kind == "statement" and len(asked.words) >= _FEWEST_WORDS_OF_A_CLAIM and asked.text.endswith(".")
-
-
 def _bearing(ranked: Sequence[RankedStatement]) -> list[Statement]:
     """Return the best sentence and those nearly as good that do not repeat a chosen one."""
     chosen: list[Statement] = []
@@ -305,7 +300,7 @@ def _shown(asked: QuestionFeatures, statement: Statement, lock: Lock) -> list[tu
     """
     unit, index = statement.unit, statement.index
     layout = Layout(lock.passages[index - 1].chunk)
-    if _is_claim(asked):
+    if is_claim(asked.text):
         return [(index, layout.alone(unit))]
     if asked.kind != "steps":
         return [(index, extent(layout, unit))]
