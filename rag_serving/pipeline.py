@@ -23,6 +23,7 @@ from rag_serving.answering.refusals import nothing_kept
 from rag_serving.artifacts.store import Store
 from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
+from rag_serving.flags import LANGUAGE_NOT_SERVED
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.models.embedding.graph_cache import GraphCache
@@ -36,7 +37,7 @@ from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.recording import ReceiptWriter, Request, answer_trace, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
-from rag_serving.records import LANGUAGE_NOT_SERVED, Answer, Candidate, SearchResults
+from rag_serving.records import Answer, Candidate, SearchResults
 from rag_serving.retrieval.examples import example_questions
 from rag_serving.retrieval.explain import search_results
 from rag_serving.retrieval.hybrid import Mode, RetrievalError

@@ -17,10 +17,6 @@ from rag_serving.text.structure import Structure, decode, structure_of
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
 Outcome = Literal["told", "closest", "none"]
 """What a question came to: a confident answer; the passages that come closest, without confidence; nothing shown."""
-CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED = "closest_passage", "conflicting_figures", "superseded_passage"
-LANGUAGE_NOT_SERVED = "language_not_served"
-FINDINGS = frozenset({CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED, LANGUAGE_NOT_SERVED})
-"""Flags that say what the pages hold; all others name what was degraded."""
 Verification = Literal["exact", "fuzzy", "swapped"]
 Support = Literal["verbatim", "carried", "quoted", "unchecked"]
 """What the sentence of a claim is worth: its passage's own words; carried by them word by word; not carried, so that
@@ -32,9 +28,8 @@ Gate = Literal[
     "empty", "order", "pointer", "passages", "similarity", "coverage", "no_sentence", "declined", "verification",
     "confidence", "remark",
 ]  # fmt: skip
-"""What kept a question from a confident answer: it has no words, gives orders, or only points at something; no passage
-was found, or none is near; no sentence can answer, or the model says so; nothing written stands; the best is doubtful;
-it is a remark that asks nothing."""
+"""What kept a question from a confident answer: it has no words, gives orders, or points at something; no passage was
+found, or none is near; no sentence answers, or the model says so; nothing stands; the best is doubtful; a remark."""
 
 
 @dataclass(frozen=True)

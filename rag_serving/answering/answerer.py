@@ -26,9 +26,10 @@ from rag_serving.answering.gates import gate_passages, gate_question, is_close, 
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.loading import Config, ConfigError
+from rag_serving.flags import CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED
 from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
-from rag_serving.records import CLOSEST_PASSAGE, CONFLICTING, EXTRACTIVE, SUPERSEDED, Answer, Draft, Lock, Verdict
+from rag_serving.records import EXTRACTIVE, Answer, Draft, Lock, Verdict
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.small_talk import Remark
 from rag_serving.tracing import StageTrace

@@ -14,9 +14,10 @@ from rag_serving.answering.gates import CLOSEST
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.verification.quotes import find_exact
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
+from rag_serving.flags import CLOSEST_PASSAGE
 from rag_serving.indexes.generation import Generation
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
-from rag_serving.records import CLOSEST_PASSAGE, Candidate, Chunk, Claim, Draft, Lock, Verdict
+from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock, Verdict
 
 Receipt = Mapping[str, Any]
 
