@@ -253,7 +253,7 @@ class Gates(Section):
     """Cosine similarity to the question that one passage needs, unless `min_coverage` is reached."""
     min_coverage: float = Field(0.2, ge=0, le=1)
     """Share of the question's weight (IDF of its terms) that one passage needs, unless `min_similarity` is reached."""
-    min_confidence: float = Field(0.36, ge=0, le=1)
+    min_confidence: float = Field(0.33, ge=0, le=1)
     """How likely the extractive generator's best sentence must be the answer, by its own estimate, to be told as it."""
     min_confidence_statement: float = Field(0.15, ge=0, le=1)
     """The same for a whole sentence that claims something: it gets what bears on it."""

@@ -17,7 +17,7 @@ _INVISIBLE = dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", "")
 _FOLDS = _QUOTES | _DASHES | _LIGATURES | _INVISIBLE | {"…": "..."}
 
 _SPACES = re.compile(r"\s+")
-_PLAIN = re.compile(r"[!-~]++(?: [!-~]++)*+")
+_PLAIN = re.compile(r"[!-~]++(?: [!-~]++)*")  # no possessive group: up to Python 3.11.4 it keeps what did not match
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _SIGNS = frozenset("-+±<>≤≥=~$€£#")
 _UNITS = frozenset("%‰°")

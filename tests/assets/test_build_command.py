@@ -62,7 +62,7 @@ def test_the_first_build_tells_what_it_did_in_the_documented_shape(wiki: Wiki) -
         "contexts_generated": 0,
         "contexts_failed": 0,
         "texts_embedded": 4,
-        "sentences_embedded": 4,
+        "sentences_embedded": 8,
         "shards_built": 1,
         "shards_reused": 0,
         "generation": Store(wiki.home).current("demo"),

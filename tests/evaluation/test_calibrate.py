@@ -149,7 +149,7 @@ def test_confidence_is_learnt_from_one_half_and_told_on_the_other() -> None:
 
 
 def test_claims_have_a_threshold_of_their_own() -> None:
-    judged = answers(text="Logs are kept for a week")
+    judged = answers(text="Logs are kept for a week.")
     found = calibrate(GoldSet(tuple(each.gold for each in judged)), Evaluation(tuple(judged)))
     assert found.gates.keys() == {"min_similarity", "min_coverage", "min_confidence_statement", "min_closest"}
     assert found.gates["min_closest"] <= found.gates["min_confidence_statement"]
