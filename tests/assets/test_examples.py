@@ -18,8 +18,8 @@ from rag_serving.answering.gates import NOT_FOUND
 ROOT = Path(__file__).parents[2]
 # What the output of an example holds that is not shown beside it.
 EXPECTED = {
-    "citelock ask 'How do I roll back a release?'": "hbl release rollback --port SKV --to previous --drain 120s [1]",
-    'citelock ask "How do I roll back a release?"': "hbl release rollback --port SKV --to previous --drain 120s [1]",
+    "citelock ask 'How do I roll back a release?'": "hbl release rollback --port SKV --to previous --drain 120s",
+    'citelock ask "How do I roll back a release?"': "hbl release rollback --port SKV --to previous --drain 120s",
     'citelock ask "How long can a release be rolled back?"': "A release can be rolled back for 7 days",
     'citelock ask "Who releases the reserve for incidents?" --user ann --group finance': "by the head of finance alone",
     'citelock ask "How long are logs kept?" --json | jq .citations': '"quote": "Log files are kept for 35 days',

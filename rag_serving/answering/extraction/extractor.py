@@ -51,6 +51,7 @@ _BEHIND = 2.0
 _CODE_FOR_COMMANDS = 1.0
 _PROCEDURE = 1.0
 _PROCEDURE_NAMED = 2.0
+_PROCEDURE_OF_SECTION = 2.0
 _ROW_OF_IDENTIFIER = 2.0
 _DEFINITION, _OPENING = 2.0, 1.0
 _REPETITION = 0.7
@@ -160,7 +161,8 @@ def rank_sections(
     sections = []
     for index, own in members.items():
         evidence = section_features(asked, lock.passages[index - 1], own, best)
-        sections.append(Section(index, own, evidence, weights.section_score(evidence)))
+        score = weights.section_score(evidence) + _PROCEDURE_OF_SECTION * evidence["section_procedure"]
+        sections.append(Section(index, own, evidence, score))
     return sorted(sections, key=lambda section: -section.score)
 
 

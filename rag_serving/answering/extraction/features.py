@@ -27,7 +27,18 @@ Analyze = Callable[[str], Sequence[str]]
 
 FOR = ("covered", "covered_nearby", "passage_rank", "similarity", "passage_similarity", "score")
 FOR_SECTIONS = (
-    *("behind", "covered", "covered_by_headings", "headed", "sentence", "fits", "defines", "introduces", "similarity"),
+    *(
+        "behind",
+        "covered",
+        "covered_by_headings",
+        "headed",
+        "sentence",
+        "fits",
+        "defines",
+        "introduces",
+        "procedure",
+        "similarity",
+    ),
     *("passage_similarity", "heading_similarity"),
 )
 RANK_ONLY = ("covered_apart", "length", "first")  # they tell sentences apart, not answers from others
@@ -181,6 +192,7 @@ def section_features(
         "section_sentence": ranked[0].score,
         "section_fits": float(any(holds(asked.kind, each.statement.text, asked.words) for each in ranked[:_FITTING])),
         "section_defines": float(any(defines(asked, each.statement) for each in ranked)),
+        "section_procedure": max((each.statement.named for each in ranked if each.statement.procedure), default=0.0),
         "section_introduces": float(asked.wants_definition and chunk.start == 0),
         "section_opens_page": float(chunk.chunk_idx == 0),
         "section_short": float(len(chunk.text.split()) < _SHORT),
