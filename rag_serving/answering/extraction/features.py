@@ -16,6 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rag_serving.records import Candidate
 from rag_serving.text.analyzer import analyze
@@ -87,8 +88,17 @@ class QuestionFeatures:
 
     def share(self, terms: frozenset[str]) -> float:
         """Return the share of the question's weight that these terms have, 0 to 1."""
-        total = sum(self.weights.get(term, 0.0) for term in sorted(self.terms))
-        return sum(self.weights.get(term, 0.0) for term in sorted(terms & self.terms)) / (total or 1.0)
+        return sum(self.weights.get(term, 0.0) for term in sorted(terms & self.terms)) / self._total
+
+    @cached_property
+    def _total(self) -> float:
+        """The weight of the whole question; 1 where it has none."""
+        return sum(self.weights.get(term, 0.0) for term in sorted(self.terms)) or 1.0
+
+    @cached_property
+    def _most(self) -> float:
+        """The weight of its rarest term; 1 where it has none."""
+        return max((self.weights.get(term, 0.0) for term in self.terms), default=0.0) or 1.0
 
     def passage_support(self, heading: Iterable[str]) -> float:
         """Return how nearly a heading, as terms, is what is asked for and nothing else, 0 to 1."""
@@ -97,8 +107,7 @@ class QuestionFeatures:
 
     def rarest(self, terms: frozenset[str]) -> float:
         """Return the weight of the rarest of these terms against the rarest of the question, 0 to 1."""
-        most = max((self.weights.get(term, 0.0) for term in self.terms), default=0.0)
-        return max((self.weights.get(term, 0.0) for term in terms & self.terms), default=0.0) / (most or 1.0)
+        return max((self.weights.get(term, 0.0) for term in terms & self.terms), default=0.0) / self._most
 
 
 @dataclass(frozen=True)
