@@ -226,4 +226,4 @@ _REPLACEMENTS: dict[str, Callable[[Wiki, Pair, random.Random], Iterator[tuple[st
     "property": _other_property,
     "condition": _condition,
 }
-"""What may be replaced, and what yields the question with another one, and that one."""
+"""Name what may be replaced, and what yields the question with another one, and that one."""

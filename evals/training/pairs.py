@@ -18,8 +18,8 @@ from rag_assets.evaluation.gold import GoldPlace, GoldQuestion
 Source = Literal[
     "heading", "faq", "link", "table", "key_value", "definition", "list", "code", "version", "removed", "near_miss"
 ]  # fmt: skip
-"""What of a wiki gave the question. `version`: an older version says it otherwise; `removed`: its target is taken away;
-`near_miss`: a part of it is replaced."""
+"""Name what of a wiki gave the question. `version`: an older version says it otherwise; `removed`: its target is taken
+away; `near_miss`: a part of it is replaced."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ _MOST_COLUMN_WORDS, _MOST_KEY_WORDS = 4, 5
 
 
 class Cell(NamedTuple):
-    """What a table says: the value of a row in a column."""
+    """Hold what a table says: the value of a row in a column."""
 
     row: str
     column: str

@@ -32,8 +32,8 @@ from rag_assets.evaluation.gold import GoldQuestion, GoldSet, find_gold
 from rag_assets.evaluation.gold_collections import Collection, published, read_gold_collection
 from rag_assets.evaluation.logistic import Matrix, fit
 from rag_serving.answering.answerer import Answering, Question
-from rag_serving.answering.extraction.extractor import MODEL, Ranked, rank
-from rag_serving.answering.extraction.features import FOR, RANK_ONLY, QuestionFeatures
+from rag_serving.answering.extraction.extractor import MODEL, rank
+from rag_serving.answering.extraction.features import FOR, RANK_ONLY, QuestionFeatures, RankedStatement
 from rag_serving.answering.extraction.ranker import WEIGHTS, learnt
 from rag_serving.config.loading import Config, load_config, parse_config
 from rag_serving.indexes.current import CurrentGeneration
@@ -82,7 +82,7 @@ class Seen:
 class Watching(Answering):
     """Answering that keeps the sentences that the extractive generator had to choose from, and writes nothing."""
 
-    front: tuple[Lock, list[Ranked]] | None = None
+    front: tuple[Lock, list[RankedStatement]] | None = None
 
     def __init__(self, config: Config, embedder: Embedder) -> None:
         super().__init__(config, embedder)
@@ -135,11 +135,10 @@ def main() -> None:
     squad = read_gold_collection(given.squad)
     adversarial = _asked(replace(squad, gold=halves(squad.gold)[0]), given.index / "squad", workers)
     stated = _asked(read_gold_collection(given.scifact), given.index / "scifact", workers)
-    tables = {
-        "with_vectors": table(adversarial, stated, own, ()),
-        "words_alone": table(adversarial, stated, own, OF_VECTORS),
-    }
     target = Path(rag_serving.answering.extraction.__file__).parent / WEIGHTS
+    tables = json.loads(target.read_text(encoding="utf-8"))  # the weights of sections stay: `train_sections`
+    tables["with_vectors"] |= table(adversarial, stated, own, ())
+    tables["words_alone"] |= table(adversarial, stated, own, OF_VECTORS)
     target.write_text(json.dumps(tables, indent=2) + "\n", encoding="utf-8")
     print(f"{target}: learnt from {len(adversarial) + len(stated) + len(own)} questions")
 
@@ -165,7 +164,7 @@ def _seen(config: Config, tenant: str, gold: GoldSet) -> list[Seen]:
         pipeline.close()
 
 
-def _sentence(gold: GoldQuestion, lock: Lock, ranked: Ranked) -> Sentence:
+def _sentence(gold: GoldQuestion, lock: Lock, ranked: RankedStatement) -> Sentence:
     page = lock.passages[ranked.statement.index - 1].chunk.page_id
     answers = gold.answerable and page in gold.pages and says(ranked.statement.said, gold.quotes)
     return Sentence(ranked.evidence, page, answers)

@@ -46,11 +46,11 @@ GOLD = Path("evals/gold/sample.yaml")
 CORPORA = ("sample", "cwiki", "rust-book")
 PAIR = "pair"  # the kind of a question that a wiki brought
 NEUTRAL = ("section_opens_page", "section_short")
-"""What may count either way."""
+"""Name what may count either way."""
 RIDGE = 10.0  # in standard deviations of each feature
 PAIRS, SQUAD = 400, 600  # questions of each corpus
 PEOPLE_WEIGHT, GOLD_WEIGHT, SQUAD_WEIGHT, PAIR_WEIGHT, HEADING_WEIGHT = 4.0, 3.0, 1.0, 0.4, 0.15
-"""How often a question counts: those of people are few and the most like what is asked."""
+"""Say how often a question counts: those of people are few and the most like what is asked."""
 SHARES = (0.1, 0.3, 1.0)  # of the questions, for the learning curve
 
 

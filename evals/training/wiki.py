@@ -129,7 +129,7 @@ class Wiki:
 
     @cached_property
     def headings(self) -> Counter[str]:
-        """How many sections have a heading, by its terms."""
+        """Return how many sections have a heading, by its terms."""
         return Counter(key_of(section.heading) for section in self.sections)
 
     @cached_property

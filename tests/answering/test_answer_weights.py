@@ -41,7 +41,7 @@ def test_the_order_of_sentences_is_never_the_files(tmp_path: Path) -> None:
     path = written(tmp_path / "weights.json", with_vectors={"confidence": {}, "bias": 0.0, "rank": {"covered": -1.0}})
     found = calibrated(path, MODEL)
     assert found.with_vectors.rank == learnt().with_vectors.rank
-    assert found.with_vectors.confident({"covered": 1.0}, 5.0) == 0.5
+    assert found.with_vectors.told({"covered": 1.0, "score": 5.0}) == 0.5
 
 
 @pytest.mark.parametrize(

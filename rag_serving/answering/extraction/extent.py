@@ -12,7 +12,7 @@ assistant.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rag_serving.answering.extraction.excerpts import Excerpt, Layout
 from rag_serving.text.units import Unit, words
@@ -73,32 +73,35 @@ def _code(layout: Layout, unit: Unit) -> Excerpt | None:
 
 def _block(layout: Layout, unit: Unit, most_words: int) -> Excerpt | None:
     """Return a small table with the sentence that introduces it, or None."""
-    units, at = layout.units, layout.units.index(unit)
-    first = last = at
-    while first and units[first - 1].block == unit.block:
-        first -= 1
-    while last + 1 < len(units) and units[last + 1].block == unit.block:
-        last += 1
-    if units[first].kind != "header" or not _is_short(layout, first, last + 1, most_words):
+    units = layout.units
+    first, last = _run(layout, unit, lambda other: other.block == unit.block)
+    if units[first].kind != "header" or not _is_short(layout, first, last, most_words):
         return None
     first -= bool(first) and _is_lead(layout, units[first - 1])
-    return _range(layout, unit, first, last + 1)
+    return _range(layout, unit, first, last)
 
 
 def _list(layout: Layout, unit: Unit) -> Excerpt | None:
     """Return a whole list with the sentence that introduces it, or None of a long one."""
-    units, at = layout.units, layout.units.index(unit)
-    first = last = at
-    while first and units[first - 1].list_number == unit.list_number:
-        first -= 1
-    while last + 1 < len(units) and units[last + 1].list_number == unit.list_number:
-        last += 1
-    if not _is_short(layout, first, last + 1, _MOST_OF_A_LIST):
+    units = layout.units
+    first, last = _run(layout, unit, lambda other: other.list_number == unit.list_number)
+    if not _is_short(layout, first, last, _MOST_OF_A_LIST):
         return None
     if not first and layout.chunk.parts.introduction:
         return None
     first -= bool(first) and units[first - 1].kind == "sentence" and _may_join(layout, units[first - 1])
-    return _range(layout, unit, first, last + 1)
+    return _range(layout, unit, first, last)
+
+
+def _run(layout: Layout, unit: Unit, belongs: Callable[[Unit], bool]) -> tuple[int, int]:
+    """Return the places of the first of the units beside this one that belong to it, and behind the last."""
+    units, first = layout.units, layout.units.index(unit)
+    last = first + 1
+    while first and belongs(units[first - 1]):
+        first -= 1
+    while last < len(units) and belongs(units[last]):
+        last += 1
+    return first, last
 
 
 def _around(layout: Layout, unit: Unit, most_words: int) -> Excerpt:

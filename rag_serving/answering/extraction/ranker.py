@@ -48,12 +48,10 @@ class FeatureWeights:
         """Return what passages of one question are ordered by."""
         return sum(self.section.get(name, 0.0) * value for name, value in found.items())
 
-    def confident(self, found: Features, score: float) -> float:
-        """Return how likely a sentence with these features, and this score among the others, answers: 0 to 1."""
-        return self.told({**found, "score": score})
-
     def told(self, evidence: Features) -> float:
-        """Return the same from features with the score among them; half of it where another passage is as good."""
+        """Return how likely the sentence with these features, its score among them, answers, 0 to 1: half as likely where
+        another passage is as good.
+        """
         logit = self.bias + sum(self.confidence.get(name, 0.0) * value for name, value in evidence.items())
         return clearness(evidence) / (1 + math.exp(-min(max(logit, -_SURE), _SURE)))
 
