@@ -49,8 +49,8 @@ class FeatureWeights:
         return sum(self.section.get(name, 0.0) * value for name, value in found.items())
 
     def told(self, evidence: Features) -> float:
-        """Return how likely the sentence with these features, its score among them, answers, 0 to 1: half as likely where
-        another passage is as good.
+        """Return how likely the sentence with these features, its score among them, answers, 0 to 1: half as likely
+        where another passage is as good.
         """
         logit = self.bias + sum(self.confidence.get(name, 0.0) * value for name, value in evidence.items())
         return clearness(evidence) / (1 + math.exp(-min(max(logit, -_SURE), _SURE)))
