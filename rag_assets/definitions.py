@@ -19,18 +19,18 @@ from rag_assets.jobs import freshness, ingest, publish, report, report_day
 from rag_assets.partitions import DAYS, days
 from rag_assets.progress import LogReporter
 from rag_assets.resources import Installation
+from rag_assets.runs import Jobs
 from rag_assets.schedules import report_yesterday, schedules
 from rag_assets.sensors import (
     alert_when_a_build_fails,
+    ingest_uploads,
     publish_when_sources_changed,
     register_partitions,
     report_when_published,
     watch_sources,
 )
+from rag_assets.uploads import add_documents
 from rag_serving.config.loading import Config, load_usable
-
-LOCATION = "citelock"
-"""Name of the code location in `workspace.yaml`."""
 
 
 def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definitions:
@@ -49,13 +49,15 @@ def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definiti
     usual = {
         "installation": Installation(config_path=str(config_path) if config_path else ""),
         "reporter": LogReporter(),
+        "jobs": Jobs(lambda name: definitions.resolve_job_def(name)),
     }
-    return dg.Definitions(
+    definitions = dg.Definitions(
         assets=with_days(dg.load_assets_from_package_module(assets), config),
         asset_checks=[synced_on_time],
-        jobs=[ingest, publish, report, report_day, freshness],
+        jobs=[ingest, publish, add_documents, report, report_day, freshness],
         schedules=[*schedules(config), report_yesterday],
         sensors=[
+            ingest_uploads,
             register_partitions,
             publish_when_sources_changed,
             report_when_published,
@@ -66,6 +68,7 @@ def build_defs(config_path: Path | None = None, **resources: Any) -> dg.Definiti
         # Steps of one run share a process: they hand on files, and a process each would cost seconds each.
         executor=dg.in_process_executor,
     )
+    return definitions
 
 
 def with_days(definitions: Sequence[Any], config: Config) -> Sequence[Any]:

@@ -83,7 +83,9 @@ def histogram(values: Sequence[float], title: str, xlabel: str) -> str:
 
 def stacked_bars(values: Mapping[str, Sequence[float]], parts: Sequence[str], title: str, xlabel: str) -> str:
     """Return a bar for each name, stacked of its parts, as Markdown with the picture in it; the longest bars of
-    many."""
+    many. Nothing is drawn of nothing."""
+    if not values:
+        return title
     return _picture(plots.stacked_bars(values, parts, title, xlabel), title)
 
 

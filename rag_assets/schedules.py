@@ -1,7 +1,7 @@
 """What the clock starts: a sync for each source that has a cron expression, and the report of a day.
 
 Belongs here: schedules, all RUNNING by default, because whoever writes `schedule:` into the configuration wants it.
-Does not belong here: what events start (`sensors`), which syncs are overdue (`monitoring.freshness`).
+Does not belong here: what events start (`sensors`), which syncs are overdue (`rag_serving.config.freshness`).
 """
 
 from collections.abc import Iterator

@@ -27,9 +27,12 @@ from rag_assets.monitoring.watching import (
     write_memory,
 )
 from rag_assets.partitions import SOURCES, TENANTS, changes, partitions_in_flight
+from rag_assets.publishing.documents import note_stopped
 from rag_assets.resources import Installation
-from rag_assets.state.observed import published_damage, published_inputs, wanted_inputs
+from rag_assets.state.observed import published_damage, published_inputs, unseen_uploads, wanted_inputs
 from rag_assets.state.planning import PublishAttempt, publish_requests
+from rag_assets.uploads import JOB as ADD_DOCUMENTS
+from rag_assets.uploads import run_config
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, ConfigError
 from rag_serving.escaping.redaction import redacted
@@ -74,6 +77,29 @@ def register_partitions(context: dg.SensorEvaluationContext, config: Config) -> 
 
 
 @configured_sensor(
+    name="ingest_uploads",
+    job_name=ADD_DOCUMENTS,
+    minimum_interval_seconds=2,
+    description="Starts `add_documents` for an upload inbox when a document was put in, replaced or deleted. Waits for "
+    "a sync of it that is in flight; what a sync has seen starts none.",
+)
+def ingest_uploads(context: dg.SensorEvaluationContext, config: Config) -> Decision:
+    store = Store(config.home)
+    registered = context.instance.get_dynamic_partitions("sources")
+    waiting = {key: mark for key, mark in unseen_uploads(config, store).items() if key in registered}
+    syncing = _in_flight(context, "ingest", ADD_DOCUMENTS) if waiting else frozenset()
+    requests = [
+        dg.RunRequest(
+            run_key=f"{key}:{mark}", run_config=run_config(key), tags={PARTITION: key, WRITES: f"{ADD_DOCUMENTS}.{key}"}
+        )
+        for key, mark in waiting.items()
+        if key not in syncing
+    ]
+    reason = f"being synced: {', '.join(sorted(waiting))}" if waiting else "no inbox has anything new"
+    return dg.SensorResult(run_requests=requests, skip_reason=None if requests else dg.SkipReason(reason))
+
+
+@configured_sensor(
     name="publish_when_sources_changed",
     job=publish,
     minimum_interval_seconds=30,
@@ -85,9 +111,8 @@ def publish_when_sources_changed(context: dg.SensorEvaluationContext, config: Co
 
     store = Store(config.home)
     registered = set(context.instance.get_dynamic_partitions("tenants")) & config.tenants.keys()
-    syncing = {
-        config.sources[key].tenant for key in partitions_in_flight(context.instance, "ingest") if key in config.sources
-    }
+    sources = _in_flight(context, "ingest", ADD_DOCUMENTS)
+    syncing = {config.sources[key].tenant for key in sources if key in config.sources}
     decision = publish_requests(
         wanted=wanted_inputs(config, store, open_embedder(config.embedding), sorted(registered)),
         published={
@@ -176,6 +201,8 @@ def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: 
     config = configured(installation)
     if isinstance(config, dg.SkipReason):
         return config
+    if job == "publish":
+        note_stopped(config, partition)
     reasons = [step_failure(event) for event in context.get_step_failure_events()]
     error = redacted(next((reason for reason in reasons if reason), UNKNOWN))
     event = failure_event(job, partition, run.run_id, error, failures, datetime.now(UTC))
@@ -195,6 +222,10 @@ def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: 
         )
     )
     return dg.SkipReason(f"{event['text']} (alert: {alert})")
+
+
+def _in_flight(context: dg.SensorEvaluationContext, *jobs: str) -> frozenset[str]:
+    return frozenset().union(*(partitions_in_flight(context.instance, job) for job in jobs))
 
 
 ASSET_OF = {"ingest": "pages", "publish": "published_generation"}

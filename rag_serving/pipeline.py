@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import NO_VECTORS, Answering, Question
 from rag_serving.answering.citations import pinpointed
+from rag_serving.answering.clarifying import examples_told, joined, spelling_told
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.extraction.precedence import beginning
-from rag_serving.answering.gates import ASKING_NOTHING, examples_told, is_heading
+from rag_serving.answering.gates import ASKING_NOTHING, is_heading
 from rag_serving.answering.lock import completed, freeze, lock_selection
 from rag_serving.answering.refusals import nothing_kept
 from rag_serving.artifacts.store import Store
@@ -26,24 +27,28 @@ from rag_serving.config.loading import Config
 from rag_serving.flags import LANGUAGE_NOT_SERVED
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.protocols import ReaderView
+from rag_serving.models.breaker import State
 from rag_serving.models.embedding.graph_cache import GraphCache
 from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.embedding.vocabulary import Words
-from rag_serving.models.lazy_embedder import open_guarded
+from rag_serving.models.lazy_embedder import GuardedEmbedder, open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.queries import Filters
 from rag_serving.query.languages import FARTHER_ABROAD, is_of_pages, knows, languages_told
+from rag_serving.reading.passage import numbered
 from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.recording import ReceiptWriter, Request, answer_trace, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
-from rag_serving.records import Answer, Candidate, SearchResults
+from rag_serving.records import EXTRACTIVE, Answer, Candidate, SearchResults
+from rag_serving.refusal import Clarification
 from rag_serving.retrieval.examples import example_questions
 from rag_serving.retrieval.explain import search_results
 from rag_serving.retrieval.hybrid import Mode, RetrievalError
 from rag_serving.retrieval.lexical_reranker import POOL
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions, passage_stages
+from rag_serving.retrieval.why import why_of
 from rag_serving.telemetry.events import Trace
 from rag_serving.telemetry.telemetry import Telemetry
 from rag_serving.text.analyzer import analyze
@@ -54,10 +59,12 @@ from rag_serving.tracing import Listen, StageTrace
 if TYPE_CHECKING:
     from rag_serving.config.sections import Features
     from rag_serving.models.reranker_client import RemoteReranker
+    from rag_serving.rendering.cited import CitedPlaces
 
 RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 
 STALE, EXACT_SEARCH = "stale_generation", "dense_index_searched_exactly"
+NO_PLACES = "places_unavailable"
 
 # Fused candidates that hygiene may choose from.
 _POOL = 100
@@ -85,10 +92,11 @@ class Pipeline:
         self.published = published
         self.receipts, self.telemetry = services.receipts, services.telemetry
         self.secrecy = Secrecy(config.home, config.telemetry.store_questions)
-        self._proofs = Proofs(config, tenant, published, services.receipts, self.secrecy)
+        self.proofs = Proofs(config, tenant, published, services.receipts, self.secrecy)
         self._sidecar = services.reranker
         self.mode: Mode = "hybrid"
         self._embedder = services.embedder
+        self.cited: CitedPlaces | None = None  # finds quotes on the pages of PDF files; None: nobody does
         self._recent = RecentVectors(services.embedder, config.embedding.query_cache, config.serving.auth == "loopback")
         self._answering = Answering(config, services.embedder)
         self._receipt_writer = ReceiptWriter(tenant, services.receipts, self.secrecy, self._answering.rules)
@@ -129,6 +137,17 @@ class Pipeline:
     def switch(self, features: Features) -> None:
         """Ask by other switches from the next question on."""
         self.config = self.config.model_copy(update={"features": features})
+
+    def breakers(self) -> dict[str, State]:
+        """Return the states of the circuit breakers before the models that are switched on."""
+        found: dict[str, State] = {}
+        if isinstance(self._embedder, GuardedEmbedder):
+            found["embedder"] = self._embedder.breaker.state
+        if self.config.generation.provider != EXTRACTIVE:
+            found["generator"] = self._answering.generator.breaker.state
+        if self.reranker:
+            found["reranker"] = self.reranker.breaker.state
+        return found
 
     def close(self) -> None:
         self.published.close()
@@ -220,13 +239,23 @@ class Pipeline:
         """Return why no question can be answered, or None."""
         return self.published.refusal()
 
+    @contextmanager
+    def reading(self, principal: Principal) -> Iterator[ReaderView]:
+        """Yield the published generation as a principal may see it; it stays open until the block ends.
+
+        Raises:
+            UnpublishedError: there is no generation to read.
+        """
+        with self.published.acquire() as generation:
+            yield generation.for_reader(principal)
+
     def receipt(self, principal: Principal, identifier: str) -> dict[str, Any]:
         """Return a stored receipt, where the principal may read it: `Proofs.shown`."""
-        return self._proofs.shown(principal, identifier)
+        return self.proofs.shown(principal, identifier)
 
-    def proof(self, identifier: str) -> Proof:
-        """Return whether a stored receipt holds: `Proofs.prove`."""
-        return self._proofs.prove(identifier)
+    def proof(self, identifier: str, principal: Principal | None = None) -> Proof:
+        """Return whether a stored receipt holds; for a principal, who has to be one that may see it."""
+        return self.proofs.proved_to(principal, identifier) if principal else self.proofs.prove(identifier)
 
     @contextmanager
     def _view(self, trace: StageTrace, principal: Principal) -> Iterator[ReaderView]:
@@ -251,9 +280,14 @@ class Pipeline:
         vector = search.context.vector
         is_known = knows(view.embedder.name, query.language)
         farther = FARTHER_ABROAD if is_foreign and is_known else 0.0
-        question = Question(query.text, request.text, weights, vector, stored, remark, opening, is_foreign, farther)
+        question = Question(
+            query.text, request.text, weights, vector, stored, remark, opening, is_foreign, farther, query.analyze
+        )
         written = self._answering.answer(trace, question, lock, view.id, request.explain)
-        answer = pinpointed(written.answer, lock, view.page_text)
+        answer = numbered(pinpointed(written.answer, lock, view.page_text), view)
+        if self.cited and any(citation.page for citation in answer.citations):
+            with trace.part("places", NO_PLACES):
+                answer = self.cited.located(answer, lock, view.original, request.principal)
         notes = query.notes if request.explain or answer.outcome != "told" else None
         answer = replace(answer, notes=notes, reranker=search.reranker)
         if answer.refusal and answer.refusal.gate == "passages":
@@ -263,10 +297,18 @@ class Pipeline:
             answer = replace(answer, clarification=examples_told(examples))
         elif is_foreign and not is_known and answer.status != "refused":
             trace.raise_flag(LANGUAGE_NOT_SERVED)
-            told = languages_told(query.language, view.languages())
-            answer = replace(answer, clarification=" ".join(filter(None, (told, answer.clarification))))
+            told = Clarification(languages_told(query.language, view.languages()))
+            answer = replace(answer, clarification=joined(told, answer.clarification))
+        elif answer.outcome != "told" and answer.status != "refused":
+            read = spelling_told(request.text, query.corrections)
+            answer = replace(answer, clarification=joined(read, answer.clarification))
+        if request.explain:
+            numbers = {citation.passage: citation.index for citation in answer.citations}
+            answer = replace(answer, why=why_of(search, written.lock, numbers, retrieval.min_keyword_overlap))
         recorded = telemetry_of(search, self.config.features) if self.telemetry else Trace()
-        return replace(written, answer=answer), answer_trace(recorded, written)
+        originals = {cited: view.original(cited) for cited in {citation.page_id for citation in answer.citations}}
+        files = {page_id: original.digests() for page_id, original in originals.items() if original}
+        return replace(written, answer=answer, files=files), answer_trace(recorded, written)
 
     def _search(self, trace: StageTrace, view: ReaderView, request: Request, k: int) -> Search:
         """Return candidates, with what was degraded noted in the trace."""

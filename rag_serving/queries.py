@@ -5,27 +5,50 @@ Belongs here: plain immutable records and their JSON shapes. Does not belong her
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from rag_serving.text.small_talk import Remark
+from rag_serving.text.stemming import Analyze, analyzer_of, passage_analyzer
 
 
 @dataclass(frozen=True)
 class Filters:
-    """A chunk matches if it is of one of the spaces, has all labels, and its page title holds every word."""
+    """A chunk matches if it is of one of the spaces, sources and kinds, has all labels, and its page title holds every
+    word."""
 
     space: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     title: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()  # keys of the configuration
+    kind: tuple[str, ...] = ()  # page, comments, attachment, document
 
     def __bool__(self) -> bool:
-        return bool(self.space or self.labels or self.title)
+        return any(vars(self).values())
 
     def payload(self) -> dict[str, list[str]]:
         """Return the JSON shape, without empty lists."""
         return {key: list(values) for key, values in vars(self).items() if values}
+
+
+@dataclass(frozen=True)
+class Facets:
+    """What filters can name, with the number of pages that have it, the most frequent first."""
+
+    spaces: Mapping[str, int]
+    labels: Mapping[str, int]
+    sources: Mapping[str, int]
+    kinds: Mapping[str, int]
+
+    def payload(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the JSON shape."""
+        names = {"spaces": "key", "labels": "name", "sources": "key", "kinds": "kind"}
+        return {
+            facet: [{name: value, "count": count} for value, count in getattr(self, facet).items()]
+            for facet, name in names.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -42,12 +65,28 @@ class Query:
     page: str | None = None  # the title of a page that the words name, whose passages are preferred
     corrections: Mapping[str, str] = field(default_factory=dict)  # words of the pages by words that were misspelt
     language: str = "en"  # of the question, where it is one; `en` where that is not certain
+    stemmed: tuple[str, ...] = ()  # languages whose stems its words have beside the English ones
     remark: Remark | None = None  # what it is where it asks nothing of the pages
     notes: tuple[str, ...] = ()  # a line for each decision
 
+    @property
+    def analyze(self) -> Analyze:
+        """What gives the terms of a text as this query's words have them."""
+        return analyzer_of(self.stemmed)
+
+    @property
+    def analyze_passage(self) -> Callable[[str], Sequence[str]]:
+        """The same of a text that many queries find, remembered."""
+        return passage_analyzer(self.stemmed)
+
+    @cached_property
+    def text_terms(self) -> frozenset[str]:
+        """The terms of its text, each once."""
+        return frozenset(self.analyze(self.text))
+
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape: what was read, without the notes."""
-        read = {name: value for name, value in vars(self).items() if name != "notes"}
+        read = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "notes"}
         return {**read, "filters": self.filters.payload(), "scope": self.scope.payload()}
 
     def noting(self, *lines: str) -> Query:

@@ -11,34 +11,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from rag_serving.flags import flags_told
+from rag_serving.places import BookPlace, Box, Location, PagePart, boxes_payload
 from rag_serving.queries import Query
+from rag_serving.refusal import Clarification, Refusal
+from rag_serving.text.page_marks import confidence_of, page_at
 from rag_serving.text.structure import Structure, decode, structure_of
 
 Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
 Outcome = Literal["told", "closest", "none"]
 """What a question came to: a confident answer; the passages that come closest, without confidence; nothing shown."""
-Verification = Literal["exact", "fuzzy", "swapped"]
+Verification = Literal["exact", "fuzzy", "swapped", "ocr"]
+"""How a quote was checked; `ocr`: it stands in the stored text, which was read from a picture of the page."""
 Support = Literal["verbatim", "carried", "quoted", "unchecked"]
 """What the sentence of a claim is worth: its passage's own words; carried by them word by word; not carried, so that
 readers see the passage's own sentence in its place; not looked at, because the claim was dropped."""
 EXTRACTIVE = "extractive"
 """The writer whose sentences are cut out of passages."""
 Ranker = Literal["sidecar", "heuristic", "none"]
-Gate = Literal[
-    "empty", "order", "pointer", "passages", "similarity", "coverage", "no_sentence", "declined", "verification",
-    "confidence", "remark",
-]  # fmt: skip
-"""What kept a question from a confident answer: it has no words, gives orders, or points at something; no passage was
-found, or none is near; no sentence answers, or the model says so; nothing stands; the best is doubtful; a remark."""
-
-
-@dataclass(frozen=True)
-class Location:
-    """Another place where a passage's text stands, which the asker may read."""
-
-    title: str  # the heading path
-    url: str  # with #anchor
-    space: str
 
 
 @dataclass(frozen=True)
@@ -65,7 +55,40 @@ class Chunk:
     text_hash: str = ""
     updated_at: datetime | None = None
     structure: str = ""  # of the text, as ingest knew it; empty where no ingest has read it
+    section_id: str = ""
+    source: str = ""
+    kind: str = "page"  # page, comments, attachment or document
+    passage_id: str | None = None  # place in its book, such as ch3-sec2-p45; None: no book
+    chapter: str | None = None  # number and title of its chapter
+    section: str | None = None  # number and title of its page below the chapter's own
+    page_order: int | None = None  # place of its page in the source's reading order, from 1; None: it has none
+    source_file: str | None = None  # that its page was read from, below the source's folder
     also_at: tuple[Location, ...] = ()
+
+    @property
+    def page_number(self) -> int | None:
+        """The page of a paged document that the text begins on, from 1."""
+        return self.page_at(0)
+
+    def page_at(self, position: int) -> int | None:
+        """Return the page of a paged document that a character of the text stands on, from 1; of what no ingest has
+        read its anchor tells (RFC 8118)."""
+        if marks := self.parts.marks:
+            return page_at(marks, position)
+        number = self.anchor.removeprefix("page=")
+        return int(number) if number != self.anchor and number.isdecimal() and len(number) < 10 else None
+
+    def ocr_confidence(self, start: int, end: int) -> int | None:
+        """Return the least confidence that OCR read some of `text[start:end]` with; None: OCR read none of it."""
+        return confidence_of(self.parts.marks, start, end)
+
+    @property
+    def in_book(self) -> BookPlace | None:
+        """Where the passage stands in its book; None outside of books."""
+        if self.passage_id is None:
+            return None
+        page = self.page_number or self.page_order
+        return BookPlace(self.passage_id, self.chapter, self.section, page, self.source_file)
 
     @property
     def parts(self) -> Structure:
@@ -114,6 +137,7 @@ class Candidate:
             "scores": dict(self.scores),
             "ranks": dict(self.ranks),
             "also_at": [vars(place) for place in chunk.also_at],
+            **({"book": chunk.in_book.payload()} if chunk.in_book else {}),
         }
 
 
@@ -230,38 +254,26 @@ class Citation:
     end: int
     also_at: tuple[Location, ...] = ()
     passage: int = 0  # its place in the lock, counted from 1
+    page_id: str = ""
+    source: str = ""
+    updated_at: datetime | None = None  # when the page's version was made
+    page: int | None = None  # of a paged document, from 1: where the quote begins
+    page_label: str | None = None  # the document's own name of that page; None: not looked up, or it has none
+    boxes: tuple[Box, ...] | None = None  # of the quote on that page; None: not looked up
+    continued: tuple[PagePart, ...] = ()  # the pages that it goes on over
+    ocr_confidence: int | None = None  # the least that OCR read it with, 0 to 100; None: no OCR read it
+    book: BookPlace | None = None  # where its passage stands in a book; None: in none
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape; the place in the lock is for receipts alone."""
         also_at = [vars(place) for place in self.also_at]
-        shape = {**vars(self), "heading_path": list(self.heading_path), "also_at": also_at}
+        updated_at = self.updated_at.isoformat() if self.updated_at else None
+        lists = {"heading_path": list(self.heading_path), "also_at": also_at, "boxes": boxes_payload(self.boxes)}
+        lists["continued"] = [part.payload() for part in self.continued]
+        lists["book"] = self.book.payload() if self.book else None
+        shape = {**vars(self), **lists, "updated_at": updated_at}
         del shape["passage"]
         return shape
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """The best sentence that was not good enough, and where it stands."""
-
-    sentence: str
-    chunk_id: str
-    title: str
-    url: str
-    reason: str = ""  # what verification said of it
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a question has no confident answer."""
-
-    gate: Gate
-    reason: str  # in one line
-    value: float | None = None  # what the gate looked at
-    threshold: float | None = None  # what it asks for
-    best: Rejected | None = None  # where that was asked for
-
-    def payload(self) -> dict[str, Any]:
-        return {**vars(self), "best": vars(self.best) if self.best else None}
 
 
 @dataclass(frozen=True)
@@ -300,8 +312,9 @@ class Answer:
     status: Status
     answer: str
     citations: tuple[Citation, ...] = ()
-    clarification: str | None = None
+    clarification: Clarification | None = None
     refusal: Refusal | None = None  # why it is none, or not told with confidence
+    understood: str | None = None  # the question as it was completed from earlier ones
     passages: Sequence[Mapping[str, Any]] | None = None
     notes: tuple[str, ...] | None = None  # how the question was read, where that was asked for
     generation: str = ""
@@ -312,6 +325,7 @@ class Answer:
     gates: Mapping[str, float] = field(default_factory=dict)  # what the gates decided by
     evidence: Mapping[str, float] = field(default_factory=dict)  # what the confidence among them was told from
     rejected: Sequence[Mapping[str, Any]] = ()  # the next best sentences with their features, where asked for
+    why: Mapping[str, Any] | None = None  # why these passages and not others, where asked for
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
 
@@ -330,8 +344,9 @@ class Answer:
             "threshold": self.gates.get("min_confidence"),
             "answer": self.answer,
             "citations": [citation.payload() for citation in self.citations],
-            "clarification": self.clarification,
+            "clarification": self.clarification.payload() if self.clarification else None,
             "refusal": self.refusal.payload() if self.refusal else None,
+            "understood": self.understood,
             "generation": self.generation,
             "generator": self.generator,
             "usage": self.usage.payload() if self.usage else None,
@@ -345,6 +360,7 @@ class Answer:
             shape["gates"] = dict(self.gates)
             shape["evidence"] = dict(self.evidence)
             shape["rejected"] = [dict(candidate) for candidate in self.rejected]
+            shape["why"] = {**(self.why or {"passages": [], "left_out": []}), "flags": flags_told(self.flags)}
         if self.notes is not None:
             shape["notes"] = list(self.notes)
         return shape

@@ -24,6 +24,7 @@ from pydantic_core import PydanticUndefined
 
 from rag_serving.cli.group import ENTRY_POINTS, Later
 from rag_serving.cli.main import app
+from rag_serving.config import documents, oidc, profiles
 from rag_serving.config import loading as config
 from rag_serving.config import sources as source_kinds
 
@@ -45,6 +46,13 @@ def configuration() -> str:
     for name, field in top.items():
         if section := section_of(field):
             parts += [f"\n## `{name}`\n\n{section.__doc__}\n\n", *table(section)]
+        if name == "profiles":
+            parts += [f"\n### `profiles.NAME`\n\n{profiles.Profile.__doc__}\n\n", *table(profiles.Profile)]
+        if name == "documents":
+            parts += [f"\n### `documents.ocr`\n\n{one_line(documents.Ocr.__doc__)}\n\n", *table(documents.Ocr)]
+        if name == "serving":
+            parts += [f"\n### `serving.oidc`\n\n{one_line(oidc.Oidc.__doc__)}\n\n", *table(oidc.Oidc)]
+            parts += [f"\n### `serving.oidc.claims`\n\n{one_line(oidc.Claims.__doc__)}\n\n", *table(oidc.Claims)]
     parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` chooses.\n")
     for section in get_args(get_args(source_kinds.Source)[0]):
         parts += [f"\n### `kind: {kind_of(section)}`\n\n{one_line(section.__doc__)}\n\n", *table(section)]
@@ -95,10 +103,21 @@ def one_line(text: str | None) -> str:
 def default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "required"
+    if isinstance(field.default, oidc.Claims):
+        return "[below](#servingoidcclaims)"
+    if isinstance(field.default, profiles.Profile):
+        given = field.default.model_dump(exclude_defaults=True)
+        return f"`{{{', '.join(f'{name}: {yaml_value(value)}' for name, value in given.items())}}}`"
+    if isinstance(field.default, documents.Ocr):
+        return "[below](#documentsocr)"
     if isinstance(field.default, BaseModel):
         return f"`kind: {kind_of(type(field.default))}`"
     value = str(field.default) if isinstance(field.default, Path) else field.default
     return f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else repr(value)}`"
+
+
+def yaml_value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def commands() -> str:

@@ -56,6 +56,7 @@ LONGEST = (
     "test_credentials.py",
     "test_large_documents.py",
     "test_growth.py",
+    "test_mcp_tools.py",
 )
 # Files whose tests share nothing that is made for one process: any process may run any of them.
 DIVIDED = {
@@ -66,6 +67,7 @@ DIVIDED = {
     "test_growth.py",
     "test_jobs.py",
     "test_limited_reader.py",
+    "test_mcp_tools.py",
     "test_patterns.py",
     "test_report_assets.py",
     "test_up.py",

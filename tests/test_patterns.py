@@ -14,11 +14,14 @@ from support.growth import SMALL, steepness
 
 # Patterns that are made of a local variable. Those of the first three are results of the walk all the same.
 _MADE_AT_RUN_TIME = {
+    "rag_assets.sources.sites.sphinx": "a glob of at most four wildcards on names of files",
+    "rag_assets.sources.sites.sphinx_config": "the same",
     "rag_serving.text.question_types": "of a table of this module; its values are walked",
     "rag_serving.text.analyzer": "the same",
     "rag_serving.text.orders": "in cached functions, whose results are walked",
     "rag_serving.text.small_talk": "the same",
     "rag_assets.evaluation.gold_templates": "a word of letters in a sentence of gold questions, which people wrote",
+    "rag_serving.answering.clarifying": "an escaped word of a question between two characters",
     "rag_serving.indexes.view": "a stem of letters, then letters",
     "rag_assets.evaluation.usefulness": "the escaped words of a gold fact between two characters",
 }

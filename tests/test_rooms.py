@@ -18,7 +18,13 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(path for room in ("rag_assets", "rag_serving") for path in (ROOT / room).rglob("*.py"))
 NETWORK = {"httpx", "requests", "socket", "ollama", "chromadb", "atlassian", "aiohttp", "urllib.request", "http.client"}
-MAY_CONNECT = ("rag_serving/models/", "rag_serving/indexes/", "rag_assets/sources/", "rag_assets/monitoring/alerts.py")
+MAY_CONNECT = (
+    "rag_serving/access/bounded_fetch.py",
+    "rag_serving/models/",
+    "rag_serving/indexes/",
+    "rag_assets/sources/",
+    "rag_assets/monitoring/alerts.py",
+)
 SUFFIXES = (".md", ".toml", ".yaml", ".json", ".txt", ".checks")  # files, and a group of entry points
 OPENS_FILES = {"open", "read_text", "write_text", "read_bytes", "write_bytes", "unlink", "mkdir", "rename"}
 

@@ -7,15 +7,18 @@ import dagster as dg
 from rag_assets import asset_checks, metadata
 from rag_assets.assets.groups import ingest_asset
 from rag_assets.progress import Reporter
+from rag_assets.publishing.documents import settle_documents
 from rag_assets.resources import Installation, is_full, of_source, previous_table, writing
-from rag_assets.state.fingerprints import chunks_settings, ingest_settings, table_digest
+from rag_assets.state.fingerprints import chunk_size, chunks_settings, ingest_settings, table_digest
 from rag_assets.state.records import ChunksState, SourceAccount, read_state, update_state, write_account
+from rag_assets.steps.chunks.book_places import with_book_places
 from rag_assets.steps.chunks.chunking import VERSION
 from rag_assets.steps.incremental.completeness import take_account
 from rag_assets.steps.incremental.incremental import update_chunks
 from rag_serving.artifacts.schema import CHUNKS, PAGES, SECTIONS
 from rag_serving.artifacts.store import read_json, read_table, write_table
 from rag_serving.models import open_tokenizer
+from rag_serving.models.language_detector import page_language
 
 
 @ingest_asset(
@@ -29,11 +32,12 @@ def chunks(
 ) -> dg.MaterializeResult:
     """Passages with their place in the page, a link to their heading, and who may read them: a section or a part of it.
 
-    Longer sections are cut at about `ingestion.chunk_size_tokens`, shorter ones stay as they are. Only pages that
-    changed are cut again. Code blocks stay whole up to 12,000 characters; longer ones become windows that overlap.
+    Longer sections are cut at about as many tokens as the source's profile says, shorter ones stay as they are. Only
+    pages that changed are cut again. Code blocks stay whole up to 12,000 characters; longer ones become windows that
+    overlap.
     """
     key, config, store = of_source(context.partition_key, installation)
-    folder, cut_by = store.source(key), chunks_settings(config)
+    folder, cut_by = store.source(key), chunks_settings(config, key)
     reporter.begin(key, "chunks")
     with writing(folder):
         state = read_state(store, key)
@@ -45,9 +49,10 @@ def chunks(
             pages,
             previous_table(folder / "chunks.parquet", CHUNKS) if fits else CHUNKS.empty(),
             open_tokenizer(config.embedding),
-            config.ingestion.chunk_size_tokens,
-            config.ingestion.chunk_stride_tokens,
+            chunk_size(config, key),
+            page_language,
         )
+        table = with_book_places(update.chunks, pages, is_book=config.profiles.name_of(config.sources[key]) == "book")
         sync = read_json(folder / "sync_state.json")
         failed = {**sync["failed"], **(state.sections.failed if state.sections else {})}
         page_ids = pages["page_id"].to_pylist()
@@ -55,12 +60,12 @@ def chunks(
         account = take_account(
             enumerated=enumerated,
             sectioned=[page_id for page_id in page_ids if page_id not in failed],
-            chunked=update.chunks["page_id"].to_pylist(),
+            chunked=table["page_id"].to_pylist(),
             excluded=sync["excluded"],
             failed=failed,
         )
-        digest = table_digest(update.chunks)
-        write_table(folder / "chunks.parquet", update.chunks, CHUNKS)
+        digest = table_digest(table)
+        write_table(folder / "chunks.parquet", table, CHUNKS)
         account_of = SourceAccount(
             digest=digest, fingerprint=sync["fingerprint"], enumerated=enumerated, explained=account.explained
         )
@@ -70,20 +75,21 @@ def chunks(
             cut_by=cut_by,
             fingerprint=sync["fingerprint"],
             digest=digest,
-            chunks=len(update.chunks),
+            chunks=len(table),
             chunks_new=update.new,
         )
         update_state(store, key, chunks=made)
-    tokens = update.chunks["token_count"].to_pylist()
+        settle_documents(config, config.sources[key].tenant, key)
+    tokens = table["token_count"].to_pylist()
     shown = ["chunk_id", "heading_path", "content_type", "token_count", "text"]
     return dg.MaterializeResult(
         metadata={
-            **metadata.of_table(update.chunks, CHUNKS, folder / "chunks.parquet", shown),
+            **metadata.of_table(table, CHUNKS, folder / "chunks.parquet", shown),
             "chunks_new": update.new,
             "pages_cut": update.read,
-            "content_types": dict(Counter(update.chunks["content_type"].to_pylist())),
-            "readers": dict(Counter(update.chunks["readers"].to_pylist()).most_common(metadata.NAMED)),
+            "content_types": dict(Counter(table["content_type"].to_pylist())),
+            "readers": dict(Counter(table["readers"].to_pylist()).most_common(metadata.NAMED)),
             "tokens": dg.MetadataValue.md(metadata.histogram(tokens, "Tokens per chunk", "tokens")),
         },
-        check_results=[asset_checks.pages_accounted_for(account), asset_checks.chunks_have_anchors(update.chunks)],
+        check_results=[asset_checks.pages_accounted_for(account), asset_checks.chunks_have_anchors(table)],
     )

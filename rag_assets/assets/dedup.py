@@ -15,7 +15,8 @@ from rag_assets.llm_contexts.tenant import plan_contexts
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, listed_pages, of_tenant, writing
-from rag_assets.state.fingerprints import pages_digest, tenant_inputs
+from rag_assets.sources.attachments import page_kind
+from rag_assets.state.fingerprints import chunk_size, pages_digest, tenant_inputs
 from rag_assets.state.observed import chunk_digests, shared_pages
 from rag_assets.state.records import CandidateState, SourceAccount, read_state, settled_chunks, write_candidate
 from rag_assets.state.signature_cache import SignatureCache
@@ -51,7 +52,7 @@ def dedup_map(
             raise StoreError(f"no source of tenant {tenant!r} has chunks yet; run `citelock build`")
         settled = {key: settled_chunks(store, key) for key in sources}
         across = _across_sources(config, store, settled)
-        everything = join_sources(across.chunks)
+        everything = join_sources(across.chunks, lambda key, page_id: page_kind(page_id, config.sources[key]))
         ingestion = config.ingestion
         selection = select_chunks(everything, ingestion.drop_labels, ingestion.drop_boilerplate)
         started, duplicates, computed = monotonic(), DEDUP_MAP.empty(), 0
@@ -129,8 +130,7 @@ def _across_sources(config: Config, store: Store, settled: dict[str, tuple[pa.Ta
         return _Across(chunks, {})
     pages = {key: read_table(store.source(key) / "pages.parquet", PAGES) for key in chunks}
     digests = {key: pages_digest(table) for key, table in pages.items()}
-    ingestion, tokenizer = config.ingestion, open_tokenizer(config.embedding)
-    cut = ingestion.chunk_size_tokens, ingestion.chunk_stride_tokens, ingestion.max_page_bytes
+    tokenizer, max_bytes = open_tokenizer(config.embedding), config.ingestion.max_page_bytes
     tables, resolved = dict(chunks), 0
     for key, table in chunks.items():
         state, source = read_state(store, key).sections, config.sources[key]
@@ -140,8 +140,7 @@ def _across_sources(config: Config, store: Store, settled: dict[str, tuple[pa.Ta
         others = {other: rows for other, rows in pages.items() if other != key}
         missed = sorted(set(state.missed) & set(settled[key][1].enumerated))
         with LimitedReader(config.documents) as reader:
-            across = with_other_sources(
-                IncludingSource(table, pages[key], missed, listed), others, tokenizer, *cut, reader
-            )
+            including = IncludingSource(table, pages[key], missed, listed)
+            across = with_other_sources(including, others, tokenizer, chunk_size(config, key), max_bytes, reader)
         tables[key], resolved = across.chunks, resolved + across.resolved
     return _Across(tables, digests, resolved)

@@ -7,6 +7,7 @@ import dagster as dg
 from rag_assets import metadata
 from rag_assets.assets.groups import publish_asset, retry_after
 from rag_assets.progress import Reporter
+from rag_assets.publishing.documents import begin_embedding
 from rag_assets.publishing.sentences import SentencesBuild, build_sentences, embedding_through, wants_sentences
 from rag_assets.publishing.vector_files import save_vectors
 from rag_assets.publishing.workspace import BuildWorkspace
@@ -39,6 +40,7 @@ def embeddings(
     tenant, config, store = of_tenant(context.partition_key, installation)
     folder = store.candidate(tenant)
     reporter.begin(tenant, "embeddings")
+    begin_embedding(config, tenant)
     with writing(store.tenant(tenant)):
         chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
         embedder = open_embedder(config.embedding)

@@ -1,7 +1,7 @@
 """The asset check `synced_on_time`: whether a source is overdue, for each partition of `pages`.
 
 Belongs here: the check, which runs after each sync, and alone when the sensor `watch_sources` finds a new verdict.
-Does not belong here: the verdict (`monitoring.freshness`), checks whose results come with a materialization
+Does not belong here: the verdict (`rag_serving.config.freshness`), checks whose results come with a materialization
 (`asset_checks`).
 """
 
@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from rag_assets.metadata import described
-from rag_assets.monitoring.freshness import judge
 from rag_assets.partitions import SOURCES
 from rag_assets.resources import Installation, of_source
 from rag_assets.state.records import last_sync
+from rag_serving.config.freshness import judge
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 

@@ -11,6 +11,8 @@ from rag_assets.evaluation.candidate import quality_results
 from rag_assets.progress import Reporter
 from rag_assets.publishing.build import commit_generation
 from rag_assets.publishing.checks import Coverage, check_generation
+from rag_assets.publishing.documents import settle_documents
+from rag_assets.publishing.originals import gather_originals
 from rag_assets.publishing.publish import prune, publish
 from rag_assets.publishing.remade import checks_made_again
 from rag_assets.reports.addresses import page_url
@@ -42,6 +44,7 @@ def generation(
         levels = Counter(
             read_table(store.candidate(tenant) / "contexts.parquet", CONTEXTS, ["level"])["level"].to_pylist()
         )
+        originals = gather_originals(store, tenant, candidate.sources)
         manifest = commit_generation(store, tenant, config, candidate.sources, levels)
         coverage = Coverage(candidate.enumerated, candidate.explained)
         reporter.begin(tenant, "checks")
@@ -68,6 +71,7 @@ def generation(
             "chunks": manifest.chunks,
             "pages": {source: pages.pages for source, pages in manifest.pages.items()},
             "shards": len(manifest.shards),
+            "originals": len(originals),
             "bytes": sum(file.bytes for file in manifest.files.values()),
             "folder": dg.MetadataValue.path(str(folder)),
             "checks": dg.MetadataValue.md(metadata.markdown_table(rows, ["check", "passed", "found"])),
@@ -97,6 +101,7 @@ def published_generation(
         publication = publish(store, tenant, checked.generation, config, gates)
         write_publish_state(store, tenant, checked)
         pruned = prune(store, tenant, config)
+        settle_documents(config, tenant, explained=read_candidate(store, tenant).explained)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(checked.generation),
         metadata={
@@ -107,6 +112,7 @@ def published_generation(
             "gates_overridden": checked.override or "no",
             "generations_removed": len(pruned.generations),
             "collections_removed": len(pruned.collections),
+            "originals_removed": len(pruned.originals),
             "ask": dg.MetadataValue.url(page_url(config.serving)),
         },
     )

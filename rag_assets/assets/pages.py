@@ -6,10 +6,13 @@ import dagster as dg
 
 from rag_assets import asset_checks, metadata
 from rag_assets.assets.groups import ingest_asset, retry_after
+from rag_assets.ocr.cache import FOLDER as OCR
+from rag_assets.ocr.scans import Scans
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.progress import Reporter
 from rag_assets.resources import Installation, is_full, of_source, previous_sync, previous_table, writing
 from rag_assets.sources.base import READING_VERSION
+from rag_assets.sources.originals import FOLDER as ORIGINALS
 from rag_assets.sources.registry import open_source
 from rag_assets.state.records import PagesState, update_state
 from rag_assets.state.sync_files import write_sync
@@ -34,8 +37,10 @@ def pages(
     key, config, store = of_source(context.partition_key, installation)
     folder = store.source(key)
     reporter.begin(key, "pages")
-    with writing(folder), LimitedReader(config.documents) as reader:
-        source = open_source(key, config.sources[key], folder, reader)
+    scans = Scans(config.documents, folder / OCR)
+    with writing(folder), LimitedReader(config.documents, scans=scans) as reader:
+        address = config.serving.public_url
+        source = open_source(key, config.sources[key], folder, reader, folder / ORIGINALS, public_url=address)
         fingerprint = source.fingerprint()
         before = previous_table(folder / "pages.parquet", PAGES)
         # What a source remembers is of no use without the pages it belongs to: it would fetch only what is newer.

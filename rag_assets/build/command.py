@@ -26,6 +26,7 @@ from rag_assets.llm_contexts.estimate import Estimate
 from rag_assets.llm_contexts.last_run import has_failures, read_last_run
 from rag_assets.llm_contexts.tenant import plan_contexts
 from rag_assets.progress import BarReporter, LineReporter, Reporter, SilentReporter
+from rag_assets.publishing.documents import note_stopped, settle_documents
 from rag_assets.sources.base import SourceError
 from rag_assets.sources.registry import open_source
 from rag_assets.state.locks import LockedError, exclusive
@@ -41,7 +42,8 @@ from rag_serving.escaping.targets import for_log, for_terminal
 from rag_serving.models import ModelError, open_embedder
 
 if TYPE_CHECKING:
-    from rag_assets.build.runner import Outcome, Runner
+    from rag_assets.build.runner import Runner
+    from rag_assets.runs import Outcome
 
 
 def command(
@@ -153,7 +155,9 @@ class Build:
         facts = []
         for key in keys:
             try:
-                fingerprint = open_source(key, self._config.sources[key], self._store.source(key)).fingerprint()
+                settings, folder = self._config.sources[key], self._store.source(key)
+                address = self._config.serving.public_url
+                fingerprint = open_source(key, settings, folder, public_url=address).fingerprint()
             except SourceError as error:
                 summary.errors[key] = str(error)
             else:
@@ -175,6 +179,10 @@ class Build:
         for tenant in tenants_to_publish(wanted, published):
             with exclusive(self._store.tenant(tenant)):
                 outcomes[tenant] = self._start("publish", tenant, full, summary)
+        for tenant in tenants:
+            settle_documents(self._config, tenant)
+            if tenant in outcomes and outcomes[tenant].error is not None:
+                note_stopped(self._config, tenant)
         return {tenant: tenant_facts(self._store, tenant, outcomes.get(tenant)) for tenant in tenants}
 
     def _damaged(self, tenants: Iterable[str]) -> set[str]:

@@ -1,46 +1,29 @@
 """Running the two jobs in this process, for `citelock build`.
 
-Belongs here: the instance, the partitions, one run, and what came of it.
-Does not belong here: which partitions to run (`rag_assets.state.planning`).
+Belongs here: the instance and the partitions. Does not belong here: one run (`runs`), which partitions to run
+(`rag_assets.state.planning`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 
-from rag_assets.assets.run_failures import step_failure
-from rag_assets.assets.run_queue import queue_tags
-from rag_assets.definitions import LOCATION, build_defs
+from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.progress import Reporter
+from rag_assets.runs import Jobs, Outcome, RunOptions
 from rag_serving.config.loading import Config
 
-STARTED_BY = {"citelock/started_by": "citelock build", "dagster/max_retries": "0"}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One run of a job: the metadata of every asset it materialized, how long each took, and why it failed."""
-
-    error: str | None
-    metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    def count(self, asset: str, name: str) -> int:
-        """Return a number from an asset's metadata, 0 where the run did not get that far."""
-        return int(self.metadata.get(asset, {}).get(name, 0))
+STARTED_BY = {"citelock/started_by": "citelock build"}
 
 
 class Runner:
     """Runs jobs on the instance of DAGSTER_HOME, where the UI shows them, or on one that is forgotten afterwards."""
 
     def __init__(self, config: Config, config_path: Path | None, reporter: Reporter, home: str | None, verbose: bool):
-        self._defs = build_defs(config_path, reporter=reporter)
+        self._jobs = Jobs(build_defs(config_path, reporter=reporter).resolve_job_def)
         self._exit = ExitStack()
         self._instance = self._exit.enter_context(dg.DagsterInstance.get() if home else dg.DagsterInstance.ephemeral())
         self._log_level = "INFO" if verbose else "CRITICAL"
@@ -58,69 +41,5 @@ class Runner:
         Raises:
             KeyboardInterrupt: a person stopped it.
         """
-        try:
-            with listed_under(self._instance, job):
-                result = self._defs.resolve_job_def(job).execute_in_process(
-                    run_config={"loggers": {"console": {"config": {"log_level": self._log_level}}}},
-                    instance=self._instance,
-                    partition_key=partition,
-                    raise_on_error=False,
-                    asset_selection=[dg.AssetKey(name) for name in only] or None,
-                    tags={**STARTED_BY, **queue_tags(frozenset({job}), partition), **(tags or {})},
-                )
-        except dg.DagsterExecutionInterruptedError:
-            raise KeyboardInterrupt from None
-        if was_interrupted(result):
-            raise KeyboardInterrupt
-        return Outcome(None if result.success else failure_of(result), metadata_of(result), seconds_of(result))
-
-
-@contextmanager
-def listed_under(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
-    """List runs that are made in the block under a job of the code location, in the UI's job pages and timeline.
-
-    Dagster gives runs that are executed in process no origin, and has no public way to name one: this uses names of the
-    pinned version that are its own.
-    """
-    from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
-
-    repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(LOCATION), "__repository__")
-    create = instance.create_run_for_job
-    instance.create_run_for_job = partial(create, remote_job_origin=RemoteJobOrigin(repository, job))  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        instance.create_run_for_job = create  # type: ignore[method-assign]
-
-
-def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
-    """Return the metadata of each asset's materialization, by asset name."""
-    made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
-    return {one.asset_key.to_user_string(): {k: v.value for k, v in one.metadata.items()} for one in made}
-
-
-def seconds_of(result: dg.ExecuteInProcessResult) -> dict[str, float]:
-    """Return how long each asset took, in the order they ended; steps that only check one are not told."""
-    made = metadata_of(result)
-    ended = result.filter_events(lambda event: event.is_step_success and event.step_key in made)
-    return {event.step_key: round(event.step_success_data.duration_ms / 1000, 3) for event in ended if event.step_key}
-
-
-def was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Return whether a person stopped the run: Dagster tells that as the failure of the step it was in."""
-    failures = [event.step_failure_data.error for event in result.filter_events(lambda event: event.is_step_failure)]
-    names = {error.cls_name for failure in failures if failure for error in (failure, failure.cause) if error}
-    return not names.isdisjoint({"DagsterExecutionInterruptedError", "KeyboardInterrupt"})
-
-
-def failure_of(result: dg.ExecuteInProcessResult) -> str:
-    """Return why a run failed, in one line."""
-    failed = [check for check in result.get_asset_check_evaluations() if not check.passed and check.blocking]
-    if failed:
-        return "; ".join(
-            f"check {check.check_name!r} failed: {check.description or 'see its metadata'}" for check in failed
-        )
-    for event in result.filter_events(lambda event: event.is_step_failure):
-        if reason := step_failure(event):
-            return reason
-    return "the run failed; `citelock build --verbose` shows why"
+        options = RunOptions({**STARTED_BY, **(tags or {})}, only, self._log_level)
+        return self._jobs.run(job, partition, self._instance, options)

@@ -19,7 +19,7 @@ from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.indexes.catalog import show_generation
 
 if TYPE_CHECKING:
-    from rag_assets.build.runner import Outcome
+    from rag_assets.runs import Outcome
 
 
 @dataclass

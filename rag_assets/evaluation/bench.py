@@ -217,6 +217,7 @@ def _row(document: Document, index: int, section: int, tokens: int, contexts: bo
         "heading_path": path,
         "parent_id": document.parent,
         "source": TENANT,
+        "kind": "page",
         "places": [],
         "prefix": metadata_prefix(document.title, path) if contexts else "",
         "lexical_prefix": "",

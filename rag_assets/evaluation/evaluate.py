@@ -19,6 +19,8 @@ from rag_serving.flags import FINDINGS
 from rag_serving.pipeline import Pipeline
 from rag_serving.records import Answer, Citation
 from rag_serving.text.normalization import fold
+from rag_serving.text.page_marks import page_anchor
+from rag_serving.text.structure import decode
 
 _CHUNKS = 50  # that a ranking of pages is made of
 _MARKER = re.compile(r"(?<!\s)\s*\[\d{1,3}\]$")
@@ -227,13 +229,14 @@ def page_of(citation: Citation) -> str:
 
 def _anchors(pipeline: Pipeline) -> Anchors:
     with pipeline.published.acquire() as generation:
-        pairs: Iterable[tuple[str, str]] = zip(
-            generation.table["page_id"].to_pylist(), generation.table["url"].to_pylist(), strict=True
-        )
+        columns = [generation.table[name].to_pylist() for name in ("page_id", "url", "structure")]
         anchors: dict[str, set[str]] = {}
-        for page, url in pairs:
+        for page, url, structure in zip(*columns, strict=True):
+            names = anchors.setdefault(page, set())
             if anchor := url.partition("#")[2]:
-                anchors.setdefault(page, set()).add(anchor)
+                names.add(anchor)
+            if anchor.startswith("page=") and structure:  # a quote may stand on a later page than its passage begins
+                names |= {page_anchor(mark.page) for mark in decode(structure).marks}
     return {page: frozenset(names) for page, names in anchors.items()}
 
 

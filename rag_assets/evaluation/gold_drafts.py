@@ -47,19 +47,24 @@ def complaints(
     """Return what readers complained of, most often first, and how many answers are left out: their question was not
     kept.
 
-    `feedback` and `questions` are rows of the telemetry tables, `receipts` those that are still there, by id. Only
-    questions whose text telemetry was allowed to keep are drafted.
+    `feedback` and `questions` are rows of the telemetry tables, `receipts` those that are still there, opened, by id.
+    Only questions whose text telemetry was allowed to keep are drafted, and those that a reader reported as `missing`:
+    he asks for their answer to be written, and their receipts have the text.
     """
     asked = {row["receipt_id"]: row for row in questions if row["receipt_id"]}
     bad: dict[str, list[Mapping[str, Any]]] = {}
     for row in feedback:
         if row["verdict"] in BAD:
             bad.setdefault(row["receipt_id"], []).append(row)
-    found = {
-        receipt_id: _complaint(asked[receipt_id], rows, receipts.get(receipt_id, {}))
-        for receipt_id, rows in bad.items()
-        if asked.get(receipt_id, {}).get("question")
-    }
+    found = {}
+    for receipt_id, rows in bad.items():
+        receipt = receipts.get(receipt_id, {})
+        question = asked.get(receipt_id, {}).get("question")
+        if not question and any(row["verdict"] == "missing" for row in rows):
+            question = receipt.get("question")
+        if question:
+            status = asked.get(receipt_id, receipt).get("status")
+            found[receipt_id] = _complaint(receipt_id, str(question), str(status), rows, receipt)
     return sorted(found.values(), key=lambda complaint: (-len(complaint.verdicts), complaint.receipt_id)), len(
         bad
     ) - len(found)
@@ -85,11 +90,13 @@ def to_yaml(tenant: str, drafted: Sequence[Complaint]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _complaint(asked: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], receipt: Mapping[str, Any]) -> Complaint:
+def _complaint(
+    receipt_id: str, question: str, status: str, rows: Sequence[Mapping[str, Any]], receipt: Mapping[str, Any]
+) -> Complaint:
     return Complaint(
-        str(asked["receipt_id"]),
-        str(asked["question"]),
-        str(asked["status"]),
+        receipt_id,
+        question,
+        status,
         tuple(str(row["verdict"]) for row in rows),
         tuple(str(row["comment"]) for row in rows if row["comment"]),
         receipt.get("citations", ()),

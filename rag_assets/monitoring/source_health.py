@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 
-from rag_assets.monitoring.ticks import last_ticks
+from rag_assets.monitoring.ocr_health import ocr_findings
 from rag_assets.sources.reach import Reach, reach
 from rag_assets.state.passage_readers import passage_readers
 from rag_assets.state.records import read_state
@@ -25,6 +25,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.cli.finding import Finding, age
 from rag_serving.config.loading import Config
 from rag_serving.config.sources import ConfluenceMcp, Source
+from rag_serving.config.ticks import last_ticks
 
 BOUND_S = 20.0
 """For all sources together; what has not answered by then is said not to."""
@@ -36,11 +37,13 @@ _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Yield two findings for each source: the source now, and its last sync."""
+    """Yield whether scanned pages can be read, and two findings for each source: the source now, and its last sync."""
     store = Store(config.home)
     if not config.sources:
         yield Finding("sources", "warn", "none is configured", "add one under `sources:`; see docs/configuration.md")
     builds = find_spec("dagster") is not None
+    if builds:
+        yield from ocr_findings(config)
     calls = {key: _look(key, source) for key, source in config.sources.items()} if builds else {}
     reached = answers_within(calls, BOUND_S)
     for key, source in sorted(config.sources.items()):

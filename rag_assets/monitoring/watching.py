@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from rag_assets.monitoring.freshness import Freshness, judge
 from rag_assets.state.records import last_sync
 from rag_serving.artifacts.store import Store
+from rag_serving.config.freshness import Freshness, judge
 from rag_serving.config.loading import Config
 
 REMIND = timedelta(hours=24)

@@ -2,49 +2,71 @@
 
 Belongs here: what is parsed in this process and what in one of its own. Small text is parsed here: the pure functions
 take time and memory in proportion to it, at most some seconds for `HERE_MAX` bytes of the worst. All else, and every
-PDF, goes to the child. Of 2,000 pages of a real wiki 14 do, and all take 1.1 times the processor time of parsing them
-here, the child's start included; if all went to the child, they would take 1.6 times as much.
-Does not belong here: the formats (`rag_assets.steps`), the process (`child`).
+file that is no text, goes to the child. Of 2,000 pages of a real wiki 14 do, and all take 1.1 times the processor time
+of parsing them here, the child's start included; if all went to the child, they would take 1.6 times as much.
+Does not belong here: the formats (`rag_assets.steps`), the process (`rag_serving.isolation.child`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
-from rag_assets.parsing.child import Child, ParseError
-from rag_assets.parsing.limits import Limits
-from rag_assets.parsing.wire import Frame, WireError, content_of_json
-from rag_assets.steps.formats.attachment_text import AttachmentError, AttachmentText, attachment_kind, attachment_text
+from rag_assets.parsing.scanned import SETTINGS, Prepared, ScannedDocuments
+from rag_assets.steps.files.file_text import FileError, FileText, PagesDone, file_text
+from rag_assets.steps.files.packages import MODULES
+from rag_assets.steps.files.records import OcrPage
+from rag_assets.steps.formats.block_json import blocks_body, blocks_content, content_of_json
 from rag_assets.steps.formats.blocks import Content
-from rag_assets.steps.formats.budget import Budget
+from rag_assets.steps.formats.budget import Budget, noted, without_note
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import ExportedIndex, ExportedPage, exported_index, exported_page
 from rag_assets.steps.sections.page_properties import Properties
 from rag_assets.steps.sections.reading import DirectReader
 from rag_serving.config.documents import Documents
+from rag_serving.documents.kinds import TEXT_KINDS, Kind, KindError, kind_in
+from rag_serving.isolation.child import Child, ParseError, module_command
+from rag_serving.isolation.frames import Frame
+from rag_serving.isolation.limits import Limits
 
+WORKER = module_command("rag_assets.parsing.worker")
 HERE_MAX = 128 * 1024
 """Characters of a body, bytes of a file, that are parsed in this process."""
+_HERE = TEXT_KINDS - {"rst"}  # docutils takes a second for what others read in ten milliseconds
+
+
+class ReadDocument(NamedTuple):
+    """The text of a file, and the file to keep: that with a text layer, where the one received had scanned pages."""
+
+    text: FileText
+    content: bytes
+    received_sha256: str | None = None  # of the file as it came; None: `content` is that file
 
 
 class LimitedReader:
-    """Reads bodies (`BodyReader`) and attached files; what takes too much is an error of that one document."""
+    """Reads bodies (`BodyReader`) and files; what takes too much is an error of that one document."""
 
-    def __init__(self, documents: Documents, child: Child | None = None) -> None:
+    def __init__(self, documents: Documents, child: Child | None = None, scans: ScannedDocuments | None = None) -> None:
+        """`scans`: what reads scanned pages; None: they have no text."""
+        self._scans = scans
+        self._needs_all = documents.ocr.enabled is True
         self._limits = Limits(documents.max_seconds, documents.max_memory_mb)
         self._budget = Budget(
             documents.max_text_chars, documents.max_headings, documents.max_blocks, documents.max_cells
         )
         self._direct = DirectReader(self._budget)
-        self._child = child or Child(self._limits)
+        self._child = child or Child(self._limits, WORKER)
 
     def __enter__(self) -> LimitedReader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._child.close()
+        if self._scans is not None:
+            self._scans.close()
 
     def content(self, body: str, body_format: str, lists: bool = False) -> Content:
         """See `BodyReader`."""
@@ -67,22 +89,49 @@ class LimitedReader:
             return self._direct.properties(body)
         return [Properties(str(name), dict(values)) for name, values in self._told("properties", _bytes(body))]
 
-    def attachment(self, name: str, content: bytes) -> AttachmentText:
-        """Return the text of a file; see `attachment_text`.
+    def document(self, name: str, content: bytes, pages_done: PagesDone | None = None) -> ReadDocument:
+        """Return the text of a file, that of its scanned pages included; errors as `attachment`."""
+        kind = _kind(name, content)
+        if self._scans is None or kind not in _PICTURED or find_spec("pypdfium2") is None:
+            return ReadDocument(self.attachment(name, content, pages_done), content)
+        prepared = self._scans.prepared(content, kind != "pdf", pages_done)
+        reasons = Counter(prepared.unread.values())
+        why = _of_pages(reasons)
+        if reasons and self._needs_all:
+            raise FileError(why)
+        try:
+            told = None if prepared.recognized else pages_done
+            text = self.attachment(name, prepared.content, told, prepared.recognized)
+        except FileError as error:
+            raise FileError(f"{error}; {why}") if reasons else error from None
+        if reasons and not text.body.strip("\f \n"):
+            raise FileError(why)
+        return ReadDocument(_counted(text, prepared, reasons), prepared.content, prepared.received_sha256)
+
+    def attachment(
+        self,
+        name: str,
+        content: bytes,
+        pages_done: PagesDone | None = None,
+        recognized: Mapping[int, OcrPage] | None = None,
+    ) -> FileText:
+        """Return the text of a file; see `file_text`. `recognized`: what OCR read of its pages.
 
         Raises:
-            AttachmentError: it cannot be read, or takes too much.
-            ImportError: it is a PDF, and pypdfium2 is not installed.
+            FileError: it cannot be read, or takes too much.
+            ImportError: what reads its kind is not installed; `name` is the module's.
         """
-        if len(content) <= HERE_MAX and attachment_kind(name) != "pdf":
-            return attachment_text(name, content, self._budget)
-        if attachment_kind(name) == "pdf" and find_spec("pypdfium2") is None:
-            raise ImportError(name="pypdfium2")
+        kind = _kind(name, content)
+        if len(content) <= HERE_MAX and kind in _HERE:
+            return file_text(name, content, self._budget)
+        if (module := MODULES.get(kind)) and find_spec(module) is None:
+            raise ImportError(f"{module} is not installed", name=module)
         try:
-            body, body_format = self._asked({"do": "attachment", "name": name}, content)
+            facts = {"do": "attachment", "name": name, "recognized": [*(recognized or {}).values()]}
+            body, body_format, page_count = self._asked(facts, content, pages_done)
         except ParseError as error:
-            raise AttachmentError(str(error)) from None
-        return AttachmentText(body, body_format)
+            raise FileError(str(error)) from None
+        return FileText(body, body_format, page_count)
 
     def exported_page(self, content: bytes) -> ExportedPage:
         """Return what a page's file of an HTML export tells. Raises PageError where it cannot be read."""
@@ -102,7 +151,20 @@ class LimitedReader:
     def is_past(self, reason: str) -> bool:
         """Return whether a reason names a limit that is another one now, so that the document is worth another try."""
         now = [self._limits.too_slow(), self._limits.too_large(), *map(self._budget.reason, Budget._fields)]
+        if f"({SETTINGS}" in reason:
+            return self._scans is not None and self._scans.is_past(reason)
         return "(documents.max_" in reason and not any(one in reason for one in now)
+
+    def is_outdated(self, body: str, body_format: str) -> bool:
+        """Return whether a stored body was cut, or lacks pages, for a reason that is past."""
+        if self.is_past(without_note(body)[1] or ""):
+            return True
+        if body_format != "blocks" or f"({SETTINGS}" not in body:
+            return False
+        try:
+            return any(self.is_past(name) for name, _ in blocks_content(without_note(body)[0]).ledger)
+        except PageError:
+            return True
 
     def _told(self, what: str, content: bytes) -> Any:
         try:
@@ -113,16 +175,55 @@ class LimitedReader:
     def _content(self, facts: dict[str, Any], body: str) -> Content | None:
         try:
             return content_of_json(self._asked(facts, _bytes(body)))
-        except (ParseError, WireError) as error:
+        except ParseError as error:
             raise PageError(str(error)) from None
+        except ValueError:
+            raise PageError("its parser failed: it wrote something else than an answer") from None
 
-    def _asked(self, facts: dict[str, Any], content: bytes) -> Any:
-        answer = self._child.ask(Frame({**facts, "limits": self._limits, "budget": self._budget}, content)).facts
+    def _asked(self, facts: dict[str, Any], content: bytes, pages_done: PagesDone | None = None) -> Any:
+        request = Frame({**facts, "limits": self._limits, "budget": self._budget}, content)
+        answer = self._child.ask(request, pages_done).facts
         if answer.get("memory"):
             raise ParseError(self._limits.too_large())
+        if missing := answer.get("missing"):
+            raise ImportError(f"{missing} is not installed", name=str(missing))
         if "result" not in answer:
             raise ParseError(str(answer.get("reason", "its parser failed")))
         return answer["result"]
+
+
+_PICTURED = frozenset({"pdf", "image"})
+"""Kinds of files whose pages may be pictures."""
+
+
+def _kind(name: str, content: bytes) -> Kind:
+    try:
+        return kind_in(name, content)
+    except KindError as error:
+        raise FileError(str(error)) from None
+
+
+def _of_pages(reasons: Mapping[str, int]) -> str:
+    """Return in one line why pages have no text."""
+    told = (
+        f"{count} {'page has' if count == 1 else 'pages have'} no text layer: {why}" for why, count in reasons.items()
+    )
+    return "; ".join(told)
+
+
+def _counted(text: FileText, prepared: Prepared, reasons: Mapping[str, int]) -> FileText:
+    """Return the text with its pages that OCR read, and those that are missing, in its ledger."""
+    if text.body_format != "blocks" or not (prepared.recognized or reasons):
+        return text
+    body, cut = without_note(text.body)
+    content = blocks_content(body)
+    ledger = Counter(content.ledger)
+    if prepared.recognized:
+        ledger["page read by OCR", "rendered"] += len(prepared.recognized)
+    for why, count in reasons.items():
+        ledger[f"page without a text layer: {why}", "lost"] += count
+    body = blocks_body(content._replace(ledger=ledger))
+    return text._replace(body=noted(body, cut) if cut else body)
 
 
 def _bytes(body: str) -> bytes:

@@ -67,6 +67,12 @@ def lexical_texts(table: pa.Table) -> list[str]:
     return under_prefixes(*values(table, "lexical_prefix", "text"))
 
 
+def lexical_documents(table: pa.Table) -> tuple[list[str], list[str], list[str | None]]:
+    """Return ids, texts and languages of the chunks, as the lexical index is made of them."""
+    chunk_ids, languages = values(table, "chunk_id", "lang")
+    return chunk_ids, lexical_texts(table), languages
+
+
 def table_digest(table: pa.Table) -> str:
     """SHA-256 of a table's values, column by column: the same in every file format and library version."""
     hasher = hashlib.sha256()

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_assets.publishing import shard_writer
-from rag_assets.publishing.arrange import ORDER, arranged, lexical_texts, table_digest, values, with_shards
+from rag_assets.publishing.arrange import ORDER, arranged, lexical_documents, table_digest, values, with_shards
 from rag_assets.publishing.lexical_writer import build_lexical, documents_digest
 from rag_assets.publishing.manifest_writer import create_manifest, folder_facts, pages_digest, signed, write_manifest
 from rag_assets.publishing.sentences import Embed, build_sentences
@@ -28,7 +28,7 @@ from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discar
 from rag_assets.publishing.shards import content_digest
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, SourcePages, read_manifest
-from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder
 from rag_serving.config.loading import Config
 from rag_serving.indexes import lexical, sentence_vectors, shard_collections
@@ -78,6 +78,7 @@ def build_generation(
     Vectors of sentences are stored where `embed` makes them.
     """
     build_dense(store, tenant, chunks, vectors, config, embedder, progress)
+    BuildWorkspace.of(store, tenant).write_originals(ORIGINALS.empty())
     build_lexical_index(store, tenant, chunks)
     if embed:
         build_sentences(store, tenant, chunks, embed, EmbedderFacts(name=embedder, dimension=vectors.shape[1]))
@@ -122,11 +123,12 @@ def build_dense(
 def build_lexical_index(store: Store, tenant: str, chunks: pa.Table, progress: Progress | None = None) -> LexicalBuild:
     """Build the BM25 index over place and text of every chunk.
 
-    `chunks` needs the columns source, page_id, chunk_idx, chunk_id, lexical_prefix, text; any order.
+    `chunks` needs the columns source, page_id, chunk_idx, chunk_id, lexical_prefix, text, lang; any order.
     """
-    table = chunks.select(["source", "page_id", "chunk_idx", "chunk_id", "lexical_prefix", "text"]).sort_by(ORDER)
+    needed = ["source", "page_id", "chunk_idx", "chunk_id", "lexical_prefix", "text", "lang"]
+    table = chunks.select(needed).sort_by(ORDER)
     with store.lock(tenant), BuildWorkspace.of(store, tenant).lexical() as folder:
-        size = build_lexical(folder, table["chunk_id"].to_pylist(), lexical_texts(table), progress)
+        size = build_lexical(folder, *lexical_documents(table), progress)
     return LexicalBuild(len(table), size)
 
 
@@ -148,15 +150,15 @@ def commit_generation(
     with store.lock(tenant):
         candidate = BuildWorkspace.of(store, tenant)
         table, facts = candidate.table(), candidate.facts()
-        if candidate.lexical_content() != documents_digest(table["chunk_id"].to_pylist(), lexical_texts(table)):
+        if candidate.lexical_content() != documents_digest(*lexical_documents(table)):
             raise StoreError(
                 f"the indexes under {candidate.folder} are of different chunks (two builds at the same time?); "
                 "run `citelock build`"
             )
         has_sentences = candidate.has_sentences(table["chunk_id"].to_pylist(), facts["embedder"])
-        working = candidate.assembled()
+        originals, working = candidate.originals(), candidate.assembled()
         manifest = create_manifest(
-            **_content_facts(tenant, table, facts, has_sentences),
+            **_content_facts(tenant, table, facts, has_sentences, originals),
             created_at=datetime.now(UTC),
             sources=dict(sources or {}),
             settings={
@@ -203,7 +205,7 @@ def _ensure_shards(
         collections.remove_unfinished()
         for name in sorted(set(names)):
             rows = np.flatnonzero(names == name)
-            content = shard_content(table.take(pa.array(rows)), vectors[rows], embedder)
+            content = shard_content(table.take(pa.array(rows, pa.int64())), vectors[rows], embedder)
             collection, fresh = collections.ensure(content, partial(_report, progress, done, len(table)))
             done, built = done + len(rows), built + fresh
             _report(progress, 0, len(table), done)
@@ -240,11 +242,16 @@ def _bm25() -> dict[str, float | str]:
     return {"k1": lexical.K1, "b": lexical.B, "method": lexical.METHOD}
 
 
-def _content_facts(tenant: str, table: pa.Table, facts: Mapping[str, Any], has_sentences: bool) -> dict[str, Any]:
+def _content_facts(
+    tenant: str, table: pa.Table, facts: Mapping[str, Any], has_sentences: bool, originals: pa.Table
+) -> dict[str, Any]:
     """Return the part of the manifest that its id covers."""
+    inputs = facts["inputs_digest"]
+    if len(originals):
+        inputs = content_digest([inputs, table_digest(originals)], ())
     return {
         "tenant": tenant,
-        "inputs_digest": facts["inputs_digest"],
+        "inputs_digest": inputs,
         "embedder": EmbedderFacts(name=facts["embedder"], dimension=facts["dimension"]),
         "shards": tuple(Shard.model_validate(shard) for shard in facts["shards"]),
         "chunks": len(table),
@@ -255,6 +262,7 @@ def _content_facts(tenant: str, table: pa.Table, facts: Mapping[str, Any], has_s
             "lexical": lexical.FORMAT,
             "analyzer": terms.ANALYZER_VERSION,
             **({"sentences": sentence_vectors.FORMAT} if has_sentences else {}),
+            **({"originals": ORIGINALS.version} if len(originals) else {}),
         },
     }
 

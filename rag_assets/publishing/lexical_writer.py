@@ -18,27 +18,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.indexes.lexical import ARRAYS, FACTS_FILE, FORMAT, IDS_FILE, K1, METHOD, B
-from rag_serving.text.analyzer import ANALYZER_VERSION, analyze
+from rag_serving.text.analyzer import ANALYZER_VERSION
+from rag_serving.text.stemming import terms_in
 
 _PROGRESS_EVERY = 500
 
 
-def documents_digest(chunk_ids: Sequence[str], texts: Sequence[str]) -> str:
+Languages = Sequence[str | None]
+"""The language of each text, ISO 639-1; None where it is not told."""
+
+
+def documents_digest(chunk_ids: Sequence[str], texts: Sequence[str], languages: Languages) -> str:
     """Return what an index of these texts was made of."""
-    return hashlib.sha256(json.dumps([list(chunk_ids), list(texts)]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([list(chunk_ids), list(texts), list(languages)]).encode()).hexdigest()
 
 
 def build_lexical(
-    folder: Path, chunk_ids: Sequence[str], texts: Sequence[str], progress: Callable[[int, int], None] | None = None
+    folder: Path,
+    chunk_ids: Sequence[str],
+    texts: Sequence[str],
+    languages: Languages | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Write the index of `texts`, one per chunk id, into a folder; returns the size of its vocabulary.
 
-    The same texts in the same order give the same bytes. `progress` hears of (texts analyzed, texts in all), which is
-    half of the work.
+    The same texts in the same order give the same bytes. `languages` say by which stems beside the English ones each
+    text is found; None: by none. `progress` hears of (texts analyzed, texts in all), which is half of the work.
     """
+    languages = languages or [None] * len(texts)
     documents = []
-    for number, text in enumerate(texts, 1):
-        documents.append(analyze(text))
+    for number, (text, language) in enumerate(zip(texts, languages, strict=True), 1):
+        documents.append(terms_in(text, language))
         if progress and (number % _PROGRESS_EVERY == 0 or number == len(texts)):
             progress(number, len(texts))
     vocabulary = {term: number for number, term in enumerate(sorted(set().union(*documents)))}
@@ -53,7 +63,7 @@ def build_lexical(
         "analyzer": ANALYZER_VERSION,
         "chunks": len(chunk_ids),
         "terms": len(vocabulary),
-        "content": documents_digest(chunk_ids, texts),
+        "content": documents_digest(chunk_ids, texts, languages),
     }
     _dump(folder / FACTS_FILE, facts)
     return len(vocabulary)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rag_assets.publishing.checks import CheckResult, verdict_path
+from rag_assets.publishing.originals import remove_unnamed_originals
 from rag_assets.publishing.shard_writer import ShardWriter
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_serving.artifacts.manifest import read_manifest
@@ -38,6 +39,7 @@ class Pruned:
 
     generations: tuple[str, ...]
     collections: tuple[str, ...]
+    originals: tuple[str, ...] = ()
 
 
 def publish(
@@ -67,7 +69,8 @@ def publish(
 def prune(store: Store, tenant: str, config: Config) -> Pruned:
     """Keep the published generation, the last `keep_generations` that were published, and a newer candidate.
 
-    Folders go first, then the collections that no remaining manifest names: a generation on disk always has its shards.
+    Folders go first, then the collections and originals that no remaining one names: a generation on disk always has
+    its shards.
     """
     with store.lock(tenant):
         doomed = doomed_generations(list_generations(store, tenant), config.indexing.keep_generations)
@@ -81,7 +84,11 @@ def prune(store: Store, tenant: str, config: Config) -> Pruned:
         except StoreError:  # what a manifest names cannot be known: nothing may be removed
             return Pruned(tuple(doomed), ())
         removed = ShardWriter.open(place_of(store, tenant, config)).remove_unnamed(named)
-    return Pruned(tuple(doomed), tuple(removed))
+        try:
+            originals = remove_unnamed_originals(store, tenant, [info.id for info in list_generations(store, tenant)])
+        except StoreError:
+            originals = []
+    return Pruned(tuple(doomed), tuple(removed), tuple(originals))
 
 
 def discard_failed(store: Store, tenant: str, config: Config) -> tuple[str, ...]:

@@ -14,16 +14,18 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_assets.publishing.arrange import lexical_texts
+from rag_assets.publishing.arrange import lexical_documents
 from rag_assets.publishing.checks import CheckResult, sample_rows
 from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.generation_files import LEXICAL_FOLDER
 from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.models.protocols import Embedder
-from rag_serving.text.analyzer import analyze, stems
+from rag_serving.text.analyzer import stems
+from rag_serving.text.stemming import terms_in
 
 EMBEDDED = 48
 """Chunks that are embedded again: the cost of this check where a model is paid for."""
@@ -53,7 +55,7 @@ def checks_made_again(
 def check_embedded_again(generation: Generation, embedder: Embedder) -> CheckResult:
     """Sampled chunks have the vectors that the configured model and prompts give their texts now."""
     rows = _spread(len(generation), EMBEDDED)
-    texts = embedded_texts(generation.table.take(rows))
+    texts = embedded_texts(generation.table.take(pa.array(rows, pa.int64())))
     fresh = embedder.embed_documents(texts) if texts else np.zeros((0, embedder.dimension), np.float32)
     stored = generation.vectors(rows)
     if fresh.shape != stored.shape:
@@ -76,7 +78,7 @@ def _vector_damage(generation: Generation, embedder: Embedder, rows: Sequence[in
     elsewhere = [generation.exact(vector, 1, everyone)[0].score >= SAME_TEXT for vector in fresh]
     if 2 * sum(elsewhere) >= len(rows):
         return "shuffled, these vectors stand at other chunks"
-    texts = generation.table.take(rows)
+    texts = generation.table.take(pa.array(rows, pa.int64()))
     asked = np.stack([embedder.embed_query(text) for text in embedded_texts(texts)])
     if _most_same(asked, stored):
         return "wrong prompt prefix, passages were embedded as questions"
@@ -94,9 +96,9 @@ def _most_same(one: NDArray[np.float32], other: NDArray[np.float32]) -> bool:
 def check_analyzed_again(generation: Generation, folder: Path) -> CheckResult:
     """Sampled chunks have the terms in the lexical index that their texts have now."""
     rows = sample_rows(len(generation))
-    texts = lexical_texts(generation.table.take(rows))
+    _, texts, languages = lexical_documents(generation.table.take(pa.array(rows, pa.int64())))
     indexed = LexicalIndex.open(folder / LEXICAL_FOLDER).counts_of(rows)
-    wanted = [dict(Counter(analyze(text))) for text in texts]
+    wanted = [dict(Counter(terms_in(*document))) for document in zip(texts, languages, strict=True)]
     wrong = [number for number, counts in enumerate(indexed) if counts != wanted[number]]
     numbers = {"sampled": len(rows), "wrong": len(wrong)}
     if not wrong:

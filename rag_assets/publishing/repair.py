@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from rag_assets.publishing.arrange import lexical_texts
+from rag_assets.publishing.arrange import lexical_documents
 from rag_assets.publishing.build import shard_content
 from rag_assets.publishing.lexical_writer import build_lexical
+from rag_assets.publishing.originals import restore_originals
 from rag_assets.publishing.page_readers import write_page_readers
 from rag_assets.publishing.sentences import write_sentences
 from rag_assets.publishing.shard_writer import ShardWriter, discard_unreadable
@@ -48,6 +49,7 @@ from rag_serving.indexes.exact import Vectors, VectorsError
 from rag_serving.indexes.generation import place_of
 from rag_serving.indexes.generation_files import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
 from rag_serving.indexes.integrity import MARK, Damage, find_damage, find_dense_damage
+from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 from rag_serving.indexes.page_readers import FILE as READERS_FILE
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE
 from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_FILE
@@ -55,6 +57,9 @@ from rag_serving.indexes.shard_files import fault_of
 from rag_serving.models.protocols import ModelError
 
 _log = logging.getLogger(__name__)
+
+_PARTS = {SENTENCES_FILE: "sentences", SENTENCE_ROWS_FILE: "sentences", ORIGINALS_FILE: "originals"}
+"""Parts of the last build beside the one of the dense index, by the files that they hold."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ def repair(store: Store, tenant: str, generation_id: str, config: Config) -> Rep
             pass
         else:
             restored += _restore_files(store, tenant, manifest)
+            restored += restore_originals(store, tenant, generation_id)
             restored += _restore_shards(store, tenant, manifest, config)
         left = find_damage(store, tenant, generation_id, config, "digests")
         _mark(folder, left)
@@ -207,7 +213,7 @@ class _Parts:
     def index_words(self) -> None:
         """The lexical index follows from the chunks."""
         if any(name.startswith(f"{LEXICAL_FOLDER}/") for name in self.wanted) and (table := self._table()) is not None:
-            build_lexical(self.working / LEXICAL_FOLDER, table["chunk_id"].to_pylist(), lexical_texts(table))
+            build_lexical(self.working / LEXICAL_FOLDER, *lexical_documents(table))
 
     def _take(self, folder: Path) -> None:
         for name in self.wanted:
@@ -216,8 +222,8 @@ class _Parts:
 
     def _copies(self, name: str) -> Iterator[Path]:
         candidate = self._store.candidate(self._tenant)
-        part = "sentences" if name in (SENTENCES_FILE, SENTENCE_ROWS_FILE) else "dense"
-        yield candidate / name if name.startswith(f"{LEXICAL_FOLDER}/") else candidate / part / name
+        folder = candidate / _PARTS.get(name, "dense")
+        yield candidate / name if name.startswith(f"{LEXICAL_FOLDER}/") else folder / name
         for other in sorted(self._store.generations(self._tenant).glob("[!.]*")):
             yield other / name
 
@@ -260,7 +266,7 @@ def _built_shards(
         rows = np.flatnonzero(names == shard.name)
         if shard.collection not in wanted or not len(rows):
             continue
-        content = shard_content(table.take(pa.array(rows)), vectors[rows], manifest.embedder.name)
+        content = shard_content(table.take(pa.array(rows, pa.int64())), vectors[rows], manifest.embedder.name)
         if content.digest == shard.digest:
             collections.replace(shard.collection, content)
             yield shard.collection

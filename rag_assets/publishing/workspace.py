@@ -18,11 +18,12 @@ import pyarrow as pa
 
 from rag_assets.publishing.page_readers import write_page_readers
 from rag_assets.publishing.vector_files import save_codes, save_vectors
-from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import (
     Store,
     StoreError,
     commit_folder,
+    map_table,
     read_json,
     read_table,
     remove_folder,
@@ -33,9 +34,11 @@ from rag_serving.artifacts.store import (
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation_files import CHUNKS_FILE, LEXICAL_FOLDER, MAPPED_FILE
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
+from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 
 _DENSE, _LEXICAL, _SENTENCES, _FACTS = "dense", "lexical", "sentences", "dense.json"
 _MADE_OF = "sentences.json"
+_ORIGINALS = "originals"
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,24 @@ class BuildWorkspace:
             raise StoreError(f"the sentence vectors under {self.folder} are of other chunks; run `citelock build`")
         return True
 
+    @property
+    def originals_folder(self) -> Path:
+        """Return the folder of the table that `write_originals` left."""
+        return self.folder / _ORIGINALS
+
+    def write_originals(self, table: pa.Table) -> None:
+        """Leave ORIGINALS for the generation; none where it has no row."""
+        if not len(table):
+            remove_folder(self.originals_folder)
+            return
+        with self._part(_ORIGINALS) as working:
+            write_mapped(working / ORIGINALS_FILE, table, ORIGINALS)
+
+    def originals(self) -> pa.Table:
+        """Return what `write_originals` left: no row where it left nothing."""
+        path = self.originals_folder / ORIGINALS_FILE
+        return map_table(path, ORIGINALS) if path.exists() else ORIGINALS.empty()
+
     def table(self) -> pa.Table:
         """Return the table that `write_dense` left."""
         return read_table(self.folder / _DENSE / CHUNKS_FILE, GENERATION_CHUNKS)
@@ -113,7 +134,8 @@ class BuildWorkspace:
     def assembled(self) -> Path:
         """Return all parts in one folder, still without its manifest; linked, not copied, where that is possible."""
         working = _empty(self.folder / "generation")
-        parts = [part for part in (self.folder / _DENSE, self.folder / _SENTENCES) if part.is_dir()]
+        folders = self.folder / _DENSE, self.folder / _SENTENCES, self.originals_folder
+        parts = [part for part in folders if part.is_dir()]
         for file in sorted(file for part in parts for file in part.iterdir()):
             if file.name not in (_FACTS, _MADE_OF):
                 _link(file, working / file.name)

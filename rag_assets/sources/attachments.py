@@ -2,7 +2,7 @@
 
 Belongs here: which files are read, what becomes of the others, and what a row of a file takes from its page.
 Does not belong here: where a source keeps its files, or the text of a file
-(`rag_assets.steps.formats.attachment_text`).
+(`rag_assets.steps.files.file_text`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,22 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import Row, SourceError
 from rag_assets.sources.envelope import EnvelopeError, content_hash
-from rag_assets.steps.formats.attachment_text import AttachmentError, attachment_kind
-from rag_assets.steps.formats.budget import without_note
+from rag_assets.sources.originals import OriginalFacts, is_kept, keep_original
+from rag_assets.steps.files.file_text import FileError
+from rag_assets.steps.files.packages import needs
 from rag_serving.config.documents import Documents
-from rag_serving.config.sources import AttachmentSource
+from rag_serving.config.sources import AttachmentSource, SourceBase
+from rag_serving.documents.kinds import TEXT_KINDS, Kind, KindError, kind_by_name, kind_in
 
 NOTHING: Mapping[str, Textless] = MappingProxyType({})
+_OF_FILES = ("files",)
 MARK, COMMENTS_MARK = "att", "com"
 """What the ids of attachments and of comments begin with; those of pages are numbers."""
 
@@ -66,6 +71,7 @@ def attachment_rows(
     before: Mapping[str, Row],
     textless: Mapping[str, Textless] = NOTHING,
     reader: LimitedReader | None = None,
+    originals: Path | None = None,
 ) -> AttachmentRows:
     """Return the rows of files whose page is among `pages`, under the page's readers.
 
@@ -76,22 +82,23 @@ def attachment_rows(
         before: rows of the last sync that may be used again where the version is the same.
         textless: `AttachmentRows.textless` of that sync.
         reader: what reads the files, within its limits; None: one of the default limits.
+        originals: folder where the files are kept that serving renders (PDF); None: none is kept.
 
     Raises:
         SourceError: PDFs are to be read, and what reads them is not installed.
     """
     with nullcontext(reader) if reader else LimitedReader(Documents()) as reading:
-        return _rows_of(attachments, pages, settings, before, textless, reading)
+        return _rows_of(attachments, pages, before, textless, _FileReader(settings, reading, originals))
 
 
 def _rows_of(
     attachments: Iterable[Attached],
     pages: Mapping[str, Row],
-    settings: AttachmentSource,
     before: Mapping[str, Row],
     textless: Mapping[str, Textless],
-    reader: LimitedReader,
+    files: _FileReader,
 ) -> AttachmentRows:
+    settings, reader = files.settings, files.reader
     result = AttachmentRows()
     for one in attachments:
         page = pages.get(one.page_id)
@@ -107,8 +114,8 @@ def _rows_of(
             result.excluded[row_id] = f"{one.name} of page {one.page_id}: {known[-1]}"
             continue
         try:
-            result.rows[row_id] = _row(row_id, one, page, settings, before.get(row_id), reader)
-        except AttachmentError as error:
+            result.rows[row_id] = _row(row_id, one, page, before.get(row_id), files)
+        except FileError as error:
             result.excluded[row_id] = f"{one.name} of page {one.page_id}: {error}"
             if one.version is not None:
                 result.textless[row_id] = [one.version, one.name, str(error)]
@@ -117,16 +124,14 @@ def _rows_of(
             if kept := before.get(row_id):
                 result.rows[row_id] = kept_row(kept, page)
                 result.failures[row_id] += "; its last version stays"
-        except ImportError:
-            raise SourceError(
-                "attachments: all reads PDF files with pypdfium2; install citelock[pdf] or set attachments to text"
-            ) from None
+        except ImportError as error:
+            raise SourceError(f"{needs(error)}, or set attachments to text") from None
     return result
 
 
 def kept_row(row: Row, page: Row) -> Row:
     """Return the row of what hangs on a page as it was, under the readers that the page has now."""
-    own = ("page_id", "version", "title", "url", "updated_at", "body", "body_format", "content_hash")
+    own = ("page_id", "version", "title", "url", "updated_at", "body", "body_format", "content_hash", "original")
     return {**beside(page), **{name: row[name] for name in own}}
 
 
@@ -135,20 +140,90 @@ def hangs_on_a_page(page_id: str, id_prefix: str) -> bool:
     return page_id.removeprefix(id_prefix).startswith((MARK, COMMENTS_MARK))
 
 
+def page_kind(page_id: str, settings: SourceBase) -> str:
+    """Return what a row of PAGES is: page, comments, attachment, or document (a file that hangs on no page)."""
+    if getattr(settings, "kind", "") in _OF_FILES:
+        return "document"
+    own = page_id.removeprefix(settings.id_prefix)
+    return "attachment" if own.startswith(MARK) else "comments" if own.startswith(COMMENTS_MARK) else "page"
+
+
 def _unwanted(one: Attached, settings: AttachmentSource) -> str | None:
-    kind = attachment_kind(one.name)
-    if kind is None:
+    kind = kind_by_name(one.name)
+    if kind is None or kind == "image":
         return "files of this type are not read"
-    if kind == "pdf" and settings.attachments != "all":
-        return "PDF files are read with attachments: all"
+    if kind not in TEXT_KINDS and settings.attachments != "all":
+        return f"{'PDF' if kind == 'pdf' else 'such'} files are read with attachments: all"
     if one.size is not None and one.size > settings.max_attachment_bytes:
         return f"it is larger than {settings.max_attachment_bytes} bytes"
     return None
 
 
-def _row(
-    row_id: str, one: Attached, page: Row, settings: AttachmentSource, before: Row | None, reader: LimitedReader
-) -> Row:
+@dataclass(frozen=True)
+class _FileReader:
+    """What reads files, which of them, and where those are kept that serving renders."""
+
+    settings: AttachmentSource
+    reader: LimitedReader
+    originals: Path | None
+
+    def kept_text(self, one: Attached, before: Row | None) -> _FileText | None:
+        """Return what was read in the last sync, where file and limits are the same and its original is still kept.
+
+        Its page may have got another title since.
+        """
+        if before is None or one.version is None or before["version"] != one.version:
+            return None
+        named = before["title"].startswith(f"{one.name} (attachment of ")
+        is_past = self.reader.is_outdated(before["body"], before["body_format"])
+        original = before["original"]
+        if self.originals and (original is not None or kind_by_name(one.name) in _RENDERED):
+            named = named and original is not None and is_kept(self.originals, original)
+        return _FileText(before["body"], before["body_format"], original) if named and not is_past else None
+
+    def text(self, one: Attached) -> _FileText:
+        """Read a file.
+
+        Raises:
+            FileError: it has no text that can be read.
+            EnvelopeError: its bytes cannot be had.
+        """
+        content = one.read()
+        if len(content) > self.settings.max_attachment_bytes:
+            raise FileError(f"it is larger than {self.settings.max_attachment_bytes} bytes")
+        document = self.reader.document(one.name, content)
+        read = document.text
+        if not read.body.strip():
+            raise FileError("it is empty")
+        media_type = _RENDERED.get(_kind(one.name, content))
+        original = None
+        if self.originals and media_type:
+            original = keep_original(
+                self.originals, document.content, media_type, read.page_count, document.received_sha256
+            )
+        return _FileText(read.body, read.body_format, original)
+
+
+class _FileText(NamedTuple):
+    """The text of a file, and what is kept of it."""
+
+    body: str
+    body_format: str
+    original: OriginalFacts | None
+
+
+_RENDERED: Mapping[Kind | None, str] = MappingProxyType({"pdf": "application/pdf"})
+"""Media types of the kinds of file that serving renders, so that their originals are kept."""
+
+
+def _kind(name: str, content: bytes) -> Kind | None:
+    try:
+        return kind_in(name, content)
+    except KindError:
+        return None
+
+
+def _row(row_id: str, one: Attached, page: Row, before: Row | None, files: _FileReader) -> Row:
     row = {
         **beside(page),
         "page_id": row_id,
@@ -157,29 +232,10 @@ def _row(
         "url": one.url or page["url"],
         "updated_at": one.updated_at or page["updated_at"],
     }
-    body, body_format = _kept_text(one, before, reader) or _text(one, settings, reader)
-    digest = content_hash(row["title"], body, body_format, row["anchor_flavor"])
-    return {**row, "body": body, "body_format": body_format, "content_hash": digest}
-
-
-def _kept_text(one: Attached, before: Row | None, reader: LimitedReader) -> tuple[str, str] | None:
-    """Return text and format of the last sync, where file and limits are the same; its page may have got another
-    title."""
-    if before is None or one.version is None or before["version"] != one.version:
-        return None
-    named = before["title"].startswith(f"{one.name} (attachment of ")
-    is_past = reader.is_past(without_note(before["body"])[1] or "")
-    return (before["body"], before["body_format"]) if named and not is_past else None
-
-
-def _text(one: Attached, settings: AttachmentSource, reader: LimitedReader) -> tuple[str, str]:
-    content = one.read()
-    if len(content) > settings.max_attachment_bytes:
-        raise AttachmentError(f"it is larger than {settings.max_attachment_bytes} bytes")
-    body, body_format = reader.attachment(one.name, content)
-    if not body.strip():
-        raise AttachmentError("it is empty")
-    return body, body_format
+    body, body_format, original = files.kept_text(one, before) or files.text(one)
+    sha256 = original["sha256"] if original else None
+    digest = content_hash(row["title"], body, body_format, row["anchor_flavor"], sha256)
+    return {**row, "body": body, "body_format": body_format, "content_hash": digest, "original": original}
 
 
 def beside(page: Row) -> Row:
@@ -190,4 +246,5 @@ def beside(page: Row) -> Row:
         "ancestors": [*page["ancestors"], page["page_id"]],
         "ancestor_titles": [*page["ancestor_titles"], page["title"]],
         "position": None,
+        "original": None,
     }

@@ -19,7 +19,7 @@ from rag_serving.artifacts.schema import PAGES
 from rag_serving.config.sources import SourceBase
 from rag_serving.escaping.redaction import RedactedError
 
-READING_VERSION = 4
+READING_VERSION = 5
 """Raised when the same source is read into other rows than before, so that unchanged sources are read again."""
 
 Progress = Callable[[int, int], None]
@@ -123,7 +123,7 @@ def finish(
     return SyncResult(
         pages=PAGES.table([rows[page_id] for page_id in sorted(rows)]),
         seen=seen,
-        changed=sum(previous.get(page_id) != row for page_id, row in rows.items()),
+        changed=sum(previous.get(page_id) != {**_EMPTY, **row} for page_id, row in rows.items()),
         deleted=len(previous.keys() - rows.keys()),
         excluded=tuple(sorted(excluded)),
         failures=tuple(sorted(failures)),
@@ -134,9 +134,12 @@ def finish(
     )
 
 
+_EMPTY: Row = dict.fromkeys(PAGES.optional)
+
+
 def settings_digest(key: str, config: SourceBase) -> str:
     """Return a digest of everything but the content that shapes the rows of a source."""
-    shaping = config.model_dump_json(exclude={"schedule", "stale_after_hours"})
+    shaping = config.model_dump_json(exclude={"schedule", "stale_after_hours", "profile"})
     return digest(key, shaping, f"{PAGES.version}.{READING_VERSION}")
 
 

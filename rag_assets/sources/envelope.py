@@ -161,12 +161,13 @@ def row_of(envelope: Mapping[str, Any], origin: Origin) -> Row:
         "body_format": "storage",
         "anchor_flavor": flavor,
         "content_hash": content_hash(title, body, "storage", flavor),
+        "original": None,
     }
 
 
-def content_hash(title: str, body: str, body_format: str, anchor_flavor: str) -> str:
-    """Return a digest of all that a page's sections depend on."""
-    return digest(title, body, body_format, anchor_flavor)
+def content_hash(title: str, body: str, body_format: str, anchor_flavor: str, original: str | None = None) -> str:
+    """Return a digest of all that a page's sections depend on. `original`: digest of the file that is kept of it."""
+    return digest(title, body, body_format, anchor_flavor, *([original] if original else []))
 
 
 def _ancestor_id(ancestor: Mapping[str, Any], id_prefix: str) -> str:

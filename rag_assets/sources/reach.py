@@ -9,6 +9,7 @@ from __future__ import annotations
 import zipfile
 from dataclasses import dataclass
 from functools import singledispatch
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from rag_assets.sources.confluence_mcp.answers import listed_of, named_spaces, r
 from rag_assets.sources.confluence_mcp.tools import McpTools, ToolError, open_tools
 from rag_assets.sources.dump_files import dump_files, opened
 from rag_assets.sources.registry import open_source
+from rag_assets.sources.sites.trees import opened_tree
 from rag_assets.steps.readers.readers import space_readers
 from rag_serving.access.principals import NOBODY
 from rag_serving.config import sources as source_kinds
@@ -117,6 +119,21 @@ def _(settings: source_kinds.ConfluenceMcp, key: str) -> Reach:
         mend = f"if no page is restricted, set sources.{key}.unrestricted to true"
         return Reach("warn", f"{detail}; without a tool {settings.restrictions_tool!r} its pages are hidden", mend)
     return _unless_closed(Reach("ok", detail), key, settings, "an MCP server does not say who may read the space")
+
+
+@_reach.register
+def _(settings: source_kinds.Files, key: str) -> Reach:
+    lacks_pdf = find_spec("pypdfium2") is None
+    mend = "install citelock[pdf] here, or PDF files fail"
+    if settings.path is None:
+        state: Literal["ok", "warn"] = "warn" if lacks_pdf else "ok"
+        return Reach(state, "an upload inbox" + ("; PDF files cannot be read" if lacks_pdf else ""), mend)
+    with opened_tree(settings.path, key, settings.max_file_bytes) as tree:
+        names = tree.names
+    found = Reach("ok", f"{len(names):,} files in {settings.path}")
+    if lacks_pdf and any(name.lower().endswith(".pdf") for name in names):
+        found = Reach("warn", f"{found.detail}; PDF files cannot be read", mend)
+    return _unless_closed(found, key, settings, "files do not say who may read them")
 
 
 def _unless_closed(result: Reach, key: str, settings: source_kinds.SourceBase, why: str) -> Reach:

@@ -10,10 +10,19 @@ from pathlib import Path
 
 from rag_assets.parsing.reader import LimitedReader
 from rag_assets.sources.base import Source
+from rag_assets.sources.documents.rows import Reading
 from rag_serving.config import sources as source_kinds
 
 
-def open_source(key: str, settings: source_kinds.Source, folder: Path, reader: LimitedReader | None = None) -> Source:
+def open_source(
+    key: str,
+    settings: source_kinds.Source,
+    folder: Path,
+    reader: LimitedReader | None = None,
+    originals: Path | None = None,
+    *,
+    public_url: str | None = None,
+) -> Source:
     """Return the source of a key; nothing is read yet.
 
     Args:
@@ -21,19 +30,39 @@ def open_source(key: str, settings: source_kinds.Source, folder: Path, reader: L
         settings: what the configuration says of it.
         folder: where the source may keep files of a sync under way (`Store.source(key)`).
         reader: what reads attached files; None: within the default limits.
+        originals: where files are kept that serving renders (`sources.originals`); None: none is kept.
+        public_url: where people reach the server (`serving.public_url`), which shows documents.
     """
     if isinstance(settings, source_kinds.ConfluenceDump):
         from rag_assets.sources.confluence_dump.source import ConfluenceDump
 
-        return ConfluenceDump(key, settings, reader)
+        return ConfluenceDump(key, settings, reader, originals)
     if isinstance(settings, source_kinds.ConfluenceExport):
         from rag_assets.sources.confluence_export.source import ConfluenceExport
 
-        return ConfluenceExport(key, settings, reader)
+        return ConfluenceExport(key, settings, reader, originals)
     if isinstance(settings, source_kinds.ConfluenceMcp):
         from rag_assets.sources.confluence_mcp.source import ConfluenceMcp
 
         return ConfluenceMcp(key, settings)
+    if isinstance(settings, source_kinds.Files):
+        return _documents(key, settings, folder, Reading(reader, originals, public_url))
+    if isinstance(settings, source_kinds.SiteSource):
+        from rag_assets.sources.sites.source import SiteFolder
+
+        return SiteFolder(key, settings, Reading(reader, originals, public_url))
     from rag_assets.sources.confluence.extras import ConfluenceExtras
 
-    return ConfluenceExtras(key, settings, folder, reader=reader)
+    return ConfluenceExtras(key, settings, folder, reader=reader, originals=originals)
+
+
+def _documents(key: str, settings: source_kinds.Files, folder: Path, reading: Reading) -> Source:
+    """Return the folder or upload inbox that the settings mean."""
+    if settings.path is not None:
+        from rag_assets.sources.documents.folder import FolderSource
+
+        return FolderSource(key, settings, reading)
+    from rag_assets.sources.documents.inbox import InboxSource
+    from rag_serving.documents.inbox import Inbox
+
+    return InboxSource(key, settings, Inbox(key, settings, folder), reading)

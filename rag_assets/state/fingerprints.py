@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import pyarrow as pa
 
 from rag_assets.sources.base import settings_digest
 from rag_assets.steps.chunks import chunking, select
+from rag_assets.steps.chunks.sizes import ChunkSize
 from rag_assets.steps.contexts import contextualize
 from rag_assets.steps.contexts import prompt as context_prompt
 from rag_assets.steps.dedup import duplicates, minhash
@@ -38,21 +40,26 @@ def source_sections_settings(config: Config, source: str) -> str:
     return digest(sections_settings(config), config.sources[source].resolve_lists)
 
 
-def chunks_settings(config: Config) -> str:
+def chunk_size(config: Config, source: str) -> ChunkSize:
+    """Return how long the chunks of a source are."""
+    return ChunkSize.of(config.profiles.of(config.sources[source]), config.ingestion)
+
+
+def chunks_settings(config: Config, source: str) -> str:
     embedding = config.embedding
     return digest(
         sections_settings(config),
         CHUNKS.version,
         chunking.VERSION,
-        config.ingestion.chunk_size_tokens,
-        config.ingestion.chunk_stride_tokens,
+        asdict(chunk_size(config, source)),
+        config.profiles.name_of(config.sources[source]),
         (embedding.provider, embedding.model, embedding.weights_dir),  # whose tokenizer counts
     )
 
 
 def ingest_settings(config: Config, source: str) -> str:
     """Return all that shapes a source's tables, beside its content."""
-    return digest(settings_digest(source, config.sources[source]), chunks_settings(config))
+    return digest(settings_digest(source, config.sources[source]), chunks_settings(config, source))
 
 
 def table_digest(table: pa.Table) -> str:

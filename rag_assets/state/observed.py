@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from rag_assets.sources.registry import open_source
 from rag_assets.state.fingerprints import ingest_settings, tenant_inputs
 from rag_assets.state.planning import SourceFacts
 from rag_assets.state.records import read_publish_state, read_state
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
+from rag_serving.documents.inbox import inboxes_of
 from rag_serving.indexes.integrity import Damage, Depth, find_damage, publication_fault
 
 if TYPE_CHECKING:
@@ -34,6 +36,22 @@ def source_facts(config: Config, store: Store, key: str, fingerprint: str | None
         built_settings=built.settings if built else None,
         built_fingerprint=built.fingerprint if built else None,
     )
+
+
+def unseen_uploads(config: Config, store: Store) -> dict[str, str]:
+    """Return the upload inboxes that a sync has work in, each with a mark that is another one for other work."""
+    waiting = {}
+    for tenant in config.tenants:
+        for inbox in inboxes_of(config, tenant):
+            settings, folder = config.sources[inbox.key], store.source(inbox.key)
+            now = open_source(inbox.key, settings, folder, public_url=config.serving.public_url).fingerprint()
+            seen = read_state(store, inbox.key).pages
+            is_empty = seen is None and not inbox.entries()
+            if now is not None and not is_empty and (seen is None or seen.fingerprint != now):
+                waiting[inbox.key] = f"{seen.synced_at if seen else None}:{now}"
+            elif deletions := inbox.deletions():  # of what was deleted before any sync saw it
+                waiting[inbox.key] = f"deleted:{deletions}"
+    return waiting
 
 
 def chunk_digests(config: Config, store: Store, tenant: str) -> dict[str, str]:

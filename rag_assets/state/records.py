@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rag_assets.state.fingerprints import table_digest
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, StoreError, read_json, read_table, write_json
+from rag_serving.artifacts.sync_times import write_sync_time
 
 SETTLE_SECONDS = 10.0
 """How long to wait for a sync that is between writing its chunks and signing them."""
@@ -110,9 +111,11 @@ def read_state(store: Store, source: str) -> IngestState:
 
 
 def update_state(store: Store, source: str, **parts: Any) -> IngestState:
-    """Write some parts of the source's state and keep the others."""
+    """Write some parts of the source's state and keep the others; when it was synced, signed for the server as well."""
     state = read_state(store, source).model_copy(update=parts)
     write_json(store.source(source) / "ingest_state.json", state.model_dump(mode="json"))
+    if "pages" in parts and state.pages and state.pages.synced_at:
+        write_sync_time(store, source, state.pages.synced_at)
     return state
 
 

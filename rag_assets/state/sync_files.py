@@ -11,7 +11,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_assets.ocr.cache import FOLDER as OCR_FOLDER
+from rag_assets.ocr.cache import OcrCache
 from rag_assets.sources.base import SyncResult
+from rag_assets.sources.originals import FOLDER as ORIGINALS_FOLDER
+from rag_assets.sources.originals import remove_unnamed
 from rag_assets.steps.readers.readers import ReaderOrigins
 from rag_serving.access import group_members as membership
 from rag_serving.artifacts.schema import GROUP_MEMBERS, PAGES
@@ -37,7 +44,10 @@ class LastSync:
 
 
 def write_sync(folder: Path, fingerprint: str | None, result: SyncResult) -> None:
-    """Write the result of a sync into `Store.source`; its state is written last, so that it speaks for the tables."""
+    """Write the result of a sync into `Store.source`; its state is written last, so that it speaks for the tables.
+
+    Then files that no page was read from any more are removed, and what OCR read of them.
+    """
     write_table(folder / "pages.parquet", result.pages, PAGES)
     if result.groups is not None:
         members = [{"group": group, "user": user} for group, user in result.groups]
@@ -57,6 +67,12 @@ def write_sync(folder: Path, fingerprint: str | None, result: SyncResult) -> Non
             "readers": result.origins.payload() if result.origins else None,
         },
     )
+    remove_unnamed(folder / ORIGINALS_FOLDER, _named(result.pages, "sha256"))
+    OcrCache(folder / OCR_FOLDER).remove_unnamed(_named(result.pages, "received_sha256"))
+
+
+def _named(pages: pa.Table, digest: str) -> frozenset[str]:
+    return frozenset(pc.unique(pc.struct_field(pages["original"], digest)).drop_null().to_pylist())
 
 
 def read_last_sync(folder: Path) -> LastSync | None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import get_args
 from urllib.parse import quote, unquote
 
-Role = Literal["reader", "editor", "operator", "auditor"]
+from rag_serving.config.oidc import Role
+
 ROLES: frozenset[str] = frozenset(get_args(Role))
 READER: frozenset[str] = frozenset({"reader"})
 EVERYONE = "everyone"

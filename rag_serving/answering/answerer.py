@@ -26,12 +26,14 @@ from rag_serving.answering.gates import gate_passages, gate_question, is_close, 
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.loading import Config, ConfigError
-from rag_serving.flags import CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED
+from rag_serving.flags import CLOSEST_PASSAGE, CONFLICTING, LOW_OCR, OCR_QUOTE, SUPERSEDED
 from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
-from rag_serving.records import EXTRACTIVE, Answer, Draft, Lock, Verdict
+from rag_serving.records import EXTRACTIVE, Answer, Citation, Draft, Lock, Verdict
+from rag_serving.refusal import Clarification
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.small_talk import Remark
+from rag_serving.text.stemming import Analyze
 from rag_serving.tracing import StageTrace
 
 NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
@@ -55,6 +57,7 @@ class Question:
     opening: Opening = lambda _: ()  # how the page of a passage begins
     is_foreign: bool = False  # in a language that the pages are not in: passages are near by meaning alone
     farther: float = 0.0  # by how much of similarity they are then farther off
+    analyze: Analyze = analyze  # gives the terms of a text as `weights` have them
 
 
 class Answering:
@@ -68,7 +71,7 @@ class Answering:
         """
         self._config = config
         self._embedder = embedder
-        self._generator = Generator(config.generation)
+        self.generator = Generator(config.generation)
         self._tables = open_tables(config)
         self._judge: Entails | None = None
 
@@ -77,7 +80,7 @@ class Answering:
     ) -> AnswerTrace:
         """Return what the passages of the lock say to a question; `generation` is the id of the one they are of."""
         settings, gates = self._config.generation, self._config.gates
-        found = likeness(lock, set(asked.weights), asked.weights, analyze)
+        found = likeness(lock, set(asked.weights), asked.weights, asked.analyze)
         chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
         stop = gate_question(asked.text, asked.weights, asked.original, asked.remark) or (
             None if chosen else gate_passages(lock, found, gates.nearer_by(asked.farther))
@@ -85,7 +88,7 @@ class Answering:
         if stop:
             return self._stopped(replace(stop.answer(generation), gates=found), attempt, asked, lock, explain)
         with attempt.part("generate"):
-            draft = self._generator.write(
+            draft = self.generator.write(
                 asked.text,
                 lock,
                 lambda: self._extracted(attempt, asked, lock),
@@ -104,15 +107,17 @@ class Answering:
             answer = replace(answer, generation=generation, gates=found)
             if composed.is_shown and composed.doubt:
                 attempt.raise_flag(CLOSEST_PASSAGE)
+            _tell_ocr(attempt, answer.citations, self._config.verification.min_ocr_confidence)
             if composed.is_shown and (told := _noted(attempt, asked, lock, tried)):
-                answer = replace(answer, clarification=told)
+                answer = replace(answer, clarification=Clarification(told))
             if explain:
                 answer = composed.explained(answer, lock)
         return composed.trace(answer, lock)
 
     def _composed(self, attempt: StageTrace, written: VerifiedDraft, asked: Question, lock: Lock) -> Composition:
         """Return what becomes of what was written: where it is doubted, what extraction finds may come closest."""
-        gates, doubt = self._config.gates, written.doubt(asked.text, lock, self._config.gates)
+        gates, min_ocr = self._config.gates, self._config.verification.min_ocr_confidence
+        doubt = written.doubt(asked.text, lock, gates, min_ocr)
         if not doubt:
             return Composition(written, written, None, is_shown=True)
         with attempt.part("closest"):
@@ -137,8 +142,8 @@ class Answering:
         it."""
         words = self._config.generation.quote_max_words
         verdicts = verify(draft, lock, asked.original, self.rules)
-        features = QuestionFeatures.of(asked.text, asked.weights, analyze)
-        differs = differing(Comparison(features, lock, analyze, words, asked.opening), verdicts)
+        features = QuestionFeatures.of(asked.text, asked.weights, asked.analyze)
+        differs = differing(Comparison(features, lock, asked.analyze, words, asked.opening), verdicts)
         if differs:
             draft = replace(draft, claims=differs.beside(draft.claims, may_move=draft.model == MODEL))
             verdicts = verify(draft, lock, asked.original, self.rules)
@@ -170,7 +175,7 @@ class Answering:
 
         def extracted(similarity: Similarity | None) -> Draft:
             options = Extraction(similarity, settings.max_citations, settings.quote_max_words, self._tables)
-            return extract(asked.text, lock, asked.weights, analyze, options)
+            return extract(asked.text, lock, asked.weights, asked.analyze, options)
 
         if (vector := asked.vector) is not None:
             with attempt.part("sentences", NO_VECTORS):
@@ -199,6 +204,14 @@ def _noted(attempt: StageTrace, asked: Question, lock: Lock, shown: VerifiedDraf
         if told:
             attempt.raise_flag(flag)
     return " ".join(filter(None, (not_agreed, out_of_force))) or None
+
+
+def _tell_ocr(attempt: StageTrace, citations: Sequence[Citation], least: int) -> None:
+    """Raise the flags of quotes that OCR read: that it did, and apart from these, that it was not sure."""
+    read = [one.ocr_confidence for one in citations if one.ocr_confidence is not None]
+    for flag, is_so in ((OCR_QUOTE, max(read, default=-1) >= least), (LOW_OCR, min(read, default=least) < least)):
+        if is_so:
+            attempt.raise_flag(flag)
 
 
 def open_tables(config: Config) -> Tables:

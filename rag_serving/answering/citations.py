@@ -1,8 +1,8 @@
 """What the reader sees: the answer with its markers, and a citation whose link lands on the quoted words.
 
-Belongs here: quotes cut at word borders, the text of an answer, its Markdown.
+Belongs here: quotes cut at word borders, the text of an answer.
 Does not belong here: whether a quote is true (`answering.verification.verifier`), how a link names the quoted words
-(`answering.text_fragments`).
+(`answering.text_fragments`), an answer as Markdown (`answering.markdown`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, cast
 
 from rag_serving.answering.extraction.excerpt_length import excerpt
 from rag_serving.answering.quote_window import trimmed
-from rag_serving.answering.text_fragments import fragment_url, is_repeated, plain
+from rag_serving.answering.text_fragments import fragment_url, is_repeated
 from rag_serving.answering.writing.sanitizing import without_links
-from rag_serving.escaping.markdown import for_markdown, markdown_text
-from rag_serving.escaping.targets import for_link
+from rag_serving.places import PagePart, ocr_told, page_told
 from rag_serving.records import Answer, Chunk, Citation, Lock, Verdict, Verification
+from rag_serving.text.page_marks import page_anchor, pages_of
 from rag_serving.text.units import pieces, words
 
 UNVERIFIED = "(not verified)"
@@ -68,7 +68,7 @@ def answer_text(verdicts: Sequence[Verdict], lock: Lock, mark_unverified: bool =
         indexes = list(dict.fromkeys(cast(int, v.index) for v in members if v.outcome != "dropped"))
         if indexes:
             said, marks = excerpt(_cleaned(text, indexes, lock)), "".join(f"[{numbers[index]}]" for index in indexes)
-            paragraphs.append(f"{said}{_gap(said)}{marks}")
+            paragraphs.append(f"{said}{gap_before_markers(said)}{marks}")
         elif mark_unverified and (shown := excerpt(_cleaned(text, [], lock))):
             paragraphs.append(f"{shown} {UNVERIFIED}")
     return "\n\n".join(paragraphs)
@@ -81,7 +81,7 @@ def claims_of(answer: Answer) -> list[str]:
     return [*(first.split("\n\n", 1) if answer.outcome == "closest" else [first]), *others]
 
 
-def _gap(said: str) -> str:
+def gap_before_markers(said: str) -> str:
     """Return what parts a claim from its markers.
 
     Behind the fence that ends a block of code they would be part of the code (CommonMark, 4.5), and behind a row, or
@@ -137,32 +137,6 @@ def explained(lock: Lock, verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     ]
 
 
-def markdown(answer: Answer) -> str:
-    """Return the answer and its sources as Markdown, each source once with all of its quotes."""
-    lines = [markdown_text(answer.answer)]
-    if answer.citations and answer.clarification:
-        lines += ["", markdown_text(answer.clarification)]
-    if answer.citations:
-        lines.append("")
-    by_number = sorted(answer.citations, key=lambda citation: citation.index)
-    for _, cited in groupby(by_number, key=lambda citation: citation.index):
-        lines += _source(list(cited))
-    return "\n".join(lines)
-
-
-def _source(citations: Sequence[Citation]) -> list[str]:
-    """Return the lines of one source; its link opens at the first of its quotes."""
-    first = citations[0]
-    where = f"{first.space}, version {first.page_version}" if first.space else f"version {first.page_version}"
-    link = f"[{for_markdown(first.title)}]({for_link(first.fragment_url)})"
-    quotes = ", ".join(f"“{for_markdown(plain(citation.quote))}”" for citation in citations)
-    also_at = (
-        f"    - also at [{for_markdown(place.title)}]({for_link(place.url)}) ({for_markdown(place.space)})"
-        for place in first.also_at
-    )
-    return [f"- [{first.index}] {link} ({for_markdown(where)}): {quotes}", *also_at]
-
-
 def shown_quote(chunk: Chunk, start: int, end: int, most: int = MAX_QUOTE_WORDS) -> tuple[int, int]:
     """Return the range shown for the verified quote `chunk.text[start:end]`: 10 to 15 words cut at word borders of the
     original.
@@ -191,23 +165,52 @@ def _citation(verdict: Verdict, lock: Lock, numbers: Mapping[int, int], quote_ma
         raise IndexError(f"verdict cites [{index}] of a lock of {len(lock)}")
     chunk = candidate.chunk
     start, end = shown_quote(chunk, start, end, quote_max_words)
-    quote = chunk.text[start:end]
+    quote, page = chunk.text[start:end], chunk.page_at(start)
+    url, read = _url_of(chunk, page), chunk.ocr_confidence(start, end)
+    pages = pages_of(chunk.parts.marks, start, end)
     return Citation(
         index=numbers[index],
         passage=index,
         chunk_id=chunk.chunk_id,
         title=" → ".join(chunk.heading_path) or chunk.title,
         heading_path=chunk.heading_path,
-        url=chunk.url,
-        fragment_url=fragment_url(chunk.url, quote),
+        url=url,
+        fragment_url=fragment_url(url, quote),
         quote=quote,
         space=chunk.space,
         page_version=chunk.version,
-        verification=cast(Verification, verdict.outcome),
+        verification=cast(Verification, verdict.outcome) if read is None else "ocr",
         start=start,
         end=end,
         also_at=chunk.also_at,
+        page_id=chunk.page_id,
+        source=chunk.source,
+        updated_at=chunk.updated_at,
+        book=chunk.in_book,
+        page=page,
+        continued=tuple(PagePart(later) for later in pages if later != page),
+        ocr_confidence=read,
     )
+
+
+def place_told(citation: Citation) -> str:
+    """Return where a quote stands and how it was read, in words: space, version, page of a document, OCR."""
+    version = f"version {citation.page_version}" if citation.page_id or citation.space else ""
+    return ", ".join(filter(None, (citation.space, version, page_read(citation))))
+
+
+def page_read(citation: Citation) -> str:
+    """Return the page of a quote and whether OCR read it, in words; empty where there is nothing to tell."""
+    page = page_told(citation.page, citation.page_label) if citation.page else ""
+    read = ocr_told(citation.ocr_confidence) if citation.ocr_confidence is not None else ""
+    return ", ".join(filter(None, (page, read)))
+
+
+def _url_of(chunk: Chunk, page: int | None) -> str:
+    """Return the address of a passage, of a paged document that of the page which the quote begins on."""
+    if page is None or page == chunk.page_number:
+        return chunk.url
+    return f"{chunk.url.partition('#')[0]}#{page_anchor(page)}"
 
 
 def _cleaned(text: str, indexes: Sequence[int], lock: Lock) -> str:

@@ -6,15 +6,17 @@ Does not belong here: thresholds (`gates`), reasons (`refusals`), the order of w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rag_serving.answering.citations import answer_text, citations_of, explained
+from rag_serving.answering.clarifying import closest
 from rag_serving.answering.extraction.conflicts import Differing
-from rag_serving.answering.gates import CLOSEST, NOT_FOUND, closest, gate_confidence
+from rag_serving.answering.gates import CLOSEST, NOT_FOUND, gate_confidence, gate_ocr
 from rag_serving.answering.refusals import best_rejected, not_written, rejected_shapes
 from rag_serving.config.sections import AnswerGeneration, Gates
-from rag_serving.records import Answer, Draft, Lock, Refusal, RejectedCandidate, Verdict
+from rag_serving.records import Answer, Draft, Lock, RejectedCandidate, Verdict
+from rag_serving.refusal import Refusal
 
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 
@@ -29,6 +31,7 @@ class AnswerTrace:
     verdicts: Sequence[Verdict]
     withdrawn: Sequence[Verdict] = ()  # on what a model wrote, where extraction's closest passage is shown instead
     rejected: tuple[RejectedCandidate, ...] = ()
+    files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # digests of cited pages' files, by page id
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,12 @@ class VerifiedDraft:
         """Return whether some claim is true to the passages."""
         return any(verdict.outcome != "dropped" for verdict in self.verdicts)
 
-    def doubt(self, question: str, lock: Lock, gates: Gates) -> Refusal | None:
-        """Return why the draft is no confident answer; None where it is one."""
+    def doubt(self, question: str, lock: Lock, gates: Gates, min_ocr: int) -> Refusal | None:
+        """Return why the draft is no confident answer; None where it is one. `min_ocr`: confidence that OCR needs."""
         if not self.stands:
             return not_written(self.draft, lock)
-        return gate_confidence(question, self.draft.confidence, gates, len(lock))
+        doubt = gate_confidence(question, self.draft.confidence, gates, len(lock))
+        return doubt or gate_ocr(self.verdicts, lock, min_ocr)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from rag_serving.answering.refusals import nothing_kept, too_doubtful, too_far
+from rag_serving.answering.clarifying import closest
+from rag_serving.answering.refusals import badly_read, nothing_kept, too_doubtful, too_far
 from rag_serving.config.sections import Gates
-from rag_serving.records import Answer, Gate, Lock, Refusal, Status
+from rag_serving.records import Answer, Lock, Status, Verdict
+from rag_serving.refusal import Gate, Refusal
 from rag_serving.text.orders import is_order
 from rag_serving.text.question_types import is_claim
 from rag_serving.text.small_talk import Remark, plain_words
@@ -82,11 +84,6 @@ def is_heading(text: str, lock: Lock) -> bool:
     return any(said == plain_words(each) for found in lock.passages for each in found.chunk.headings.splitlines())
 
 
-def examples_told(examples: Sequence[str]) -> str | None:
-    """Return what can be asked instead, in one line."""
-    return f"You can ask, for example: {' '.join(f'“{example}”' for example in examples)}" if examples else None
-
-
 def likeness(
     lock: Lock, terms: Set[str], weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]]
 ) -> dict[str, float]:
@@ -126,14 +123,20 @@ def gate_confidence(question: str, confidence: float | None, gates: Gates, passa
     return too_doubtful(passages, confidence, least, gates.min_closest)
 
 
+def gate_ocr(verdicts: Sequence[Verdict], lock: Lock, least: int) -> Refusal | None:
+    """Return why an answer is not told with confidence: OCR read every quote that stands with less than `least`."""
+    read = [_ocr_confidence(verdict, lock) for verdict in verdicts if verdict.outcome != "dropped"]
+    unsure = [confidence for confidence in read if confidence is not None and confidence < least]
+    return badly_read(len(lock), max(unsure), least) if unsure and len(unsure) == len(read) else None
+
+
+def _ocr_confidence(verdict: Verdict, lock: Lock) -> int | None:
+    passage = lock.passage(verdict.index or 0)
+    if passage is None or verdict.start is None or verdict.end is None:
+        return None
+    return passage.chunk.ocr_confidence(verdict.start, verdict.end)
+
+
 def is_close(confidence: float | None, gates: Gates) -> bool:
     """Return whether what was extracted may be shown as what the pages come closest with."""
     return confidence is not None and confidence >= gates.min_closest
-
-
-def closest(lock: Lock) -> str | None:
-    """Return the page nearest to the question, which the asker may read because it was locked for him."""
-    if not lock.passages:
-        return None
-    chunk = lock.passages[0].chunk
-    return f"Closest: {' → '.join(chunk.heading_path) or chunk.title}, {chunk.url}"

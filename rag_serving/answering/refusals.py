@@ -11,7 +11,8 @@ from typing import Any
 
 from rag_serving.answering.writing.sanitizing import without_links
 from rag_serving.config.sections import Gates
-from rag_serving.records import EXTRACTIVE, Chunk, Draft, Lock, Refusal, Rejected, RejectedCandidate, Verdict
+from rag_serving.records import EXTRACTIVE, Chunk, Draft, Lock, RejectedCandidate, Verdict
+from rag_serving.refusal import Refusal, Rejected
 from rag_serving.text.directed import directed_units, without_directed
 from rag_serving.text.orders import orders_assistant
 
@@ -44,6 +45,12 @@ def too_doubtful(passages: int, confidence: float, least: float, closest: float)
     reason = f"the best sentence answers with a confidence of {confidence:.2f}, {least:.2f} is needed"
     reason += f", {closest:.2f} to be shown as the closest" if confidence < closest < least else ""
     return Refusal("confidence", f"{_count(passages, 'passage')} looked at: {reason}", confidence, least)
+
+
+def badly_read(passages: int, confidence: int, least: int) -> Refusal:
+    """Return why an answer from pictures of pages is no confident one: OCR was not sure of what it read."""
+    reason = f"OCR read the best quote with a confidence of {confidence} %, {least} % is needed"
+    return Refusal("ocr", f"{_count(passages, 'passage')} looked at: {reason}", confidence, least)
 
 
 def not_written(draft: Draft, lock: Lock) -> Refusal:

@@ -1,7 +1,7 @@
 """ASGI middleware before everything else: who may ask, and how often, is decided by a request's headers alone.
 
-Belongs here: refusing before a body is read. Does not belong here: tokens (`auth`), counting (`rates`), bodies
-(`wire`).
+Belongs here: refusing before a body is read. Does not belong here: tokens (`auth`), counting (`rates`), forged requests
+(`origins`), bodies (`wire`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from fastapi import Request as HttpRequest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rag_serving.api.auth import AuthError, as_bearer
+from rag_serving.api.cookies import SESSION, cookie_line, is_https
+from rag_serving.api.origins import SESSION_PATH, forgery
 from rag_serving.api.rates import Guesses, Rates, network_of
-from rag_serving.api.service import seen_of, service_of, token_of
+from rag_serving.api.service import counted_as, seen_of, service_of, session_of, token_of
 from rag_serving.api.wire import RequestError, error_response
 
 HEALTH = frozenset({"/healthz", "/readyz"})
@@ -26,36 +28,62 @@ class Admission:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._rates, self._guesses = Rates(), Guesses()
+        self._rates = Rates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in HEALTH:
             await self._app(scope, receive, send)
             return
         request = HttpRequest(scope)
-        wait_s = self._wait(request)
-        is_known = not wait_s and self._is_known(request)
-        if is_known:
-            wait_s = self._caller_wait(request)
-        if wait_s:
-            error = RequestError(429, "RATE_LIMIT", _SLOWER, retry_after=math.ceil(wait_s))
+        if request.app.state.web.serves(request.method, scope["path"]):
+            await self._page(request, receive, send)
+            return
+        error = self._refused(request)
+        is_known = not error and self._is_known(request)
+        if is_known and (wait_s := self._caller_wait(request)):
+            error = slower(wait_s)
+        if error:
             await error_response(scope["path"], error)(scope, _nothing(), _closing(send))
         elif is_known:
+            await self._app(scope, receive, _for_session(request, send) if session_of(request) else send)
+        elif request.url.path == SESSION_PATH:  # where one signs in: it reads little, and waits for guesses itself
             await self._app(scope, receive, send)
         else:
             await self._app(scope, _nothing(), _closing(send))
 
+    async def _page(self, request: HttpRequest, receive: Receive, send: Send) -> None:
+        """Let a request for the web page in: whoever reaches the server may have it, and no body is read."""
+        scope = request.scope
+        if not {"content-length", "transfer-encoding"}.isdisjoint(request.headers.keys()):
+            receive, send = _nothing(), _closing(send)
+        wait_s = self._rates.take(
+            f"address {address_of(request)}", service_of(request).config.serving.address_limit_per_minute
+        )
+        try:
+            if wait_s:
+                raise slower(wait_s)
+            service_of(request).authenticator.reach(seen_of(request, None))
+        except RequestError as error:
+            await error_response(scope["path"], error)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _refused(self, request: HttpRequest) -> RequestError | None:
+        if wait_s := self._wait(request):
+            return slower(wait_s)
+        return forgery(request, service_of(request).config.serving, session_of(request))
+
     def _wait(self, request: HttpRequest) -> float:
         """Return the seconds after which this address may ask, or show another token."""
-        address = _address(request)
+        address = address_of(request)
         wait_s = self._rates.take(f"address {address}", service_of(request).config.serving.address_limit_per_minute)
-        return wait_s or (self._guesses.wait(address, token) if (token := token_of(request)) else 0.0)
+        return wait_s or (_guesses(request).wait(address, token) if (token := token_of(request)) else 0.0)
 
     def _caller_wait(self, request: HttpRequest) -> float:
         serving = service_of(request).config.serving
         if serving.auth == "loopback":
             return 0.0
-        return self._rates.take(f"token {token_of(request)}", serving.rate_limit_per_minute)
+        return self._rates.take(f"token {counted_as(request)}", serving.rate_limit_per_minute)
 
     def _is_known(self, request: HttpRequest) -> bool:
         seen = seen_of(request, None, as_bearer if request.url.path.startswith(_REPORTS) else None)
@@ -64,14 +92,25 @@ class Admission:
             service_of(request).authenticator.identify(seen)
         except AuthError as error:
             if token and error.status == 401:
-                self._guesses.wrong(_address(request))
+                _guesses(request).wrong(address_of(request))
             return False
         if token:
-            self._guesses.right(_address(request), token)
+            _guesses(request).right(address_of(request), token)
         return True
 
 
-def _address(request: HttpRequest) -> str:
+def slower(wait_s: float) -> RequestError:
+    """Return what is answered to who must wait so many seconds."""
+    return RequestError(429, "RATE_LIMIT", _SLOWER, retry_after=math.ceil(wait_s))
+
+
+def _guesses(request: HttpRequest) -> Guesses:
+    guesses: Guesses = request.app.state.guesses
+    return guesses
+
+
+def address_of(request: HttpRequest) -> str:
+    """Return what a client's requests are counted by, whoever asks."""
     return network_of(request.client.host if request.client else "")
 
 
@@ -83,6 +122,35 @@ def _nothing() -> Receive:
         return unread.pop() if unread else {"type": "http.disconnect"}
 
     return receive
+
+
+def _for_session(request: HttpRequest, send: Send) -> Send:
+    """Let a session that is used go on, and no cache keep what is answered to a cookie, unless the route says
+    otherwise: caches do so by themselves only for requests with `Authorization` (RFC 9111, section 3.5)."""
+    line = None if request.url.path == SESSION_PATH else _renewal(request)
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [*message.get("headers", []), (b"vary", b"Cookie")]
+            if not any(name.lower() == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"private, no-store"))
+            if line:
+                headers.append((b"set-cookie", line.encode()))
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return sent
+
+
+def _renewal(request: HttpRequest) -> str | None:
+    """Return the line of the cookie of a session that goes on; None where that is not due."""
+    service, session = service_of(request), session_of(request)
+    sessions = service.authenticator.sessions
+    later = sessions.renewed(session) if session else None
+    if later is None:
+        return None
+    https = is_https(request, service.config.serving)
+    return cookie_line(SESSION, sessions.seal(later), sessions.seconds_left(later), https=https)
 
 
 def _closing(send: Send) -> Send:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,15 +22,23 @@ from pydantic import Field
 from rag_serving.access.principals import Principal
 from rag_serving.api.admission import Admission
 from rag_serving.api.background import BackgroundWork
-from rag_serving.api.bodies import Body, Filters, Message, Text
-from rag_serving.api.completions import router as completions
+from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Text
 from rag_serving.api.connections import UNREAD
 from rag_serving.api.deadlines import Deadlines, Running
+from rag_serving.api.document_events import router as document_events
+from rag_serving.api.documents import router as documents
 from rag_serving.api.drain import Drain
 from rag_serving.api.errors import RETRY_AFTER_S, add_error_handlers
 from rag_serving.api.feedback import router as feedback
-from rag_serving.api.openai_models import router as openai_models
-from rag_serving.api.page import router as page
+from rag_serving.api.openai.completions import router as completions
+from rag_serving.api.openai.embeddings import router as embeddings
+from rag_serving.api.openai.models import router as openai_models
+from rag_serving.api.openai.responses import router as responses
+from rag_serving.api.origins import SESSION_PATH
+from rag_serving.api.page_images import router as page_images
+from rag_serving.api.pages import router as pages
+from rag_serving.api.rates import Guesses
+from rag_serving.api.receipts import router as receipts
 from rag_serving.api.reload import ConfigFile, Reload, Switches
 from rag_serving.api.reports import add_reports
 from rag_serving.api.service import (
@@ -40,27 +48,36 @@ from rag_serving.api.service import (
     Service,
     caller_of,
     checked_text,
+    counted_as,
     slots_of,
     timings_for,
-    token_of,
 )
+from rag_serving.api.session import MAX_SIGN_IN_BYTES
+from rag_serving.api.session import router as session
+from rag_serving.api.sign_in import router as sign_in
+from rag_serving.api.status import router as status
 from rag_serving.api.stream_slots import ActiveStreams
 from rag_serving.api.streams import EventStream, events_of
+from rag_serving.api.uploads import Uploads
 from rag_serving.api.watch import Watch
 from rag_serving.api.wire import BodyLimit, RequestError, error_body
 from rag_serving.config.loading import Config
 from rag_serving.indexes.current import BEING_OPENED
+from rag_serving.mcp.extra import require_mcp
 from rag_serving.pipeline import Pipeline
 from rag_serving.query.filters import parse_filters
+from rag_serving.query.follow_up import completed
 from rag_serving.records import Answer
+from rag_serving.rendering.cited import CitedPlaces
+from rag_serving.rendering.pictures import Pictures
 from rag_serving.tracing import Listen
+from rag_serving.web.bundle import STATIC, read_bundle
+from rag_serving.web.routes import WebPage
 
 MAX_BODY_BYTES = 1_000_000
-MAX_SELECTION_CHARS = 50_000
 MAX_RESULTS = 100
 READY_S, METRICS_S = 2.0, 5.0
 """Seconds that a probe, or a reader of metrics, waits at most."""
-HISTORY_UNUSED = "history_not_used"
 
 
 class AskBody(Body):
@@ -92,6 +109,7 @@ def ask(body: AskBody, request: HttpRequest, caller: Caller, service: CurrentSer
     pipeline = service.pipelines[caller.tenant]
     question = checked_text("question", body.question, service.config)
     filters = parse_filters(body.filters)
+    earlier = [turn.text for turn in body.history or () if turn.role == "user"]
     if body.mode == "selected_text" and not (body.context and body.context.strip()):
         raise RequestError(400, "BAD_REQUEST", "mode 'selected_text' needs the selected text in 'context'")
     if body.mode == "corpus" and body.context is not None:
@@ -101,8 +119,10 @@ def ask(body: AskBody, request: HttpRequest, caller: Caller, service: CurrentSer
         if body.mode == "selected_text":
             made = pipeline.ask_selection(question, body.context or "", body.explain, listen, caller)
         else:
-            made = pipeline.ask(caller, question, filters, body.explain, listen)
-        return replace(made, flags=(*made.flags, HISTORY_UNUSED)) if body.history else made
+            understood = completed(question, earlier)
+            made = pipeline.ask(caller, understood or question, filters, body.explain, listen)
+            made = replace(made, understood=understood)
+        return made
 
     if body.stream:
         events = partial(events_of, payload=partial(_content, caller=caller))
@@ -118,11 +138,6 @@ def search(body: SearchBody, caller: Caller, service: CurrentService) -> JSONRes
     return JSONResponse(replace(results, timings_ms=timings_for(caller, results.timings_ms)).payload())
 
 
-@router.get("/v1/receipts/{identifier}")
-def receipt(identifier: str, caller: Caller, service: CurrentService) -> JSONResponse:
-    return JSONResponse(service.pipelines[caller.tenant].receipt(caller, identifier))
-
-
 @router.get("/metrics")
 async def metrics(request: HttpRequest, service: CurrentService, tenant: str | None = None) -> Response:
     """Of the caller's tenant: one tenant must not read from figures what another is asked."""
@@ -132,7 +147,7 @@ async def metrics(request: HttpRequest, service: CurrentService, tenant: str | N
         return service.exposition(caller.tenant)
 
     try:
-        content = await request.app.state.background.run(f"metrics {token_of(request)} {tenant}", read, METRICS_S)
+        content = await request.app.state.background.run(f"metrics {counted_as(request)} {tenant}", read, METRICS_S)
     except TimeoutError:
         raise RequestError(503, "UNAVAILABLE", "the figures could not be read in time") from None
     return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -167,14 +182,18 @@ async def readyz(request: HttpRequest, service: CurrentService) -> JSONResponse:
     return _readiness(found, show=service.config.serving.auth == "loopback")
 
 
-def create_app(config: Config, metrics_folder: Path | None = None, file: ConfigFile | None = None) -> FastAPI:
+def create_app(
+    config: Config, metrics_folder: Path | None = None, file: ConfigFile | None = None, static: Path = STATIC
+) -> FastAPI:
     """Return the API over the configured tenants. `metrics_folder`: where the processes of one server count together;
-    `file`: what the configuration was read from, to be followed and read again.
+    `file`: what the configuration was read from, to be followed and read again; `static`: the bundle of the web page.
 
     Raises:
         ConfigError: tokens are asked for and not usable.
     """
-    service = Service.open(config, metrics_folder)
+    pictures = Pictures(config.home)
+    cited = CitedPlaces(pictures)
+    service = Service.open(config, metrics_folder, cited=cited)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
@@ -183,31 +202,57 @@ def create_app(config: Config, metrics_folder: Path | None = None, file: ConfigF
         switches = [Switches(file, lambda: app.state.service).look] if file else []
         drain = Drain(config.serving.drain_s, _on_loop(app.state.running.end_all), lambda s: app.state.service.flush(s))
         drain.watch_signals()
+        app.state.drain = drain
         watch = Watch([lambda: app.state.service.follow(), lambda: app.state.service.measure(), *switches])
         watch.start()
-        yield {UNREAD: app.state.service.config.serving.unread_s}
+        async with app.state.mcp.running() if app.state.mcp else nullcontext():
+            yield {UNREAD: app.state.service.config.serving.unread_s}
         watch.close()
         if app.state.reload:
             app.state.reload.close()
         app.state.service.close()
+        cited.close()
+        pictures.close()
         drain.closed()
 
     app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.service = service
     app.state.running, app.state.streams = Running(), ActiveStreams()
-    app.state.background = BackgroundWork()
+    app.state.event_streams, app.state.drain = ActiveStreams(), None
+    app.state.background, app.state.guesses = BackgroundWork(), Guesses()
+    app.state.pictures = pictures
+    app.state.web = WebPage(read_bundle(static))
     app.state.reload = Reload(app.state, file) if file else None
     app.add_middleware(Deadlines, running=app.state.running)
-    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES)
+    app.add_middleware(BodyLimit, max_bytes=MAX_BODY_BYTES, lower={SESSION_PATH: MAX_SIGN_IN_BYTES})
+    app.add_middleware(Uploads)
     app.add_middleware(Admission)  # the last one added is the first one asked
     app.include_router(router)
-    app.include_router(completions)
-    app.include_router(openai_models)
-    app.include_router(page)
+    for openai in (completions, responses, openai_models, embeddings):
+        app.include_router(openai)
+    app.include_router(session)
+    app.include_router(sign_in)
     app.include_router(feedback)
+    app.include_router(documents)
+    app.include_router(document_events)
+    app.include_router(page_images)
+    app.include_router(pages)
+    app.include_router(receipts)
+    app.include_router(status)
     add_reports(app)
+    app.state.mcp = None
+    if config.serving.mcp:
+        _add_mcp(app, file)
+    app.include_router(app.state.web.router())
     add_error_handlers(app)
     return app
+
+
+def _add_mcp(app: FastAPI, file: ConfigFile | None) -> None:
+    require_mcp("serving.mcp")
+    from rag_serving.api.mcp import add_mcp
+
+    add_mcp(app, file.path if file else None)
 
 
 def _on_loop(call: Callable[[], object]) -> Callable[[], None]:

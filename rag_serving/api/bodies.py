@@ -1,7 +1,7 @@
 """What request bodies are made of: texts and lists with bounds.
 
 Belongs here: types that the request models share. Does not belong here: the models of one route (`api.app`,
-`completions`, `feedback`), the size of a whole body (`wire`).
+`openai.completions`, `feedback`), the size of a whole body (`wire`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from rag_serving.text.characters import fault_of
+
 MAX_TEXT_CHARS = 200_000
 """Of any text: a question is bounded by `serving.max_question_chars` besides."""
 MAX_NAME_CHARS = 500
+MAX_SELECTION_CHARS = 50_000
 MAX_FILTER_VALUES = 100
 MAX_MESSAGES = 1000
 MAX_PARTS = 100
@@ -28,17 +31,6 @@ def plain(text: str) -> str:
     if fault := fault_of(text):
         raise PydanticCustomError("text", fault)
     return text
-
-
-def fault_of(text: str) -> str | None:
-    """Return what is wrong with the characters of a text, or None."""
-    if "\0" in text:
-        return "the text has a NUL character"
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "the text has half of a surrogate pair, which is no character"
-    return None
 
 
 Text = Annotated[str, Field(max_length=MAX_TEXT_CHARS), AfterValidator(plain)]

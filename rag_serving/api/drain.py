@@ -51,6 +51,11 @@ class Drain:
         for number in _SIGNALS:
             signal.signal(number, self._handler(signal.getsignal(number)))
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether a signal said that the process is to end."""
+        return self._was_signalled
+
     def closed(self) -> None:
         """Everything is closed: what is still running is not waited for."""
         self._news.put(_CLOSED)

@@ -21,7 +21,7 @@ from rag_serving.api.wire import RequestError, error_response, first_fault
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.pipeline import RETRIEVAL_DOWN
 from rag_serving.query.filters import FilterError
-from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError
+from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError, ReceiptsAwayError
 from rag_serving.retrieval.hybrid import RetrievalError
 
 RETRY_AFTER_S = 30
@@ -50,6 +50,7 @@ _AWAY = partial(Refusal, 503, retry_after=RETRY_AFTER_S)
 _REFUSALS: dict[type[Exception], Refusal] = {
     FilterError: Refusal(400, "BAD_REQUEST"),
     ReceiptError: Refusal(404, "NOT_FOUND", "there is no such receipt", level=logging.INFO),
+    NotTheAskerError: Refusal(403, "FORBIDDEN", "only who asked, or an operator, may share an answer"),
     ReceiptsAwayError: _AWAY("UNAVAILABLE", "receipts cannot be read at the moment", level=logging.ERROR),
     UnpublishedError: _AWAY("UNAVAILABLE"),
     RetrievalError: _AWAY("RETRIEVAL_UNAVAILABLE", RETRIEVAL_DOWN, level=logging.ERROR),

@@ -6,11 +6,11 @@ Belongs here: the shape of a verdict, which answers may be judged. Does not belo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from rag_serving.api.bodies import Body, Name, Text
 from rag_serving.api.service import Caller, CurrentService
@@ -23,7 +23,7 @@ router = APIRouter()
 class FeedbackBody(Body):
     """POST /v1/feedback; `citation` is the number of the one that is meant."""
 
-    receipt_id: Name = Field(min_length=1, max_length=64)
+    receipt_id: Annotated[Name, StringConstraints(min_length=1, max_length=64)]
     verdict: FeedbackVerdict
     citation: int | None = Field(None, ge=1, le=1000)
     comment: Text | None = Field(None, max_length=MAX_COMMENT_CHARS)

@@ -34,7 +34,8 @@ class State(Protocol):
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """The file that a server was started with; where it listens, and by how many processes, stays as it is."""
+    """The file that a server was started with; where it listens, by how many processes, and whether for MCP as well,
+    stays as it is."""
 
     path: Path
     serving: Serving
@@ -46,7 +47,7 @@ class ConfigFile:
             ConfigError: it cannot be used.
         """
         config = load_config(self.path)
-        kept = {name: getattr(self.serving, name) for name in ("host", "port", "workers")}
+        kept = {name: getattr(self.serving, name) for name in ("host", "port", "workers", "mcp")}
         config = config.model_copy(update={"serving": config.serving.model_copy(update=kept)})
         check_address(config.serving)
         return config

@@ -1,12 +1,11 @@
 """What the routes of the API share: the service, who asks, requests that cannot be served.
 
-Belongs here: dependencies of routes. Does not belong here: routes (`api.app`, `completions`), deciding who asks
+Belongs here: dependencies of routes. Does not belong here: routes (`api.app`, `openai.completions`), deciding who asks
 (`auth`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,10 +17,11 @@ from fastapi import Depends
 from fastapi import Request as HttpRequest
 
 from rag_serving.access.principals import Principal
-from rag_serving.api.auth import Authenticator, Request
-from rag_serving.api.bodies import fault_of
-from rag_serving.api.stream_slots import Slots
-from rag_serving.api.wire import RequestError
+from rag_serving.access.sessions import Session
+from rag_serving.api.auth import Authenticator, Request, as_bearer, token_digest
+from rag_serving.api.cookies import SESSION, cookie_of
+from rag_serving.api.stream_slots import ActiveStreams, Slots
+from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Features
 from rag_serving.models.embedding.token_count import TokenCount
@@ -29,8 +29,10 @@ from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.pipeline import Pipeline
+from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.telemetry.metrics import Metrics
 from rag_serving.telemetry.telemetry import open_telemetry
+from rag_serving.text.characters import fault_of
 from rag_serving.tracing import coarse
 
 _FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-real-ip"})
@@ -45,9 +47,16 @@ class Service:
     pipelines: Mapping[str, Pipeline]
     embedder: Embedder
     metrics: Metrics
+    cited: CitedPlaces | None = None
 
     @classmethod
-    def open(cls, config: Config, metrics_folder: Path | None = None, like: Service | None = None) -> Service:
+    def open(
+        cls,
+        config: Config,
+        metrics_folder: Path | None = None,
+        like: Service | None = None,
+        cited: CitedPlaces | None = None,
+    ) -> Service:
         """Return the configured tenants, which share nothing but the embedding model, and that also with the service
         `like` where it is the same. `metrics_folder`: where the processes of one server count together.
 
@@ -59,12 +68,15 @@ class Service:
         embedder = like.embedder if like and same else open_guarded(config)
         # Its client connects to nothing, and is there though it is switched off: it may be switched on.
         sidecar = RemoteReranker(config.reranker) if config.reranker.url else None
-        metrics = Metrics(metrics_folder, len(config.tenants))
+        metrics, cited = Metrics(metrics_folder, len(config.tenants)), cited or (like.cited if like else None)
+        telemetries = {tenant: open_telemetry(config, tenant, count=metrics.add) for tenant in config.tenants}
         pipelines = {
-            tenant: Pipeline.open(config, tenant, embedder, sidecar, open_telemetry(config, tenant, count=metrics.add))
-            for tenant in config.tenants
+            tenant: Pipeline.open(config, tenant, embedder, sidecar, telemetry)
+            for tenant, telemetry in telemetries.items()
         }
-        return cls(config, authenticator, pipelines, embedder, metrics)
+        for pipeline in pipelines.values():
+            pipeline.cited = cited
+        return cls(config, authenticator, pipelines, embedder, metrics, cited)
 
     @property
     def features(self) -> Features:
@@ -141,19 +153,50 @@ def seen_of(
     authorization = request.headers.get("authorization")
     forwarded = not _FORWARDED.isdisjoint(request.headers.keys())
     shown = reading(authorization) if reading else authorization
-    return Request(client, request.headers.get("host"), shown, tenant, forwarded)
+    headers = request.headers
+    address = f"{service_of(request).config.serving.public_url or ''}{request.url.path}"
+    return Request(client, headers.get("host"), shown, tenant, forwarded, session_of(request), headers, address)
+
+
+def session_of(request: HttpRequest) -> Session | None:
+    """Return the session of a request's cookie; None where `Authorization` says who asks."""
+    if not hasattr(request.state, "session"):
+        service = service_of(request)
+        shown = request.headers.get("authorization") is not None or service.config.serving.auth == "loopback"
+        sealed = None if shown else cookie_of(request, service.config.serving, SESSION)
+        request.state.session = service.authenticator.sessions.read(sealed) if sealed else None
+    session: Session | None = request.state.session
+    return session
 
 
 def token_of(request: HttpRequest) -> str:
     """Return a digest of what is shown as a token; empty where nothing is."""
-    shown = request.headers.get("authorization", "")
-    return hashlib.sha256(shown.encode("latin-1", "replace")).hexdigest() if shown else ""
+    shown = request.headers.get("authorization")
+    token = bearer_token(as_bearer(shown)) or shown
+    return token_digest(token) if token else ""
+
+
+def counted_as(request: HttpRequest) -> str:
+    """Return what a caller is counted by: the token, whether it is shown or was signed in with, or the user."""
+    session = session_of(request)
+    return session.caller if session else token_of(request)
 
 
 def slots_of(request: HttpRequest) -> Slots:
-    """Return the streams that the caller may still begin."""
+    """Return the answers that the caller may still begin to stream."""
+    return slots_within(request, request.app.state.streams)
+
+
+def slots_within(request: HttpRequest, taken: ActiveStreams) -> Slots:
+    """Return the streams that the caller may still begin beside those that are taken of their sort."""
     serving = service_of(request).config.serving
-    return Slots(request.app.state.streams, serving, "" if serving.auth == "loopback" else token_of(request))
+    return Slots(taken, serving, "" if serving.auth == "loopback" else _streaming(request))
+
+
+def _streaming(request: HttpRequest) -> str:
+    """Return what streams are counted by: the caller, and the user for whom a server asks with its token."""
+    user = service_of(request).authenticator.principal(seen_of(request, None)).user
+    return f"{counted_as(request)} {user or ''}"
 
 
 async def _current_service(request: HttpRequest) -> Service:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi.security.utils import get_authorization_scheme_param
@@ -19,7 +19,7 @@ BODY_S = 30.0
 """Seconds in which all of a body must come."""
 ENDING = "the server is being stopped or started anew; ask again in a few seconds"
 """The message of such a refusal."""
-_OPENAI_PATHS = ("/v1/chat/", "/v1/models")
+_OPENAI_PATHS = ("/v1/chat/", "/v1/models", "/v1/responses", "/v1/embeddings")
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _OPENAI_CODES = {
     "UNAUTHENTICATED": "invalid_api_key",
@@ -101,11 +101,12 @@ def _sendable(text: str) -> str:
 
 class BodyLimit:
     """ASGI middleware: bodies are read whole, up to `max_bytes` and within BODY_S, before anything is done with
-    them; beyond is 413, later is 408."""
+    them; beyond is 413, later is 408. `lower`: the limits of paths that read less."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, lower: Mapping[str, int] | None = None) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._lower = lower or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -133,8 +134,9 @@ class BodyLimit:
         Raises:
             RequestError: it is too long, or comes too slowly.
         """
-        too_large = RequestError(413, "TOO_LARGE", f"a request may have {self._max_bytes} bytes")
-        if _declared(scope) > self._max_bytes:
+        max_bytes = self._lower.get(scope["path"], self._max_bytes)
+        too_large = RequestError(413, "TOO_LARGE", f"a request may have {max_bytes} bytes")
+        if _declared(scope) > max_bytes:
             raise too_large
         body = bytearray()
         message: Message = {"more_body": True}
@@ -145,7 +147,7 @@ class BodyLimit:
                     if message["type"] == "http.disconnect":
                         return None
                     body += message.get("body", b"")
-                    if len(body) > self._max_bytes:
+                    if len(body) > max_bytes:
                         raise too_large
         except TimeoutError:
             raise RequestError(408, "TOO_SLOW", f"a body must come within {BODY_S:g} seconds") from None

@@ -65,7 +65,9 @@ def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def reader(column: pa.Array) -> Read:
     """Return what reads rows of a column, the same as `column.take(rows).to_pylist()`."""
     kind = column.type
-    if column.null_count or not len(column):
+    if column.null_count == len(column):
+        return lambda rows: [None for _ in rows]
+    if column.null_count:
         return lambda rows: [column[row].as_py() for row in rows]
     if kind == pa.string():
         return _strings(column)

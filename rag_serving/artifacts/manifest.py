@@ -69,7 +69,7 @@ class Manifest(Record):
     format: int = FORMAT
     tenant: str
     created_at: datetime
-    inputs_digest: str  # of the chunk table's content
+    inputs_digest: str  # of the content of the chunk table, and of originals where there are any
     embedder: EmbedderFacts
     shards: tuple[Shard, ...]
     chunks: int

@@ -30,6 +30,9 @@ _PLACES = pa.list_(
             ("url", pa.string()),  # with #anchor
             ("labels", _STRINGS),
             ("readers", pa.string()),  # who may be told of the place
+            ("source", pa.string()),
+            ("kind", pa.string()),
+            ("section_id", pa.string()),
         ]
     )
 )
@@ -37,7 +40,28 @@ _LINKS = pa.list_(
     pa.struct([(name, pa.string()) for name in ("text", "kind", "target", "space", "anchor")])  # kind: page, file, …
 )
 _ANCHORS = pa.list_(pa.struct([("name", pa.string()), ("rule", pa.string())]))
-_BLOCKS = pa.list_(pa.struct([("kind", pa.string()), ("start", pa.int32()), ("end", pa.int32())]))
+_ORIGINAL = pa.struct(
+    [
+        ("sha256", pa.string()),
+        ("media_type", pa.string()),
+        ("bytes", pa.int64()),
+        ("page_count", pa.int32()),
+        ("received_sha256", pa.string()),  # of the file as it came, where OCR made this one from it; null: this is it
+    ]
+)
+_BREAKS = pa.list_(pa.list_(pa.int32()))
+_BLOCKS = pa.list_(
+    pa.struct(
+        [
+            ("kind", pa.string()),
+            ("start", pa.int32()),
+            ("end", pa.int32()),
+            ("page", pa.int32()),  # of a paged file, from 1; 0: not paged
+            ("breaks", _BREAKS),  # [offset in the text, page] where a later page begins inside it
+            ("confidence", pa.int32()),  # of what OCR read, 0 to 100; null: no OCR
+        ]
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +73,7 @@ class TableSchema:
     rebuild: str
     columns: pa.Schema
     descriptions: Mapping[str, str]  # of each column; not part of any file
+    optional: frozenset[str] = frozenset()  # columns that a row may lack: null then
 
     @property
     def arrow(self) -> pa.Schema:
@@ -60,25 +85,29 @@ class TableSchema:
         return self.arrow.empty_table()
 
     def table(self, rows: list[Mapping[str, object]]) -> pa.Table:
-        """Return rows as a table of exactly these columns; a missing or extra key is an error that names it."""
+        """Return rows as a table of these columns; an extra key, or a missing one of a column that is not optional, is
+        an error that names it."""
         if rows:
             have, want = set(rows[0]), set(self.columns.names)
-            if have != want:
+            missing = want - have - self.optional
+            if missing or have - want:
                 raise ValueError(
-                    f"table {self.name!r}: missing columns {sorted(want - have)}, extra columns {sorted(have - want)}"
+                    f"table {self.name!r}: missing columns {sorted(missing)}, extra columns {sorted(have - want)}"
                 )
         return pa.Table.from_pylist(rows, schema=self.arrow)
 
 
-def _table(name: str, version: int, columns: Sequence[Column]) -> TableSchema:
+def _table(name: str, version: int, columns: Sequence[Column], optional: Sequence[Column] = ()) -> TableSchema:
     """Return a table's schema with a description for each column; all tables are rebuilt by `citelock build`."""
-    types = pa.schema([(column, kind) for column, kind, _ in columns])
-    return TableSchema(name, version, "citelock build", types, {column: told for column, _, told in columns})
+    every = [*columns, *optional]
+    types = pa.schema([(column, kind) for column, kind, _ in every])
+    described = {column: told for column, _, told in every}
+    return TableSchema(name, version, "citelock build", types, described, frozenset(column for column, *_ in optional))
 
 
 PAGES = _table(
     "pages",
-    2,
+    4,
     [
         ("source", _STRING, "key of the source in the configuration"),
         ("tenant", _STRING, "tenant that the source belongs to"),
@@ -95,15 +124,23 @@ PAGES = _table(
         ("position", _INT, "place among its parent's children, where someone arranged them; null: by title"),
         ("readers", _STRING, "reader class: who may read the page"),
         ("body", _STRING, "raw body as the source has it"),
-        ("body_format", _STRING, "storage, markdown, html or text"),
+        ("body_format", _STRING, "storage, markdown, html, text or blocks"),
         ("anchor_flavor", _STRING, "how its links name headings: cloud, datacenter, markdown or html"),
-        ("content_hash", _STRING, "hash of title, body, format and flavor: what sections depend on"),
+        ("content_hash", _STRING, "hash of title, body, format, flavor and original: what sections depend on"),
+        ("original", _ORIGINAL, "the file that the body was read from, where it is kept; null: the body is all"),
+    ],
+    optional=[
+        ("lang", _STRING, "language of the text, ISO 639-1; null: not told"),
+        ("source_file", _STRING, "name of the file below the folder, archive or working tree; null: no file"),
+        ("slug", _STRING, "short name of a document in its address, as its front matter or its site says"),
+        ("category", _STRING, "category of a document, as its front matter or its site's navigation says"),
+        ("chapter", _STRING, "number of the chapter in its book, such as 3 or 3.2; null: no book"),
     ],
 )
 
 SECTIONS = _table(
     "sections",
-    4,
+    5,
     [
         ("section_id", _STRING, "{page_id}:{version}:s{order}"),
         ("page_id", _STRING, "page of the section"),
@@ -178,27 +215,37 @@ _CHUNK_COLUMNS: list[Column] = [
     ),
     ("parent_id", _STRING, "page above the chunk's own in the tree; empty at its top"),
 ]
+_DOCUMENT_COLUMNS: list[Column] = [
+    ("lang", _STRING, "language of the text, ISO 639-1; null: not told"),
+    ("passage_id", _STRING, "place in its book, such as ch3-sec2-p45; null: no book"),
+    ("chapter", _STRING, "number and title of the chapter in its book; null: no book"),
+    ("section", _STRING, "number and title of its page below the chapter's own; null: the chapter's own, or no book"),
+    ("page_order", _INT, "place of its page in the source's reading order, from 1; null: the source has none"),
+    ("source_file", _STRING, "name of the file that its page was read from; null: no file"),
+]
 _PREFIX_COLUMNS: list[Column] = [
     ("prefix", _STRING, "prepended to what is embedded; never shown, never quotable"),
     ("lexical_prefix", _STRING, "the same for the lexical index: title, headings, definitions, weighted"),
 ]
 _PLACE_COLUMNS: list[Column] = [
     ("source", _STRING, "key of the source in the configuration"),
+    ("kind", _STRING, "page, comments, attachment or document"),
     ("places", _PLACES, "where the text stands as well: chunks dropped as duplicates of this one"),
 ]
 
 CHUNKS = _table(
     "chunks",
-    5,
+    6,
     [
         *_CHUNK_COLUMNS,
         ("content_hash", _STRING, "of its section"),
         ("page_readers", _STRING, "of the page; `readers` are fewer where the text is another page's too"),
         ("included_from", _STRING, "page id of the text where it is another's"),
     ],
+    optional=_DOCUMENT_COLUMNS,
 )
 
-SELECTED_CHUNKS = _table("selected_chunks", 3, [*_CHUNK_COLUMNS, *_PLACE_COLUMNS])
+SELECTED_CHUNKS = _table("selected_chunks", 5, [*_CHUNK_COLUMNS, *_PLACE_COLUMNS], optional=_DOCUMENT_COLUMNS)
 
 DEDUP_MAP = _table(
     "dedup_map",
@@ -237,7 +284,7 @@ CONTEXTS = _table(
 
 GENERATION_CHUNKS = _table(
     "generation_chunks",
-    4,
+    6,
     [
         *_CHUNK_COLUMNS,
         *_PLACE_COLUMNS,
@@ -245,6 +292,7 @@ GENERATION_CHUNKS = _table(
         ("vector_key", _STRING, "content address of the embedded text"),
         ("shard", _STRING, "name of the dense shard that holds it"),
     ],
+    optional=_DOCUMENT_COLUMNS,
 )
 
 PAGE_READERS = _table(
@@ -254,6 +302,25 @@ PAGE_READERS = _table(
         ("page_id", _STRING, "page of the chunks"),
         ("classes", _STRINGS, "reader classes of its chunks, dropped ones too"),
         ("content", _STRING, "digest of who may read which of its texts"),
+    ],
+)
+
+ORIGINALS = _table(
+    "originals",
+    1,
+    [
+        ("page_id", _STRING, "page that was read from the file"),
+        ("sha256", _STRING, "digest of the file, and its name in the tenant's folder `originals`"),
+        ("media_type", _STRING, "such as application/pdf"),
+        ("bytes", pa.int64(), "size of the file"),
+        ("page_count", _INT, "pages of the file; null: not paged, or not known"),
+    ],
+    optional=[
+        (
+            "received_sha256",
+            _STRING,
+            "digest of the file as it came, where this was made from it; null: this is it",
+        ),
     ],
 )
 
@@ -271,6 +338,7 @@ TABLES: Mapping[str, TableSchema] = MappingProxyType(
             CONTEXTS,
             GENERATION_CHUNKS,
             PAGE_READERS,
+            ORIGINALS,
         )
     }
 )

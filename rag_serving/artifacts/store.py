@@ -64,6 +64,10 @@ class Store:
         """Working folder of the publish job; its content is worthless once the job has ended."""
         return self.tenant(tenant) / "candidate"
 
+    def originals(self, tenant: str) -> Path:
+        """Return the folder of the files that pages were read from, each named by its SHA-256."""
+        return self.tenant(tenant) / "originals"
+
     def generations(self, tenant: str) -> Path:
         return self.tenant(tenant) / "generations"
 

@@ -21,6 +21,7 @@ from rag_serving.answering.writing.generator import open_generator
 from rag_serving.api.auth import Authenticator, check_address
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.finding import Finding, age
+from rag_serving.cli.provider_check import look_at
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.config.sections import ChatModel
 from rag_serving.indexes.generation import Generation
@@ -65,6 +66,8 @@ def examine(path: Path | None) -> Iterator[Finding]:
     for entry in sorted(entry_points(group=CHECKS), key=lambda entry: entry.name):
         yield from _joined(entry, config)
     yield _serving(config)
+    if config.serving.oidc is not None:
+        yield look_at(config.serving.oidc)
 
 
 def _python() -> Finding:

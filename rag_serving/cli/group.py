@@ -23,12 +23,14 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 
 # Commands of other modules with the line that `citelock --help` shows: importing them for it would take seconds.
 _MODULES: Mapping[str, tuple[str, str]] = {
+    "add": ("rag_serving.cli.add:command", "Put files into an upload inbox."),
     "generations": (
         "rag_serving.cli.generations:app",
         "List, show, roll back, verify or repair generations.",
     ),
     "feedback": ("rag_serving.cli.feedback:command", "Say what an answer was: helpful, or not."),
     "forget": ("rag_serving.cli.forget:command", "Delete what a user asked and judged."),
+    "mcp": ("rag_serving.cli.mcp:command", "Let agents and chat clients ask over MCP."),
     "rerank-service": ("rag_serving.rerank_service.command:command", "Serve a cross-encoder that reranks passages."),
 }
 _HELP = {

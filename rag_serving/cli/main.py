@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,19 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rag_serving.cli.group import FAILED, Commands, UsageError
-from rag_serving.cli.options import AsJson, ConfigPath, Tenant, chosen_tenant, overridden
+from rag_serving.cli.opening import open_pipeline, principal_of
+from rag_serving.cli.options import AsJson, ConfigPath, Groups, Tenant, User, overridden
 from rag_serving.cli.printing import finding_line, search_lines, shaped, tell, tell_flags, tell_proof
 from rag_serving.config.logging import complain, log_to_stderr
 from rag_serving.escaping.targets import for_json
 
 if TYPE_CHECKING:
-    from rag_serving.access.principals import Principal
     from rag_serving.config.loading import Config
-    from rag_serving.pipeline import Pipeline
     from rag_serving.queries import Filters
 
 _SHORT = (["ask"], ["search"])
-_PATIENCE_S = 1.0  # that a command waits for a telemetry database
 
 app = typer.Typer(
     cls=Commands,
@@ -45,8 +40,6 @@ receipt_app = typer.Typer(
 )
 app.add_typer(receipt_app, name="receipt")
 
-User = Annotated[str | None, typer.Option("--user", help="Who asks: account id or name.")]
-Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of who asks; repeatable.")]
 Spaces = Annotated[list[str] | None, typer.Option("--space", help="Only pages of this space; repeatable.")]
 Labels = Annotated[list[str] | None, typer.Option("--label", help="Only pages with this label; repeatable.")]
 Title = Annotated[str | None, typer.Option("--title", help="Only pages whose title has these words.")]
@@ -112,10 +105,10 @@ def ask(
     """
     from rag_serving.cli.progress import shown
 
-    with _pipeline(config, tenant, asks=True) as pipeline:
+    with open_pipeline(config, tenant, asks=True) as pipeline:
         from rag_serving.cli.access_note import with_access_note
 
-        principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
+        principal, filters = principal_of(pipeline, user, group), _filters(space, label, title)
         text = _not_empty("question", question, pipeline.config)
         with shown() as listen:
             answer = pipeline.ask(principal, text, filters, explain, listen)
@@ -157,10 +150,10 @@ def search(
     space:OPS, label:howto and title:"Release notes" among the words narrow the search, as the options do; a "quoted
     phrase" is looked for to the letter.
     """
-    with _pipeline(config, tenant, asks=True) as pipeline:
+    with open_pipeline(config, tenant, asks=True) as pipeline:
         from rag_serving.cli.access_note import with_access_note
 
-        principal, filters = _principal(pipeline, user, group), _filters(space, label, title)
+        principal, filters = principal_of(pipeline, user, group), _filters(space, label, title)
         results = pipeline.search(principal, _not_empty("query", query, pipeline.config), k, filters, explain=True)
         if not results.results:
             results = with_access_note(pipeline, principal, results)
@@ -192,18 +185,23 @@ def serve(
     citelock serve --workers 4     for many who ask at once: a process for each core
     curl -s localhost:8088/v1/ask -H 'content-type: application/json' -d '{"question": "How long are logs kept?"}'
     """
+    run_server(config, host=host, port=port, workers=workers)
+
+
+def run_server(path: Path | None, **given: object) -> None:
+    """Serve by the configuration, with these values of its section `serving` where they are given."""
     from rag_serving.api import server
     from rag_serving.api.auth import check_address
     from rag_serving.config.loading import config_path, load_config
 
-    settings = load_config(config)
-    serving = overridden(settings.serving, host=host, port=port, workers=workers)
+    settings = load_config(path)
+    serving = overridden(settings.serving, **given)
     settings = overridden(settings, serving=serving)
     check_address(serving)
     note = "no authentication, this machine only" if serving.auth == "loopback" else "bearer tokens"
-    print(f"citelock: http://{serving.host}:{serving.port} ({note})", file=sys.stderr)
+    print(f"citelock: http://{serving.host}:{serving.port}{'/mcp' if serving.mcp else ''} ({note})", file=sys.stderr)
     try:
-        server.serve(settings, config_path(config))
+        server.serve(settings, config_path(path))
     except SystemExit:  # the reason, such as a port in use, was logged
         raise typer.Exit(FAILED) from None
 
@@ -231,7 +229,7 @@ def receipt_show(
     tenant: Tenant = None,
 ) -> None:
     """Print a receipt as JSON."""
-    with _pipeline(config, tenant) as pipeline:
+    with open_pipeline(config, tenant) as pipeline:
         receipt = pipeline.secrecy.opened(pipeline.receipts.get(identifier, pipeline.tenant))
     typer.echo(for_json(receipt, indent=2))
 
@@ -249,10 +247,11 @@ def receipt_verify(
     citelock receipt verify 3f9c2a71d05e4b8896aa10c47d2be6f3
     citelock receipt verify 3f9c2a71d05e4b8896aa10c47d2be6f3 --json | jq .changes
 
-    Checked are the signature, the text of every passage, the quotes at their offsets and every verdict. Beside that it
-    tells what has changed on the published pages since; a receipt holds whatever changed.
+    Checked are the signature, the text of every passage, the quotes at their offsets and on their pages, the digests of
+    the files that they were read from, and every verdict. Beside that it tells what has changed on the published pages
+    since; a receipt holds whatever changed.
     """
-    with _pipeline(config, tenant) as pipeline:
+    with open_pipeline(config, tenant) as pipeline:
         proof = pipeline.proof(identifier)
     if as_json:
         typer.echo(for_json(proof.payload()))
@@ -260,36 +259,6 @@ def receipt_verify(
         tell_proof(proof)
     if proof.faults:
         raise typer.Exit(FAILED)
-
-
-@contextmanager
-def _pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> Iterator[Pipeline]:
-    from rag_serving.config.loading import load_config
-    from rag_serving.models.lazy_embedder import open_guarded
-
-    config = load_config(path)
-    name = chosen_tenant(config, tenant)
-    embedder = open_guarded(config)
-    if asks and config.embedding.provider == "local":  # opened beside the imports, which take as long
-        threading.Thread(target=embedder.warm, name="warm").start()
-
-    from rag_serving.pipeline import Pipeline
-    from rag_serving.telemetry.telemetry import open_telemetry
-
-    telemetry = open_telemetry(config, name, _PATIENCE_S, "terminal") if asks else None
-    pipeline = Pipeline.open(config, name, embedder, telemetry=telemetry)
-    try:
-        yield pipeline
-    finally:
-        pipeline.close()
-
-
-def _principal(pipeline: Pipeline, user: str | None, groups: list[str] | None) -> Principal:
-    from rag_serving.access.group_members import Memberships
-    from rag_serving.access.principals import Principal
-
-    principal = Principal(pipeline.tenant, user, frozenset(groups or ()))
-    return Memberships(pipeline.config).with_groups(principal)
 
 
 def _filters(space: list[str] | None, labels: list[str] | None, title: str | None) -> Filters | None:

@@ -21,6 +21,8 @@ ConfigPath = Annotated[
     Path | None, typer.Option("--config", help="Configuration file; default config/app.yaml or CITELOCK_CONFIG.")
 ]
 Tenant = Annotated[str | None, typer.Option("--tenant", help="The tenant; may be left out where there is only one.")]
+User = Annotated[str | None, typer.Option("--user", help="Who asks: account id or name.")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="A group of who asks; repeatable.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

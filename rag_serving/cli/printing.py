@@ -18,8 +18,10 @@ from rag_serving.escaping.targets import for_json, for_link, for_terminal, for_t
 
 if TYPE_CHECKING:
     from rag_serving.cli.finding import Finding
+    from rag_serving.places import Location
     from rag_serving.receipts.proofs import Proof
-    from rag_serving.records import Answer, Candidate, Citation, Location, Refusal, SearchResults
+    from rag_serving.records import Answer, Candidate, Citation, SearchResults
+    from rag_serving.refusal import Clarification, Refusal
 
 _PLACES_SHOWN = 3
 
@@ -28,7 +30,7 @@ def shaped(answer: Answer, shape: str) -> str:
     if shape == "json":
         return for_json(answer.payload())
     if shape == "markdown":
-        from rag_serving.answering.citations import markdown
+        from rag_serving.answering.markdown import markdown
 
         tell_flags(answer.flags)
         return markdown(answer)
@@ -42,7 +44,7 @@ def answer_lines(answer: Answer) -> Iterator[str]:
     else:
         yield for_terminal(answer.answer)
     if answer.clarification:
-        yield dim(answer.clarification)
+        yield from clarification_lines(answer.clarification)
     if answer.refusal:
         yield from refusal_lines(answer.refusal, is_explained=answer.passages is not None)
     by_passage = sorted(answer.citations, key=lambda citation: citation.index)
@@ -62,6 +64,13 @@ def answer_lines(answer: Answer) -> Iterator[str]:
         commands = "citelock receipt verify ID, citelock feedback ID helpful"
         yield from ("", dim(f"receipt {answer.receipt_id}  ({commands})"))
     tell_flags(answer.flags)
+
+
+def clarification_lines(clarification: Clarification) -> Iterator[str]:
+    """Yield what should be known beside the answer, and below it what can be done next."""
+    yield dim(clarification.text)
+    for option in clarification.options:
+        yield f"    {dim(option.label)}{f'  {link(option.url, option.url)}' if option.url else ''}"
 
 
 def refusal_lines(refusal: Refusal, is_explained: bool) -> Iterator[str]:
@@ -93,10 +102,13 @@ def rejected_lines(rejected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def citation_lines(citations: Sequence[Citation]) -> Iterator[str]:
     """Yield a passage with all of its quotes; its link opens at the first of them."""
-    first = citations[0]
-    where = f"{first.space}, version {first.page_version}" if first.space else ""
+    from rag_serving.answering.citations import page_read, place_told
+
+    first, where = citations[0], place_told(citations[0])
     yield f"{bold(f'[{first.index}] {first.title}')}  {dim(where)}"
-    yield from (f"    “{for_terminal_line(' '.join(citation.quote.split()))}”" for citation in citations)
+    for citation in citations:
+        elsewhere = page_read(citation) if page_read(citation) != page_read(first) else ""
+        yield f"    “{for_terminal_line(' '.join(citation.quote.split()))}”{dim(f'  {elsewhere}') if elsewhere else ''}"
     yield f"    {link(first.url, first.fragment_url)}"
     yield from also_at_lines(first.also_at)
 
@@ -153,6 +165,8 @@ def tell_proof(proof: Proof) -> None:
         typer.echo(
             f"{proof.receipt_id} holds: its signature, every passage, every quote at its place and every verdict."
         )
+    for line in proof.proved:
+        typer.echo(for_terminal_line(line))
     for fault in proof.faults:
         complain(str(fault))
     for change in proof.changes:

@@ -1,6 +1,6 @@
 """Cron expressions: whether one can be followed, by the library that Dagster has inside.
 
-Belongs here: the check of the configuration. Does not belong here: when one ticked (`rag_assets.monitoring.ticks`).
+Belongs here: the check of the configuration. Does not belong here: when one ticked (`rag_serving.config.ticks`).
 """
 
 from __future__ import annotations

@@ -5,11 +5,31 @@ Belongs here: the limits. Does not belong here: what keeps to them (`rag_assets.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import Field
 
 from rag_serving.config.sources import Section
+
+
+class Ocr(Section):
+    """Pages of PDF files that have no text layer, or a broken one, and images (PNG, JPEG, TIFF): tesseract reads them.
+    Debian has it as tesseract-ocr, a language as tesseract-ocr-deu. What was read is kept."""
+
+    enabled: Union[Literal["auto"], bool] = "auto"
+    """auto: where tesseract is installed, else such pages are recorded with the reason; true: a document whose pages
+    cannot all be recognized is left out; false: never."""
+    command: str = Field("tesseract", min_length=1)
+    """Name or path of the program."""
+    languages: list[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_/-]{1,40}$")]] = Field([])
+    """Codes of languages as tesseract names them, such as eng and deu; empty: those that are installed. Of several, a
+    document's own is told by its first pages."""
+    dpi: int = Field(200, ge=72, le=600)
+    """Pixels an inch of the pictures that are recognized."""
+    max_pages: int = Field(500, ge=1)
+    """Pages of one document that are recognized; the others are recorded."""
+    timeout_s: float = Field(60, ge=1, le=3600)
+    """Seconds for one page; a page that takes longer is recorded."""
 
 
 class Documents(Section):
@@ -30,8 +50,10 @@ class Documents(Section):
     max_memory_mb: int = Field(512, ge=64)
     """Megabytes of memory that reading one document may take (on Linux); a document that takes more is left out."""
 
+    ocr: Ocr = Ocr()
+    """How scanned pages are read."""
+
     def changed(self) -> dict[str, Any]:
         """Return the limits that are not the defaults."""
-        return {
-            name: value for name, value in self.model_dump().items() if value != type(self).model_fields[name].default
-        }
+        usual = type(self)().model_dump()
+        return {name: value for name, value in self.model_dump().items() if value != usual[name]}

@@ -29,6 +29,7 @@ from rag_serving.config.keys import (
     variable_of,
 )
 from rag_serving.config.monitoring import Monitoring
+from rag_serving.config.profiles import Profiles
 from rag_serving.config.reranking import Reranker, RerankService
 from rag_serving.config.sections import (
     AnswerGeneration,
@@ -70,6 +71,7 @@ class Config(BaseSettings):
     """Folder of all artifacts."""
     features: Features = Features()
     ingestion: Ingestion = Ingestion()
+    profiles: Profiles = Profiles()
     documents: Documents = Documents()
     retrieval: Retrieval = Retrieval()
     reranker: Reranker = Reranker()

@@ -274,6 +274,9 @@ class Verification(Section):
     fuzzy_partial_ratio_min: float = Field(90, ge=0, le=100)
     """RapidFuzz partial ratio that a quote needs when it is not found exactly; numbers and negations must be equal
     anyway."""
+    min_ocr_confidence: int = Field(80, ge=0, le=100)
+    """Confidence (0 to 100) that OCR needs to have read a quote with for an answer to rest on it; below, the quote is
+    shown as what comes closest, to be compared with the page. What OCR read is never called exact, however sure."""
     model_check: bool = False
     """Ask the generator's model, too, whether each sentence follows from the passage that it cites. It can only take
     away: a sentence that it doubts is shown as the passage's own words instead, and flagged."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from rag_serving.config.oidc import Oidc, is_encrypted
 from rag_serving.config.sources import Section
 
 
@@ -25,18 +26,36 @@ class Serving(Section):
     open_wait_s: float = Field(5, ge=0, le=300)
     """Seconds that a question waits for a new generation to open. After that the older one answers, flagged
     `stale_generation`, unless the new one takes a page from somebody: then the question is refused (503)."""
+    mcp: bool = False
+    """Serve MCP at /mcp too, for agents and chat clients. Needs the extra `mcp`."""
     auth: Literal["loopback", "tokens"] = "loopback"
     """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env`."""
     tokens_env: str = "CITELOCK_TOKENS"
     """Environment variable with a JSON object: token -> {tenant, user, groups, roles}. Roles are reader (the default),
-    editor, operator and auditor: an operator sees the tenant's reports."""
+    editor, operator and auditor: an operator sees the tenant's reports. With `resource`, an address below
+    `public_url` such as https://citelock.acme.example/mcp, a token opens that alone."""
+    session_hours: float = Field(12, gt=0, le=720)
+    """Hours after which whoever signed in on the web page has to do so again. A session begun with a token goes on as
+    long as the page is used within this time; the token is looked up at each request."""
+    session_max_hours: float = Field(168, gt=0, le=8760)
+    """Hours after which such a session ends though it is used."""
+    embeddings: Literal["none", "reader", "editor", "operator"] = "editor"
+    """The role that may have texts embedded (`POST /v1/embeddings`): embedding takes the time that answers need."""
+    oidc: Oidc | None = None
+    """An OpenID Connect provider where people sign in on the web page; its keys are [below](#servingoidc). It needs
+    `auth: tokens` (programs keep their tokens, and there may be none) and `public_url`."""
     public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
-    """Where people reach the API, such as https://citelock.acme.example: Dagster's pages link to reports there."""
+    """Where people reach the API, such as https://citelock.acme.example: Dagster's pages link to reports there. With
+    https the session's cookie is sent over https alone, whatever a proxy in between speaks."""
     groups: Literal["claims", "synced"] = "claims"
     """Groups of a caller: claims (those that come with the token), or synced (also those that the last sync of sources
     with `groups: true` found the user in). With synced, users must have the names or ids that Confluence gives them."""
     max_question_chars: int = Field(4000, ge=1)
     """Longer questions are refused."""
+    max_document_bytes: int = Field(50_000_000, ge=1)
+    """A larger file is not taken by `POST /v1/documents` (413)."""
+    max_documents: int = Field(10_000, ge=1)
+    """Documents that an upload inbox may hold; more are refused (409)."""
     rate_limit_per_minute: int = Field(6000, ge=0)
     """Requests of one token in a minute, in each process; more are told to come back (429, `Retry-After`). 0: no limit.
     Where `auth` is loopback all callers are this machine's own, and there is none."""
@@ -60,3 +79,13 @@ class Serving(Section):
     drain_s: int = Field(30, ge=1, le=3600)
     """Seconds that requests under way may still take when the server is told to end (SIGTERM, Ctrl-C); then they are
     told to ask again (503), and the process ends at most 8 s later, whatever hangs. Ctrl-C again: at once."""
+
+    @model_validator(mode="after")
+    def _can_sign_people_in(self) -> Serving:
+        if self.oidc is None:
+            return self
+        if self.auth == "loopback":
+            raise ValueError("oidc signs people in; with auth 'loopback' nobody does: set serving.auth to tokens")
+        if self.public_url is None or not is_encrypted(self.public_url):
+            raise ValueError("oidc sends people back to public_url; set serving.public_url, with https")
+        return self

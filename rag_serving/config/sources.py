@@ -51,6 +51,7 @@ class BearerAuth(Section):
 
 Auth = Annotated[Union[NoAuth, BasicAuth, BearerAuth], Field(discriminator="kind")]
 Readers = Union[Literal["from_source", "everyone"], list[str]]
+ProfileName = Literal["wiki", "book", "docs"]
 
 
 class SourceBase(Section):
@@ -64,6 +65,9 @@ class SourceBase(Section):
     """Cron expression of the sync, five fields in UTC; null: only by hand."""
     stale_after_hours: float | None = Field(None, gt=0)
     """Hours without a complete sync after which the source is overdue; null: as its schedule and `monitoring` say."""
+    profile: ProfileName | None = None
+    """The set of settings (`profiles`) for this kind of text; null: book for markdown_book, docs for docs_folder, else
+    wiki."""
     id_prefix: str = ""
     """Put before page ids where two sites of a tenant repeat them."""
     resolve_lists: bool = False
@@ -91,8 +95,9 @@ class AttachmentSource(SourceBase):
     """What kinds of sources have that hold attached files."""
 
     attachments: Literal["none", "text", "all"] = "none"
-    """Files attached to pages: none, text (plain text, Markdown, tables, source code, HTML), or all (PDF, too; needs
-    citelock[pdf]). Files of other types are recorded as excluded."""
+    """Files attached to pages: none, text (plain text, Markdown, tables, source code, HTML), or all (PDF, Office and
+    OpenDocument files, EPUB, e-mails and zip, too; PDF needs citelock[pdf]). Files of other types are recorded as
+    excluded."""
     max_attachment_bytes: int = Field(10_000_000, ge=1)
     """A larger file is recorded as excluded, not read."""
 
@@ -215,4 +220,75 @@ class ConfluenceMcp(SourceBase):
         return self
 
 
-Source = Annotated[Union[ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp], Field(discriminator="kind")]
+class Files(SourceBase):
+    """Files of a folder, or documents that people upload: Markdown, HTML, plain text, tables, source code, PDF (needs
+    citelock[pdf]), Office and OpenDocument files, RTF, EPUB, e-mails. Members of zip archives in a folder are documents
+    of their own. Other files are recorded as excluded. In a folder `readers: from_source` opens nothing, because files
+    do not say who may read them; in an inbox it leaves the choice to who uploads."""
+
+    kind: Literal["files"]
+    path: Path | None = None
+    """A folder or zip, relative to the working directory, or `s3://BUCKET/PREFIX` (needs citelock[s3]; credentials come
+    from the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`); null: the
+    upload inbox that `POST /v1/documents` and `citelock add` write, below the home folder."""
+    base_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
+    """Where the folder's files are served, so that links lead there; null: to Citelock's own page of a document, below
+    `serving.public_url`."""
+    space: str | None = Field(None, min_length=1, max_length=200)
+    """Name of the space that the documents make up, for filters; null: the source's key."""
+    max_file_bytes: int = Field(50_000_000, ge=1)
+    """A larger file is recorded as excluded, not read."""
+    max_deleted_share: float = Field(0.2, gt=0, le=1)
+    """A larger share of a folder's files gone at once stops the sync and asks a person."""
+
+    @model_validator(mode="after")
+    def _addresses(self) -> Files:
+        if self.base_url is not None and self.path is None:
+            raise ValueError("base_url is of a folder: what is uploaded stands nowhere else")
+        return self
+
+
+class SiteSource(SourceBase):
+    """What documentation sites and books have in common."""
+
+    path: Path
+    """A folder, zip or git working tree, relative to the working directory."""
+    base_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
+    """Where the site is served, so that links lead there; null: to Citelock's own page of a document, below
+    `serving.public_url`."""
+    site: Literal["auto", "mdbook", "docusaurus", "mkdocs", "sphinx", "github", "asciidoc", "html"] = "auto"
+    """Whose rules make addresses and anchors; auto reads it from the files (`docusaurus.config.js`, `mkdocs.yml`,
+    `conf.py`, `antora.yml`, `SUMMARY.md` …), else by what most files are: html is a site that was built, github is
+    Markdown without a generator."""
+    space: str | None = Field(None, min_length=1, max_length=200)
+    """Name of the space that the pages make up, for filters; null: the source's key."""
+    changelogs: bool = False
+    """Index changelogs and release notes, too."""
+    max_file_bytes: int = Field(5_000_000, ge=1)
+    """A larger file cannot be read; it is recorded as failed."""
+    max_deleted_share: float = Field(0.2, gt=0, le=1)
+    """A larger share of pages gone at once stops the sync and asks a person."""
+
+
+class DocsFolder(SiteSource):
+    """The sources of a documentation site: Markdown as GitHub, Docusaurus or MkDocs show it, reStructuredText of
+    Sphinx, AsciiDoc, or the HTML that was built, with the addresses and
+    anchors that the site has. `readers: from_source` opens nothing, because files do not say who may read them."""
+
+    kind: Literal["docs_folder"]
+
+
+class MarkdownBook(SiteSource):
+    """A book: chapters that mdBook's `SUMMARY.md` puts in order, or pages that another generator does. Passages are
+    long (`profiles.book`), and each has an id such as ch3-sec2-p45. `readers: from_source` opens nothing, because files
+    do not say who may read them."""
+
+    kind: Literal["markdown_book"]
+    changelogs: bool = True
+    """Index changelogs and release notes, too: a book names its chapters itself."""
+
+
+Source = Annotated[
+    Union[ConfluenceDump, ConfluenceExport, Confluence, ConfluenceMcp, Files, DocsFolder, MarkdownBook],
+    Field(discriminator="kind"),
+]

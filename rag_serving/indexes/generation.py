@@ -27,7 +27,9 @@ from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.indexes.generation_files import GenerationFiles, read_files
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import idf
+from rag_serving.indexes.page_contents import PageContents
 from rag_serving.indexes.page_tree import PageTree
+from rag_serving.indexes.reading_order import ReadingOrder
 from rag_serving.indexes.view import GenerationView
 from rag_serving.models.language_detector import shares_of_languages
 from rag_serving.query.spelling import Speller
@@ -36,7 +38,7 @@ from rag_serving.records import Chunk
 from rag_serving.text.analyzer import analyze
 
 _FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name != "also_at")
-_LANGUAGE_SAMPLE = 100  # chunks, which take some 10 ms once
+_LANGUAGE_SAMPLE = 100  # chunks; those whose language no build told take some 10 ms once
 _TUPLES = frozenset({"heading_path", "labels"})
 
 
@@ -53,13 +55,15 @@ class Generation:
 
     def __init__(self, files: GenerationFiles, place: ChromaLocation, dense_search: DenseSearch = "auto") -> None:
         """`place`: where its collections are."""
-        self.manifest, self.table, self._vectors, self._lexical, self._codes, self._mapped, self._sentences = files
+        self.manifest, self.table, self._vectors, self._lexical, self._codes, self._mapped, self._sentences = files[:7]
+        self.originals = files.originals
         self.id = self.manifest.id
         self.tenant = self.manifest.tenant
         self._readers, self._reader_codes = dictionary_encode(self.table["readers"])
         self._own_classes = frozenset(self._readers)
         self.reader_classes = tuple(sorted(self._readers))
         self.places = DuplicateLocations(self.table["places"])
+        self.contents = PageContents(self.table, self.places)
         self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
         self._dense = DenseIndex(
             place, self._shard_rows(), VectorTable(self._vectors, self._codes), self.row_of, dense_search
@@ -137,17 +141,17 @@ class Generation:
 
     def chunks_of_page(self, page_id: str) -> list[Chunk]:
         """Return the chunks of a page in order; empty where the generation has none of it."""
-        rows = self._rows_of_page(page_id)
+        rows = self.rows_of_page(page_id)
         return sorted(self.chunks(rows.tolist()), key=lambda chunk: chunk.chunk_idx)
 
     def page_text(self, page_id: str, classes: frozenset[str]) -> str:
         """Return the text of those of a page's chunks that these reader classes open, a line or more each."""
-        rows = self._rows_of_page(page_id)
+        rows = self.rows_of_page(page_id)
         return "\n".join(self.table["text"][row].as_py() for row in rows.tolist() if self.readers_of(row) in classes)
 
     def readers_of_page(self, page_id: str) -> frozenset[str]:
         """Return the reader classes of a page's chunks, dropped ones too; empty where the generation has none of it."""
-        rows = self._rows_of_page(page_id)
+        rows = self.rows_of_page(page_id)
         return self._classes_of(rows) | self.places.readers_of_page(page_id)
 
     def dense(
@@ -262,6 +266,11 @@ class Generation:
         return PageTree(self.table)
 
     @cached_property
+    def reading_order(self) -> ReadingOrder:
+        """The order in which the chunks are read."""
+        return ReadingOrder(self.table)
+
+    @cached_property
     def speller(self) -> Speller:
         """The words of all chunks: who asks it says which of them may be told."""
         return Speller(self._lexical.terms())
@@ -306,7 +315,8 @@ class Generation:
         """Return the reader classes of some rows. Not by `np.unique`, which imports numpy.ma."""
         return frozenset(self._readers[code] for code in np.flatnonzero(np.bincount(self._reader_codes[rows])))
 
-    def _rows_of_page(self, page_id: str) -> NDArray[np.int64]:
+    def rows_of_page(self, page_id: str) -> NDArray[np.int64]:
+        """Return the rows of a page's chunks, ascending; empty where the generation has none of it."""
         return np.flatnonzero(rows_in(self.table["page_id"], [page_id]))
 
     def _readable(self, classes: frozenset[str]) -> _ReadableRows:
@@ -326,8 +336,9 @@ class Generation:
         return names_of([self.table.select(NAMED).take(indices(rows)), self.places.readable(classes)])
 
     def _compute_languages(self, classes: frozenset[str]) -> dict[str, float]:
-        rows = self.sample(classes, _LANGUAGE_SAMPLE)
-        return shares_of_languages(self._columns["text"](rows.tolist()))
+        rows = self.sample(classes, _LANGUAGE_SAMPLE).tolist()
+        told = reader(combine_chunks(self.table["lang"]))(rows)
+        return shares_of_languages(self._columns["text"](rows), told)
 
     def _shard_rows(self) -> list[ShardRows]:
         """Return rows and reader classes of every shard of the manifest."""

@@ -15,12 +15,14 @@ import pyarrow as pa
 from rag_serving.artifacts.contents import FileComparison
 from rag_serving.artifacts.digests import ChangedError, Stamp
 from rag_serving.artifacts.manifest import Manifest, mend, read_manifest
-from rag_serving.artifacts.schema import GENERATION_CHUNKS
+from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import Store, StoreError, table_of
 from rag_serving.indexes import lexical
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
 from rag_serving.indexes.exact import Vectors, VectorsError, vectors_of
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
+from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
+from rag_serving.indexes.originals import Original, originals_of
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError
 from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_FILE, SentencesError, SentenceVectors
 from rag_serving.models.embedding.graph_cache import GraphCache
@@ -43,6 +45,7 @@ class GenerationFiles(NamedTuple):
     codes: Codes | None = None
     mapped: Mapping[Path, Stamp] = {}
     sentences: SentenceVectors | None = None
+    originals: Mapping[str, Original] = {}
 
 
 def read_files(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> GenerationFiles:
@@ -81,7 +84,8 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -
     """Read the files in the order of the work that is left to do with them, while others are still compared."""
     codes = [CODES_FILE, FACTS_FILE] if manifest.chunks >= CODED_ROWS and CODES_FILE in manifest.files else []
     sentences = [SENTENCES_FILE, SENTENCE_ROWS_FILE] if "sentences" in manifest.formats else []
-    wanted = [*codes, *_LEXICAL_FILES.values(), MAPPED_FILE, VECTORS_FILE, *sentences]
+    originals = [ORIGINALS_FILE] if "originals" in manifest.formats else []
+    wanted = [*codes, *_LEXICAL_FILES.values(), MAPPED_FILE, VECTORS_FILE, *sentences, *originals]
     if absent := sorted(set(wanted) - manifest.files.keys()):
         raise StoreError(f"{folder / absent[0]} is not in the manifest; {mend(manifest.tenant)}")
     shape = manifest.chunks, manifest.embedder.dimension
@@ -95,5 +99,9 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -
         spoken = None
         if sentences:
             spoken = SentenceVectors.open(compared[SENTENCES_FILE].data, compared[SENTENCE_ROWS_FILE].data, *shape)
+        rendered = None
+        if originals:
+            rendered = table_of(compared[ORIGINALS_FILE].data, folder / ORIGINALS_FILE, ORIGINALS)
+        kept = originals_of(rendered, store.originals(manifest.tenant))
         mapped = {folder / name: stamp for name in wanted if name not in codes and (stamp := compared[name].stamp)}
-    return GenerationFiles(manifest, table, vectors, words, coded, mapped, spoken)
+    return GenerationFiles(manifest, table, vectors, words, coded, mapped, spoken, kept)

@@ -65,7 +65,7 @@ class Slot:
     def exchange(self, generation: Generation | None, stamps: FileStamps = None) -> None:
         """Hold this generation from now on; the old one is closed after its last reader."""
         with self._lock:
-            old, self.held = self.held, Held(generation, stamps=stamps) if generation else None
+            old, self.held = self.held, Held(generation, stamps=stamps) if generation is not None else None
             if old:
                 old.retired = True
             idle = old is not None and old.readers == 0

@@ -16,6 +16,8 @@ from rag_serving.artifacts.store import Store, StoreError, read_json
 from rag_serving.config.loading import Config
 from rag_serving.indexes.chroma import ChromaLocation, DenseError
 from rag_serving.indexes.generation import Generation, place_of
+from rag_serving.indexes.originals import FILE as ORIGINALS
+from rag_serving.indexes.originals import read_originals
 from rag_serving.indexes.shard_collections import ShardCollections, stored_readers
 from rag_serving.indexes.shard_files import DATABASE, database_fault, fault_of, file_fault
 
@@ -40,8 +42,11 @@ chunk."""
 
 
 def find_damage(store: Store, tenant: str, generation_id: str, config: Config, depth: Depth) -> list[Damage]:
-    """Return every damaged part of a generation, those of the dense index included; none where it is whole."""
+    """Return every damaged part of a generation, those of the dense index and the originals of its pages included; none
+    where it is whole."""
     damage = find_file_damage(store, tenant, generation_id, config, depth)
+    if not damage:
+        damage = find_original_damage(store, tenant, generation_id, thorough=depth == "digests")
     return [*damage, *find_dense_damage(store, tenant, generation_id, config, depth)]
 
 
@@ -66,6 +71,19 @@ def find_file_damage(store: Store, tenant: str, generation_id: str, config: Conf
     except (StoreError, OSError) as error:
         return [Damage(where, f"does not open: {_reason(error, folder)}")]
     return [] if thorough else list(_marked(folder / MARK))
+
+
+def find_original_damage(store: Store, tenant: str, generation_id: str, thorough: bool) -> list[Damage]:
+    """Return which files that its pages were read from are missing or altered; their digests are compared where it is
+    to be thorough."""
+    try:
+        files = {one.sha256: one for one in read_originals(store, tenant, generation_id).values()}
+    except StoreError as error:
+        return [
+            Damage(f"generations/{generation_id}/{ORIGINALS}", _reason(error, store.generation(tenant, generation_id)))
+        ]
+    faults = ((one, one.fault(thorough)) for one in files.values())
+    return [Damage(f"{one.path.parent.name}/{one.sha256}", fault) for one, fault in faults if fault]
 
 
 def publication_fault(store: Store, tenant: str) -> Damage | None:

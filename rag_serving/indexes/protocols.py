@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.indexes.hits import Hit
-from rag_serving.queries import Filters
+from rag_serving.indexes.originals import Original
+from rag_serving.indexes.page_contents import DroppedPassage
+from rag_serving.queries import Facets, Filters
 from rag_serving.query.vocabulary import Names
 from rag_serving.records import Chunk
 
@@ -166,12 +168,45 @@ class ReaderView(Protocol):
         """Return the row of a chunk; None where the reader may see none of that id."""
         ...
 
+    def rows_of_passage(self, passage_id: str) -> list[int]:
+        """Return the rows of a passage of a book by its id, such as ch3-sec2-p45: one for each book that the reader may
+        see it of."""
+        ...
+
+    def reading_ranks(self, rows: Rows) -> Rows:
+        """Return the place of some rows [n] among all that the reader may see, in reading order: books from cover to
+        cover, source by source, other pages by themselves."""
+        ...
+
+    def around(self, row: int, before: int = 1, after: int = 1) -> tuple[list[Chunk], list[Chunk]]:
+        """Return up to so many passages before a row and after it in reading order, over the borders of pages in a
+        book, of those that the reader may see."""
+        ...
+
     def beside(self, chunk: Chunk, direction: int) -> Chunk | None:
         """Return the chunk before (-1) or after (1) another in its page; None where the reader may see none."""
         ...
 
+    def duplicates_of_page(self, page_id: str) -> list[DroppedPassage]:
+        """Return the passages of a page that were dropped as near-duplicates, in the page's order: only those whose
+        place and whose kept copy the reader may see."""
+        ...
+
+    def original(self, page_id: str) -> Original | None:
+        """Return the file that a page was read from; None where there is none, or where any of the page's text is
+        hidden from the reader."""
+        ...
+
+    def facets(self) -> Facets:
+        """Return what filters can name of the pages that the reader may see, other places of their texts included."""
+        ...
+
     def has_page(self, page_id: str) -> bool:
         """Return whether the reader may see any chunk of a page, dropped duplicates included."""
+        ...
+
+    def page_rows(self, page_id: str) -> Rows:
+        """Return the rows of those of a page's chunks that the reader may see, in the page's order."""
         ...
 
     def page_text(self, page_id: str) -> str:

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from rag_serving.artifacts.columns import numbers_of
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.originals import Original
+from rag_serving.indexes.page_contents import DroppedPassage
 from rag_serving.indexes.protocols import HiddenRowError, Mask, Rows, Terms, Vector
-from rag_serving.queries import Filters
+from rag_serving.queries import Facets, Filters
 from rag_serving.query.filters import matching_rows
 from rag_serving.query.vocabulary import Names
 from rag_serving.records import Chunk
@@ -153,12 +155,43 @@ class GenerationView:
         row = self._generation.row_of(chunk_id)
         return row if row is not None and self._readable[row] else None
 
+    def rows_of_passage(self, passage_id: str) -> list[int]:
+        rows = self._generation.reading_order.of_passage(passage_id)
+        return [int(row) for row in rows if self._readable[row]]
+
+    def reading_ranks(self, rows: Rows) -> Rows:
+        return self._generation.reading_order.ranks(self._allowed(rows), self._readable)
+
+    def around(self, row: int, before: int = 1, after: int = 1) -> tuple[list[Chunk], list[Chunk]]:
+        self._allowed([row])
+        sides = self._generation.reading_order.around(row, before, after, self._readable)
+        earlier, later = (self.chunks(rows.tolist()) for rows in sides)
+        return earlier, later
+
     def beside(self, chunk: Chunk, direction: int) -> Chunk | None:
         row = self.row_of(f"{chunk.page_id}:{chunk.version}:{chunk.chunk_idx + direction}")
         return None if row is None else self.chunks([row])[0]
 
+    def duplicates_of_page(self, page_id: str) -> list[DroppedPassage]:
+        return self._generation.contents.duplicates_of(page_id, self._classes, self._readable)
+
+    def original(self, page_id: str) -> Original | None:
+        original = self._generation.originals.get(page_id)
+        if original is None:
+            return None
+        readers = self._generation.readers_of_page(page_id)
+        return original if readers and readers <= self._classes else None
+
+    def facets(self) -> Facets:
+        return self._generation.contents.facets(self._classes, self._readable)
+
     def has_page(self, page_id: str) -> bool:
         return not self._classes.isdisjoint(self._generation.readers_of_page(page_id))
+
+    def page_rows(self, page_id: str) -> Rows:
+        rows = self._generation.rows_of_page(page_id)
+        rows = rows[self._readable[rows]]
+        return rows[np.argsort(self._generation.tree.places(rows), kind="stable")]
 
     def page_text(self, page_id: str) -> str:
         return self._generation.page_text(page_id, self._classes)

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
+from itertools import zip_longest
 from typing import Any
 
 from rag_serving.text.function_words import function_words, is_plainly_english
@@ -25,6 +26,7 @@ _LONGEST = 400  # characters that are looked at
 _FEWEST_WORDS = 3
 _LIKELY, _CERTAIN = 0.5, 0.9  # with a function word of the language, and without
 _PROSE = 0.6  # of a passage, which is longer than a question
+_HALF = 0.5
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _NAME = re.compile(r"[\d_/\\=<>@#|]|[:.]\w|\A\W*[A-Z]{2,}\W*\Z")  # in a word: of names, numbers and code
 _WORD = re.compile(r"[^\W\d_]+")
@@ -46,14 +48,27 @@ def question_language(text: str) -> str:
     return language if likelihood >= enough else ENGLISH
 
 
-def shares_of_languages(texts: Iterable[str]) -> dict[str, float]:
-    """Return the share of each language among passages, the largest first; those that tell none are left out."""
+def shares_of_languages(texts: Sequence[str], known: Sequence[str | None] = ()) -> dict[str, float]:
+    """Return the share of each language among passages, the largest first; those that tell none are left out.
+
+    `known`: the language of each where it was told before, so that it need not be looked for.
+    """
     told: Counter[str] = Counter()
-    for text in texts:
-        language, likelihood = _detected(_prose(text))
-        if likelihood >= _PROSE:
+    for text, language in zip_longest(texts, known):
+        if language := language or _language_of(text):
             told[language] += 1
     return {language: count / told.total() for language, count in told.most_common()}
+
+
+def _language_of(passage: str) -> str | None:
+    language, likelihood = _detected(_prose(passage))
+    return language if likelihood >= _PROSE else None
+
+
+def page_language(texts: Sequence[str]) -> str | None:
+    """Return the language that most of a page's texts are in, ISO 639-1; None where they tell none."""
+    language, share = next(iter(shares_of_languages(texts).items()), ("", 0.0))
+    return language if share > _HALF else None
 
 
 def _prose(text: str) -> str:

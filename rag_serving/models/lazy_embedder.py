@@ -32,7 +32,7 @@ class GuardedEmbedder:
 
     def __init__(self, open_model: Callable[[], Embedder], retry_s: float = RETRY_S) -> None:
         self._open_model = open_model
-        self._breaker = Breaker(failures=1, reset_s=retry_s)
+        self.breaker = Breaker(failures=1, reset_s=retry_s)
         self._model: Embedder | None = None
         self._opening = threading.Lock()
         self._failure = ""
@@ -65,15 +65,15 @@ class GuardedEmbedder:
         Raises:
             ModelError: it failed, now or within the last `retry_s` seconds.
         """
-        if not self._breaker.allow():
+        if not self.breaker.allow():
             raise ModelError(self._failure)
         try:
             result = ask(self._opened())
         except ModelError as error:
             self._failure = str(error)
-            self._breaker.fail()
+            self.breaker.fail()
             raise
-        self._breaker.succeed()
+        self.breaker.succeed()
         return result
 
     def _opened(self) -> Embedder:

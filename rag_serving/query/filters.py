@@ -1,4 +1,4 @@
-"""What a caller narrows a question to: spaces, labels, words of the title.
+"""What a caller narrows a question to: spaces, sources, kinds of page, labels, words of the title.
 
 Belongs here: parsing and matching of filters. Does not belong here: who may read what (`access.principals`).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import mask_of, numbers_of, rows_in
 from rag_serving.queries import Filters
+
+_ALIASES = MappingProxyType({"label": "labels"})
 
 
 class FilterError(ValueError):
@@ -29,21 +32,23 @@ def parse_filters(content: Mapping[str, Any] | None) -> Filters | None:
         FilterError: a key is unknown or a value is not text.
     """
     known = [field.name for field in fields(Filters)]
-    for key, value in (content or {}).items():
+    content = {_ALIASES.get(key, key): value for key, value in (content or {}).items()}
+    for key, value in content.items():
         if key not in known:
             raise FilterError(f"unknown filter {key!r}; known are {', '.join(known)}")
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list) or not all(isinstance(text, str) for text in values):
             raise FilterError(f"filter {key!r} must be a text or a list of texts")
-    filters = Filters(**{key: _words(key, value) for key, value in (content or {}).items()})
+    filters = Filters(**{key: _words(key, value) for key, value in content.items()})
     return filters or None
 
 
 def matching_rows(chunks: pa.Table, filters: Filters) -> NDArray[np.bool_]:
-    """Return which rows of a chunk table (columns space, labels, title) match, as a mask [rows]."""
+    """Return which rows of a chunk table (columns space, labels, title, source, kind) match, as a mask [rows]."""
     matches = np.ones(len(chunks), dtype=np.bool_)
-    if filters.space:
-        matches &= rows_in(chunks["space"], filters.space)
+    for name in ("space", "source", "kind"):
+        if values := getattr(filters, name):
+            matches &= rows_in(chunks[name], values)
     for word in filters.title:
         matches &= mask_of(pc.match_substring(pc.utf8_lower(chunks["title"]), word.lower()))
     for label in filters.labels:

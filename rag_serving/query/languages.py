@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
-from rag_serving.models.language_detector import ENGLISH
+from rag_serving.models.language_detector import ENGLISH, question_language
+from rag_serving.text.function_words import is_plainly_english
 
 FARTHER_ABROAD = 0.18
 """How much less similar a passage is to a question in another language, for a model that knows both: measured with
@@ -40,6 +42,27 @@ _TOLD: Mapping[str, str] = MappingProxyType(
         "it": "Le pagine sono in {pages} e il modello di ricerca conosce l'{model}: chieda così.",
     }
 )
+
+
+class SaidIn(NamedTuple):
+    """The language of a question (`en` where it is not certain), and those whose stems its words have beside English
+    ones."""
+
+    language: str
+    stemmed: tuple[str, ...] = ()
+
+
+IN_ENGLISH = SaidIn(ENGLISH)
+
+
+def said_in(text: str, pages: Callable[[], Mapping[str, float]]) -> SaidIn:
+    """Return what a question is said in; a few words that tell no language are taken to be in any of the pages'."""
+    language = question_language(text)
+    if language != ENGLISH:
+        return SaidIn(language, (language,))
+    if is_plainly_english(text):
+        return IN_ENGLISH
+    return SaidIn(ENGLISH, tuple(sorted(each for each, share in pages().items() if share >= _LEAST_SHARE)))
 
 
 def is_of_pages(language: str, pages: Callable[[], Mapping[str, float]]) -> bool:

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from rag_serving.queries import Filters, Query
+from rag_serving.query.languages import IN_ENGLISH, SaidIn
 from rag_serving.query.operators import read_signs
 from rag_serving.query.scope import Scope, may_name, read_scope
 from rag_serving.query.vocabulary import Names
 from rag_serving.text.analyzer import analyze, identifiers, versions
 from rag_serving.text.function_words import without_function_words
 from rag_serving.text.small_talk import Remark, is_noise, remark_of, without_greeting
+from rag_serving.text.stemming import analyzer_of
 
 _IDENTIFIER_WEIGHT, _PART_WEIGHT, _CORRECTED_WEIGHT = 2.0, 0.5, 0.8
 
@@ -47,13 +49,13 @@ def read_query(
     corpus: Corpus | None = None,
     spelling: bool = True,
     is_word: IsWord | None = None,
-    language: str = "en",
+    said_in: SaidIn = IN_ENGLISH,
 ) -> Query:
     """Return what a question in natural language, or bare keywords, asks for. Any text is a query.
 
     Without a corpus nothing is known to exist: no spelling is corrected, no scope believed, no identifier weighted.
     `is_word` says what is a word though no passage holds it: with it, keys hit at random are a remark. Function words
-    of `language` are no terms.
+    of its language are no terms.
     """
     signs = read_signs(text)
     remark = _remark(signs.text, corpus, is_word)
@@ -69,14 +71,15 @@ def read_query(
     query = Query(
         original=text,
         text=corrected,
-        terms=_terms(without_function_words(corrected, language), names, corrections),
+        terms=_terms(without_function_words(corrected, said_in.language), names, corrections, said_in.stemmed),
         phrases=signs.phrases,
         identifiers=tuple(names),
         filters=filters,
         scope=scope.filters,
         page=scope.page,
         corrections=corrections,
-        language=language,
+        language=said_in.language,
+        stemmed=said_in.stemmed,
         remark=remark,
     )
     return query.noting(*_notes(query))
@@ -112,9 +115,11 @@ def _corrections(text: str, phrases: Sequence[str], corpus: Corpus) -> dict[str,
     return {word: correction for word, correction in corrections.items() if correction}
 
 
-def _terms(text: str, names: Sequence[str], corrections: Mapping[str, str]) -> dict[str, float]:
+def _terms(
+    text: str, names: Sequence[str], corrections: Mapping[str, str], stemmed: tuple[str, ...]
+) -> dict[str, float]:
     """Weights by term: how often it is said; a name as a whole more, its parts and corrections less."""
-    weights = {term: float(count) for term, count in Counter(analyze(text)).items()}
+    weights = {term: float(count) for term, count in Counter(analyzer_of(stemmed)(text)).items()}
     wholes = {analyze(name)[0] for name in names}
     parts = {part for name in names for part in analyze(name)} - wholes
     guessed = {term for word in corrections.values() for term in analyze(word)}

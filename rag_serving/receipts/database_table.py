@@ -6,11 +6,11 @@ Belongs here: the table, when the database is left alone. Does not belong here: 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Column, Engine, MetaData, String, Table, Text, delete, inspect, select
+from sqlalchemy import Column, Engine, MetaData, String, Table, Text, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -18,8 +18,9 @@ from rag_serving.deadline import run_in_thread
 from rag_serving.models.breaker import Breaker
 from rag_serving.receipts.receipt import ReceiptsAwayError
 from rag_serving.receipts.rows import StoredReceipt, asker_mark
+from rag_serving.receipts.shares import StoredShare
 from rag_serving.telemetry.recorder import TelemetryError
-from rag_serving.telemetry.tables import error_line, open_engine
+from rag_serving.telemetry.tables import create_tables, error_line, open_engine
 
 Result = TypeVar("Result")
 
@@ -32,6 +33,15 @@ RECEIPTS = Table(
     Column("tenant", Text, nullable=False),
     Column("created_at", Text, nullable=False),
     Column("content", Text, nullable=False),
+    Column("signature", Text, nullable=False),
+)
+
+SHARES = Table(
+    "receipt_shares",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("shared_at", Text, nullable=False),
     Column("signature", Text, nullable=False),
 )
 
@@ -58,20 +68,47 @@ class DatabaseTable:
         return False
 
     def insert(self, row: StoredReceipt) -> None:
+        self._insert(RECEIPTS, vars(row))
+
+    def find(self, identifier: str, tenant: str) -> StoredReceipt | None:
+        row = self._find(RECEIPTS, identifier, tenant)
+        return StoredReceipt(*row) if row else None
+
+    def share(self, share: StoredShare) -> None:
+        self._insert(SHARES, vars(share))
+
+    def unshare(self, identifier: str, tenant: str) -> None:
+        statement = delete(SHARES).where(SHARES.c.id == identifier, SHARES.c.tenant == tenant)
+
         def write(engine: Engine) -> None:
-            dialect: Any = postgresql if engine.dialect.name == "postgresql" else sqlite
-            statement = dialect.insert(RECEIPTS).on_conflict_do_nothing(index_elements=["id"])
             with engine.begin() as connection:
-                connection.execute(statement, vars(row))
+                connection.execute(statement)
 
         self._asked(write, "written")
 
-    def find(self, identifier: str, tenant: str) -> StoredReceipt | None:
-        def read(engine: Engine) -> StoredReceipt | None:
-            query = select(RECEIPTS).where(RECEIPTS.c.id == identifier, RECEIPTS.c.tenant == tenant)
+    def find_share(self, identifier: str, tenant: str) -> StoredShare | None:
+        row = self._find(SHARES, identifier, tenant)
+        return StoredShare(*row) if row else None
+
+    def _insert(self, table: Table, values: Mapping[str, Any]) -> None:
+        """Add a row, unless there is one of the same id."""
+
+        def write(engine: Engine) -> None:
+            dialect: Any = postgresql if engine.dialect.name == "postgresql" else sqlite
+            statement = dialect.insert(table).on_conflict_do_nothing(index_elements=["id"])
+            with engine.begin() as connection:
+                connection.execute(statement, dict(values))
+
+        self._asked(write, "written")
+
+    def _find(self, table: Table, identifier: str, tenant: str) -> list[str] | None:
+        """Return the row of this id and tenant; None where there is none."""
+
+        def read(engine: Engine) -> list[str] | None:
+            query = select(table).where(table.c.id == identifier, table.c.tenant == tenant)
             with engine.connect() as connection:
                 row = connection.execute(query).first()
-            return StoredReceipt(*row) if row else None
+            return [*row] if row else None
 
         return self._asked(read, "read")
 
@@ -86,7 +123,9 @@ class DatabaseTable:
 
         def write(engine: Engine) -> int:
             with engine.begin() as connection:
-                return connection.execute(statement).rowcount
+                removed = connection.execute(statement).rowcount
+                connection.execute(delete(SHARES).where(SHARES.c.id.not_in(select(RECEIPTS.c.id))))
+                return removed
 
         return self._asked(write, "written")
 
@@ -115,7 +154,7 @@ class DatabaseTable:
         with self._opening:
             if self._engine is None:
                 engine = open_engine(self._url, self._serving_db)
-                _create(engine)
+                create_tables(METADATA, engine)
                 self._engine = engine
             return self._engine
 
@@ -127,12 +166,3 @@ def _within(seconds: float, work: Callable[[], Result]) -> Result:
         TimeoutError: it takes longer.
     """
     return run_in_thread(work, "receipts").result(seconds)
-
-
-def _create(engine: Engine) -> None:
-    """Make the table, unless another process was faster."""
-    try:
-        METADATA.create_all(engine)
-    except SQLAlchemyError:
-        if not inspect(engine).has_table(RECEIPTS.name):
-            raise

@@ -6,7 +6,7 @@ Does not belong here: the comparison (`replay`), where receipts lie (`store`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,19 +17,28 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.protocols import ReaderView
-from rag_serving.receipts.receipt import ReceiptError
+from rag_serving.receipts.checks import Check, checks_of
+from rag_serving.receipts.files import proved_lines
+from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError, receipt_id
 from rag_serving.receipts.replay import changes, faults
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
+from rag_serving.records import Chunk
+
+_OF_THE_ASKER = frozenset({"asker", "sealed"})
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What does not hold of a receipt, and what has changed on the pages since; a line each."""
+    """What does not hold of a receipt, and what has changed on the pages since, a line each; and each part apart."""
 
     receipt_id: str
     faults: tuple[str, ...]
     changes: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    generation: str | None = None  # the receipt's own
+    published_generation: str | None = None  # the one that was compared with
+    proved: tuple[str, ...] = ()  # of each quote of a paged document, where the receipt holds
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape."""
@@ -38,11 +47,15 @@ class Proof:
             "valid": not self.faults,
             "faults": list(self.faults),
             "changes": list(self.changes),
+            "proved": list(self.proved),
+            "checks": [check.payload() for check in self.checks],
+            "generation": self.generation,
+            "published_generation": self.published_generation,
         }
 
 
 class Proofs:
-    """Shows and proves stored receipts. Safe to use from several threads."""
+    """Shows, shares and proves stored receipts. Safe to use from several threads."""
 
     def __init__(
         self, config: Config, tenant: str, published: CurrentGeneration, receipts: ReceiptStore, secrecy: Secrecy
@@ -54,8 +67,8 @@ class Proofs:
         self._secrecy = secrecy
 
     def shown(self, principal: Principal, identifier: str) -> dict[str, Any]:
-        """Return a stored receipt, shown to its asker or an operator who could read all of it and may still read its
-        pages.
+        """Return a stored receipt, shown to its asker or an operator, or to everybody once it is shared; always only
+        to who could read all of its passages and may still read their pages. Who did not ask is not told who did.
 
         Raises:
             ReceiptError: there is none, it was changed, its generation is gone, or the principal may not read all
@@ -63,12 +76,38 @@ class Proofs:
             UnpublishedError: there is no generation that says who may read what now.
         """
         receipt = self._receipts.get(identifier, self._tenant)
-        if not self._is_of(principal, receipt):
+        is_own = self._is_of(principal, receipt)
+        if not is_own and not self._receipts.is_shared(identifier, self._tenant):
             raise ReceiptError(f"receipt {identifier!r} is of another asker: the caller may not read it")
         with self._stored(str(receipt.get("generation"))) as then, self._published.acquire() as now:
-            if not _is_open_to(receipt, then.for_reader(principal), now.for_reader(principal)):
+            if not _is_open_to(receipt, then.for_reader(principal), now, now.for_reader(principal)):
                 raise ReceiptError(f"receipt {identifier!r} has passages that the caller may not read")
-        return self._secrecy.opened(receipt)
+        opened = self._secrecy.opened(receipt)
+        return opened if is_own else {name: value for name, value in opened.items() if name not in _OF_THE_ASKER}
+
+    def share(self, principal: Principal, identifier: str, is_shared: bool = True) -> None:
+        """Share a receipt with everybody who may read all of its passages, or undo it.
+
+        Raises:
+            ReceiptError: there is none that the principal may see, he neither asked nor is an operator, or the
+                database cannot be written.
+            UnpublishedError: there is no generation that says who may read what now.
+        """
+        self.shown(principal, identifier)
+        if not self._is_of(principal, self._receipts.get(identifier, self._tenant)):
+            raise NotTheAskerError(f"receipt {identifier!r} is of another asker")
+        if is_shared:
+            self._receipts.share(identifier, self._tenant)
+        else:
+            self._receipts.unshare(identifier, self._tenant)
+
+    def is_shared(self, identifier: str) -> bool:
+        """Return whether a receipt is shared.
+
+        Raises:
+            ReceiptError: there is none, or the database cannot be read.
+        """
+        return self._receipts.is_shared(identifier, self._tenant)
 
     def _is_of(self, principal: Principal, receipt: Mapping[str, Any]) -> bool:
         """Return whether a caller asked himself, or may see what others asked; of older receipts nobody knows who
@@ -77,8 +116,17 @@ class Proofs:
             return True
         return bool(receipt["asker"] == self._secrecy.asker(principal))
 
-    def prove(self, identifier: str) -> Proof:
-        """Replay a stored receipt without any model.
+    def proved_to(self, principal: Principal, identifier: str) -> Proof:
+        """Replay a receipt for somebody who may see it, beside the published pages as he may read them.
+
+        Raises:
+            ReceiptError, UnpublishedError: as `shown` does.
+        """
+        self.shown(principal, identifier)
+        return self.prove(identifier, principal)
+
+    def prove(self, identifier: str, principal: Principal | None = None) -> Proof:
+        """Replay a stored receipt without any model. `principal`: changes are told of what he may read.
 
         Raises:
             ReceiptError: there is no such receipt, it is no JSON, or its generation is gone.
@@ -86,6 +134,8 @@ class Proofs:
         stored = self._receipts.stored(identifier, self._tenant)
         fault, receipt = self._receipts.signature_fault(stored), stored.receipt()
         problems = [f"signature: {fault}"] if fault else []
+        if not fault and receipt_id(receipt) != identifier:
+            problems.append("id: it is not the digest of the receipt")
         try:
             with self._stored(str(receipt.get("generation"))) as generation:
                 problems += faults(self._secrecy.opened(receipt), generation, self._secrecy.question_fault)
@@ -93,14 +143,20 @@ class Proofs:
             if not fault:
                 raise
             problems.append(f"generation: {error}")
-        return Proof(identifier, tuple(problems), () if problems else tuple(self._changes(receipt)))
+        published, differences = (None, list[str]()) if problems else self._changes(receipt, principal)
+        checks = checks_of(receipt, problems, differences)
+        proved, generation_id = () if problems else tuple(proved_lines(receipt)), str(receipt.get("generation"))
+        return Proof(identifier, tuple(problems), tuple(differences), checks, generation_id, published, proved)
 
-    def _changes(self, receipt: Mapping[str, Any]) -> list[str]:
+    def _changes(self, receipt: Mapping[str, Any], principal: Principal | None) -> tuple[str | None, list[str]]:
+        """Return the id of the published generation, and what has changed in it since."""
         try:
             with self._published.acquire() as now:
-                return [] if now.id == receipt["generation"] else changes(receipt, now)
+                if now.id == receipt["generation"]:
+                    return now.id, []
+                return now.id, changes(receipt, ReaderPages(now.for_reader(principal)) if principal else now)
         except UnpublishedError as error:
-            return [f"published: {error}"]
+            return None, [f"published: {error}"]
 
     @contextmanager
     def _stored(self, generation_id: str) -> Iterator[Generation]:
@@ -115,13 +171,28 @@ class Proofs:
             generation.close()
 
 
-def _is_open_to(receipt: Mapping[str, Any], then: ReaderView, now: ReaderView) -> bool:
-    """Return whether a caller may see the receipt: all passages as they were, and their pages as they are.
+@dataclass(frozen=True)
+class ReaderPages:
+    """The published pages as one reader may see them."""
+
+    view: ReaderView
+
+    def chunks_of_page(self, page_id: str) -> Sequence[Chunk]:
+        return self.view.chunks(self.view.page_rows(page_id).tolist())
+
+    def row_of(self, chunk_id: str) -> int | None:
+        return self.view.row_of(chunk_id)
+
+
+def _is_open_to(receipt: Mapping[str, Any], then: ReaderView, published: Generation, now: ReaderView) -> bool:
+    """Return whether a caller may see the receipt: all passages as they were, and they and their pages as they are.
 
     `then` is the view of the generation that the receipt names, `now` of the published one. A page that is no longer
-    there is no longer shown.
+    there is no longer shown, nor is a passage that is still there and hidden now.
     """
     return all(
-        then.row_of(passage["chunk_id"]) is not None and now.has_page(passage["page_id"])
+        then.row_of(passage["chunk_id"]) is not None
+        and now.has_page(passage["page_id"])
+        and (published.row_of(passage["chunk_id"]) is None or now.row_of(passage["chunk_id"]) is not None)
         for passage in receipt["passages"]
     )

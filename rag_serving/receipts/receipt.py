@@ -24,11 +24,12 @@ from rag_serving.queries import Filters
 from rag_serving.records import Citation, Lock, Verdict
 from rag_serving.tracing import coarse
 
-VERSION = 7
+VERSION = 8
 # Of version 2 a citation's `index` is its place in the lock, and no quote was shortened. Before version 4 sentences
 # were not compared with their passages word by word. Before version 5 questions were encrypted by a stream of HMAC;
-# before version 6 fewer sentences were carried, before version 7 there was no outcome.
-READ_VERSIONS = (2, 3, 4, 5, 6, 7)
+# before version 6 fewer sentences were carried, before version 7 there was no outcome, before version 8 no digest of a
+# file, and quotes that OCR read were said to be exact.
+READ_VERSIONS = (2, 3, 4, 5, 6, 7, 8)
 ID_CHARS = 32
 
 
@@ -38,6 +39,10 @@ class ReceiptError(RedactedError):
 
 class ReceiptsAwayError(ReceiptError):
     """The database of receipts cannot be reached now."""
+
+
+class NotTheAskerError(ReceiptError):
+    """A receipt is of somebody else, who alone may do this with it."""
 
 
 def make_receipt(
@@ -70,7 +75,7 @@ def make_receipt(
         "usage": draft.usage.payload() if draft.usage else None,
         "notes": [redacted(note) for note in draft.notes],
         "chunk_schema": GENERATION_CHUNKS.version,
-        "passages": [_passage(index, lock) for index in range(1, len(lock) + 1)],
+        "passages": [_passage(index, lock, written.files) for index in range(1, len(lock) + 1)],
         "citations": [_citation(citation) for citation in answer.citations],
         "rules": dict(vars(rules)),
         "verdicts": [_verdict(verdict) for verdict in written.verdicts],
@@ -108,9 +113,11 @@ def _citation(citation: Citation) -> dict[str, Any]:
     return {**shown, "passage": citation.passage}
 
 
-def _passage(index: int, lock: Lock) -> dict[str, Any]:
+def _passage(index: int, lock: Lock, files: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     chunk = lock.passages[index - 1].chunk
+    file = files.get(chunk.page_id)
     return {
+        **({"file": dict(file)} if file else {}),
         "index": index,
         "chunk_id": chunk.chunk_id,
         "page_id": chunk.page_id,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from rag_serving.answering.gates import CLOSEST
 from rag_serving.answering.lock import has_anchor
@@ -16,10 +16,20 @@ from rag_serving.answering.verification.quotes import find_exact
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
 from rag_serving.flags import CLOSEST_PASSAGE
 from rag_serving.indexes.generation import Generation
+from rag_serving.receipts.files import file_faults, page_faults
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
 from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock, Verdict
 
 Receipt = Mapping[str, Any]
+
+
+class Pages(Protocol):
+    """The pages of a generation, all of them or those of one reader."""
+
+    def chunks_of_page(self, page_id: str) -> Sequence[Chunk]: ...
+
+    def row_of(self, chunk_id: str) -> int | None: ...
+
 
 _NUMBERED_BY_PLACE = 2  # the version whose citations are numbered by their places in the lock
 _SENTENCES_CHECKED = 4  # the first version whose sentences were compared with their passages word by word
@@ -49,12 +59,13 @@ def faults(receipt: Receipt, generation: Generation, question_fault: Callable[[R
         lock = Lock(tuple(Candidate(chunk, 0.0) for chunk in chunks))
         if receipt["version"] < _SENTENCES_CHECKED:
             return [*_citation_faults(receipt, lock), _UNCHECKED.format(receipt["version"])]
-        return [*_citation_faults(receipt, lock), *_verdict_faults(receipt, lock), *_outcome_faults(receipt)]
+        of_files = [*page_faults(receipt, lock), *file_faults(receipt, generation)]
+        return [*_citation_faults(receipt, lock), *of_files, *_verdict_faults(receipt, lock), *_outcome_faults(receipt)]
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         return [f"receipt: it cannot be read ({type(error).__name__}: {error})"]
 
 
-def changes(receipt: Receipt, published: Generation) -> list[str]:
+def changes(receipt: Receipt, published: Pages) -> list[str]:
     """Return what is otherwise in the published generation than when the answer was given, a line each.
 
     A receipt holds whatever changed since; this tells whether the answer may be out of date.
@@ -78,7 +89,7 @@ def _version(passage: Mapping[str, Any]) -> str:
     return str(passage["page_version"])
 
 
-def _lost_quotes(receipt: Receipt, published: Generation) -> Iterator[str]:
+def _lost_quotes(receipt: Receipt, published: Pages) -> Iterator[str]:
     """Yield the quotes that stand nowhere on their pages any more; a quote may go over the border of two chunks."""
     pages = {passage["chunk_id"]: passage["page_id"] for passage in receipt["passages"]}
     for citation in receipt["citations"]:

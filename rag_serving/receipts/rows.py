@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rag_serving.receipts.receipt import ReceiptError
+from rag_serving.receipts.shares import StoredShare
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,32 @@ class ReceiptTable(Protocol):
         """
 
     def remove(self, tenant: str | None, asker: str | None, before: str | None) -> int:
-        """Delete the rows of a tenant, of an asker, from before a time, as far as given; return how many there were.
+        """Delete the rows of a tenant, of an asker, from before a time, as far as given, with their shares; return how
+        many there were.
 
         Raises:
             ReceiptError: the database cannot be written.
+        """
+
+    def share(self, share: StoredShare) -> None:
+        """Keep that a receipt is shared; one that is already stays as it is.
+
+        Raises:
+            ReceiptError: the database cannot be written.
+        """
+
+    def unshare(self, identifier: str, tenant: str) -> None:
+        """Keep that a receipt is not shared any more.
+
+        Raises:
+            ReceiptError: the database cannot be written.
+        """
+
+    def find_share(self, identifier: str, tenant: str) -> StoredShare | None:
+        """Return the share of the receipt of this id and tenant, None where there is none.
+
+        Raises:
+            ReceiptError: the database cannot be read.
         """
 
     @property

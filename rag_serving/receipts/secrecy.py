@@ -1,7 +1,7 @@
 """Who asked and what, as a receipt holds it: for who has the installation's secret alone.
 
 Belongs here: the keyed digest of the asker, the question encrypted. Does not belong here: who may see a receipt
-(`proofs`), signatures (`receipt`), the cipher (`sealing`).
+(`proofs`), signatures (`receipt`), the cipher (`artifacts.sealing`).
 
 A question is needed to replay its verdicts, so it is not only hashed but encrypted. It opens only in its own receipt:
 it is bound to the tenant, the time, the generation, the asker and the question's digest. (The id is a digest of the
@@ -18,15 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from rag_serving.access.principals import Principal
+from rag_serving.artifacts.sealing import SealError, seal, unseal
 from rag_serving.artifacts.secret import SecretError, derived_key
 from rag_serving.receipts.receipt import ReceiptError, canonical, text_hash
-from rag_serving.receipts.sealing import SealError, seal, unseal, unseal_stream
+from rag_serving.receipts.stream_sealing import unseal_stream
 
 KEY_PURPOSE = "receipt secrecy"
 _SEALING_PURPOSE = "receipt questions"
 _HASH_CHARS = 32
 _SEALED_BY_STREAM = 4
-"""The last version of receipts whose questions are no `sealing.seal`."""
+"""The last version of receipts whose questions are no `artifacts.sealing.seal`."""
 _BESIDE = ("tenant", "created_at", "generation", "asker", "question_hash")
 
 

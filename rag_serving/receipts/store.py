@@ -18,6 +18,8 @@ from rag_serving.artifacts.secret import SecretError, derived_key
 from rag_serving.artifacts.store import Store
 from rag_serving.receipts.receipt import ReceiptError, canonical, receipt_id, signature
 from rag_serving.receipts.rows import ReceiptTable, StoredReceipt
+from rag_serving.receipts.shares import KEY_PURPOSE as SHARES
+from rag_serving.receipts.shares import StoredShare
 from rag_serving.receipts.sqlite_table import SqliteTable
 
 if TYPE_CHECKING:
@@ -90,9 +92,44 @@ class ReceiptStore:
         Raises:
             ReceiptError: there is none, or the database cannot be read.
         """
+        return self._located(identifier, tenant)[1]
+
+    def share(self, identifier: str, tenant: str) -> None:
+        """Keep that a receipt is shared.
+
+        Raises:
+            ReceiptError: there is none, or the database cannot be written.
+        """
+        table, _ = self._located(identifier, tenant)
+        table.unshare(identifier, tenant)  # one that was made up must not stand in its way
+        table.share(StoredShare.now(identifier, tenant, self._key(SHARES)))
+
+    def unshare(self, identifier: str, tenant: str) -> None:
+        """Keep that a receipt is not shared.
+
+        Raises:
+            ReceiptError: there is none, or the database cannot be written.
+        """
+        self._located(identifier, tenant)[0].unshare(identifier, tenant)
+
+    def is_shared(self, identifier: str, tenant: str) -> bool:
+        """Return whether a receipt is shared, by a row that was made here.
+
+        Raises:
+            ReceiptError: there is none, or the database cannot be read.
+        """
+        share = self._located(identifier, tenant)[0].find_share(identifier, tenant)
+        return share is not None and share.holds(self._key(SHARES))
+
+    def _located(self, identifier: str, tenant: str) -> tuple[ReceiptTable, StoredReceipt]:
+        """Return a row with the table that it lies in.
+
+        Raises:
+            ReceiptError: there is none, or the database cannot be read.
+        """
         for table in self._tables:
             if row := table.find(identifier, tenant):
-                return row
+                return table, row
         if all(table.is_empty for table in self._tables):
             raise ReceiptError(f"no receipt {identifier!r}: nothing was asked of this home yet")
         raise ReceiptError(f"tenant {tenant!r} has no receipt {identifier!r}")
@@ -114,8 +151,11 @@ class ReceiptStore:
             table.close()
 
     def _signature(self, row: StoredReceipt) -> str:
+        return signature(self._key("receipts"), *row.fields)
+
+    def _key(self, purpose: str) -> bytes:
         try:
-            return signature(derived_key(self._home, "receipts"), *row.fields)
+            return derived_key(self._home, purpose)
         except SecretError as error:
             raise ReceiptError(str(error)) from error
 

@@ -34,18 +34,23 @@ def search_results(search: Search, k: int, explain: bool) -> SearchResults:
 
 def scored_ids(search: Search, most: int) -> list[tuple[str, dict[str, float]]]:
     """Return the first candidates by chunk id, each with what every stage said of it."""
-    ranking = _with_later_columns(search).head(most)
+    ranking = all_columns(search).head(most)
     ids = search.context.view.chunk_ids(ranking.rows.tolist())
     return [(chunk_id, scores) for chunk_id, (_, scores, _) in zip(ids, ranking.records(), strict=True)]
 
 
 def explained_candidates(search: Search) -> tuple[Candidate, ...]:
     """Return all candidates in the order before reranking, each with what every stage said of it."""
-    ranking = _with_later_columns(search)
+    ranking = all_columns(search)
     candidates = search.context.passages.candidates(ranking, together=max(1, len(ranking)))
     clean = np.isin(ranking.rows, search.rankings["hygiene"].rows).tolist()
     pairs = zip(candidates, clean, strict=True)
     return tuple(candidate if kept else replace(candidate, dropped_by="hygiene") for candidate, kept in pairs)
+
+
+def all_columns(search: Search) -> Ranking:
+    """Return the candidates in their order, with the columns of the stages after them."""
+    return search.candidates.joined(search.ranking)
 
 
 def index_rankings(search: Search, most: int) -> dict[str, RankedIds]:
@@ -66,8 +71,3 @@ def _by_id(search: Search, found: dict[str, tuple[Rows, Scores]]) -> dict[str, R
         name: [(ids[row], score) for row, score in zip(those.tolist(), scores.tolist(), strict=True)]
         for name, (those, scores) in found.items()
     }
-
-
-def _with_later_columns(search: Search) -> Ranking:
-    """Return the candidates in their order, with the columns of the stages after them."""
-    return search.candidates.joined(search.ranking)

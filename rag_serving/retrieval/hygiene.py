@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rag_serving.indexes.protocols import Mask
+from rag_serving.queries import Query
 from rag_serving.records import Chunk
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.stage import SearchContext
-from rag_serving.text.analyzer import analyze
 
 # The source document's exemption: code and tables answer with few words of prose.
 _UNGATED_TYPES = frozenset({"code", "table"})
@@ -52,25 +53,32 @@ class KeywordGate:
     in_front: int = 3
 
     def __call__(self, context: SearchContext, ranking: Ranking) -> Ranking:
-        terms, passed = set(analyze(context.query.text)), list[int]()
-        near = ranking.column("dense") >= _NEAR
+        passed = list[int]()
+        near, weights = is_near(ranking), context.term_weights
         for start in range(0, len(ranking), self.enough):
             chunks = context.passages.read(ranking.rows[start : start + self.enough])
             passed += [
                 at
                 for at, chunk in enumerate(chunks, start)
-                if at < self.in_front or near[at] or shares_words(chunk, terms, self.min_overlap, context.term_weights)
+                if at < self.in_front or near[at] or shares_words(chunk, context.query, self.min_overlap, weights)
             ]
             if len(passed) >= self.enough:
                 break
         return ranking.take(passed[: self.enough])
 
 
-def shares_words(chunk: Chunk, terms: Set[str], min_overlap: int, weights: Mapping[str, float]) -> bool:
+def is_near(ranking: Ranking) -> Mask:
+    """Return which rows [n] may say the same in other words, by cosine similarity."""
+    near: Mask = ranking.column("dense") >= _NEAR
+    return near
+
+
+def shares_words(chunk: Chunk, query: Query, min_overlap: int, weights: Mapping[str, float]) -> bool:
     """Return whether heading path and text share enough stemmed terms with the query, by number or by weight."""
     if chunk.content_type in _UNGATED_TYPES:
         return True
-    shared = terms & set(analyze(" ".join((*chunk.heading_path, chunk.text))))
+    terms = query.text_terms
+    shared = terms & set(query.analyze(" ".join((*chunk.heading_path, chunk.text))))
     if len(shared) >= min(min_overlap, len(terms)):
         return True
     return sum(weights.get(term, 0.0) for term in shared) >= _ENOUGH_WEIGHT * sum(weights.values()) > 0

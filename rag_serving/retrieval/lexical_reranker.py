@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -68,23 +68,26 @@ class LexicalReranker:
 
     def _corrected(self, context: SearchContext, first: Ranking) -> Scores:
         """Return the scores [n] with what the words of each row are worth."""
+        analyze = context.query.analyze_passage
         counted = _SIGNALS if self.proximity else _OF_COVERAGE
         chunks = context.passages.read(first.rows)
-        signals = np.array([word_signals(chunk, context.term_weights)[:counted] for chunk in chunks])
+        signals = np.array([word_signals(chunk, context.term_weights, analyze)[:counted] for chunk in chunks])
         corrected: Scores = first.score + first.score.std() * _WORTH * _standard(signals).sum(axis=1)
         return corrected
 
 
-def word_signals(chunk: Chunk, weights: Mapping[str, float]) -> tuple[float, ...]:
+def word_signals(
+    chunk: Chunk, weights: Mapping[str, float], analyze: Callable[[str], Sequence[str]] = analyze_passage
+) -> tuple[float, ...]:
     """Return coverage, coverage by the headings, proximity, ordered proximity, longest run: each 0 … 1.
 
     `weights` are the query's terms in their order with their inverse document frequencies.
     """
     positions: dict[str, list[int]] = {}
-    for place, term in enumerate(analyze_passage(chunk.text)):
+    for place, term in enumerate(analyze(chunk.text)):
         if term in weights:
             positions.setdefault(term, []).append(place)
-    headings = set(analyze_passage(" ".join(chunk.heading_path)))
+    headings = set(analyze(" ".join(chunk.heading_path)))
     total = sum(weights.values()) or 1.0
     covered = sum(weight for term, weight in weights.items() if term in positions) / total
     headed = sum(weight for term, weight in weights.items() if term in headings) / total

@@ -13,10 +13,9 @@ from functools import partial
 import numpy as np
 
 from rag_serving.indexes.protocols import Mask, ReaderView
-from rag_serving.models.language_detector import question_language
 from rag_serving.models.protocols import Embedder
 from rag_serving.queries import Filters, Query
-from rag_serving.query.languages import is_of_pages
+from rag_serving.query.languages import is_of_pages, said_in
 from rag_serving.query.parsing import read_query
 from rag_serving.query.vocabulary import Names
 from rag_serving.records import Ranker
@@ -100,11 +99,11 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
     """
     trace = StageTrace()
     with trace.part("query"):
-        language = question_language(text)
-        if not is_of_pages(language, view.languages):
+        said = said_in(text, view.languages)
+        if not is_of_pages(said.language, view.languages):
             options = replace(options, settings=options.settings.model_copy(update=_ABROAD))
         spelling = options.settings.spelling
-        query = read_query(text, _Corpus(view, options.is_word), spelling, options.is_word, language)
+        query = read_query(text, _Corpus(view, options.is_word), spelling, options.is_word, said)
         everything = narrowed(view, options.filters, query.filters)
         inside = narrowed(view, options.filters, query.filters, query.scope) if query.scope else None
         holders, missing = _holders(view, query)

@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rag_serving.access.principals import Principal
-from rag_serving.records import Answer, Lock, Refusal, RejectedCandidate, SearchResults, Usage, Verdict
+from rag_serving.records import Answer, Lock, RejectedCandidate, SearchResults, Usage, Verdict
+from rag_serving.refusal import Refusal
 
 Kind = Literal["ask", "selected_text", "search"]
 Origin = Literal["server", "terminal"]

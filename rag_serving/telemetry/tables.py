@@ -7,7 +7,7 @@ what they mean (`events`, `rag_assets.reports.kpis`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -190,12 +190,25 @@ def prepare(engine: Engine) -> None:
 
     Only columns that may be empty can be added: `faults_of` names the others.
     """
-    METADATA.create_all(engine)
+    create_tables(METADATA, engine)
     for table in METADATA.sorted_tables:
         there = {column["name"] for column in inspect(engine).get_columns(table.name)}
         for column in table.columns:
             if column.name not in there and column.nullable:
                 _add(engine, table, column)
+
+
+def create_tables(metadata: MetaData, engine: Engine) -> None:
+    """Make the tables that are missing, beside other processes that do the same at the same time.
+
+    Raises:
+        SQLAlchemyError: they cannot be made.
+    """
+    for _ in metadata.tables:  # each failure is of a table that another process made since it was looked for
+        with suppress(SQLAlchemyError):
+            metadata.create_all(engine)
+            return
+    metadata.create_all(engine)
 
 
 def _add(engine: Engine, table: Table, column: Column[Any]) -> None:

@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from itertools import chain, pairwise
 from typing import Any
 
-ANALYZER_VERSION = 1
+ANALYZER_VERSION = 2
 
 _LONGEST_TERM = 80
 _LONGEST_NAME = 400  # a longer run (base64, minified code) is cut: nobody types it
@@ -58,9 +58,14 @@ def analyze(text: str) -> list[str]:
     and the stems of its words; a version number gives itself and its prefixes (`v1.2.3`: v1.2.3, 1.2.3, 1.2). Scripts
     written without spaces give characters and character pairs.
     """
+    return list(chain.from_iterable(map(_terms, words_of(text))))
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words and names in a text, in order, as they are written (NFKC)."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
-    return list(chain.from_iterable(map(_terms, _WORD.findall(text))))
+    return _WORD.findall(text)
 
 
 def identifiers(text: str) -> list[str]:
@@ -93,11 +98,11 @@ def _terms(word: str) -> tuple[str, ...]:
     name = word[:_LONGEST_NAME]
     if name.islower() and name.isalpha() and name.isascii():
         return _word(name)
-    return tuple(term[:_LONGEST_TERM] for term in _of_name(_folded(name)))
+    return tuple(term[:_LONGEST_TERM] for term in _of_name(folded(name)))
 
 
-def _folded(name: str) -> str:
-    """Without Latin, Greek and Cyrillic accents, typographic apostrophes straightened; case kept."""
+def folded(name: str) -> str:
+    """Return a name without Latin, Greek and Cyrillic accents, typographic apostrophes straightened; case kept."""
     if name.isascii():
         return name
     bare = "".join(char for char in unicodedata.normalize("NFKD", name) if not "\u0300" <= char <= "\u036f")

@@ -1,7 +1,8 @@
 """What a passage is made of, as ingest knew it: its units, and what stands before it in its section that they need.
 
 Belongs here: the structure of the chunks of a section, its compact form, what the parts of a passage belong to.
-Does not belong here: splitting a text into units (`units`), which of them answer (`answering.extraction`).
+Does not belong here: splitting a text into units (`units`), pages of a paged file (`page_marks`), which units answer
+(`answering.extraction`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
+from rag_serving.text.page_marks import PageMarks, decoded, encoded, within
 from rag_serving.text.units import Block, Kind, Unit, cells_of, clipped, units
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -26,11 +28,14 @@ class Structure(NamedTuple):
     units: tuple[Unit, ...]
     table_header: str = ""  # the row that names the columns of a table which the passage begins inside
     introduction: str = ""  # the sentence with a colon above a list, a table or code which the passage begins inside
+    marks: PageMarks = ()  # the pages that it stands on
 
     def encode(self) -> str:
         """Return the compact form: JSON, without what is as it is by default."""
-        rows = [_row(unit) for unit in self.units]
-        return json.dumps([rows, self.table_header, self.introduction], ensure_ascii=False, separators=(",", ":"))
+        shape: list[Any] = [[_row(unit) for unit in self.units], self.table_header, self.introduction]
+        if self.marks:
+            shape.append(encoded(self.marks))
+        return json.dumps(shape, ensure_ascii=False, separators=(",", ":"))
 
     def unit_at(self, position: int) -> Unit | None:
         """Return the unit that holds a character, or None between units."""
@@ -69,21 +74,26 @@ def _structure_of(text: str) -> Structure:
 
 
 @lru_cache(maxsize=1024)
-def decode(encoded: str) -> Structure:
+def decode(written: str) -> Structure:
     """Return the structure that `Structure.encode` wrote."""
-    rows, table_header, introduction = json.loads(encoded)
-    return Structure(tuple(_unit(*row) for row in rows), table_header, introduction)
+    rows, table_header, introduction, *marks = json.loads(written)
+    return Structure(tuple(_unit(*row) for row in rows), table_header, introduction, decoded(*marks or [()]))
 
 
-def chunk_structures(text: str, blocks: Sequence[Block], ranges: Iterable[tuple[int, int]]) -> Iterator[Structure]:
-    """Yield the structure of each chunk of a section, `text[start:end]`, with offsets from the chunk's beginning."""
+def chunk_structures(
+    text: str, blocks: Sequence[Block], ranges: Iterable[tuple[int, int]], marks: PageMarks = ()
+) -> Iterator[Structure]:
+    """Yield the structure of each chunk of a section, `text[start:end]`, with offsets from the chunk's beginning.
+
+    `marks` are those of the section.
+    """
     found = units(text, blocks)
     headers = {unit.block: unit for unit in found if unit.kind == "header"}
     above = list(units_above(found))
     for start, end in ranges:
         inside = clipped(text, found, start, end)
         if not inside:
-            yield Structure(())
+            yield Structure((), marks=within(marks, start, end))
             continue
         first = bisect_right(found, start, key=lambda unit: unit.end)
         header, before = headers.get(found[first].block), above[first]
@@ -91,6 +101,7 @@ def chunk_structures(text: str, blocks: Sequence[Block], ranges: Iterable[tuple[
             tuple(inside),
             _short(line_of(header, text)) if header and header.end <= start and inside[0].kind == "table" else "",
             _short(_introducing(before.of(text))) if before else "",
+            within(marks, start, end),
         )
 
 

@@ -11,13 +11,14 @@ import pytest
 from click import unstyle
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.clarified import clarified
 from support.examples import examples
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.citations import markdown
 from rag_serving.answering.gates import CLOSEST
+from rag_serving.answering.markdown import markdown
 from rag_serving.answering.writing.generator import GENERATOR_DOWN
 from rag_serving.cli.printing import answer_lines
 from rag_serving.flags import CLOSEST_PASSAGE, LANGUAGE_NOT_SERVED
@@ -71,7 +72,7 @@ def test_a_doubtful_sentence_is_shown_below_a_line_that_says_so(asking: Asking) 
 def test_below_both_thresholds_nothing_is_shown_but_the_closest_page(asking: Asking) -> None:
     answer = asking(gates=WITHHELD)
     assert (answer.status, answer.outcome, answer.citations) == ("not_found", "none", ())
-    assert (answer.clarification or "").startswith("Closest: Monitoring → Consumer lag")
+    assert clarified(answer).startswith("The page that comes closest: Monitoring → Consumer lag")
     assert answer.payload()["confidence"] < 1.0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.passages import candidate_of, lock_of
+from support.passages import candidate_of
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.gates import (
@@ -14,7 +14,6 @@ from rag_serving.answering.gates import (
     NOT_FOUND,
     REFUSED_EMPTY,
     REFUSED_ORDER,
-    closest,
     gate_confidence,
     gate_passages,
     gate_question,
@@ -82,12 +81,6 @@ def test_who_asks_needs_more_confidence_than_who_states() -> None:
     assert gate_confidence("Logs are kept for a week.", 0.3, GATES) is None
     assert gate_confidence("logs kept for a week", 0.3, GATES) is not None, "keywords claim nothing"
     assert gate_confidence("How long?", None, GATES) is None
-
-
-def test_the_closest_page_is_named_with_its_link() -> None:
-    told = closest(lock_of(["Logs."]))
-    assert told == "Closest: Broker guide → Restart, https://wiki.example/pages/1#Restart"
-    assert closest(Lock(())) is None
 
 
 # In the pipeline

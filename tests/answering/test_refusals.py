@@ -17,7 +17,8 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.refusals import best_rejected, not_written, nothing_kept
 from rag_serving.cli.printing import answer_lines
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Answer, Claim, Draft, Lock, Refusal
+from rag_serving.records import Answer, Claim, Draft, Lock
+from rag_serving.refusal import Refusal
 
 EVERYONE, HR = Principal("acme"), Principal("acme", "ann", frozenset({"hr"}))
 LAG = "How long is a partition leader kept away by the alert of consumer lag?"
@@ -76,15 +77,15 @@ def test_without_explanation_there_is_one_line_and_no_sentence(asking: Asking) -
     refusal = refusal_of(answer)
     assert (refusal.gate, refusal.best) == ("confidence", None)
     lines = [unstyle(line) for line in answer_lines(answer)]
-    assert lines[2] == f"{refusal.reason} (--explain shows more)"
+    assert lines[3] == f"{refusal.reason} (--explain shows more)"
     assert lines[-1].startswith(f"receipt {answer.receipt_id}  (citelock receipt verify ID, citelock feedback ID")
 
 
 def test_an_explained_refusal_is_printed_with_gate_and_sentence(asking: Asking) -> None:
     lines = [unstyle(line) for line in answer_lines(asking(LAG, gates=NOTHING_SHOWN))]
-    assert lines[2].startswith("gate confidence: ")
-    assert lines[3].startswith("nearest: “Consumer lag is the distance")
-    assert lines[4] == "    Monitoring → Consumer lag, https://wiki.example/pages/13#Consumer-lag"
+    assert lines[3].startswith("gate confidence: ")
+    assert lines[4].startswith("nearest: “Consumer lag is the distance")
+    assert lines[5] == "    Monitoring → Consumer lag, https://wiki.example/pages/13#Consumer-lag"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rag_serving.answering.writing.parsing import parse
@@ -139,6 +139,7 @@ def test_the_unfinished_end_of_a_reply_that_was_cut_is_left_out() -> None:
     assert len(parse('Logs stay. "keeps logs" [1]', cut=True).claims) == 1
 
 
+@example(">`1`")
 @given(st.text(st.sampled_from(list("ab .\n\"'`[]()<>„“«»【】>-|*_1239#:?!&;\U000f0000\U000f8000")), max_size=200))
 def test_any_text_can_be_read(reply: str) -> None:
     for claim in parse(reply).claims:

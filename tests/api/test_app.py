@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from starlette.routing import Route
-from support.api_client import LOCAL, QUESTION, TOKENS, bearer, client_of, events_in
+from support.api_client import ADDRESS, LOCAL, QUESTION, TOKENS, bearer, client_of, events_in
 from support.wiki import RESTART, configuration
 
 from rag_serving.api.app import MAX_BODY_BYTES, create_app
 from rag_serving.config.loading import ConfigError
+from rag_serving.web.bundle import STATIC
 
 
 @pytest.fixture(scope="module")
@@ -32,18 +33,21 @@ def test_an_answer_has_the_documented_shape(client: TestClient) -> None:
     answer = response.json()
     assert response.status_code == 200
     assert answer.keys() == {
-        "status", "outcome", "confidence", "threshold", "answer", "citations", "clarification", "refusal", "generation",
-        "generator", "usage", "reranker", "receipt_id", "timings_ms", "flags",
+        "status", "outcome", "confidence", "threshold", "answer", "citations", "clarification", "refusal", "understood",
+        "generation", "generator", "usage", "reranker", "receipt_id", "timings_ms", "flags",
     }  # fmt: skip
     (citation,) = answer["citations"]
     assert citation.keys() == {
         "index", "chunk_id", "title", "heading_path", "url", "fragment_url", "quote", "space", "page_version",
-        "verification", "start", "end", "also_at",
+        "verification", "start", "end", "also_at", "page_id", "source", "updated_at", "page",
+        "page_label", "boxes", "continued", "ocr_confidence", "book",
     }  # fmt: skip
     assert citation["quote"] == RESTART[citation["start"] : citation["end"]]
 
 
-def test_what_the_demo_says_to_open_is_there(client: TestClient) -> None:
+def test_what_the_demo_says_to_open_is_there(wiki_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<!doctype html>")
+    client = TestClient(create_app(configuration(wiki_home), static=tmp_path), ADDRESS, client=LOCAL)
     paths = re.findall(r"127\.0\.0\.1:8088(/[^\s)\"]*)", (Path(__file__).parents[2] / "Makefile").read_text())
     assert paths
     assert [client.get(path).status_code for path in paths] == [200] * len(paths)
@@ -98,9 +102,17 @@ def test_a_stream_of_nothing_published_is_an_error_in_the_answer(tmp_path: Path)
     assert [events[-1][0], events[-1][1]["code"]] == ["answer", "UNAVAILABLE"]
 
 
-def test_history_that_is_not_used_is_flagged(client: TestClient) -> None:
-    body = {**QUESTION, "history": [{"role": "user", "content": "hello"}]}
-    assert "history_not_used" in client.post("/v1/ask", json=body).json()["flags"]
+def test_a_question_that_leans_on_the_one_before_is_completed_and_says_so(client: TestClient) -> None:
+    def ask(question: str, history: list[dict[str, str]]) -> dict[str, Any]:
+        made: dict[str, Any] = client.post("/v1/ask", json={"question": question, "history": history}).json()
+        return made
+
+    turns = [{"role": "user", "content": QUESTION["question"]}, {"role": "assistant", "content": "No. [1]"}]
+    assert ask(QUESTION["question"], [{"role": "user", "content": "hello"}])["understood"] is None
+    followed = ask("why?", turns)
+    assert followed["understood"] == "why: restart a broker while partitions are under-replicated?"
+    assert followed["citations"][0]["heading_path"][-1] == "Restarting a broker"
+    assert ask("why?", [])["outcome"] == "none"
 
 
 @pytest.mark.parametrize(
@@ -198,8 +210,9 @@ def test_without_a_known_token_nothing_is_served(secured: TestClient, headers: d
         assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
 
 
-def test_no_route_but_the_probes_is_served_without_a_token(secured: TestClient) -> None:
-    routes = [route for route in routes_of(secured.app) if route.path not in {"/healthz", "/readyz"}]
+def test_no_route_but_the_probes_and_the_page_is_served_without_a_token(secured: TestClient) -> None:
+    open_to_all = {"/healthz", "/readyz", *SIGN_IN, *PAGE}
+    routes = [route for route in routes_of(secured.app) if route.path not in open_to_all]
     assert {"/openapi.json", "/metrics", "/v1/ask", "/v1/chat/completions", "/v1/feedback"} <= {r.path for r in routes}
     for route in routes:
         path = re.sub(r"{[^}]*}", "x", route.path)
@@ -207,6 +220,13 @@ def test_no_route_but_the_probes_is_served_without_a_token(secured: TestClient) 
             refused = secured.request(method, path, json={})
             assert (method, path, refused.status_code) == (method, path, 401)
     assert secured.get("/openapi.json", headers=bearer("all")).json()["info"]["title"] == "Citelock"
+
+
+SIGN_IN = {"/v1/session", "/v1/session/oidc", "/v1/session/oidc/callback"}
+"""Where one says who one is."""
+PAGE = {"/", "/ask", "/a/{receipt_id}", "/p/{page_id:path}", "/documents", "/status", "/assets/{name:path}"}
+PAGE |= {f"/{path.name}" for path in STATIC.glob("*.*")}
+"""Files of the web page: nothing of a tenant is in them."""
 
 
 def routes_of(router: Any) -> Iterator[Any]:

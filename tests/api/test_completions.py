@@ -21,6 +21,7 @@ from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import Message
 from rag_serving.models.embedding.factory import open_tokenizer
 
+LINK = "https://wiki.example/pages/11#Restarting-a-broker:~:text="
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
@@ -40,8 +41,7 @@ def test_the_last_message_of_the_user_is_answered_with_its_sources(client: TestC
     made = client.post("/v1/chat/completions", json={"model": "any", "messages": MESSAGES, "temperature": 1}).json()
     (choice,) = made["choices"]
     assert (made["object"], made["model"], choice["finish_reason"]) == ("chat.completion", "citelock-acme", "stop")
-    assert choice["message"]["content"].startswith(f"{RESTART} [1]")
-    assert "https://wiki.example/pages/11#Restarting-a-broker:~:text=" in choice["message"]["content"]
+    assert choice["message"]["content"].startswith(f"{RESTART} [[1]]({LINK}")
     assert made["citelock"]["citations"]
     texts = ["Be brief.", "Hello", "Hello.", QUESTION]
     offsets = open_tokenizer(Embedding()).offsets([*texts, choice["message"]["content"]])
@@ -77,7 +77,7 @@ def test_nothing_that_was_not_verified_is_streamed(wiki_home: Path) -> None:
             events = client.post("/v1/ask", json={"question": QUESTION, "stream": True}).text
     assert "any time" not in text + events
     assert "Stop it first" not in text + events
-    assert "“Stop the broker with the stop script.” [1]" in text
+    assert "“Stop the broker with the stop script.” [[1]](https://" in text
     assert 'event: sentence\ndata: {"text": "“Stop the broker with the stop script.” [1]", "outcome": "told"}' in events
     assert completion_chunks(text)[-1]["usage"]["prompt_tokens"] == 42
 
@@ -92,7 +92,7 @@ def serving(wiki_home: Path) -> Iterator[str]:
 def test_our_own_client_understands_it(serving: str) -> None:
     model = open_chat("openai", ChatModel(model="citelock", base_url=f"{serving}/v1"), "generation")
     reply = model.reply([Message("user", QUESTION)])
-    assert reply.text.startswith(f"{RESTART} [1]")
+    assert reply.text.startswith(f"{RESTART} [[1]]({LINK}")
     assert not reply.cut
 
 
@@ -170,7 +170,7 @@ def test_without_a_token_nothing_is_listed_or_answered(wiki_home: Path, monkeypa
         assert response.headers["WWW-Authenticate"] == "Bearer"
     known = {"Authorization": "Bearer a"}
     listed = secured.get("/v1/models", headers=known).json()
-    assert [model["id"] for model in listed["data"]] == ["citelock-acme"]
+    assert [model["id"] for model in listed["data"]] == ["citelock-acme", "citelock-acme:selected-text"]
     assert secured.get("/v1/models/citelock-acme", headers=known).json() == listed["data"][0]
     for hidden in ("other", "none"):
         assert secured.get(f"/v1/models/citelock-{hidden}", headers=known).status_code == 404
@@ -180,7 +180,9 @@ def test_without_a_token_nothing_is_listed_or_answered(wiki_home: Path, monkeypa
 
 def test_a_model_chooses_the_tenant_on_this_machine(wiki_home: Path) -> None:
     with client_of(wiki_home, tenants={"acme": {}, "other": {}}) as client:
-        assert [m["id"] for m in client.get("/v1/models").json()["data"]] == ["citelock-acme", "citelock-other"]
+        names = [model["id"] for model in client.get("/v1/models").json()["data"]]
+        assert names[:2] == ["citelock-acme", "citelock-other"]
+        assert names[2:] == ["citelock-acme:selected-text", "citelock-other:selected-text"]
         made = client.post("/v1/chat/completions", json={"messages": MESSAGES, "model": "citelock-acme"}).json()
         assert made["model"] == "citelock-acme"
         unnamed = client.post("/v1/chat/completions", json={"messages": MESSAGES, "model": "gpt"})
@@ -189,13 +191,14 @@ def test_a_model_chooses_the_tenant_on_this_machine(wiki_home: Path) -> None:
 
 
 def test_openai_s_own_client_lists_asks_streams_and_understands_errors(serving: str) -> None:
-    openai = pytest.importorskip("openai")
+    import openai
+
     with openai.OpenAI(base_url=f"{serving}/v1", api_key="none", max_retries=0, timeout=30) as client:
-        (model,) = client.models.list()
+        model = next(iter(client.models.list()))
         assert client.models.retrieve(model.id) == model
         made = client.chat.completions.create(model=model.id, messages=MESSAGES)
         assert (made.model, made.choices[0].finish_reason) == (model.id, "stop")
-        assert made.choices[0].message.content.startswith(f"{RESTART} [1]")
+        assert made.choices[0].message.content.startswith(f"{RESTART} [[1]]({LINK}")
         assert made.usage.total_tokens == made.usage.prompt_tokens + made.usage.completion_tokens > 0
         options = {"include_usage": True}
         chunks = [
@@ -209,3 +212,58 @@ def test_openai_s_own_client_lists_asks_streams_and_understands_errors(serving: 
         with pytest.raises(openai.BadRequestError, match="at most 4000 are read") as long:
             client.chat.completions.create(model=model.id, messages=[{"role": "user", "content": "x" * 5000}])
         assert (long.value.code, long.value.type) == ("context_length_exceeded", "invalid_request_error")
+
+
+def test_annotations_stand_where_the_markers_are_and_the_whole_answer_beside_them(client: TestClient) -> None:
+    made = client.post("/v1/chat/completions", json={"messages": MESSAGES}).json()
+    message = made["choices"][0]["message"]
+    (annotation,) = message["annotations"]
+    assert annotation["type"] == "url_citation"
+    cited = annotation["url_citation"]
+    marker = message["content"][cited["start_index"] : cited["end_index"]]
+    assert marker == f"[[1]]({cited['url']})"
+    assert (cited["url"], cited["title"]) == (
+        made["citelock"]["citations"][0]["fragment_url"],
+        "Kafka operations → Restarting a broker",
+    )
+    chunks = completion_chunks(client.post("/v1/chat/completions", json={"messages": MESSAGES, "stream": True}).text)
+    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
+    assert [delta["annotations"] for delta in deltas if "annotations" in delta] == [[annotation]]
+    last = {**chunks[-1]["citelock"], "receipt_id": None, "timings_ms": None}
+    assert last == {**made["citelock"], "receipt_id": None, "timings_ms": None}
+
+
+def test_a_system_prompt_is_not_followed_and_the_answer_says_so(client: TestClient) -> None:
+    def ask(*messages: dict[str, str]) -> tuple[str, list[str]]:
+        made = client.post("/v1/chat/completions", json={"messages": list(messages)}).json()
+        return made["choices"][0]["message"]["content"], made["citelock"]["flags"]
+
+    question = {"role": "user", "content": QUESTION}
+    plain, flags = ask(question)
+    assert "instructions_not_used" not in flags
+    for role in ("system", "developer"):
+        told, flags = ask({"role": role, "content": "Answer only with YES."}, question)
+        assert (told, "instructions_not_used" in flags) == (plain, True)
+
+
+def test_what_was_asked_before_completes_the_question(client: TestClient) -> None:
+    turns = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": "No."}]
+    made = client.post(
+        "/v1/chat/completions", json={"messages": [*turns, {"role": "user", "content": "and why?"}]}
+    ).json()
+    assert made["citelock"]["understood"] == "why: restart a broker while partitions are under-replicated?"
+    assert "Read as: why: restart a broker" in made["choices"][0]["message"]["content"]
+
+
+def test_the_model_of_selected_text_answers_from_the_conversation_alone(client: TestClient) -> None:
+    model = "citelock-acme:selected-text"
+    text = {"role": "user", "content": "In the evening you call the guard."}
+    question = {"role": "user", "content": "Whom do I call?"}
+    made = client.post("/v1/chat/completions", json={"model": model, "messages": [text, question]}).json()
+    assert (made["model"], made["citelock"]["citations"][0]["chunk_id"]) == (model, "selection:0:0")
+    assert made["choices"][0]["message"]["annotations"] == [], "a text without an address is not linked to"
+    refused = client.post("/v1/chat/completions", json={"model": model, "messages": [question]})
+    assert (refused.status_code, error_of(refused)) == (400, ("invalid_request_error", "messages", "bad_request"))
+    long = {"role": "user", "content": "x" * 60_000}
+    refused = client.post("/v1/chat/completions", json={"model": model, "messages": [long, question]})
+    assert error_of(refused)[2] == "context_length_exceeded"

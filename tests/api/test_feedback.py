@@ -60,6 +60,7 @@ def test_a_verdict_on_an_answer_is_accepted_and_counted(client: TestClient) -> N
     ("change", "status", "told"),
     [
         ({"receipt_id": "0" * 32}, 404, "no such receipt"),
+        ({"receipt_id": "0" * 65}, 400, "receipt_id"),
         ({"verdict": "bad"}, 400, "verdict"),
         ({"citation": 9}, 400, "only [1]"),
         ({"citation": 0}, 400, "citation"),
@@ -139,6 +140,30 @@ def test_bad_answers_become_drafts_of_gold_questions(tmp_path: Path, monkeypatch
     assert "https://wiki.example/pages/11#Restarting-a-broker" in drafted
     (tmp_path / "gold.yaml").write_text(drafted.replace('quote: ""', 'quote: "must not restart"'), encoding="utf-8")
     assert read_gold(tmp_path / "gold.yaml").questions[0].pages == {"11"}
+
+
+@pytest.mark.parametrize("gates", [{}, {"min_confidence": 1.0, "min_closest": 0.0}])
+def test_what_is_reported_as_missing_becomes_a_draft_though_no_question_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gates: dict[str, float]
+) -> None:
+    publish(tmp_path / "home")
+    content = {"home": str(tmp_path / "home"), "tenants": {"acme": {}}, "gates": gates}
+    (tmp_path / "app.yaml").write_text(json.dumps(content), encoding="utf-8")
+    monkeypatch.setenv("CITELOCK_CONFIG", str(tmp_path / "app.yaml"))
+    question, complained = "How much is the parking fee in Oslo?", "Who may park a broker?"
+    with client_of(tmp_path / "home", gates=gates) as client:
+        answer = client.post("/v1/ask", json={"question": question}).json()
+        assert answer["outcome"] in ("none", "closest")
+        report = {"receipt_id": answer["receipt_id"], "verdict": "missing", "comment": "It was 40 kr: write it down."}
+        assert client.post("/v1/feedback", json=report).status_code == 202
+        other = {"receipt_id": asked(client, {"question": complained}), "verdict": "not_helpful"}
+        assert client.post("/v1/feedback", json=other).status_code == 202
+    drafted = CliRunner().invoke(app, ["gold", "from-feedback"])
+    (entry,) = yaml.safe_load(drafted.stdout)["questions"]
+    assert (entry["question"], entry["page"], entry["answerable"]) == (question, "", True)
+    assert '# "reader: It was 40 kr: write it down."' in drafted.stdout
+    assert complained not in drafted.stdout, "who did not report it as missing asked for nothing to be kept"
+    assert "1 more without their question's text" in drafted.stderr
 
 
 def test_a_question_whose_text_was_not_kept_is_counted_and_not_drafted() -> None:

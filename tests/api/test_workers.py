@@ -6,16 +6,15 @@ import os
 import signal
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import pytest
-from support.command_line import CITELOCK, QUESTION, run, write_config
-from support.waiting import status_of, wait_until
+from support.command_line import CITELOCK, run, write_config
+from support.server_process import Server, serving
+from support.waiting import wait_until
 from support.wiki import PASSAGES, publish
 
 from rag_serving.concurrency import cores, search_limit
@@ -34,80 +33,6 @@ def test_cores_are_shared_among_processes(workers: int, turns: int) -> None:
 
 
 # The server
-
-
-class Server:
-    """`citelock serve` with two processes, or one, on a port of its own."""
-
-    def __init__(self, config: str, temporary: Path, processes: int = 2) -> None:
-        self._temporary = temporary
-        self._log = temporary / "log"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        command = [*CITELOCK, "serve", "--config", config, "--port", str(self.port), "--workers", str(processes)]
-        with self._log.open("w") as errors:
-            self.process = subprocess.Popen(command, stderr=errors)
-        several = processes if processes > 1 else 0
-        wait_until(lambda: self.process.poll() is None and len(self.workers()) == several and self.is_ready())
-
-    def workers(self) -> list[int]:
-        """Process numbers of those that answer."""
-        found = []
-        for child in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
-            command = Path(f"/proc/{child}/cmdline").read_bytes()
-            found += [int(child)] * (b"spawn_main" in command)
-        return found
-
-    def folders(self) -> list[Path]:
-        """What its processes count in."""
-        return list(self._temporary.glob("citelock-*"))
-
-    def is_ready(self) -> bool:
-        return status_of(f"{self.url}/readyz") == 200
-
-    def ask(self) -> str:
-        """The status of an answer, over a connection of its own."""
-        answer = httpx.post(f"{self.url}/v1/ask", json={"question": QUESTION}, timeout=60, verify=False)
-        return str(answer.json()["status"])
-
-    def asked(self) -> float:
-        """Questions that were answered, as the metrics tell."""
-        series = 'citelock_questions_total{kind="ask",outcome="told",status="answered",tenant="acme"} '
-        lines = httpx.get(f"{self.url}/metrics", timeout=60, verify=False).text.splitlines()
-        return sum(float(line.removeprefix(series)) for line in lines if line.startswith(series))
-
-    def ranked_by(self) -> str:
-        """Who ranks the passages of a search, over a connection of its own; nothing where its process just ended."""
-        try:
-            found = httpx.post(f"{self.url}/v1/search", json={"query": QUESTION}, timeout=60, verify=False)
-        except httpx.TransportError:
-            return ""
-        return str(found.json()["reranker"])
-
-    def log(self) -> str:
-        """What it wrote so far."""
-        return self._log.read_text()
-
-    def stop(self) -> str:
-        """End it as a service manager does; what it wrote."""
-        self.process.terminate()
-        self.process.wait(60)
-        return self.log()
-
-
-@contextmanager
-def serving(config: str, monkeypatch: pytest.MonkeyPatch, processes: int = 2) -> Iterator[Server]:
-    if not Path("/proc/self/task").is_dir():
-        pytest.skip("needs /proc")
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        monkeypatch.setenv("TMPDIR", folder)
-        running = Server(config, Path(folder), processes)
-        try:
-            yield running
-        finally:
-            running.process.kill()
-            running.process.wait(60)
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,13 @@ from support.envelopes import Wiki
 
 from rag_assets.definitions import build_defs
 from rag_assets.monitoring.alerts import send
-from rag_assets.monitoring.freshness import judge
 from rag_assets.monitoring.watching import is_nth_alert
 from rag_assets.partitions import register
 from rag_assets.resources import Installation
 from rag_assets.sensors import alert_when_a_build_fails, failures_in_a_row, watch_sources
 from rag_assets.state.records import last_sync, note_unchanged, read_state, update_state
 from rag_serving.artifacts.store import Store
+from rag_serving.config.freshness import judge
 from rag_serving.config.loading import load_config
 from rag_serving.config.monitoring import Monitoring
 from rag_serving.config.sources import ConfluenceDump

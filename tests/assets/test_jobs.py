@@ -8,11 +8,12 @@ import pytest
 from support.envelopes import DEPLOY, SECTION, Wiki, envelope
 from support.project import Project
 
-from rag_assets.build.runner import failure_of
 from rag_assets.partitions import register
 from rag_assets.reports.addresses import page_url, report_url
 from rag_assets.resources import Installation
+from rag_assets.runs import failure_of
 from rag_assets.sensors import register_partitions
+from rag_assets.steps.chunks.sizes import DEFAULT
 from rag_assets.steps.incremental.incremental import update_chunks, update_sections
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, PAGES, SECTIONS
 from rag_serving.artifacts.store import read_table
@@ -20,6 +21,7 @@ from rag_serving.config.loading import load_config
 from rag_serving.config.serving import Serving
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import open_tokenizer
+from rag_serving.models.language_detector import page_language
 
 
 def test_both_jobs_say_what_they_made_and_publish_a_generation_that_finds_what_was_written(project: Project) -> None:
@@ -86,7 +88,7 @@ def test_tables_brought_up_to_date_equal_tables_made_anew(built_project: Project
     pages = read_table(folder / "pages.parquet", PAGES)
     sections = update_sections(pages, SECTIONS.empty(), MACRO_LEDGER.empty(), 5_000_000).sections
     tokenizer = open_tokenizer(load_config(built_project.wiki.config_path).embedding)
-    chunks = update_chunks(sections, pages, CHUNKS.empty(), tokenizer, 250, 75).chunks
+    chunks = update_chunks(sections, pages, CHUNKS.empty(), tokenizer, DEFAULT, page_language).chunks
     assert read_table(folder / "sections.parquet", SECTIONS).to_pylist() == sections.to_pylist()
     assert read_table(folder / "chunks.parquet", CHUNKS).to_pylist() == chunks.to_pylist()
 

@@ -14,10 +14,11 @@ from dagster._daemon.run_coordinator import QueuedRunCoordinatorDaemon
 from support.envelopes import Wiki
 
 from rag_assets.assets.run_queue import queue_tags
-from rag_assets.build.runner import Runner, listed_under
+from rag_assets.build.runner import Runner
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.progress import SilentReporter
+from rag_assets.runs import listed_under
 from rag_serving.config.loading import load_config
 
 ROOT = Path(__file__).parents[2]

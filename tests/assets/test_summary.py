@@ -11,9 +11,9 @@ from support.building import build, build_json
 from support.envelopes import DEPLOY, Wiki, envelope
 from support.stand_in_chat import MODEL
 
-from rag_assets.build.runner import Outcome
 from rag_assets.build.summary import Summary, estimate_line, source_counts, source_line, tenant_facts, tenant_line
 from rag_assets.llm_contexts.last_run import note_run, read_last_run
+from rag_assets.runs import Outcome
 from rag_assets.state.records import ChunksState, PagesState, update_state
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, write_table

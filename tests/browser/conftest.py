@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from support.running import running
+from support.wiki import configuration, publish
+from web_page import WIKI, Complaints, SlowWire
+
+from rag_serving.api.app import create_app
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -21,6 +26,7 @@ def browser() -> Iterator[Browser]:
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
+    expect.set_options(timeout=20_000)  # of the slowest machine: what holds is seen at once
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
         yield chromium
@@ -34,6 +40,38 @@ def page(browser: Browser) -> Iterator[Page]:
     page.set_default_timeout(30_000)
     yield page
     context.close()
+
+
+@pytest.fixture(scope="session")
+def asked_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of the wiki that the web page's journeys ask."""
+    home = tmp_path_factory.mktemp("asked")
+    publish(home, WIKI)
+    return home
+
+
+@pytest.fixture(scope="module")
+def wire(asked_home: Path) -> SlowWire:
+    return SlowWire(create_app(configuration(asked_home)))
+
+
+@pytest.fixture(scope="module")
+def address(wire: SlowWire) -> Iterator[str]:
+    """Where the web page is served to this machine's own reader."""
+    with running(wire) as address:
+        yield address
+
+
+@pytest.fixture
+def web(page: Page, address: str, wire: SlowWire) -> Iterator[Page]:
+    """The web page before the first question; at the end the browser must have complained of nothing."""
+    page.set_default_timeout(20_000)
+    complaints = Complaints(page)
+    page.goto(address)
+    page.get_by_label("Your question").wait_for()
+    yield page
+    wire.pause_s = 0
+    assert complaints.lines == []
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from markdown_it.token import Token
 from support.examples import examples
 
 from rag_assets.metadata import listed, markdown_table, named_reasons
-from rag_serving.answering.citations import markdown
+from rag_serving.answering.markdown import markdown
 from rag_serving.cli.printing import answer_lines
 from rag_serving.config.logging import LineFormatter
 from rag_serving.escaping.markdown import for_markdown, markdown_text

@@ -58,7 +58,7 @@ def test_scores_and_order_are_those_of_the_bm25_formula(
 def test_who_waits_hears_how_far_it_is(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     texts = TEXTS * 240
-    build_lexical(tmp_path, [str(row) for row in range(len(texts))], texts, lambda *what: told.append(what))
+    build_lexical(tmp_path, [str(row) for row in range(len(texts))], texts, progress=lambda *what: told.append(what))
     assert told == [(500, 1200), (1000, 1200), (1200, 1200)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,28 @@ def rows() -> list[dict[str, Any]]:
             f"marker{number} " + " ".join(random.choice(WORDS, 8)),
             readers=READERS[number % len(READERS)],
             space=f"S{number % len(READERS)}",
+            labels=[f"l{number % len(READERS)}"],
+            places=[place(number, READERS[(number + shift) % len(READERS)], shift) for shift in range(2)],
         )
         for number in range(COUNT)
     ]
+
+
+def place(number: int, readers: str, shift: int) -> dict[str, Any]:
+    """Where a chunk's text stands as well: on the page `twin`, whatever the readers of the chunk."""
+    index = 2 * number + shift
+    return {
+        "chunk_id": f"twin:3:{index}",
+        "space": f"T{number % 7}",
+        "title": "Twin",
+        "heading": f"Twin → Part {index}",
+        "url": f"https://wiki.example/twin#{index}",
+        "labels": [f"t{index % 3}"],
+        "readers": readers,
+        "source": "other",
+        "kind": "comments",
+        "section_id": f"twin:3:s{index}",
+    }
 
 
 @pytest.fixture(scope="module", params=["disk"])
@@ -107,7 +127,8 @@ def test_words_and_names_are_those_of_what_may_be_seen(open_view: OpenView, who:
         term = next(iter(read_query(row["text"].split()[0]).terms))
         assert view.frequency(term) == (row["chunk_id"] in seen)
         assert view.holding(row["text"]).size == (row["chunk_id"] in seen)
-    assert set(view.names.spaces.values()) == {f"S{number(one) % len(READERS)}" for one in seen}
+    spaces = {name for name in view.names.spaces.values() if name.startswith("S")}
+    assert spaces == {f"S{number(one) % len(READERS)}" for one in seen}
 
 
 def test_a_sample_is_of_what_may_be_seen(open_view: OpenView, who: str) -> None:
@@ -132,6 +153,62 @@ def test_a_chunk_that_is_hidden_is_not_there(open_view: OpenView, who: str) -> N
         markers = {f"{page}:1:{index}" for index in range(4) if f"marker{page * 4 + index} " in text}
         assert markers == {one for one in ids(who) if one.startswith(f"{page}:")}
         assert view.has_page(f"{page}") is bool(markers)
+        assert view.chunk_ids(view.page_rows(f"{page}").tolist()) == sorted(markers)
+
+
+def test_what_was_dropped_from_a_page_is_told_where_the_place_and_the_kept_copy_may_be_read(
+    open_view: OpenView, who: str
+) -> None:
+    view = open_view(who)
+    expected = [
+        (place["chunk_id"], row["chunk_id"])
+        for row in rows()
+        for place in row["places"]
+        if row["readers"] in MAY_READ[who] and place["readers"] in MAY_READ[who]
+    ]
+    dropped = view.duplicates_of_page("twin")
+    assert [(one.chunk_id, view.chunk_ids([one.kept])[0]) for one in dropped] == expected
+    assert all((one.version, one.title, one.source, one.kind) == (3, "Twin", "other", "comments") for one in dropped)
+    assert [one.heading for one in dropped] == [f"Twin → Part {one.position}" for one in dropped]
+    assert view.duplicates_of_page("twi") == view.duplicates_of_page("nowhere") == view.duplicates_of_page("") == []
+
+
+def test_facets_count_the_pages_that_may_be_seen(open_view: OpenView, who: str) -> None:
+    view, pages = open_view(who), defaultdict[tuple[str, str], set[str]](set)
+    for row in rows():
+        for one in [row, *row["places"]] if row["readers"] in MAY_READ[who] else []:
+            if one["readers"] not in MAY_READ[who]:
+                continue
+            page_id = one["chunk_id"].split(":")[0]
+            pages["spaces", one["space"]].add(page_id)
+            pages["sources", one["source"]].add(page_id)
+            pages["kinds", one["kind"]].add(page_id)
+            for label in one["labels"]:
+                pages["labels", label].add(page_id)
+    facets = view.facets()
+    told = {(facet, name): count for facet, counts in vars(facets).items() for name, count in counts.items()}
+    assert told == {key: len(ids) for key, ids in pages.items()}
+    for counts in vars(facets).values():
+        assert list(counts.values()) == sorted(counts.values(), reverse=True)
+
+
+def test_filters_by_source_and_kind_match_what_may_be_seen(open_view: OpenView, who: str) -> None:
+    view = open_view(who)
+    for filters in (Filters(source=("eng",)), Filters(kind=("page", "document"))):
+        assert set(view.chunk_ids(np.flatnonzero(view.matching(filters)).tolist())) == ids(who)
+    other = view.matching(Filters(source=("other",), kind=("comments",)))
+    kept = {row["chunk_id"] for row in rows() if {place["readers"] for place in row["places"]} & MAY_READ[who]}
+    assert set(view.chunk_ids(np.flatnonzero(other).tolist())) == kept & ids(who)
+    assert not view.matching(Filters(source=("none",))).any()
+
+
+def test_the_rows_of_a_page_are_in_its_order(open_view: OpenView, who: str) -> None:
+    view = open_view(who)
+    for page in range(COUNT // 4):
+        assert view.chunk_ids(view.page_rows(f"{page}").tolist()) == sorted(
+            one for one in ids(who) if one.startswith(f"{page}:")
+        )
+    assert not len(view.page_rows("twin"))
 
 
 BY_ROWS: Mapping[str, Callable[[ReaderView, list[int]], object]] = {
@@ -147,6 +224,8 @@ BY_ROWS: Mapping[str, Callable[[ReaderView, list[int]], object]] = {
     "mask": lambda view, rows: view.mask(rows),
     "sentence_evidence": lambda view, rows: view.sentence_evidence(np.zeros(8, np.float32), rows),
     "sentence_similarities": lambda view, rows: view.sentence_similarities(np.zeros(8, np.float32), rows, ["text"]),
+    "around": lambda view, rows: view.around(rows[0]),
+    "reading_ranks": lambda view, rows: view.reading_ranks(np.array(rows)),
     "boilerplate": lambda view, rows: view.boilerplate(np.array(rows)),
     "labels": lambda view, rows: view.labels(np.array(rows)),
 }

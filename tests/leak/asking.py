@@ -153,7 +153,7 @@ def misspelt(dice: random.Random, text: str) -> str:
 
 
 def without_echo(payload: Payload, query: str) -> Payload:
-    """The payload without what its notes, and how the query was read, only repeat of the query."""
+    """The payload without what its notes, options and reasons, and how the query was read, only repeat of the query."""
     asked = set(re.findall(r"\w+", query.lower()))
 
     def without(text: str) -> str:
@@ -164,6 +164,20 @@ def without_echo(payload: Payload, query: str) -> Payload:
         rest["notes"] = [without(note) for note in notes]
     if read := payload.get("query"):
         rest["query"] = without(json.dumps(read, ensure_ascii=False))
+    if told := payload.get("clarification"):  # a word that was read as another is offered as it was typed
+        options = [
+            {name: without(text) if isinstance(text, str) else text for name, text in option.items()}
+            if option["category"] == "spelling"
+            else option
+            for option in told["options"]
+        ]
+        rest["clarification"] = {"text": without(told["text"]), "options": options}
+    if why := payload.get("why"):  # reasons name words of the query; titles, ids and headings stay
+        passages = [
+            {**each, "why": without(each["why"]), "reasons": without(json.dumps(each["reasons"], ensure_ascii=False))}
+            for each in why["passages"]
+        ]
+        rest["why"] = {**why, "passages": passages}
     return rest
 
 

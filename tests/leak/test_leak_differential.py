@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import asked_precisely
 from brute_force import Judge
-from built_wiki import WordEmbedder, publish_wiki
-from restricted_wiki import TENANT, Wiki, restricted_wiki, sentence, some_principal
+from partial_wikis import SECRET, received, some_query
+from restricted_wiki import Wiki, restricted_wiki, some_principal
 from sharing_wiki import sharing_wiki
 
 from rag_serving.access.principals import Principal
@@ -26,7 +24,7 @@ from rag_serving.pipeline import Pipeline
 from rag_serving.queries import Filters
 from rag_serving.receipts.receipt import ReceiptError
 
-QUERIES, SECRET = 40, "the same in both homes"
+QUERIES = 40
 _OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id", "created_at", "sealed", "signature", "id"})
 
 
@@ -61,23 +59,6 @@ def test_hidden_pages_might_as_well_not_exist(
         for got, wanted in zip(answers(whole, who, query, filters), answers(rest, who, query, filters), strict=True):
             assert got == wanted, f"{who} asked {query!r}"
     rest.close()
-
-
-def received(home: Path, wiki: Wiki) -> Pipeline:
-    return Pipeline.open(publish_wiki(home, wiki), TENANT, WordEmbedder())
-
-
-def some_query(dice: random.Random, judge: Judge) -> str:
-    """Common words, or those of any page, hidden or not."""
-    if dice.random() < 0.05:
-        return "hi"  # examples are headings of what may be read
-    if dice.random() < 0.4:
-        return sentence(dice, dice.randint(1, 6))
-    page = judge.envelope(dice.choice(judge.page_ids))
-    words = re.sub(r"<[^>]*>", " ", page["body"]["storage"]["value"]).split()
-    if dice.random() < 0.5:
-        return dice.choice(asked_precisely(dice, page, " ".join(words)))
-    return str(page["title"]) if dice.random() < 0.5 else " ".join(words[:8])
 
 
 def answers(pipeline: Pipeline, who: Principal, query: str, filters: Filters | None) -> list[str]:

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from rag_assets.parsing.child import COMMAND, Child, ParseError
-from rag_assets.parsing.limits import Limits
-from rag_assets.parsing.wire import Frame
+from rag_assets.parsing.reader import WORKER
+from rag_serving.isolation.child import Child, ParseError
+from rag_serving.isolation.frames import Frame
+from rag_serving.isolation.limits import Limits
 
 LIMITS = Limits(seconds=1, memory_mb=64)
-ROUND = "import sys\nfrom rag_assets.parsing.wire import *\nread_frame(sys.stdin.buffer, 10**9)\n"
+ROUND = "import sys\nfrom rag_serving.isolation.frames import *\nread_frame(sys.stdin.buffer, 10**9)\n"
 ENDINGS = {
     "segmentation fault": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
     "killed for want of memory": ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "64 MB of memory"),
@@ -40,7 +41,7 @@ ENDINGS = {
 def test_whatever_a_parser_does_has_a_reason(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     code, reason = ENDINGS[ending]
     limits = LIMITS._replace(answer_bytes=1000, seconds=1 if "s of parsing" in reason else 60)
-    monkeypatch.setattr("rag_assets.parsing.child._GRACE_S", -1.0)
+    monkeypatch.setattr("rag_serving.isolation.child._GRACE_S", -1.0)
     with Child(limits, (sys.executable, "-c", ROUND + code)) as child:
         for _ in range(2 if "s of" not in reason else 1):  # the second question finds a new process
             with pytest.raises(ParseError, match=reason):
@@ -64,11 +65,12 @@ def gone(pid: int, within: float = 10.0) -> bool:
 
 WAITS = """
 import sys, threading
-from rag_assets.parsing.child import Child
-from rag_assets.parsing.limits import Limits
-from rag_assets.parsing.wire import Frame
+from rag_assets.parsing.reader import WORKER
+from rag_serving.isolation.child import Child
+from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.frames import Frame
 limits = Limits(300, 256)
-child = Child(limits)
+child = Child(limits, WORKER)
 child.ask(Frame({"do": "properties", "limits": limits, "budget": [1, 1, 1, 1]}, b""))
 print(child._process.pid, flush=True)
 busy = b"<p " + b" ".join(b'a%d=""' % n for n in range(400_000)) + b">x"
@@ -115,7 +117,7 @@ def test_one_parser_serves_many_documents_and_threads_in_turn() -> None:
         {"do": "content", "format": "text", "lists": False, "limits": LIMITS, "budget": [9999] * 4}, b"a\n\nb"
     )
     answers, pids = [], set()
-    with Child(LIMITS, COMMAND) as child:
+    with Child(LIMITS, WORKER) as child:
 
         def ask() -> None:
             for _ in range(10):
@@ -130,3 +132,24 @@ def test_one_parser_serves_many_documents_and_threads_in_turn() -> None:
     assert len(answers) == 40
     assert all([block[1] for block in answer["blocks"]] == ["a", "b"] for answer in answers)
     assert len(pids) == 1
+
+
+REPORTS = """
+for page in (1, 2, 3):
+    write_frame(sys.stdout.buffer, Frame({"report": [page, 3]}))
+write_frame(sys.stdout.buffer, Frame({"result": "done"}))
+"""
+
+
+def test_a_parser_says_how_far_it_is_before_it_answers() -> None:
+    told: list[tuple[int, int]] = []
+    with Child(LIMITS, (sys.executable, "-c", ROUND + REPORTS)) as child:
+        answer = child.ask(Frame({"do": "nothing"}), lambda *pages: told.append(pages))
+    assert (answer.facts, told) == ({"result": "done"}, [(1, 3), (2, 3), (3, 3)])
+
+
+@pytest.mark.parametrize("report", ['"x"', "[1]", "[null, 3]", "{}"])
+def test_a_report_that_is_none_ends_the_document(report: str) -> None:
+    code = f"{ROUND}null = None\nwrite_frame(sys.stdout.buffer, Frame({{'report': {report}}}))"
+    with Child(LIMITS, (sys.executable, "-c", code)) as child, pytest.raises(ParseError, match="something else"):
+        child.ask(Frame({"do": "nothing"}))

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from parsing.hostile_pdf import forms_within_forms, pages_of_one_stream, stream_within_stream
 
-from rag_assets.parsing.child import Child
-from rag_assets.parsing.limits import Limits
-from rag_assets.parsing.reader import HERE_MAX, LimitedReader
-from rag_assets.parsing.wire import content_of_json, content_to_json
-from rag_assets.steps.formats.attachment_text import AttachmentError
+from rag_assets.parsing.reader import HERE_MAX, WORKER, LimitedReader
+from rag_assets.steps.files.file_text import FileError, PagesDone
+from rag_assets.steps.formats.block_json import blocks_content, content_of_json, content_to_json
 from rag_assets.steps.formats.budget import without_note
 from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader
 from rag_serving.config.documents import Documents
+from rag_serving.isolation.child import Child
+from rag_serving.isolation.limits import Limits
 
-MEMORY_MB, IMPORTS_MB = 128, 60
+MEMORY_MB, IMPORTS_MB = 136, 60
 SMALL = Documents(max_seconds=20, max_memory_mb=MEMORY_MB, max_text_chars=100_000, max_headings=500)
 SIZE = 2 * HERE_MAX  # so that it goes to the child
 
@@ -32,9 +32,9 @@ class Watched(LimitedReader):
 
     peak_mb = 0
 
-    def _asked(self, facts: dict[str, Any], content: bytes) -> Any:
+    def _asked(self, facts: dict[str, Any], content: bytes, pages_done: PagesDone | None = None) -> Any:
         with self._watched():
-            return super()._asked(facts, content)
+            return super()._asked(facts, content, pages_done)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -90,12 +90,13 @@ def test_a_pdf_that_unfolds_is_cut_or_left_out(kind: str, reader: Watched) -> No
         body, cut = without_note(reader.attachment("a.pdf", file).body)
         assert cut == "cut at 100,000 characters of text (documents.max_text_chars)"
         assert len(body) < 101_000
-        assert body.startswith("word word word")
+        assert blocks_content(body).blocks[-1].text.startswith("word word word")
     else:
-        with pytest.raises(AttachmentError, match=reason):
+        with pytest.raises(FileError, match=reason):
             reader.attachment("a.pdf", file)
     assert 0 < reader.peak_mb < MEMORY_MB + IMPORTS_MB
-    assert reader.attachment("good.pdf", pages_of_one_stream(1, 2)).body == "word word word\r\nword word word"
+    good = blocks_content(reader.attachment("good.pdf", pages_of_one_stream(1, 2)).body)
+    assert [block.text for block in good.blocks] == ["word word word word word word"]
 
 
 MERGED = '<td rowspan="65534" colspan="65534">abc</td>'
@@ -113,7 +114,6 @@ PAGES: dict[str, tuple[Callable[[], str], str, str | None]] = {
         "storage",
         "100,000 characters|200,000 table cells",
     ),
-    "pages of text": (lambda: "a\f" * SIZE, "text", "500 headings"),
 }
 
 
@@ -168,7 +168,7 @@ def test_with_too_little_memory_nothing_is_lost_unsaid() -> None:
     for memory_mb in (4, 16, 48):
         reader = LimitedReader(Documents())
         reader._limits = Limits(30, memory_mb)
-        reader._child = Child(reader._limits)
+        reader._child = Child(reader._limits, WORKER)
         with reader:
             for body, expected in zip(bodies, whole, strict=True):
                 try:

@@ -18,7 +18,8 @@ from support.adversary import ELSEWHERE, HOST, PAGES, POISON, SECRET, Reply, pas
 from support.passages import candidate_of
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 
-from rag_serving.answering.citations import UNVERIFIED, answer_text, citations_of, markdown
+from rag_serving.answering.citations import UNVERIFIED, answer_text, citations_of
+from rag_serving.answering.markdown import markdown
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.answering.writing.generator import GENERATOR_DOWN, Generator
 from rag_serving.answering.writing.parsing import parse

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from support.clarified import clarified
 from support.passages import candidate_of
 from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
@@ -45,7 +46,7 @@ def test_the_newer_page_comes_first_and_both_dates_are_told(tmp_path: Path) -> N
     pipeline.close()
     assert answer.flags == (CONFLICTING,)
     assert answer.answer.index("14 days") < answer.answer.index("168 hours")
-    assert "[1] was updated on 2026-05-04, [2] on 2026-01-01." in (answer.clarification or "")
+    assert "[1] was updated on 2026-05-04, [2] on 2026-01-01." in clarified(answer)
 
 
 def test_who_may_not_read_the_newer_page_sees_no_hint_of_it(tmp_path: Path) -> None:
@@ -66,7 +67,7 @@ def test_what_stands_on_a_discarded_page_is_told_to_be_discarded(tmp_path: Path)
     pipeline.close()
     assert answer.status == "answered"
     assert SUPERSEDED in answer.flags
-    assert answer.clarification == "[1] stands on a page that is marked as discarded in favour of KIP-112."
+    assert clarified(answer) == "[1] stands on a page that is marked as discarded in favour of KIP-112."
 
 
 def test_passages_with_the_same_mark_are_named_together() -> None:
@@ -106,4 +107,4 @@ def test_a_page_cannot_demote_others(tmp_path: Path, claim: str) -> None:
     pipeline.close()
     assert answer.flags == (CONFLICTING,)
     assert answer.answer.index("168 hours") < answer.answer.index("3 days")
-    assert "superseded" not in (answer.clarification or "")
+    assert "superseded" not in clarified(answer)

@@ -13,11 +13,11 @@ from support.wiki import PASSAGES, configuration, embedder, publish
 from typer.testing import CliRunner
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.citations import markdown
+from rag_serving.answering.markdown import markdown
 from rag_serving.cli.main import app
 from rag_serving.pipeline import Pipeline
+from rag_serving.places import Location
 from rag_serving.queries import Filters
-from rag_serving.records import Location
 
 QUESTION = "How long does each broker keep logs?"
 ANYBODY, HR = Principal("acme"), Principal("acme", groups=frozenset({"hr"}))

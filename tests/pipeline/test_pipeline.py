@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.clarified import clarified
 from support.passages import chunks_of_section
 from support.wiki import PASSAGES, RESTART, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.answerer import NO_VECTORS
-from rag_serving.answering.citations import markdown
 from rag_serving.answering.gates import NOT_FOUND
+from rag_serving.answering.markdown import markdown
 from rag_serving.artifacts.store import Store
 from rag_serving.flags import CONFLICTING
 from rag_serving.indexes.current import UnpublishedError
@@ -254,7 +255,7 @@ def test_pages_that_give_different_figures_are_both_told_and_flagged(tmp_path: P
     assert {"12:1:0", "21:1:0"} == {citation.chunk_id for citation in answer.citations}
     assert "168 hours" in answer.answer
     assert "14 days" in answer.answer
-    assert "The pages do not agree" in (answer.clarification or "")
+    assert "The pages do not agree" in clarified(answer)
     assert "The pages do not agree" in markdown(answer)
     assert not proof.faults
 

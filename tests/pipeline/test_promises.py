@@ -98,7 +98,7 @@ def test_whatever_is_written_each_citation_stands_in_its_page_and_each_link_has_
     with tempfile.TemporaryDirectory() as home:
         publish(Path(home), pages)
         pipeline = Pipeline.open(configuration(Path(home)), "acme", embedder())
-        for generator in (pipeline._answering._generator, Liar(data.draw), Liar(data.draw)):
-            pipeline._answering._generator = generator
+        for generator in (pipeline._answering.generator, Liar(data.draw), Liar(data.draw)):
+            pipeline._answering.generator = generator
             check(pipeline.ask(Principal("acme"), "When may a broker be restarted or upgraded?"), pipeline)
         pipeline.close()

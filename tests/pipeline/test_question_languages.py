@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.clarified import clarified
 from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
@@ -40,8 +41,8 @@ def test_what_is_served_is_told_in_the_language_of_the_question(pipeline: Pipeli
     answer = pipeline.ask(ANYBODY, question, explain=True)
     assert LANGUAGE_NOT_SERVED in answer.flags
     assert answer.outcome != "told"
-    assert (answer.clarification or "").startswith(told)
-    assert "The pages are in English, and the search model knows English" in (answer.clarification or "")
+    assert clarified(answer).startswith(told)
+    assert "The pages are in English, and the search model knows English" in clarified(answer)
     assert not any("read '" in note for note in answer.notes or ())
 
 
@@ -53,7 +54,7 @@ def test_an_english_question_is_as_it_was(pipeline: Pipeline) -> None:
 
 def test_languages_of_hidden_pages_are_told_to_nobody(pipeline: Pipeline) -> None:
     question = "Сколько дней брокер хранит журналы?"
-    assert "Russian" not in (pipeline.ask(ANYBODY, question).clarification or "")
+    assert "Russian" not in clarified(pipeline.ask(ANYBODY, question))
     assert LANGUAGE_NOT_SERVED in pipeline.ask(ANYBODY, question).flags
     assert LANGUAGE_NOT_SERVED not in pipeline.ask(HR, question).flags  # one of seven passages is in it
 

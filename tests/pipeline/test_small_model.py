@@ -80,7 +80,7 @@ def judged(asked: Asked, address: str, open_generator: Open, counts: Counter[str
         key = row["page_id"], row["version"]
         pages[key] = f"{pages.get(key, '')}\n{row['heading']}\n{row['text']}"
     pipeline = Pipeline.open(config, TENANT, open_embedder(config.embedding))
-    pipeline._answering._generator = overheard = open_generator(config.generation)
+    pipeline._answering.generator = overheard = open_generator(config.generation)
     faults = []
     for question in asked.questions[::every]:
         found = faults_of(question, pipeline, overheard, counts, pages)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_serving.access.principals import Principal
-from rag_serving.receipts.sealing import PREFIX, SealError, seal, unseal
+from rag_serving.artifacts.sealing import PREFIX, SealError, seal, unseal
 from rag_serving.receipts.secrecy import Secrecy
 
 SECRET, OTHER = bytes(range(32)), bytes(32)
@@ -50,7 +50,7 @@ def test_another_secret_is_named_and_another_place_refused() -> None:
     sealed = seal(SECRET, "Who may know?", b"here")
     with pytest.raises(SealError, match="the installation's secret is another one"):
         unseal(OTHER, sealed, b"here")
-    with pytest.raises(SealError, match="it was altered, or belongs to another receipt"):
+    with pytest.raises(SealError, match="it was altered, or belongs elsewhere"):
         unseal(SECRET, sealed, b"there")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.clarified import clarified
 from support.wiki import LAG, RETENTION, SALARIES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
@@ -34,8 +35,9 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
 
 
 def examples(answer: Answer) -> list[str]:
-    told = (answer.clarification or "").removeprefix("You can ask, for example: ")
-    return told.strip("“”").split("” “")
+    assert answer.clarification
+    assert all(option.query == option.label for option in answer.clarification.options)
+    return [option.label for option in answer.clarification.options]
 
 
 def test_what_asks_nothing_gets_examples_of_what_can_be_asked(pipeline: Pipeline) -> None:
@@ -66,7 +68,7 @@ def test_examples_are_of_pages_that_their_reader_may_read(pipeline: Pipeline) ->
 def test_remarks_are_neither_searched_for_nor_answered(pipeline: Pipeline, text: str, status: str) -> None:
     answer = pipeline.ask(ANYBODY, text)
     assert (answer.status, answer.citations, answer.notes or ()) == (status, (), ())
-    assert "How do I read consumer lag?" in (answer.clarification or "")
+    assert "How do I read consumer lag?" in clarified(answer)
 
 
 def test_a_remark_that_is_a_heading_is_asked_for(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rag_assets.steps.chunks.sizes import ChunkSize
 from rag_assets.steps.incremental.incremental import update_chunks, update_sections
 from rag_serving.artifacts.schema import CHUNKS, MACRO_LEDGER, SECTIONS
 from rag_serving.config.loading import Config
@@ -28,7 +29,7 @@ class Index:
         update = update_sections(pages, self.sections, self.ledger, 1_000_000)
         assert not update.failed
         self.sections, self.ledger = update.sections, update.ledger
-        self.chunks = update_chunks(self.sections, pages, self.chunks, tokenizer(), 64, 16).chunks
+        self.chunks = update_chunks(self.sections, pages, self.chunks, tokenizer(), ChunkSize.about(64, 16)).chunks
         return self
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 
-def pdf(*texts: str) -> bytes:
-    """A PDF file whose pages show these texts; an empty text is a page without a text layer."""
+def pdf(*texts: str, numbered: str = "") -> bytes:
+    """A PDF file whose pages show these texts; an empty text is a page without a text layer. `numbered`: the style that
+    its pages are named in, such as r for iv."""
     kids = " ".join(f"{3 + 2 * number} 0 R" for number in range(len(texts)))
-    objects = ["<< /Type /Catalog /Pages 2 0 R >>", f"<< /Type /Pages /Kids [{kids}] /Count {len(texts)} >>"]
+    labels = f" /PageLabels << /Nums [0 << /S /{numbered} >>] >>" if numbered else ""
+    objects = [f"<< /Type /Catalog /Pages 2 0 R{labels} >>", f"<< /Type /Pages /Kids [{kids}] /Count {len(texts)} >>"]
     for number, text in enumerate(texts):
         font = "<< /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >>"
         stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET" if text else "0 0 100 100 re f"

@@ -28,7 +28,7 @@ from rag_assets.state.sync_files import write_sync
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, read_json, write_json, write_table
 from rag_serving.config.loading import parse_config
-from rag_serving.config.sources import BasicAuth, Confluence, ConfluenceDump, ConfluenceExport, ConfluenceMcp
+from rag_serving.config.sources import BasicAuth, Confluence, ConfluenceDump, ConfluenceExport, ConfluenceMcp, Files
 
 RESTRICTIONS, TREE = "confluence_get_page_restrictions", "confluence_get_space_page_tree"
 STAFF = {"results": [{"type": "group", "name": "staff"}]}
@@ -279,3 +279,18 @@ def test_no_secret_is_printed(monkeypatch: pytest.MonkeyPatch, wiki: StandIn) ->
     answered = without_secrets("https://ann:pw@wiki.example/wiki answered", site_of_mine)
     assert answered == "https://wiki.example/wiki answered"
     assert module._site("https://ann:pw@wiki.example:8443/wiki/?x=1") == "https://wiki.example:8443/wiki"
+
+
+def test_a_folder_of_documents_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("text")
+    settings = Files(kind="files", tenant="acme", path=tmp_path, readers="everyone")
+    found = reach("docs", settings)
+    assert (found.state, found.detail) == ("ok", f"1 files in {tmp_path}")
+    closed = reach("docs", settings.model_copy(update={"readers": "from_source"}))
+    assert (closed.state, "sources.docs.readers" in closed.mend) == ("fail", True)
+    gone = reach("docs", settings.model_copy(update={"path": tmp_path / "gone"}))
+    assert (gone.state, gone.mend) == (
+        "fail",
+        "set sources.docs.path to a folder or zip of documents, or to s3://BUCKET/PREFIX",
+    )
+    assert reach("inbox", Files(kind="files", tenant="acme")).state == "ok"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.shown_pages import READERS, STAFF, Words, include, page
 
 from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.chunks.sizes import DEFAULT
 from rag_assets.steps.sections.cross_source_includes import Across, IncludingSource, with_other_sources
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import Principal, satisfies
@@ -33,7 +34,7 @@ def asking(*pages: dict[str, Any]) -> IncludingSource:
 
 def together(source: IncludingSource, *others: dict[str, Any], **more: dict[str, Any]) -> Across:
     tables = {"ops": PAGES.table(list(others)), **{key: PAGES.table([row]) for key, row in more.items()}}
-    return with_other_sources(source, tables, Words(), 250, 75, 5_000_000)
+    return with_other_sources(source, tables, Words(), DEFAULT, 5_000_000)
 
 
 def texts(chunks: pa.Table) -> dict[str, str]:

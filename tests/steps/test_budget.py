@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_assets.state.fingerprints import sections_settings
-from rag_assets.steps.formats.attachment_text import attachment_text
+from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.formats.blocks import Block, Content, code_block
 from rag_assets.steps.formats.budget import HEADING_MAX, Budget, noted, within, without_note
 from rag_assets.steps.formats.element_tree import PageError
@@ -31,7 +31,7 @@ def row(body: str, **changes: Any) -> dict[str, Any]:
         "source": "s", "tenant": "t", "page_id": "1", "version": 1, "space": "S", "title": "T", "url": "https://w.example/1",
         "status": "current", "updated_at": datetime(2026, 1, 1, tzinfo=UTC), "labels": [], "ancestors": [],
         "ancestor_titles": [], "position": None, "readers": "everyone", "body": body, "body_format": "storage",
-        "anchor_flavor": "cloud", "content_hash": body[:50],
+        "anchor_flavor": "cloud", "content_hash": body[:50], "original": None,
     }  # fmt: skip
     return {**usual, **changes}
 
@@ -129,12 +129,12 @@ def test_rows_without_cells_repeat_no_more_than_is_allowed() -> None:
 def test_files_that_are_cut_carry_the_reason_to_their_page() -> None:
     small = Budget(text_chars=100, cells=10)
     for name, file in {"a.txt": b"line\n" * 99, "a.md": b"line\n" * 99, "a.py": b"line\n" * 99}.items():
-        text = attachment_text(name, file, small)
+        text = file_text(name, file, small)
         found = DirectReader().content(text.body, text.body_format)
         assert found.cut == "cut at 100 characters of text (documents.max_text_chars)"
         assert "line" in found.blocks[0].text
         assert "cut at" not in found.blocks[-1].text
-    table = DirectReader().content(attachment_text("a.csv", b"a,b\n" * 9, small).body, "markdown")
+    table = DirectReader().content(file_text("a.csv", b"a,b\n" * 9, small).body, "markdown")
     assert (len(table.blocks), table.cut) == (5, "cut at 10 table cells (documents.max_cells)")
 
 

@@ -4,57 +4,21 @@ import re
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cutting import WordTokenizer, page, section_of
 from support.growth import steepness
 
 from rag_assets.steps.chunks.chunking import build_chunks, segment
+from rag_assets.steps.chunks.sizes import ChunkSize
 from rag_assets.steps.chunks.windows import MAX_BLOCK_CHARS, OVERLAP_CHARS, OVERLAP_LINES, WINDOW_CHARS
-from rag_serving.artifacts.schema import PAGES, SECTIONS
 from rag_serving.text.structure import decode
-
-
-class WordTokenizer:
-    """Counts words and punctuation marks, so that expectations can be read off the text."""
-
-    name = "words"
-
-    def offsets(self, texts: Any) -> list[Any]:
-        return [
-            np.array([m.span() for m in re.finditer(r"\w+|[^\w\s]", text)], dtype=np.int32).reshape(-1, 2)
-            for text in texts
-        ]
 
 
 def chunks_of(atoms: list[tuple[str, str]], size: int = 50, stride: int = 10) -> list[dict[str, Any]]:
     """Chunks of one section made of (kind, text) atoms."""
-    return build_chunks(section_of(atoms), page(), WordTokenizer(), size, stride).to_pylist()
-
-
-def section_of(atoms: list[tuple[str, str]]) -> pa.Table:
-    text, blocks, previous = "", [], ""
-    for kind, content in atoms:
-        text += ("\n" if kind == previous and kind in ("list", "table") else "\n\n") if text else ""
-        blocks.append({"kind": kind, "start": len(text), "end": len(text) + len(content)})
-        text, previous = text + content, kind
-    row = {
-        "section_id": "7:3:s0", "page_id": "7", "version": 3, "order": 0, "level": 2, "heading": "Rolling back",
-        "heading_path": ["Deploy guide", "Rolling back"], "anchor": "Rolling-back?", "anchor_rule": "cloud",
-        "text": text, "blocks": blocks, "content_types": [], "is_boilerplate": False, "content_hash": "h",
-        "also_readers": "everyone", "included_from": None, "links": [], "anchors": [],
-    }  # fmt: skip
-    return SECTIONS.table([row])
-
-
-def page() -> pa.Table:
-    row: dict[str, Any] = dict.fromkeys(PAGES.columns.names, "")
-    row |= {"page_id": "7", "version": 3, "title": "Deploy guide", "url": "https://w.example/p/7", "updated_at": None}
-    return PAGES.table(
-        [row | {"labels": ["howto"], "ancestors": [], "ancestor_titles": [], "position": None, "readers": "group:ops"}]
-    )
+    return build_chunks(section_of(atoms), page(), WordTokenizer(), ChunkSize.about(size, stride)).to_pylist()
 
 
 def sentences(count: int, words: int = 9) -> str:
@@ -158,7 +122,7 @@ def test_cutting_takes_time_in_proportion_to_the_text(kind: str, unit: str) -> N
 
 @pytest.mark.parametrize(("sizes", "expected"), [([10, 10], [(0, 1)]), ([60, 5, 55], 2), ([500], [(0, 0)])])
 def test_segments_cover_all_pieces(sizes: list[int], expected: Any) -> None:
-    segments = segment(sizes, [0.0] * len(sizes), 50)
+    segments = segment(sizes, [0.0] * len(sizes), ChunkSize.about(50, 0))
     assert segments == expected or len(segments) == expected
 
 

@@ -47,7 +47,8 @@ def row(page: str, text: str = LONG, day: int = 1, **fields: Any) -> dict[str, A
 
 
 def table(*rows: dict[str, Any]) -> pa.Table:
-    return CHUNKS.table(list(rows)).append_column("source", pa.array(["eng"] * len(rows)))
+    chunks = CHUNKS.table(list(rows)).append_column("source", pa.array(["eng"] * len(rows)))
+    return chunks.append_column("kind", pa.array(["page"] * len(rows)))
 
 
 def dropped(*rows: dict[str, Any], threshold: float = 0.92) -> dict[str, str]:
@@ -233,6 +234,9 @@ def test_the_kept_chunk_remembers_the_places_of_the_dropped() -> None:
                 "url": "https://wiki.example/1#making",
                 "labels": ["old"],
                 "readers": "group:ops",
+                "source": "eng",
+                "kind": "page",
+                "section_id": None,
             }
         ],
         [],

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from support.macro_bodies import macro
 from support.shown_pages import STAFF, Words, excerpt, outcomes, page, said
 
+from rag_assets.steps.chunks.sizes import DEFAULT
 from rag_assets.steps.incremental.incremental import update_chunks, update_sections
 from rag_assets.steps.sections.splitting import SectionsResult, build_sections
 from rag_serving.access.principals import EVERYONE, Principal, satisfies
@@ -228,7 +229,7 @@ def wiki(state: dict[str, Any], readers: str) -> pa.Table:
 
 def update(pages: pa.Table, sections: pa.Table, ledger: pa.Table, chunks: pa.Table) -> tuple[pa.Table, ...]:
     made = update_sections(pages, sections, ledger, 5_000_000, pages)
-    return made.sections, made.ledger, update_chunks(made.sections, pages, chunks, Words(), 250, 75).chunks
+    return made.sections, made.ledger, update_chunks(made.sections, pages, chunks, Words(), DEFAULT).chunks
 
 
 EMPTY = (SECTIONS.empty(), MACRO_LEDGER.empty(), CHUNKS.empty())

@@ -55,13 +55,6 @@ def test_plain_text_is_cut_at_empty_lines() -> None:
     assert [block.text for block in found.blocks] == ["one\ntwo", "three"]
 
 
-def test_each_page_between_form_feeds_is_a_section_that_a_link_can_open() -> None:
-    blocks = plain_content("one\f\ftwo").blocks
-    assert [(block.kind, block.text) for block in blocks[::2]] == [("heading", "Page 1"), ("heading", "Page 3")]
-    assert [block.anchors for block in blocks[::2]] == [("page=1",), ("page=3",)]
-    assert [block.text for block in blocks[1::2]] == ["one", "two"]
-
-
 def test_a_log_without_empty_lines_becomes_blocks_of_forty_lines() -> None:
     found = plain_content("\n".join(f"line {number}" for number in range(100)))
     assert [len(block.text.splitlines()) for block in found.blocks] == [40, 40, 20]

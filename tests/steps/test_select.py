@@ -46,7 +46,7 @@ def test_joined_chunks_know_their_source_and_stand_in_page_order() -> None:
 
 
 def test_a_tenant_without_chunks_joins_to_an_empty_table() -> None:
-    assert join_sources({}).column_names == [*CHUNKS.columns.names, "source"]
+    assert join_sources({}).column_names == [*CHUNKS.columns.names, "source", "kind"]
 
 
 def test_two_sources_with_the_same_page_id_are_refused_with_the_mend() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.shown_pages import READERS, STAFF, Words, build, excerpt, include, outcomes, page, said
 
 from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.chunks.sizes import DEFAULT, ChunkSize
 from rag_assets.steps.incremental.incremental import update_chunks, update_sections
 from rag_assets.steps.sections.splitting import build_sections
 from rag_assets.steps.sections.transclusion import DEPTH_MAX, INCLUDED_MAX
@@ -152,7 +153,7 @@ def test_an_include_in_a_table_cell_stands_after_the_table() -> None:
 
 def update(pages: pa.Table, sections: pa.Table, ledger: pa.Table, chunks: pa.Table) -> tuple[pa.Table, ...]:
     made = update_sections(pages, sections, ledger, 5_000_000)
-    return made.sections, made.ledger, update_chunks(made.sections, pages, chunks, Words(), 250, 75).chunks
+    return made.sections, made.ledger, update_chunks(made.sections, pages, chunks, Words(), DEFAULT).chunks
 
 
 TITLES = ["P0", "P1", "P2", "P3"]
@@ -217,7 +218,7 @@ def test_ids_tell_nobody_of_text_that_he_may_not_read(hr: list[int], ops: list[i
         parts = [f"<h2>Own {number}</h2><p>open words {number}</p>" for number in range(own)]
         body = "".join([before, *parts, after])
         pages = PAGES.table([*shown, page("Outer", body)])
-        table = build_chunks(build_sections(pages).sections, pages, Words(), 10, 0)
+        table = build_chunks(build_sections(pages).sections, pages, Words(), ChunkSize.about(10, 0))
         assert len(set(table["chunk_id"].to_pylist())) == len(table)
         who = Principal("t", None, frozenset(groups))
         rows = [row for row in table.to_pylist() if row["page_id"] == "outer" and satisfies(who, row["readers"])]

@@ -46,6 +46,7 @@ def _row(root: Path, path: Path, version: str) -> dict[str, object]:
         "body_format": "html",
         "anchor_flavor": "html",
         "content_hash": hashlib.sha256(body.encode()).hexdigest()[:32],
+        "original": None,
     }
 
 

@@ -61,6 +61,7 @@ def chunk_row(page: str, index: int, text: str, **fields: Any) -> dict[str, Any]
         "updated_at": datetime(2024, 5, 1, tzinfo=UTC),
         "text_hash": digest,
         "source": "eng",
+        "kind": "page",
         "places": [],
         "prefix": f"Page {page}",
         "lexical_prefix": f"Page {page}",

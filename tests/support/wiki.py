@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.build import build_dense, build_generation, build_lexical_index, commit_generation
+from rag_assets.publishing.originals import gather_originals
+from rag_assets.publishing.workspace import BuildWorkspace
+from rag_assets.sources.originals import FOLDER, keep_original
 from rag_assets.steps.contexts.lexical_fields import lexical_prefix
-from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.artifacts.store import Store
+from rag_serving.artifacts.schema import GENERATION_CHUNKS, PAGES
+from rag_serving.artifacts.store import Store, write_table
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models.embedding.factory import open_embedder
 from rag_serving.models.protocols import Embedder
@@ -36,6 +39,7 @@ class Passage:
     places: tuple[tuple[str, str, str], ...] = ()  # (page id, space, readers) of chunks dropped for this one
     structure: str = ""
     updated_at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    lang: str | None = None
 
 
 RESTART = (
@@ -85,8 +89,37 @@ def publish(
     return generation.id
 
 
+def publish_paged(
+    home: Path, passages: Sequence[Passage], originals: Mapping[str, bytes], received: str | None = None
+) -> str:
+    """Publish a generation of the passages for `acme`; some of its pages were read from these PDF files, which OCR made
+    from one of the digest `received`."""
+    config, store, model = configuration(home), Store(home), embedder()
+    folder = store.source("ops") / FOLDER
+    kept = {
+        page_id: keep_original(folder, content, "application/pdf", content.count(b"/Type /Page "), received)
+        for page_id, content in originals.items()
+    }
+    pages = [
+        {**dict.fromkeys(PAGES.columns.names), "page_id": one, "version": 1, "original": kept.get(one)}
+        for one in sorted({passage.page_id for passage in passages})
+    ]
+    write_table(store.source("ops") / "pages.parquet", PAGES.table([*pages]), PAGES)
+    table = GENERATION_CHUNKS.table([_row(passage) for passage in passages])
+    vectors = model.embed_documents([passage.text for passage in passages])
+    build_dense(store, "acme", table, vectors, config, model.name)
+    build_lexical_index(store, "acme", table)
+    BuildWorkspace.of(store, "acme").without_sentences()
+    gather_originals(store, "acme", ["ops"])
+    identifier = commit_generation(store, "acme", config).id
+    store.point_current("acme", identifier)
+    return identifier
+
+
 def _row(passage: Passage) -> dict[str, Any]:
     anchor, path = passage.heading.replace(" ", "-"), [passage.title, passage.heading]
+    if passage.heading.startswith("Page "):
+        anchor = f"page={passage.heading.removeprefix('Page ')}"
     return chunk_row(
         passage.page_id,
         passage.chunk_idx,
@@ -106,6 +139,7 @@ def _row(passage: Passage) -> dict[str, Any]:
         prefix=" → ".join(path),
         lexical_prefix=lexical_prefix(passage.title, path),
         structure=passage.structure,
+        lang=passage.lang,
         vector_key=f"{passage.page_id}-{passage.version}-{passage.chunk_idx}",
     )
 
@@ -119,4 +153,7 @@ def _place(passage: Passage, page_id: str, space: str, readers: str) -> dict[str
         "url": f"https://wiki.example/pages/{page_id}#{passage.heading.replace(' ', '-')}",
         "labels": ["copy"],
         "readers": readers,
+        "source": "ops",
+        "kind": "page",
+        "section_id": f"{page_id}:1:s0",
     }

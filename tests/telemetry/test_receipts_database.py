@@ -24,7 +24,7 @@ from rag_serving.api.app import create_app
 from rag_serving.cli.main import app
 from rag_serving.models.breaker import Breaker
 from rag_serving.pipeline import Pipeline
-from rag_serving.receipts.database_table import METADATA, RECEIPTS, DatabaseTable
+from rag_serving.receipts.database_table import METADATA, RECEIPTS, SHARES, DatabaseTable
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, receipt_id
 from rag_serving.receipts.recording import NO_RECEIPT
 from rag_serving.receipts.store import ReceiptStore, open_receipts
@@ -105,6 +105,27 @@ def test_receipts_from_before_the_database_are_still_found(postgres: Postgres, e
         with pytest.raises(ReceiptError, match="has no receipt"):
             now.get(late, "other")
     assert stored(engine) == 1
+
+
+def test_shares_lie_beside_their_receipts_and_go_with_them(postgres: Postgres, engine: Engine, home: Path) -> None:
+    with closing(open_receipts(configuration(home))) as before:
+        early = before.put(receipt(5))
+    with closing(open_receipts(configuration(home, telemetry={"url": postgres.url}))) as store:
+        late = store.put({**receipt(6), "asker": "a" * 32})
+        for identifier in (early, late):
+            assert not store.is_shared(identifier, "acme")
+            for _ in range(2):
+                store.share(identifier, "acme")
+                assert store.is_shared(identifier, "acme")
+        with engine.begin() as connection:
+            connection.execute(update(SHARES).values(signature="made up"))
+        assert (store.is_shared(early, "acme"), store.is_shared(late, "acme")) == (True, False)
+        store.unshare(early, "acme")
+        assert not store.is_shared(early, "acme")
+        store.share(late, "acme")
+        assert store.forget("acme", "a" * 32) == 1
+    with engine.connect() as connection:
+        assert connection.execute(select(SHARES)).all() == []
 
 
 def test_an_asker_is_forgotten_and_old_receipts_go(postgres: Postgres, engine: Engine, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ BLOCKS = st.lists(
 
 def section_of(blocks: list[Block]) -> tuple[str, list[tuple[str, int, int]]]:
     text, atoms = joined(blocks)
-    return text, [tuple(atom) for atom in atoms]
+    return text, [(atom.kind, atom.start, atom.end) for atom in atoms]
 
 
 @given(BLOCKS, st.integers(0, 400), st.integers(0, 400))

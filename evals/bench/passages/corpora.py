@@ -19,6 +19,7 @@ from rag_assets.sources.envelope import Origin, load_envelope, row_of
 from rag_assets.sources.registry import open_source
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.chunks.select import select_chunks
+from rag_assets.steps.chunks.sizes import ChunkSize
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.access.principals import EVERYONE
 from rag_serving.artifacts.schema import PAGES
@@ -54,8 +55,8 @@ def read_corpora(data: Path) -> Iterator[Corpus]:
 def cut(name: str, pages: pa.Table) -> Corpus:
     """Return pages as sections and indexed chunks, by the default settings."""
     sections, settings = build_sections(pages).sections, Ingestion()
-    size, stride = settings.chunk_size_tokens, settings.chunk_stride_tokens
-    chunks = build_chunks(sections, pages, open_tokenizer(Embedding()), size, stride)
+    size = ChunkSize.about(settings.chunk_size_tokens, settings.chunk_stride_tokens)
+    chunks = build_chunks(sections, pages, open_tokenizer(Embedding()), size)
     return Corpus(name, sections, select_chunks(chunks, settings.drop_labels, settings.drop_boilerplate).chunks)
 
 
@@ -106,4 +107,5 @@ def _file_row(path: Path, folder: Path, suffix: str) -> dict[str, object]:
         "body_format": "markdown" if suffix == "md" else "html",
         "anchor_flavor": "html",
         "content_hash": hashlib.sha256(body.encode()).hexdigest()[:32],
+        "original": None,
     }

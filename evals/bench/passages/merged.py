@@ -94,6 +94,7 @@ def _passage(group: Sequence[Row], rule: Rule, count: Count) -> dict[str, Any]:
         "heading_path": headings,
         "token_count": count(text) if len(group) > 1 else first["token_count"],
         "source": "bench",
+        "kind": "page",
         "places": [],
         "prefix": metadata_prefix(first["title"], shared if inline else headings),
         "lexical_prefix": "",

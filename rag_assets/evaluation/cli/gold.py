@@ -85,7 +85,8 @@ def from_feedback(
 ) -> None:
     """Draft gold questions out of answers that readers found bad, as YAML for a person to complete and accept.
 
-    Only questions whose text is kept (telemetry.store_questions) can be drafted.
+    Drafted are questions whose text is kept (telemetry.store_questions), and those that readers reported as missing:
+    their receipts have the text.
 
     \b
     citelock gold from-feedback --days 7 > drafts.yaml
@@ -94,19 +95,21 @@ def from_feedback(
     from rag_assets.evaluation.telemetry_rows import last_days, questions_of, records, rows_of_days
     from rag_serving.artifacts.store import Store
     from rag_serving.receipts.receipt import ReceiptError
+    from rag_serving.receipts.secrecy import Secrecy
     from rag_serving.receipts.store import open_receipts
     from rag_serving.telemetry.tables import FEEDBACK, opened
 
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
     path, today = Store(settings.home).serving_db(), datetime.now(UTC).date()
+    secrecy = Secrecy(settings.home)
     with closing(open_receipts(settings)) as store, opened(settings.telemetry.url, path) as engine:
         feedback = records(rows_of_days(engine, FEEDBACK, name, last_days(days, today)))
         questions = records(questions_of(engine, name, [row["receipt_id"] for row in feedback]))
         receipts = {}
         for row in feedback:
             try:
-                receipts[row["receipt_id"]] = store.get(row["receipt_id"], name)
+                receipts[row["receipt_id"]] = secrecy.opened(store.get(row["receipt_id"], name))
             except ReceiptError:  # older than what is kept: the draft goes without what was cited
                 continue
     drafted, without_text = complaints(feedback, questions, receipts)

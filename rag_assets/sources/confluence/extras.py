@@ -143,9 +143,11 @@ class ConfluenceExtras:
         folder: Path,
         client: ConfluenceClient | None = None,
         reader: LimitedReader | None = None,
+        originals: Path | None = None,
     ) -> None:
         self.key = key
         self._reader = reader
+        self._originals = originals
         self._settings = settings
         self._folder = folder
         self._client = client
@@ -183,7 +185,9 @@ class ConfluenceExtras:
             files.list_space(self._settings.space)
             attachments = (one for entry in files.of(pages.values(), hanging) if (one := _attached(client, *entry)))
             textless = _remembered(state, "textless") if reusable else {}
-            attached = attachment_rows(attachments, pages, self._settings, reusable, textless, self._reader)
+            attached = attachment_rows(
+                attachments, pages, self._settings, reusable, textless, self._reader, self._originals
+            )
         if self._settings.comments:
             comments.list_space(self._settings.space)
             said, states = self._comments(pages.values(), reusable, hanging, _remembered(state, "comments"), comments)

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -63,10 +63,13 @@ class _Reading:
 class ConfluenceDump:
     """Pages of a dump; the whole of it is read in each sync."""
 
-    def __init__(self, key: str, settings: Settings, reader: LimitedReader | None = None) -> None:
+    def __init__(
+        self, key: str, settings: Settings, reader: LimitedReader | None = None, originals: Path | None = None
+    ) -> None:
         self.key = key
         self._settings = settings
         self._reader = reader
+        self._originals = originals
         self._origin = Origin(key, settings.tenant, settings.flavor, settings.id_prefix)
 
     def fingerprint(self) -> str:
@@ -89,8 +92,9 @@ class ConfluenceDump:
             failures = self._keep(before, state, reading)
             effective = self._readers(reading)
             rows = {page_id: {**row, "readers": effective.readers[page_id]} for page_id, row in reading.rows.items()}
+            files_of_pages = self._attached(files, reading)
             attached = attachment_rows(
-                self._attached(files, reading), rows, self._settings, before, reader=self._reader
+                files_of_pages, rows, self._settings, before, reader=self._reader, originals=self._originals
             )
         return finish(
             before,

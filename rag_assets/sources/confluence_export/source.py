@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -48,10 +49,13 @@ class _Reading:
 class ConfluenceExport:
     """The pages of an export; the whole of it is read in each sync."""
 
-    def __init__(self, key: str, settings: Settings, reader: LimitedReader | None = None) -> None:
+    def __init__(
+        self, key: str, settings: Settings, reader: LimitedReader | None = None, originals: Path | None = None
+    ) -> None:
         self.key = key
         self._settings = settings
         self._reader = reader
+        self._originals = originals
 
     def fingerprint(self) -> str:
         """Return a digest of what the zip's directory says of each file (size and checksum), and of the settings."""
@@ -80,8 +84,9 @@ class ConfluenceExport:
             effective, notes = self._readers(space)
             rows = {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()}
             files = attached_files(archive, space, self._settings) if self._settings.attachments != "none" else ()
+            known = before if "fingerprint" in state else {}
             attached = attachment_rows(
-                files, rows, self._settings, before if "fingerprint" in state else {}, reader=self._reader
+                files, rows, self._settings, known, reader=self._reader, originals=self._originals
             )
         comments = comment_rows(space, reading.comments, rows, prefix) if self._settings.comments else {}
         return finish(
@@ -113,7 +118,7 @@ class ConfluenceExport:
         effective = effective_readers(reading.grants, space_readers(settings.readers), unsaid=unknown, missing=unknown)
         rows = {f"{prefix}{one}": {**row, "readers": effective.readers[one]} for one, row in reading.rows.items()}
         files = reading.attached if settings.attachments != "none" else ()
-        attached = attachment_rows(files, rows, settings, {}, reader=self._reader)
+        attached = attachment_rows(files, rows, settings, {}, reader=self._reader, originals=self._originals)
         return finish(
             before,
             {**rows, **attached.rows},

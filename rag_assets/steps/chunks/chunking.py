@@ -15,8 +15,8 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 from typing import Any
 from urllib.parse import quote
 
@@ -24,20 +24,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rag_assets.steps.chunks.sizes import DEFAULT, ChunkSize
 from rag_assets.steps.chunks.windows import WINDOW_CHARS, overlapping, window_cuts
 from rag_serving.access.principals import EVERYONE, intersect_readers
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.models.protocols import Tokenizer
+from rag_serving.text.page_marks import marks_of, page_anchor, page_at
 from rag_serving.text.structure import chunk_structures
 
 VERSION = 6
 """Raised when the same section would give other chunks: unchanged pages are then chunked again."""
 
-_APART, _BLOCK, _BLOCKS = 1 << 30, 1 << 13, 1 << 17
+APART, _BLOCK, _BLOCKS = 1 << 30, 1 << 13, 1 << 17
 """Where numbers apart begin, in blocks of how many, and how many blocks: up to the last whole number of 32 bits."""
 
+_IN_BOOK = dict.fromkeys(("passage_id", "chapter", "section", "page_order", "source_file"))  # told by `book_places`
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])[\"')\]]*\s+(?=\S)|\n")
 _FREE, _ROW, _ITEM, _SENTENCE, _LEAD_IN, _WORD = 0.0, 0.10, 0.05, 0.30, 0.50, 2.0
+_RUN = 20.0  # a cut in a list or table that has to stay whole: worse than leaving the bounds on both sides
 _OUT_OF_BOUNDS = 4.0
 _CHARS_PER_TOKEN = 16
 _CONTEXT_CHARS = 40  # per token of the context beside a chunk, at most
@@ -58,17 +62,14 @@ class Piece:
         return max(tokens_between(starts, self.start, self.end), (self.end - self.start) // _CHARS_PER_TOKEN, 1)
 
 
-def build_chunks(
-    sections: pa.Table, pages: pa.Table, tokenizer: Tokenizer, size: int = 250, stride: int = 75
-) -> pa.Table:
+def build_chunks(sections: pa.Table, pages: pa.Table, tokenizer: Tokenizer, size: ChunkSize = DEFAULT) -> pa.Table:
     """Return chunks of all sections, in page order.
 
     Args:
         sections: rows of SECTIONS.
         pages: rows of PAGES, at least those the sections belong to.
         tokenizer: counts tokens as the embedding model does.
-        size: tokens a chunk aims at; it has between 0.48 and 1.28 of that where its section allows.
-        stride: tokens of neighbouring text kept on either side as context, never citable.
+        size: how long a chunk is where its section allows, and how much neighbouring text is kept beside it.
     """
     page_of = {page["page_id"]: page for page in pages.drop_columns(["body"]).to_pylist()}
     rows = sections.to_pylist()
@@ -77,7 +78,7 @@ def build_chunks(
     places: dict[str, _Places] = {}
     for section, tokens in zip(rows, offsets, strict=True):
         page = page_of[section["page_id"]]
-        for row in _section_chunks(section, page, tokens, size, stride):
+        for row in _section_chunks(section, page, tokens, size):
             row["chunk_idx"] = places.setdefault(page["page_id"], _Places()).next(section["also_readers"])
             row["chunk_id"] = f"{page['page_id']}:{section['version']}:{row['chunk_idx']}"
             for name, values in columns.items():
@@ -105,7 +106,7 @@ class _Places:
             return count
         if count % _BLOCK == 0:
             self._blocks[also_readers] = self._free_block(f"{also_readers} {count}")
-        return _APART + self._blocks[also_readers] * _BLOCK + count % _BLOCK
+        return APART + self._blocks[also_readers] * _BLOCK + count % _BLOCK
 
     def _free_block(self, name: str) -> int:
         """Return the block that a digest of the name says; the one after it where two classes meet, as good as
@@ -118,7 +119,7 @@ class _Places:
 
 
 def _section_chunks(
-    section: Mapping[str, Any], page: Mapping[str, Any], tokens: NDArray[np.int32], size: int, stride: int
+    section: Mapping[str, Any], page: Mapping[str, Any], tokens: NDArray[np.int32], size: ChunkSize
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of one section's chunks, without their place in the page."""
     text: str = section["text"]
@@ -126,12 +127,14 @@ def _section_chunks(
     pieces = pieces_of(text, section["blocks"], starts, size)
     if not pieces:
         return
-    url = f"{page['url']}#{quote(section['anchor'], safe=_FRAGMENT)}"
     blocks = [(block["kind"], block["start"], block["end"]) for block in section["blocks"]]
+    marks = marks_of(section["blocks"])
     chunks = list(_segmented(pieces, starts, size))
-    structures = chunk_structures(text, blocks, [(chunk[0].begins, chunk[-1].end) for chunk in chunks])
+    structures = chunk_structures(text, blocks, [(chunk[0].begins, chunk[-1].end) for chunk in chunks], marks)
     for chunk, structure in zip(chunks, structures, strict=True):
         start, end = chunk[0].begins, chunk[-1].end
+        number = page_at(structure.marks, 0)
+        anchor = page_anchor(number) if number else section["anchor"]
         yield {
             "page_id": page["page_id"],
             "version": section["version"],
@@ -139,13 +142,13 @@ def _section_chunks(
             "space": page["space"],
             "title": page["title"],
             "heading_path": section["heading_path"],
-            "anchor": section["anchor"],
-            "url": url,
+            "anchor": anchor,
+            "url": f"{page['url']}#{quote(anchor, safe=_FRAGMENT)}",
             "text": text[start:end],
             "start": start,
             "end": end,
-            "context_before": text[_window_start(text, starts, start, stride) : start].strip(),
-            "context_after": text[end : _window_end(text, starts, end, stride)].strip(),
+            "context_before": text[_window_start(text, starts, start, size.stride) : start].strip(),
+            "context_after": text[end : _window_end(text, starts, end, size.stride)].strip(),
             "token_count": tokens_between(starts, start, end),
             "content_type": _content_type(chunk),
             "labels": page["labels"],
@@ -158,6 +161,8 @@ def _section_chunks(
             "structure": structure.encode(),
             "content_hash": section["content_hash"],
             "parent_id": (page["ancestors"] or [""])[-1],
+            "lang": page["lang"],
+            **_IN_BOOK,
         }
 
 
@@ -165,14 +170,14 @@ _FRAGMENT = "!$&'()*+,;=:@/?-._~"
 """What RFC 3986, section 3.5, allows unescaped in a fragment."""
 
 
-def pieces_of(text: str, blocks: Sequence[Mapping[str, Any]], starts: Sequence[int], size: int) -> list[Piece]:
+def pieces_of(text: str, blocks: Sequence[Mapping[str, Any]], starts: Sequence[int], size: ChunkSize) -> list[Piece]:
     """Return the section's atoms as pieces; prose is divided further at sentence ends, an atom that is too long at
     words."""
     pieces: list[Piece] = []
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
         start, end, kind = block["start"], block["end"], block["kind"]
         after = _cut_price(text[start:end], kind, following["kind"] if following else None)
-        longest = _longest(size)
+        longest = size.most
         windows = window_cuts(text, start, end)
         if kind == "code" or windows:
             inner = [(cut, _WORD) for cut in windows]
@@ -186,10 +191,22 @@ def pieces_of(text: str, blocks: Sequence[Mapping[str, Any]], starts: Sequence[i
             first, last = _stripped(text, left, right)
             begins = overlapping(text, left, start) if windows and left > start else first
             pieces.append(Piece(first, last, kind, price, min(first, begins)))
-    return [piece for piece in pieces if piece.end > piece.start]
+    pieces = [piece for piece in pieces if piece.end > piece.start]
+    return _with_whole_runs(pieces, starts, size.most) if size.keeps_runs else pieces
 
 
-def _segmented(pieces: Sequence[Piece], starts: Sequence[int], size: int) -> Iterator[Sequence[Piece]]:
+def _with_whole_runs(pieces: Sequence[Piece], starts: Sequence[int], most: int) -> list[Piece]:
+    """Return pieces where a cut inside a list or a table that fits into a chunk costs more than any other."""
+    kept: list[Piece] = []
+    for kind, group in groupby(pieces, key=lambda piece: piece.kind):
+        run = list(group)
+        if kind in ("list", "table") and sum(piece.size(starts) for piece in run) <= most:
+            run = [*(replace(piece, cut_after=_RUN) for piece in run[:-1]), run[-1]]
+        kept += run
+    return kept
+
+
+def _segmented(pieces: Sequence[Piece], starts: Sequence[int], size: ChunkSize) -> Iterator[Sequence[Piece]]:
     """Yield the pieces of each chunk; none goes over white space that is longer than a window."""
     gaps = [at for at in range(1, len(pieces)) if pieces[at].start - pieces[at - 1].end > WINDOW_CHARS]
     for left, right in pairwise([0, *gaps, len(pieces)]):
@@ -198,15 +215,15 @@ def _segmented(pieces: Sequence[Piece], starts: Sequence[int], size: int) -> Ite
             yield part[first : last + 1]
 
 
-def segment(sizes: Sequence[int], prices: Sequence[float], size: int) -> list[tuple[int, int]]:
+def segment(sizes: Sequence[int], prices: Sequence[float], size: ChunkSize) -> list[tuple[int, int]]:
     """Return the cheapest segmentation of pieces into chunks, as (first, last) piece of each.
 
     Args:
         sizes: tokens of each piece.
         prices: price of a cut after each piece.
-        size: tokens a chunk aims at.
+        size: how long a chunk is.
     """
-    longest, total = _longest(size), sum(sizes)
+    longest, total = size.most, sum(sizes)
     if total <= longest:
         return [(0, len(sizes) - 1)]
     best = [0.0] + [float("inf")] * len(sizes)
@@ -235,24 +252,16 @@ def tokens_between(starts: Sequence[int], start: int, end: int) -> int:
     return bisect_left(starts, end) - bisect_left(starts, start)
 
 
-def _longest(size: int) -> int:
-    return size * 32 // 25
-
-
-def _shortest(size: int) -> int:
-    return size * 12 // 25
-
-
-def _size_cost(tokens: int, size: int) -> float:
-    """Squared distance from the aim, and a step where a chunk leaves [0.48, 1.28] of it.
+def _size_cost(tokens: int, size: ChunkSize) -> float:
+    """Squared distance from the aim, and a step where a chunk leaves its bounds.
 
     Beyond the step the cost hardly grows: one chunk far too long is better than two a little too long.
     """
-    if tokens > _longest(size):
-        return _OUT_OF_BOUNDS + 0.001 * tokens / size
-    if tokens < _shortest(size):
-        return _OUT_OF_BOUNDS * (1.5 - tokens / size)
-    return ((tokens - size) / size) ** 2
+    if tokens > size.most:
+        return _OUT_OF_BOUNDS + 0.001 * tokens / size.aim
+    if tokens < size.least:
+        return _OUT_OF_BOUNDS * (1.5 - tokens / size.aim)
+    return ((tokens - size.aim) / size.aim) ** 2
 
 
 def _cut_price(text: str, kind: str, following: str | None) -> float:

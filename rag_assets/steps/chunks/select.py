@@ -7,7 +7,7 @@ Does not belong here: which chunks are near-duplicates (`dedup.duplicates`), who
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from rag_serving.artifacts.schema import CHUNKS
 
-VERSION = 1
+VERSION = 2
 """Raised when other chunks of the same tables would be indexed."""
 
 
@@ -27,7 +27,7 @@ class CollisionError(Exception):
 class Selection:
     """The chunks to index and the reason of every other one."""
 
-    chunks: pa.Table  # rows of CHUNKS and the column `source`
+    chunks: pa.Table  # rows of CHUNKS and the columns `source` and `kind`
     excluded: Mapping[str, str]  # chunk_id -> reason
 
     def reasons(self) -> dict[str, int]:
@@ -46,20 +46,28 @@ class Selection:
         return {page_id: self.excluded[chunk_id] for page_id, chunk_id in pairs if page_id not in kept}
 
 
-def join_sources(chunks: Mapping[str, pa.Table]) -> pa.Table:
+def join_sources(
+    chunks: Mapping[str, pa.Table], kind_of: Callable[[str, str], str] = lambda _source, _: "page"
+) -> pa.Table:
     """Return the chunk tables of a tenant's sources as one, each row with its source, in order of page and place.
+
+    `kind_of` gives the kind of a page by its source and id: page, comments, attachment or document.
 
     Raises:
         CollisionError: two sources have a page of the same id.
     """
     refuse_collisions({source: table["page_id"].to_pylist() for source, table in sorted(chunks.items())})
-    tables = [
-        table.append_column("source", pa.array([source] * len(table), pa.string()))
-        for source, table in sorted(chunks.items())
-    ]
+    tables = [_of_source(table, source, kind_of) for source, table in sorted(chunks.items())]
     if not tables:
-        return CHUNKS.empty().append_column("source", pa.array([], pa.string()))
+        return _of_source(CHUNKS.empty(), "", kind_of)
     return pa.concat_tables(tables).sort_by([("page_id", "ascending"), ("chunk_idx", "ascending")]).combine_chunks()
+
+
+def _of_source(table: pa.Table, source: str, kind_of: Callable[[str, str], str]) -> pa.Table:
+    pages = table["page_id"].to_pylist()
+    kinds = {page_id: kind_of(source, page_id) for page_id in set(pages)}
+    table = table.append_column("source", pa.array([source] * len(table), pa.string()))
+    return table.append_column("kind", pa.array([kinds[page_id] for page_id in pages], pa.string()))
 
 
 def refuse_collisions(pages: Mapping[str, Iterable[str]]) -> None:

@@ -83,7 +83,7 @@ def without_duplicates(chunks: pa.Table, dedup_map: pa.Table) -> pa.Table:
     """Return the chunks that are kept, as rows of SELECTED_CHUNKS: each knows the places of those dropped for it.
 
     Args:
-        chunks: rows of CHUNKS and the column `source`.
+        chunks: rows of CHUNKS and the columns `source` and `kind`.
         dedup_map: rows of DEDUP_MAP over them.
     """
     kept_for = dict(zip(dedup_map["dropped_id"].to_pylist(), dedup_map["kept_id"].to_pylist(), strict=True))
@@ -117,7 +117,7 @@ def effectiveness(chunks: pa.Table, dedup_map: pa.Table) -> list[Effect]:
 
 
 _FACTS = ["chunk_id", "page_id", "version", "chunk_idx", "space", "readers", "updated_at", "included_from"]
-_PLACE = ["chunk_id", "space", "title", "heading_path", "url", "labels", "readers"]
+_PLACE = ["chunk_id", "space", "title", "heading_path", "url", "labels", "readers", "source", "kind", "section_id"]
 
 
 class _Search:

@@ -67,6 +67,9 @@ class Block(NamedTuple):
     reference: Reference | None = None
     listing: Listing | None = None
     links: tuple[Link, ...] = ()  # of a reference: those of the blocks before it, up to the heading
+    page: int = 0  # of a paged file, from 1; 0: not paged
+    breaks: tuple[tuple[int, int], ...] = ()  # (offset in the text, page) where a later page begins inside it
+    confidence: int | None = None  # of what OCR read, 0 to 100; None: no OCR
 
 
 class Content(NamedTuple):
@@ -83,6 +86,9 @@ class Atom(NamedTuple):
     kind: Kind
     start: int
     end: int
+    page: int = 0  # that it begins on, from 1; 0: the file is not paged
+    breaks: tuple[tuple[int, int], ...] = ()  # (offset in the whole text, page) where a later page begins inside it
+    confidence: int | None = None  # of what OCR read, 0 to 100; None: no OCR
 
 
 def clean(text: str) -> str:
@@ -157,7 +163,9 @@ def joined(blocks: Sequence[Block]) -> tuple[str, list[Atom]]:
             gap = "\n" if block.group and block.group == group else "\n\n"
             gap += " " * block.indent
         text = block.text.replace("\n", "\n" + " " * block.indent) if block.indent else block.text
-        atoms.append(Atom(block.kind, position + len(gap), position + len(gap) + len(text)))
+        start = position + len(gap)
+        breaks = tuple((start + at + block.indent * block.text.count("\n", 0, at), page) for at, page in block.breaks)
+        atoms.append(Atom(block.kind, start, start + len(text), block.page, breaks, block.confidence))
         parts += (gap, text)
         position, group = atoms[-1].end, block.group
     return "".join(parts), atoms

@@ -35,6 +35,8 @@ _NO_TEXT = (
     "object",
 )
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_MARKABLE = ("a", "span", "p", "div", "section", "figure", "figcaption", "dt", "dd", "li", "blockquote", "sup")
+_IDS_MAX = 5_000  # of one page; links to those beyond land on the heading above
 _KEPT = frozenset({"class", "colspan", "rowspan", "start", "alt", "src", "href", "datetime"})
 
 
@@ -51,11 +53,14 @@ def html_content(body: str) -> Content:
     root = _text_of(parse_html(f"<html><body>{_FORBIDDEN.sub('', _TEMPLATE.sub(_AS_TEXT, body))}</body></html>"))
     etree.strip_elements(root, *_NO_TEXT, with_tail=False)
     named = [(heading, _id_of(heading)) for heading in root.iter(*_HEADINGS)]
+    further = _other_ids(root, {name for _, name in named})
     for element in root.iter():
         _plain(element)
     for heading, name in named:
         if name:
             _mark(heading, name)
+    for element, name in further:
+        _mark(element, name)
     root.tag, root.tail = "div", None
     return tree_content(root)
 
@@ -67,8 +72,17 @@ def _text_of(tree: Element) -> Element:
     return found[0] if found else tree
 
 
+def _other_ids(root: Element, of_headings: set[str]) -> list[tuple[Element, str]]:
+    """Return the elements of running text that links reach by an id which is no heading's."""
+    ids: dict[str, Element] = {}
+    for element in root.iter(*_MARKABLE):
+        if (name := _name(element)) and name not in of_headings and len(ids) < _IDS_MAX:
+            ids.setdefault(name, element)
+    return [(element, name) for name, element in ids.items()]
+
+
 def _mark(heading: Element, name: str) -> None:
-    """Begin a heading with the anchor macro that storage format would have there."""
+    """Begin an element with the anchor macro that storage format would have there."""
     from lxml import etree
 
     macro = etree.Element(f"{AC}structured-macro", {f"{AC}name": "anchor"})

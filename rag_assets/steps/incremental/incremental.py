@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.chunks.languages import Detect, with_languages
+from rag_assets.steps.chunks.sizes import ChunkSize
 from rag_assets.steps.incremental.reuse import (
     content_stamp,
     merged,
@@ -99,7 +101,12 @@ def update_sections(
 
 
 def update_chunks(
-    sections: pa.Table, pages: pa.Table, previous: pa.Table, tokenizer: Tokenizer, size: int, stride: int
+    sections: pa.Table,
+    pages: pa.Table,
+    previous: pa.Table,
+    tokenizer: Tokenizer,
+    size: ChunkSize,
+    detect: Detect = lambda _: None,
 ) -> ChunksUpdate:
     """Return chunks of the pages as they are now.
 
@@ -109,10 +116,11 @@ def update_chunks(
         previous: chunks as they were, made with the same settings; empty: everything is made again.
         tokenizer: see `build_chunks`.
         size: see `build_chunks`.
-        stride: see `build_chunks`.
+        detect: tells the language of a page whose source does not say it.
     """
     reuse = split_unchanged(restamped(pages, sections), previous, page_stamp)
-    made = build_chunks(rows_of(sections, reuse.changed), reuse.changed, tokenizer, size, stride)
+    cut = build_chunks(rows_of(sections, reuse.changed), reuse.changed, tokenizer, size)
+    made = with_languages(cut, detect)
     kept = rows_of(reuse.kept, sections)
     new = len(_texts(made) - _texts(previous))
     return ChunksUpdate(chunks=merged(kept, made, "chunk_idx"), read=len(reuse.changed), new=new)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 _SPACE = re.compile(r"\s+")
+_NOT_IN_SLUG = re.compile(r"[^\w\s-]")
 
 BORROWED = "html-above"
 """The rule of a heading that has no id of its own: it is reached by that of the heading above."""
@@ -30,7 +31,8 @@ class Anchors:
     white space, `id-` in front of a first character that is not a letter; on Cloud the heading text with white space as
     `-`. A repeated heading takes `.1`, `.2`, under a rule of its own since on Cloud it is a guess; where it carries an
     anchor macro, that name is used, which is none.
-    On HTML pages the names are the ids of the heading.
+    On HTML pages the names are the ids of the heading. In Markdown they are what GitHub makes of it (github-slugger):
+    lower case, letters, digits, `-` and `_`, white space as `-`; a repeated heading takes `-1`, `-2`.
 
     Raises ValueError for a flavor that is not known.
     """
@@ -59,10 +61,11 @@ class Anchors:
         self._seen[base] = count + 1
         if count and macros:
             return self.macro(macros[0])
-        name = f"{base}.{count}" if count else base
+        mark = rules.repeated
+        name = f"{base}{mark}{count}" if count else base
         while name in self._taken:
             self._seen[base] = count = count + 1
-            name = f"{base}.{count}"
+            name = f"{base}{mark}{count}"
         self._taken.add(name)
         return Anchor(name, f"{self._flavor}-repeated" if count else self._flavor)
 
@@ -96,6 +99,8 @@ class OneAnchor:
 class _DataCenter:
     """Data Center and the legacy editor."""
 
+    repeated = "."
+
     def title(self, title: str) -> str:
         return self._id(title)
 
@@ -113,11 +118,28 @@ class _DataCenter:
 class _Cloud:
     """Cloud's new editor."""
 
+    repeated = "."
+
     def title(self, title: str) -> str:
         return _SPACE.sub("-", title.strip())
 
     def heading(self, _title: str, text: str) -> str:
         return _SPACE.sub("-", text.strip())
+
+    def macro(self, _title: str, name: str) -> str:
+        return name
+
+
+class _Markdown:
+    """Markdown as GitHub shows it, and mdBook, MkDocs and Docusaurus with small differences."""
+
+    repeated = "-"
+
+    def title(self, _title: str) -> str:
+        return "top"
+
+    def heading(self, _title: str, text: str) -> str:
+        return _SPACE.sub("-", _NOT_IN_SLUG.sub("", text.strip().lower())) or "section"
 
     def macro(self, _title: str, name: str) -> str:
         return name
@@ -133,8 +155,9 @@ class _Html:
         return name
 
 
-_RULES: Mapping[str, _DataCenter | _Cloud | _Html] = {
+_RULES: Mapping[str, _DataCenter | _Cloud | _Markdown | _Html] = {
     "cloud": _Cloud(),
     "datacenter": _DataCenter(),
+    "markdown": _Markdown(),
     "html": _Html(),
 }

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_assets.steps.chunks.chunking import build_chunks
+from rag_assets.steps.chunks.sizes import ChunkSize
 from rag_assets.steps.sections.reading import BodyReader
 from rag_assets.steps.sections.splitting import build_sections
 from rag_serving.models.protocols import Tokenizer
@@ -41,8 +42,7 @@ def with_other_sources(
     source: IncludingSource,
     others: Mapping[str, pa.Table],
     tokenizer: Tokenizer,
-    size: int,
-    stride: int,
+    size: ChunkSize,
     max_page_bytes: int,
     reader: BodyReader | None = None,
 ) -> Across:
@@ -53,7 +53,6 @@ def with_other_sources(
         others: PAGES of the tenant's other sources by name.
         tokenizer: see `build_chunks`.
         size: see `build_chunks`.
-        stride: see `build_chunks`.
         max_page_bytes: a larger page is not read.
         reader: see `build_sections`.
     """
@@ -63,7 +62,7 @@ def with_other_sources(
     resolved = _resolved(result.ledger) - _resolved(alone.ledger)
     if result.sections.equals(alone.sections):
         return Across(source.chunks, resolved)
-    made = build_chunks(result.sections, asking, tokenizer, size, stride)
+    made = build_chunks(result.sections, asking, tokenizer, size)
     ids = pc.unique(asking["page_id"])
     kept = source.chunks.filter(pc.invert(pc.is_in(source.chunks["page_id"], value_set=ids)))
     return Across(pa.concat_tables([kept, made]), resolved)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
+from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.budget import BUDGET, Budget, within, without_note
 from rag_assets.steps.formats.element_tree import PageError
@@ -20,7 +21,13 @@ from rag_assets.steps.formats.storage_elements import storage_content, storage_e
 from rag_assets.steps.sections.page_properties import Properties, page_properties
 
 _READERS: Mapping[str, Callable[[str], Content]] = MappingProxyType(
-    {"storage": storage_content, "html": html_content, "markdown": markdown_content, "text": plain_content}
+    {
+        "storage": storage_content,
+        "html": html_content,
+        "markdown": markdown_content,
+        "text": plain_content,
+        "blocks": blocks_content,
+    }
 )
 
 

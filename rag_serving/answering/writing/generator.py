@@ -49,7 +49,7 @@ class Generator:
     ) -> None:
         self._settings = settings
         self._open_model = open_model or open_generator
-        self._breaker = breaker or Breaker(settings.breaker_failures, settings.breaker_reset_s)
+        self.breaker = breaker or Breaker(settings.breaker_failures, settings.breaker_reset_s)
         self._opening = Mutex()
         self._model: RemoteChat | None = None
 
@@ -58,21 +58,21 @@ class Generator:
         flagged."""
         if self._settings.provider == "extractive" or not len(lock):
             return extracted()
-        if not self._breaker.allow():
+        if not self.breaker.allow():
             return _fallen_back(extracted(), "it failed a moment ago")
         best = extracted()
         try:
             draft = self._written(question, lock, best.claims, listen)
         except ModelError as error:
-            self._breaker.fail()
+            self.breaker.fail()
             _log.warning("%s: %s", GENERATOR_DOWN, error)
             return _fallen_back(best, str(error))
         except StoppedError:  # whoever asked left: that says nothing of the model
             raise
         except BaseException:
-            self._breaker.fail()
+            self.breaker.fail()
             raise
-        self._breaker.succeed()
+        self.breaker.succeed()
         return draft
 
     def _written(self, question: str, lock: Lock, excerpts: tuple[Claim, ...], listen: Listen | None) -> Draft:

@@ -103,7 +103,7 @@ class Marks:
         text = re.sub(r"(?m)^[ \t]*>[ \t]?", "", block[0]).strip()
         tail = _TAIL.search(text, max(0, len(text) - _LONGEST_TAIL))
         quoted = text[: tail.start()] if tail else text
-        bare = quoted.strip().strip('"“”„«»')
+        bare = self.plain(quoted).strip().strip('"“”„«»')
         return f"\n\n{self._keep(_QUOTES, bare, quoted)} {tail[0] if tail else ''}\n\n" if bare else "\n\n"
 
     def _keep(self, kind: int, text: str, original: str) -> str:

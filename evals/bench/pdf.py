@@ -1,0 +1,124 @@
+"""How PDF files are read: `python -m evals.bench.pdf [DIR]`, by default the files of ../shared/data/pdf.
+
+Told are pages a second on one core, pages accounted for, and of the cells of tables written by hand
+(`tests/pdf/table_cells.yaml`) how many stand in the row of their label and under the words of their column.
+
+Belongs here: reading the files and counting. Does not belong here: questions about them (`citelock search`), quotes and
+their rectangles (`tests/rendering`).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from rag_assets.steps.files.file_text import file_text
+from rag_assets.steps.formats.block_json import blocks_content
+from rag_assets.steps.formats.blocks import Block, Content
+from rag_assets.steps.formats.budget import without_note
+from rag_serving.text.units import cells_of
+
+ROOT = Path(__file__).parents[2]
+TRUTH = ROOT / "tests/pdf/table_cells.yaml"
+REAL = ROOT.parent / "shared/data/pdf"
+
+
+class TrueCell(NamedTuple):
+    """A cell as the page shows it. `header`: words above it; empty: its table has none."""
+
+    page: int
+    label: str
+    header: str
+    value: str
+
+
+class Read(NamedTuple):
+    """A file as it is read."""
+
+    content: Content
+    pages: int
+    seconds: float
+
+
+def read(content: bytes) -> Read:
+    """Return the blocks of a PDF and how long reading it took on this core."""
+    begun = time.process_time()
+    text = file_text("a.pdf", content)
+    seconds = time.process_time() - begun
+    return Read(blocks_content(without_note(text.body)[0]), text.page_count or 0, seconds)
+
+
+def true_cells() -> dict[str, list[TrueCell]]:
+    """Return the cells written by hand, by file."""
+    return {name: [TrueCell(*cell) for cell in cells] for name, cells in yaml.safe_load(TRUTH.read_text()).items()}
+
+
+def found_cells(content: Content, cells: Sequence[TrueCell]) -> list[bool]:
+    """Return of each true cell whether a table of its page has it in its row and under its header."""
+    rows = list(_rows(content.blocks))
+    return [any(_has(header, row, cell) for page, header, row in rows if page == cell.page) for cell in cells]
+
+
+def pages_told(read_file: Read) -> int:
+    """Return how many pages have blocks or are counted as being without text."""
+    pages = {block.page for block in read_file.content.blocks}
+    pages |= {page for block in read_file.content.blocks for _, page in block.breaks}
+    ledger = read_file.content.ledger
+    bare = ledger["page without text", "lost"] + ledger["page of headers and footers alone", "navigation"]
+    return len(pages) + bare
+
+
+def _rows(blocks: Sequence[Block]) -> Iterator[tuple[int, list[str], list[str]]]:
+    """Yield page, header and cells of each row of the tables."""
+    group, header = 0, list[str]()
+    for block in blocks:
+        if block.kind != "table":
+            continue
+        first, is_header, _ = block.text.partition("\n")
+        if block.group != group:
+            group, header = block.group, cells_of(first) if is_header else []
+        if not is_header:
+            yield block.page, header, cells_of(first)
+
+
+def _has(header: Sequence[str], row: Sequence[str], cell: TrueCell) -> bool:
+    labels = [_bare(text) for text in row]
+    if _bare(cell.label) not in labels:
+        return False
+    words = set(cell.header.split())
+    for at, text in enumerate(row):
+        above = set(header[at].split()) if at < len(header) else set()
+        if _bare(text) == _bare(cell.value) and {_bare(word) for word in words} <= {_bare(word) for word in above}:
+            return True
+    return False
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[\s:¹²³⁰-⁹]|(?<=[a-z])\d$", "", text)
+
+
+def main(folder: Path) -> None:
+    """Print the figures of each file and of all."""
+    truth = true_cells()
+    pages = told = right = asked = 0
+    seconds = 0.0
+    for path in sorted(folder.glob("*.pdf")):
+        file = read(path.read_bytes())
+        cells = truth.get(path.name, [])
+        found = found_cells(file.content, cells)
+        pages, told, seconds = pages + file.pages, told + pages_told(file), seconds + file.seconds
+        right, asked = right + sum(found), asked + len(found)
+        print(f"{path.name}: {file.pages} pages, {pages_told(file)} told, {file.pages / file.seconds:.0f} pages/s")
+        for cell in (cell for cell, is_found in zip(cells, found, strict=True) if not is_found):
+            print(f"  not found: {cell}")
+    print(f"{told} of {pages} pages told; {right} of {asked} cells in row and column; {pages / seconds:.0f} pages/s")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else REAL)

@@ -1,0 +1,129 @@
+"""Runs of a job in this process, which the UI shows like any other.
+
+Belongs here: one run, and what came of it. Does not belong here: which partitions to run (`state.planning`), what
+starts runs (`build.runner`, `uploads`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import dagster as dg
+
+from rag_assets.assets.run_failures import step_failure
+from rag_assets.assets.run_queue import queue_tags
+
+LOCATION = "citelock"
+"""Name of the code location in `workspace.yaml`."""
+NO_RETRY = {"dagster/max_retries": "0"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of a job: the metadata of every asset it materialized, how long each took, and why it failed."""
+
+    error: str | None
+    metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def count(self, asset: str, name: str) -> int:
+        """Return a number from an asset's metadata, 0 where the run did not get that far."""
+        return int(self.metadata.get(asset, {}).get(name, 0))
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What may differ from run to run. `only`: the assets of the job to make; empty: all."""
+
+    tags: Mapping[str, str] = field(default_factory=dict)
+    only: Sequence[str] = ()
+    log_level: str = "INFO"
+
+
+class Jobs:
+    """The jobs of the project, by name; a resource of the ops that run them."""
+
+    def __init__(self, named: Callable[[str], dg.JobDefinition]) -> None:
+        self._named = named
+
+    def run(
+        self,
+        job: str,
+        partition: str,
+        instance: dg.DagsterInstance,
+        options: RunOptions | None = None,
+    ) -> Outcome:
+        """Run a job for a partition in this process; a failure is an outcome, not an exception.
+
+        Raises:
+            KeyboardInterrupt: a person stopped it.
+        """
+        options = options or RunOptions()
+        try:
+            with listed_under(instance, job):
+                result = self._named(job).execute_in_process(
+                    run_config={"loggers": {"console": {"config": {"log_level": options.log_level}}}},
+                    instance=instance,
+                    partition_key=partition,
+                    raise_on_error=False,
+                    asset_selection=[dg.AssetKey(name) for name in options.only] or None,
+                    tags={**NO_RETRY, **queue_tags(frozenset({job}), partition), **options.tags},
+                )
+        except dg.DagsterExecutionInterruptedError:
+            raise KeyboardInterrupt from None
+        if was_interrupted(result):
+            raise KeyboardInterrupt
+        return Outcome(None if result.success else failure_of(result), metadata_of(result), seconds_of(result))
+
+
+@contextmanager
+def listed_under(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
+    """List runs that are made in the block under a job of the code location, in the UI's job pages and timeline.
+
+    Dagster gives runs that are executed in process no origin, and has no public way to name one: this uses names of the
+    pinned version that are its own.
+    """
+    from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+
+    repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(LOCATION), "__repository__")
+    create = instance.create_run_for_job
+    instance.create_run_for_job = partial(create, remote_job_origin=RemoteJobOrigin(repository, job))  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        instance.create_run_for_job = create  # type: ignore[method-assign]
+
+
+def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
+    """Return the metadata of each asset's materialization, by asset name."""
+    made = [event.step_materialization_data.materialization for event in result.get_asset_materialization_events()]
+    return {one.asset_key.to_user_string(): {k: v.value for k, v in one.metadata.items()} for one in made}
+
+
+def seconds_of(result: dg.ExecuteInProcessResult) -> dict[str, float]:
+    """Return how long each asset took, in the order they ended; steps that only check one are not told."""
+    made = metadata_of(result)
+    ended = result.filter_events(lambda event: event.is_step_success and event.step_key in made)
+    return {event.step_key: round(event.step_success_data.duration_ms / 1000, 3) for event in ended if event.step_key}
+
+
+def was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
+    """Return whether a person stopped the run: Dagster tells that as the failure of the step it was in."""
+    failures = [event.step_failure_data.error for event in result.filter_events(lambda event: event.is_step_failure)]
+    names = {error.cls_name for failure in failures if failure for error in (failure, failure.cause) if error}
+    return not names.isdisjoint({"DagsterExecutionInterruptedError", "KeyboardInterrupt"})
+
+
+def failure_of(result: dg.ExecuteInProcessResult) -> str:
+    """Return why a run failed, in one line."""
+    failed = [check for check in result.get_asset_check_evaluations() if not check.passed and check.blocking]
+    if failed:
+        return "; ".join(
+            f"check {check.check_name!r} failed: {check.description or 'see its metadata'}" for check in failed
+        )
+    for event in result.filter_events(lambda event: event.is_step_failure):
+        if reason := step_failure(event):
+            return reason
+    return "the run failed; `citelock build --verbose` shows why"

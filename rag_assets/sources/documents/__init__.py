@@ -1,0 +1,1 @@
+"""Documents: files of a folder, and what people upload."""

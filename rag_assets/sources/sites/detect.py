@@ -1,0 +1,130 @@
+"""Which generator a tree of documents is made for, and where in the tree its files begin.
+
+Belongs here: the table of generators with the files that show each. Does not belong here: their rules.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from rag_assets.sources.base import SourceError
+from rag_assets.sources.sites.site import Site
+
+SUMMARY = "SUMMARY.md"
+"""The table of contents of a book, where the chapters stand beside it."""
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A generator: `signs` are paths of files that only it has, below where its files begin."""
+
+    open: Callable[[], Site]
+    signs: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()  # of the files that it reads, where no sign tells
+    beside: tuple[str, ...] = ()  # names of which one has to stand beside a sign; empty: the sign is enough
+
+
+def _sphinx() -> Site:
+    from rag_assets.sources.sites.sphinx import SphinxSite
+
+    return SphinxSite()
+
+
+def _asciidoc() -> Site:
+    from rag_assets.sources.sites.asciidoc import AsciidocSite
+
+    return AsciidocSite()
+
+
+def _built() -> Site:
+    from rag_assets.sources.sites.built_html import BuiltSite
+
+    return BuiltSite()
+
+
+def _docusaurus() -> Site:
+    from rag_assets.sources.sites.docusaurus import DocusaurusSite
+
+    return DocusaurusSite()
+
+
+def _mkdocs() -> Site:
+    from rag_assets.sources.sites.mkdocs import MkdocsSite
+
+    return MkdocsSite()
+
+
+def _mdbook() -> Site:
+    from rag_assets.sources.sites.mdbook import MdBookSite
+
+    return MdBookSite()
+
+
+def _github() -> Site:
+    from rag_assets.sources.sites.github import GithubSite
+
+    return GithubSite()
+
+
+_DOCUSAURUS = (*(f"docusaurus.config.{ending}" for ending in ("js", "ts", "mjs", "cjs", "mts", "cts")), "sidebars.js")
+GENERATORS: Mapping[str, Generator] = MappingProxyType(
+    {
+        "docusaurus": Generator(_docusaurus, _DOCUSAURUS),
+        "mkdocs": Generator(_mkdocs, ("mkdocs.yml", "mkdocs.yaml")),
+        "sphinx": Generator(_sphinx, ("conf.py",), (".rst",), ("index.rst", "index.md", "contents.rst", "index.txt")),
+        "asciidoc": Generator(_asciidoc, ("antora.yml",), (".adoc", ".asciidoc", ".asc")),
+        "html": Generator(_built, (), (".html", ".htm", ".xhtml")),
+        "mdbook": Generator(_mdbook, ("book.toml", "src/SUMMARY.md")),
+        "github": Generator(_github, (), (".md", ".markdown", ".mdx")),
+    }
+)
+"""By the name that `site` has; where two are shown at one place, the first counts. Where nothing is
+shown, the one counts whose files are most; `github` is what is left."""
+
+
+def found_site(names: Sequence[str], wanted: str, key: str) -> tuple[str, str, Site]:
+    """Return the generator of a tree, the folder where its files begin ("" is the root), and its rules.
+
+    Args:
+        names: of all files.
+        wanted: `site` of the settings; `auto` looks for the signs of each, the ones nearest to the root count.
+        key: the source, for what is said of errors.
+
+    Raises:
+        SourceError: no such generator is known.
+    """
+    if wanted != "auto" and wanted not in GENERATORS:
+        raise SourceError(f"site {wanted!r} is not read; set sources.{key}.site to {' or '.join(sorted(GENERATORS))}")
+    asked = GENERATORS if wanted == "auto" else {wanted: GENERATORS[wanted]}
+    places = [
+        (folder.count("/") + bool(folder), at, folder, name)
+        for at, (name, generator) in enumerate(asked.items())
+        for folder in _places(names, generator)
+    ]
+    if not places:
+        name = _most(names) if wanted == "auto" else wanted
+        return name, "", GENERATORS[name].open()
+    _, _, folder, name = min(places)
+    return name, folder, GENERATORS[name].open()
+
+
+def _most(names: Sequence[str]) -> str:
+    """Return the generator that reads most of the files; that of Markdown where another reads as many."""
+    counts = {name: sum(one.lower().endswith(of.endings) for one in names) for name, of in GENERATORS.items()}
+    return max(counts, key=lambda name: (counts[name], name == "github"))
+
+
+def _places(names: Sequence[str], generator: Generator) -> list[str]:
+    """Return the folders below which one of the signs stands."""
+    folders = []
+    known = frozenset(names) if generator.beside else frozenset()
+    for name in names:
+        for sign in generator.signs:
+            if name == sign or name.endswith(f"/{sign}"):
+                folder = name[: -len(sign)]
+                if not generator.beside or any(f"{folder}{one}" in known for one in generator.beside):
+                    folders.append(posixpath.normpath(folder or ".").removeprefix("."))
+    return folders

@@ -1,0 +1,341 @@
+"""Sites of Docusaurus: documents of all versions, pages, their ids and addresses.
+
+Belongs here: settings, ids and slugs of documents, which files are pages, a page's text.
+Does not belong here: sidebars (`docusaurus_sidebars`), MDX (`mdx`), reading JavaScript (`js_values`).
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from rag_assets.sources.sites.docusaurus_sidebars import (
+    Document,
+    Folders,
+    is_index,
+    ordered,
+    without_number,
+)
+from rag_assets.sources.sites.front_matter import FrontMatter, YamlError, read_yaml, split_front_matter
+from rag_assets.sources.sites.js_values import JsError, exported
+from rag_assets.sources.sites.links import PageLinks
+from rag_assets.sources.sites.markdown_page import (
+    first_heading,
+    html_of,
+    mark_footnotes,
+    markdown_main,
+    plain_elements,
+    set_ids,
+    set_links,
+    text_of,
+    words_of,
+)
+from rag_assets.sources.sites.mdx import Mdx
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.slugs import GithubSlugger
+from rag_assets.sources.sites.trees import resolved
+from rag_assets.steps.files.records import FileError
+from rag_assets.steps.formats.element_tree import Element
+
+SETTINGS = tuple(f"docusaurus.config.{ending}" for ending in ("js", "ts", "mjs", "cjs", "mts", "cts"))
+_SIDEBARS = tuple(f"sidebars.{ending}" for ending in ("js", "ts", "json", "mjs", "cjs"))
+_ENDINGS = (".md", ".mdx")
+
+
+@dataclass(frozen=True)
+class DocsSet:
+    """One set of documents (`@docusaurus/plugin-content-docs`) in one version."""
+
+    folder: str
+    route: str  # of its addresses, without `/` at the ends
+    sidebars: str | None  # name of the file
+    version: str | None = None
+    has_numbers: bool = True  # numbers before names are left out
+
+
+class DocusaurusSite:
+    """The rules of Docusaurus 3."""
+
+    def __init__(self) -> None:
+        self._links: tuple[SitePlan, PageLinks] | None = None
+        self._versions: dict[str, str] = {}
+        self._lang: str | None = None
+
+    def plan(self, tree: Tree) -> SitePlan:
+        """See `Site`."""
+        names = frozenset(tree.names)
+        settings, used = _settings(tree, names)
+        self._lang = _language(settings)
+        self._versions = {}
+        pages: list[SitePage] = []
+        excluded: dict[str, str] = {}
+        for docs in _docs_sets(tree, names, settings):
+            used += [docs.sidebars] if docs.sidebars else []
+            pages += self._documents(tree, docs, settings, excluded)
+        pages += _standalone(names, {page.name for page in pages})
+        for name in names:
+            if name.startswith("blog/") and name.endswith(_ENDINGS):
+                excluded[name] = "posts of a blog are not read"
+        return SitePlan("docusaurus", pages, excluded, settings=tuple(used))
+
+    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+        """See `Site`."""
+        front, text = split_front_matter(text_of(tree.read(page.name)))
+        if reason := front.exclusion:
+            raise ExcludedPageError(reason)
+        mdx = Mdx(page.name, lambda name, path: _partial(tree, name, path))
+        main = markdown_main(mdx.markdown(text), "HEADING_ATTRIBUTES")
+        set_ids(main, GithubSlugger(), _heading_text)
+        for heading in main.iter("h1"):  # the theme shows headings of level 1 without an id
+            del heading.attrib["id"]
+        links = self._page_links(plan)
+        set_links(main, lambda href: links.address(page, href))
+        mark_footnotes(main)
+        lost = plain_elements(main) + mdx.lost
+        version = self._versions.get(page.name)
+        labels = (*front.labels, *([f"version {version}"] if version else []))
+        return SiteBody(
+            html_of(main),
+            _title(front, main, page.name),
+            slug=front.text("slug"),
+            labels=labels,
+            category=front.text("category"),
+            lang=front.lang or self._lang,
+            read=tuple(dict.fromkeys(mdx.read)),
+            lost=+lost,
+            updated_at=front.updated_at,
+        )
+
+    def _documents(
+        self, tree: Tree, docs: DocsSet, settings: Mapping[str, Any], excluded: dict[str, str]
+    ) -> Iterator[SitePage]:
+        """Yield the pages of a set of documents in the order of its sidebars; those in none come last."""
+        folders = _folders(tree, docs, excluded)
+        placed = ordered(_sidebars(tree, docs.sidebars), folders)
+        known = {one.document.name for one in placed}
+        slash = settings.get("trailingSlash")
+        for one in placed:
+            if docs.version:
+                self._versions[one.document.name] = docs.version
+            path = _address(docs.route, one.document.slug, slash)
+            yield SitePage(one.document.name, path, one.document.title, one.parents, one.category)
+        for document in folders.documents:
+            if document.name not in known:
+                if docs.version:
+                    self._versions[document.name] = docs.version
+                yield SitePage(document.name, _address(docs.route, document.slug, slash), document.title)
+
+    def _page_links(self, plan: SitePlan) -> PageLinks:
+        if self._links is None or self._links[0] is not plan:
+            self._links = (plan, PageLinks(plan, ("",)))
+        return self._links[1]
+
+
+def _settings(tree: Tree, names: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return what `docusaurus.config.js` exports, as far as it is written there, and the file's name."""
+    name = next((one for one in SETTINGS if one in names), None)
+    if name is None:
+        return {}, []
+    try:
+        found = exported(text_of(tree.read(name)))
+    except JsError as error:
+        raise FileError(f"{name}: {error}") from None
+    return found if isinstance(found, dict) else {}, [name]
+
+
+def _language(settings: Mapping[str, Any]) -> str | None:
+    i18n = settings.get("i18n")
+    locale = i18n.get("defaultLocale") if isinstance(i18n, dict) else None
+    return locale[:2].lower() if isinstance(locale, str) and locale[:2].isalpha() else None
+
+
+def _docs_sets(tree: Tree, names: frozenset[str], settings: Mapping[str, Any]) -> Iterator[DocsSet]:
+    """Yield the sets of documents that the settings name, each in all of its versions; without settings `docs`."""
+    found = [*_docs_options(settings)] or [{}]
+    for options in found:
+        key = str(options.get("id") or "default")
+        folder = posixpath.normpath(str(options.get("path") or "docs"))
+        if folder == "docs" and not any(name.startswith("docs/") for name in names):
+            folder = ""  # the folder itself was given
+        route = str(options.get("routeBasePath", "docs") or "").strip("/")
+        sidebars = _sidebars_name(options, names)
+        has_numbers = options.get("numberPrefixParser") is not False
+        current = DocsSet(folder, route, sidebars, None, has_numbers)
+        yield from _versions(tree, names, current, (key, options))
+
+
+def _docs_options(settings: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for kind in ("presets", "plugins"):
+        listed = settings.get(kind)
+        for entry in listed if isinstance(listed, list) else ():
+            name, *further = entry if isinstance(entry, list) and entry else (entry,)
+            options = further[0] if further and isinstance(further[0], dict) else {}
+            if kind == "plugins" and isinstance(name, str) and name.endswith("content-docs"):
+                yield options
+            elif kind == "presets" and options.get("docs") is not False:
+                yield options["docs"] if isinstance(options.get("docs"), dict) else {}
+
+
+def _versions(
+    tree: Tree, names: frozenset[str], current: DocsSet, key: tuple[str, Mapping[str, Any]]
+) -> Iterator[DocsSet]:
+    """Yield a set in its versions: the last one has the plain addresses, the one in work is `next`."""
+    own, options = key
+    mark = "" if own == "default" else f"{own}_"
+    listed = _json(tree, f"{mark}versions.json") if f"{mark}versions.json" in names else None
+    versions = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
+    told = options.get("versions")
+    details = told if isinstance(told, dict) else {}
+    last = options.get("lastVersion") or (versions[0] if versions else "current")
+    for version in ["current", *versions]:
+        if version == "current" and options.get("includeCurrentVersion") is False:
+            continue
+        found = details.get(version)
+        detail: Mapping[str, Any] = found if isinstance(found, dict) else {}
+        path = "" if version == last else "next" if version == "current" else version
+        path = str(detail.get("path", path) or "").strip("/")
+        route = "/".join(part for part in (current.route, path) if part)
+        if version == "current":
+            label = detail.get("label") or ("next" if versions else None)
+            yield replace(current, route=route, version=label)
+            continue
+        sidebars = f"{mark}versioned_sidebars/version-{version}-sidebars.json"
+        folder = f"{mark}versioned_docs/version-{version}"
+        name = sidebars if sidebars in names else None
+        yield DocsSet(folder, route, name, str(detail.get("label") or version), current.has_numbers)
+
+
+def _sidebars_name(options: Mapping[str, Any], names: frozenset[str]) -> str | None:
+    """Return the file of the sidebars; one that a program computes is looked for where it usually is."""
+    given = options.get("sidebarPath")
+    if options and (given is False or "sidebarPath" not in options):
+        return None
+    if isinstance(given, str) and posixpath.normpath(given) in names:
+        return posixpath.normpath(given)
+    return next((name for name in _SIDEBARS if name in names), None)
+
+
+def _sidebars(tree: Tree, name: str | None) -> Any:
+    if name is None:
+        return None
+    if name.endswith(".json"):
+        return _json(tree, name)
+    try:
+        return exported(text_of(tree.read(name)))
+    except JsError as error:
+        raise FileError(f"{name}: {error}") from None
+
+
+def _json(tree: Tree, name: str) -> Any:
+    try:
+        return json.loads(text_of(tree.read(name)))
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{name}: it is not valid JSON: {error}") from None
+
+
+def _folders(tree: Tree, docs: DocsSet, excluded: dict[str, str]) -> Folders:
+    prefix = f"{docs.folder}/" if docs.folder not in ("", ".") else ""
+    documents: list[Document] = []
+    settings: dict[str, Mapping[str, Any]] = {}
+    for name in tree.names:
+        path = name.removeprefix(prefix)
+        if not name.startswith(prefix) or (not prefix and path.startswith(("versioned_docs/", "src/", "blog/"))):
+            continue
+        folder, base = posixpath.split(path)
+        if posixpath.splitext(base)[0] == "_category_":
+            settings[folder] = _category(tree, name)
+        elif base.endswith(_ENDINGS):
+            if any(part.startswith("_") for part in path.split("/")):
+                excluded[name] = "a name that begins with _ is a part of other pages"
+            else:
+                documents.append(_document(tree, name, path, docs.has_numbers))
+    return Folders(documents, settings)
+
+
+def _category(tree: Tree, name: str) -> Mapping[str, Any]:
+    """Return what a folder's `_category_` file says; one that cannot be read says nothing."""
+    try:
+        found = read_yaml(text_of(tree.read(name)))  # JSON is YAML
+    except (YamlError, FileError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _document(tree: Tree, name: str, path: str, has_numbers: bool) -> Document:
+    """Return a document as its front matter and its path make it; one that cannot be read is told by its path."""
+    try:
+        front, _ = split_front_matter(text_of(tree.read(name)))
+    except FileError:
+        front = FrontMatter()
+    *parents, base = path.split("/")
+    stem = posixpath.splitext(base)[0]
+    own, number = without_number(stem) if has_numbers else (stem, None)
+    above = [without_number(part)[0] if has_numbers else part for part in parents]
+    own_id = front.text("id") or own
+    slug = front.text("slug")
+    here = "".join(f"{part}/" for part in above)
+    if slug is None:
+        address = f"/{here}" if is_index(path) else f"/{here}{own_id}"
+    elif slug.startswith("/"):
+        address = slug
+    else:
+        address = posixpath.normpath(posixpath.join(f"/{here}", slug)) + ("/" if slug.endswith("/") else "")
+    position = front.number("sidebar_position")
+    position = number if position is None else position
+    title = front.text("sidebar_label") or front.text("title") or own_id
+    return Document(name, path, "/".join((*above, own_id)), address, title, position)
+
+
+def _address(route: str, slug: str, trailing_slash: Any) -> str:
+    joined = f"{route}/{slug.lstrip('/')}" if route else slug.lstrip("/")
+    if trailing_slash is True and joined and not joined.endswith("/"):
+        joined += "/"
+    if trailing_slash is False:
+        joined = joined.rstrip("/")
+    return quote(joined)
+
+
+def _standalone(names: frozenset[str], known: set[str]) -> list[SitePage]:
+    """Return the Markdown below `src/pages`."""
+    prefix = "src/pages/"
+    pages = []
+    for name in sorted(names):
+        if name.startswith(prefix) and name.endswith(_ENDINGS) and name not in known:
+            path = posixpath.splitext(name.removeprefix(prefix))[0]
+            if not any(part.startswith("_") for part in path.split("/")):
+                is_folder = posixpath.basename(path) == "index"
+                pages.append(SitePage(name, quote(path.removesuffix("index") if is_folder else path)))
+    return pages
+
+
+def _partial(tree: Tree, name: str, path: str) -> tuple[str, str] | None:
+    target = path.removeprefix("@site/") if path.startswith("@site/") else resolved(name, path)
+    if target is None or target.startswith(("../", "/")):
+        return None
+    try:
+        _, text = split_front_matter(text_of(tree.read(posixpath.normpath(target))))
+    except (KeyError, FileError):
+        return None
+    return posixpath.normpath(target), text
+
+
+def _title(front: FrontMatter, main: Element, name: str) -> str:
+    heading = first_heading(main)
+    own = words_of(heading) if heading is not None else ""
+    stem = posixpath.splitext(posixpath.basename(name))[0]
+    return front.text("title") or own or front.text("id") or without_number(stem)[0]
+
+
+def _heading_text(heading: Element) -> str:
+    """Return the words of a heading as mdast has them: those said of pictures included."""
+    if heading.find(".//img") is None:
+        return "".join(heading.itertext()).strip()
+    heading = deepcopy(heading)
+    for image in heading.xpath(".//img"):
+        image.tag, image.text = "span", image.get("alt") or ""
+    return "".join(heading.itertext()).strip()

@@ -1,0 +1,348 @@
+"""MDX as Docusaurus reads it, written as Markdown that everything reads.
+
+Belongs here: imports, components, expressions, admonitions, titles of code.
+Does not belong here: pages and settings (`docusaurus`), finding partials.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rag_assets.sources.sites.code_fences import fence_run, is_end, opening, outside
+from rag_assets.steps.files.records import FileError
+
+_ESM = re.compile(r"(?:import|export)\b")
+_IMPORT = re.compile(r"import\s+(\w+)\s+from\s+['\"]([^'\"\n]+\.mdx?)['\"]")
+_TAG = re.compile(r"</?([A-Za-z][\w.:-]*)|</?>")
+_NAME = re.compile(r"[A-Za-z_:@][\w.:-]*")
+_DIRECTIVE = re.compile(r"( *):{3,}([A-Za-z][\w-]*)([^\n]*)")
+_DIRECTIVE_END = re.compile(r" *:{3,} *$")
+_LIST_ITEM = re.compile(r"( *)(?:[-*+]|\d{1,9}[.)])( {1,4}|$)")
+_COMMENT_ID = re.compile(r"\{/\*\s*(#[^\s*}]{1,300})\s*\*/\}[ ]*$", re.MULTILINE)
+_STRING = re.compile(r"\{\s*(?:\"([^\"\n{}]*)\"|'([^'\n{}]*)'|`([^`{}$]*)`)\s*\}")
+_MAGIC = re.compile(r"(?://|#|--|/\*|\{/\*|<!--) {0,9}highlight-(?:next-line|start|end) {0,9}(?:\*/\}?|-->)?")
+_TICKS = re.compile("`+")
+_BRACE = re.compile(r"[{}]|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`|/\*(?:[^*]|\*(?!/))*\*/")
+_SPECIAL = re.compile(r"[\\`{<]")
+_KEPT = ("href", "src", "alt", "id", "title", "start", "colspan", "rowspan", "value")
+_LINKS = frozenset({"Link", "a"})
+_QUOTES = frozenset({"Admonition"})
+_LOST_NAME = 60
+_EXPRESSION_MAX = 20_000
+
+_DEPTH_MAX, _INSERTED_MAX = 10, 5_000_000
+_FAILURES_MAX = 200
+"""Of braces and tags that never end; after so many on a page they are taken for text without a look."""
+
+Partial = Callable[[str, str], tuple[str, str] | None]
+"""Called with a file's name and the path that it imports; returns name and text of the Markdown file, or None."""
+
+
+@dataclass
+class Mdx:
+    """One page's MDX; `lost` counts components and expressions that have no text."""
+
+    name: str
+    partial: Partial
+    lost: Counter[str] = field(default_factory=Counter)
+    read: list[str] = field(default_factory=list)
+    _above: tuple[str, ...] = ()
+    _inserted: int = 0
+    _failures: int = 0
+
+    def markdown(self, text: str) -> str:
+        """Return the page as Markdown: what components hold is kept, an admonition is a `<blockquote>` that begins with
+        its title in bold, a tab its title in bold before its content."""
+        lines = _flush_left(text.split("\n"))
+        out: list[str] = []
+        partials: dict[str, str] = {}
+        for begin, end, is_code in outside(lines):
+            part = lines[begin:end]
+            if is_code:
+                out += _code(part)
+            else:
+                kept, imports = _without_modules(part)
+                partials.update(imports)
+                out += self._without_jsx("\n".join(kept), partials).split("\n")
+        return "\n".join(_directives(_flush_left(out)))
+
+    def _without_jsx(self, text: str, partials: dict[str, str]) -> str:
+        text = _COMMENT_ID.sub(r"{\1}", text)
+        if "<" not in text and "{" not in text:
+            return text
+        out: list[str] = []
+        at = 0
+        while at < len(text):
+            char = text[at]
+            if char == "\\" and at + 1 < len(text):
+                out.append(text[at : at + 2])
+                at += 2
+            elif self._failures > _FAILURES_MAX:
+                after = _next_special(text, at + 1)
+                out.append(text[at:after].replace("<", "&lt;"))
+                at = after
+            elif char == "`":
+                at = self._copied_code(text, at, out)
+            elif char == "{":
+                at = self._expression(text, at, out)
+            elif char == "<" and (tag := _TAG.match(text, at)):
+                at = self._element(text, tag, out, partials)
+            else:
+                after = _next_special(text, at + 1)
+                out.append(text[at:after])
+                at = after
+        return "".join(out)
+
+    def _expression(self, text: str, at: int, out: list[str]) -> int:
+        """Write what an expression says where it is a string; the id of a heading stays."""
+        if text.startswith("{#", at):
+            out.append("{")
+            return at + 1
+        end = _balanced(text, at)
+        if end is None:
+            self._failures += 1
+            out.append("&#123;")
+            return at + 1
+        if literal := _STRING.fullmatch(text, at, end):
+            out.append(literal[1] or literal[2] or literal[3] or "")
+        elif not text.startswith("{/*", at) and text[at + 1 : end - 1].strip():
+            self.lost["expression"] += 1
+        return end
+
+    def _element(self, text: str, tag: re.Match[str], out: list[str], partials: dict[str, str]) -> int:
+        name, is_close = tag[1] or "", tag[0].startswith("</")
+        parsed = _attributes(text, tag.end())
+        if parsed is None:
+            self._failures += 1
+            out.append("&lt;")
+            return tag.start() + 1
+        attributes, is_empty, end = parsed
+        is_block = _is_alone(text, tag.start(), end)
+        if not is_close and name in partials:
+            out.append(f"\n\n{self._inserted_text(partials[name])}\n\n")
+            return end
+        if name in ("TabItem", "summary", *_QUOTES):
+            is_block = is_block or name != "summary"
+        written = self._written(name, attributes, is_close, is_empty)
+        indent = _indent_before(text, tag.start()) if is_block else ""
+        out.append(f"\n\n{indent}{written}\n\n{indent}" if is_block else written)
+        return end
+
+    def _inserted_text(self, path: str) -> str:
+        """Return a partial as Markdown; one that inserts itself is lost."""
+        above = self._above or (self.name,)
+        found = self.partial(above[-1], path)
+        if found is None or found[0] in above or len(above) > _DEPTH_MAX:
+            self.lost["include"] += 1
+            return ""
+        name, text = found
+        self.read.append(name)
+        self._inserted += len(text)
+        if self._inserted > _INSERTED_MAX:
+            raise FileError(f"what it includes is longer than {_INSERTED_MAX} characters")
+        self._above = (*above, name)
+        written = self.markdown(text)
+        self._above = above
+        return written
+
+    def _copied_code(self, text: str, at: int, out: list[str]) -> int:
+        """Copy code in a line, or the backticks of what is none."""
+        ticks = _TICKS.match(text, at)
+        assert ticks is not None
+        paragraph = text.find("\n\n", at)
+        limit = paragraph if paragraph >= 0 else len(text)
+        for end in _TICKS.finditer(text, ticks.end(), limit):
+            if end[0] == ticks[0]:
+                out.append(text[at : end.end()])
+                return end.end()
+        self._failures += 1
+        out.append(ticks[0])
+        return ticks.end()
+
+    def _written(self, name: str, attributes: dict[str, str], is_close: bool, is_empty: bool) -> str:
+        """Return what a tag is in Markdown or HTML."""
+        if name in _LINKS:
+            href = attributes.get("to") or attributes.get("href") or ""
+            return "</a>" if is_close else f'<a href="{html.escape(href)}">' if not is_empty else ""
+        if name == "TabItem":
+            return "" if is_close else _bold(attributes.get("label") or attributes.get("value") or "")
+        if name in _QUOTES:
+            title = attributes.get("title") or attributes.get("type", "").capitalize()
+            return "</blockquote>" if is_close else f"<blockquote>\n\n{_bold(title)}"
+        if not name or name[0].isupper() or "." in name:
+            if is_empty and name:
+                self.lost[f"component {name[:_LOST_NAME]}"] += 1
+            return ""
+        if is_close:
+            return f"</{name}>"
+        kept = "".join(f' {key}="{html.escape(attributes[key])}"' for key in _KEPT if attributes.get(key))
+        return f"<{name}{kept}{' /' if is_empty else ''}>"
+
+
+def _without_modules(lines: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return lines without `import` and `export`, and the paths of imported Markdown by the name it has here."""
+    kept: list[str] = []
+    imports: dict[str, str] = {}
+    is_module, may_begin = False, True
+    for line in lines:
+        if not line.strip():
+            is_module, may_begin = False, True
+        elif may_begin and _ESM.match(line):
+            is_module = True
+        if is_module:
+            imports.update({match[1]: match[2] for match in _IMPORT.finditer(line)})
+        else:
+            kept.append(line)
+            may_begin = may_begin and not line.strip()
+    return kept, imports
+
+
+def _flush_left(lines: Sequence[str]) -> list[str]:
+    """Return lines none of which is code by its indentation, which MDX does not know: what stands deeper than the list
+    that it is in is moved left."""
+    out: list[str] = []
+    margins = [0]
+    run, shift = "", 0
+    for line in lines:
+        stripped = line.lstrip(" \t") if not run else line.lstrip(" ")
+        indent = len(line) - len(stripped)
+        if run:
+            out.append(line[min(shift, indent) :])
+            run = "" if is_end(stripped, run) else run
+            continue
+        if not stripped:
+            out.append("")
+            continue
+        while len(margins) > 1 and indent < margins[-1]:
+            margins.pop()
+        shift = indent - margins[-1] if indent - margins[-1] >= 4 else 0
+        out.append(" " * (indent - shift) + stripped)
+        run = fence_run(stripped)
+        if item := _LIST_ITEM.match(" " * (indent - shift) + stripped):
+            margins.append(item.end() if item[2] else item.end() + 1)
+    return out
+
+
+def _code(lines: Sequence[str]) -> list[str]:
+    """Return fenced code with its title before it, without the comments that mark lines."""
+    first, title, info = opening(lines[0])
+    indent = first[: len(first) - len(first.lstrip(" "))]
+    if info.startswith("mdx-code-block"):
+        return [*lines[1:-1]]
+    body = [line for line in lines[1:-1] if not ("highlight-" in line and _MAGIC.fullmatch(line.strip()))]
+    head = ["", f"{indent}{_bold(title)}", ""] if title else []
+    return [*head, first, *body, *lines[-1:]] if len(lines) > 1 else [*head, first]
+
+
+def _directives(lines: Sequence[str]) -> list[str]:
+    """Return lines with admonitions (`:::note Title`) as `<blockquote>`; one that is not closed ends with the page."""
+    out: list[str] = []
+    opened: list[str] = []
+    run = ""
+    for line in lines:
+        stripped = line.lstrip(" ")
+        if run:
+            run = "" if is_end(stripped, run) else run
+            out.append(line)
+        elif stripped.startswith(":::") and (begin := _DIRECTIVE.match(line)):
+            indent, title = begin[1], _directive_title(begin[3]) or begin[2].capitalize()
+            out += ["", f"{indent}<blockquote>", "", f"{indent}{_bold(title)}", ""]
+            opened.append(indent)
+        elif opened and stripped.startswith(":::") and _DIRECTIVE_END.match(line):
+            out += ["", f"{opened.pop()}</blockquote>", ""]
+        else:
+            run = fence_run(stripped)
+            out.append(line)
+    for indent in reversed(opened):
+        out += ["", f"{indent}</blockquote>", ""]
+    return out
+
+
+def _directive_title(rest: str) -> str:
+    """Return the title in what follows an admonition's kind: `[Title]`, `[Title]{.class}` or ` Title`."""
+    words = rest.strip()
+    if words.endswith("}"):
+        words = words[: words.rfind("{")].strip() if "{" in words else words
+    return words[1:-1].strip() if words.startswith("[") and words.endswith("]") else words
+
+
+def _attributes(text: str, at: int) -> tuple[dict[str, str], bool, int] | None:
+    """Return the attributes of a tag, whether it is empty, and where it ends; None where it is no tag.
+
+    Of values only strings are kept.
+    """
+    found: dict[str, str] = {}
+    limit = min(len(text), at + _EXPRESSION_MAX)
+    while at < limit:
+        char = text[at]
+        if char.isspace():
+            at += 1
+        elif char == ">":
+            return found, False, at + 1
+        elif text.startswith("/>", at):
+            return found, True, at + 2
+        elif char == "{":
+            end = _balanced(text, at)
+            if end is None:
+                return None
+            at = end
+        elif name := _NAME.match(text, at):
+            at = name.end()
+            if text.startswith("=", at):
+                value, after = _value(text, at + 1)
+                if after is None:
+                    return None
+                found[name[0]] = value
+                at = after
+        else:
+            return None
+    return None
+
+
+def _value(text: str, at: int) -> tuple[str, int | None]:
+    if text[at : at + 1] in ("'", '"'):
+        end = text.find(text[at], at + 1)
+        return (html.unescape(text[at + 1 : end]), end + 1) if end > 0 else ("", None)
+    if text[at : at + 1] == "{":
+        end = _balanced(text, at) or -1
+        literal = _STRING.fullmatch(text, at, end) if end > 0 else None
+        return (literal[1] or literal[2] or literal[3] or "" if literal else ""), end if end > 0 else None
+    return "", None
+
+
+def _balanced(text: str, at: int) -> int | None:
+    """Return where the expression that begins at a brace ends; None where it does not, or is longer than 20,000."""
+    depth = 0
+    for match in _BRACE.finditer(text, at, min(len(text), at + _EXPRESSION_MAX)):
+        if match[0] == "{":
+            depth += 1
+        elif match[0] == "}":
+            depth -= 1
+            if not depth:
+                return match.end()
+    return None
+
+
+def _next_special(text: str, at: int) -> int:
+    match = _SPECIAL.search(text, at)
+    return match.start() if match else len(text)
+
+
+def _is_alone(text: str, begin: int, end: int) -> bool:
+    """Return whether a tag has its lines to itself."""
+    before, after = text.rfind("\n", 0, begin) + 1, text.find("\n", end)
+    return not text[before:begin].strip() and not text[end : after if after >= 0 else len(text)].strip()
+
+
+def _indent_before(text: str, at: int) -> str:
+    begin = text.rfind("\n", 0, at) + 1
+    return text[begin:at] if not text[begin:at].strip() else ""
+
+
+def _bold(title: str) -> str:
+    words = title.replace("**", "").strip()
+    return f"**{words}**" if words else ""

@@ -1,0 +1,103 @@
+"""What a documentation site is made of, whatever generates it.
+
+Belongs here: the tree of files, the plan of its pages, the body of one. Does not belong here: any generator's rules,
+which have a module each, opening folders and archives, rows of PAGES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+
+class Tree(Protocol):
+    """The files of a folder, an archive, or a git working tree, by their names below its root, with `/`."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All files, sorted; hidden ones and links are left aside."""
+        ...
+
+    def stamp(self, name: str) -> str:
+        """Return what differs when a file was changed; the file is not opened."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            KeyError: there is none of that name.
+            FileError: it cannot be read, or is larger than allowed.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class SitePage:
+    """A page of the site, before it is read."""
+
+    name: str  # of its file in the tree
+    path: str  # of its address below `base_url`, such as `ch01-02.html` or `guides/setup/`; `` is the site's root
+    title: str | None = None  # in the navigation; None: the page says it
+    parents: tuple[str, ...] = ()  # names of the pages above it in the navigation, root first
+    category: str | None = None
+    number: str | None = None  # of its chapter in a book, such as 3.2
+
+
+@dataclass(frozen=True)
+class SitePlan:
+    """The pages of a site in reading order, and why other files of it are none, by name."""
+
+    generator: str  # mdbook, docusaurus, mkdocs, sphinx, github or asciidoc
+    pages: Sequence[SitePage]
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()  # names of files that shape all pages: where one changes, all are read again
+    addresses: Mapping[str, str] = field(default_factory=dict)  # of the pages, by name; filled in by the source
+    base_url: str = ""  # where the site is served, with `/` at its end; filled in by the source
+
+    def address(self, page: SitePage) -> str:
+        """Return where a page is reached: what links to it lead to, before `#`."""
+        return self.addresses.get(page.name) or f"{self.base_url or '/'}{page.path}"
+
+
+@dataclass(frozen=True)
+class SiteBody:
+    """A page as its generator shows it.
+
+    `html` has one `<main>`: headings carry the ids that the generator gives them, links to other pages of the site are
+    what `SitePlan.address` says of them (and `#id`). Code stands in `<pre><code class="language-x">` to the letter, an
+    admonition is a `<blockquote>` that begins with its title in bold, a tab a paragraph in bold before its content.
+    """
+
+    html: str
+    title: str
+    slug: str | None = None
+    labels: tuple[str, ...] = ()  # tags and keywords
+    category: str | None = None
+    lang: str | None = None
+    read: tuple[str, ...] = ()  # names of other files that it includes
+    lost: Mapping[str, int] = field(default_factory=dict)  # what could not be carried over, by kind, and how often
+    updated_at: datetime | None = None  # where the page says when it was changed
+
+
+class ExcludedPageError(Exception):
+    """A page that its own front matter or head takes out: a draft, `noindex`; the message says why."""
+
+
+class Site(Protocol):
+    """The rules of one generator."""
+
+    def plan(self, tree: Tree) -> SitePlan:
+        """Return the pages that the generator would make of a tree."""
+        ...
+
+    def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
+        """Return one of them as the generator would show it.
+
+        Raises:
+            ExcludedPageError: it is left out on purpose.
+            FileError: it cannot be read.
+        """
+        ...

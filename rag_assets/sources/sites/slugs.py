@@ -1,0 +1,127 @@
+"""The ids of headings, as site generators make them of their words.
+
+Belongs here: one function or class for each generator's rule, duplicates included.
+Does not belong here: finding headings, ids that authors write (`markdown_page`).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+from urllib.parse import quote
+
+_NOT_ASCII_WORD = re.compile(r"[^\w\- ]", re.ASCII)
+_ENCLOSED = (range(0x24B6, 0x24EA), range(0x1F130, 0x1F14A), range(0x1F150, 0x1F16A), range(0x1F170, 0x1F18A))
+_KEPT = frozenset({"Nd", "Nl", "Pc"})
+_NOT_PYMDOWN = re.compile(r"[^\w\- ]")
+_SPACES = re.compile(r"\s+")
+_NOT_WORD = re.compile(r"[^\w\s-]")
+_NUMBERED = re.compile(r"(.*)_([0-9]+)", re.DOTALL)
+
+
+class Slugger(Protocol):
+    """Makes the ids of one page, asked for in document order."""
+
+    def slug(self, text: str) -> str:
+        """Return the id of a heading without one of its own; no two of a page are the same."""
+        ...
+
+    def written(self, name: str) -> str:
+        """Take note of an id that the author wrote, and return what the generator makes of it."""
+        ...
+
+
+def github_slug(text: str) -> str:
+    """Return a heading's slug by GitHub's rule: lower case; letters, marks, digits, `-` and `_`; a space as `-`.
+
+    As npm's `github-slugger` 2 has it, which GitHub's own rule (`[^\\p{Word}\\- ]`) was taken from.
+    """
+    lowered = text.lower()
+    kept = _NOT_ASCII_WORD.sub("", lowered) if text.isascii() else "".join(filter(_is_word, lowered))
+    return kept.replace(" ", "-")
+
+
+def _is_word(char: str) -> bool:
+    category = unicodedata.category(char)
+    if category[0] in "LM" or category in _KEPT or char in "- ":
+        return True
+    return category == "So" and any(ord(char) in each for each in _ENCLOSED)
+
+
+class GithubSlugger:
+    """GitHub's and Docusaurus' ids: a repeated one takes `-1`, `-2`; ids that authors write are not counted."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    def slug(self, text: str) -> str:
+        """See `Slugger`."""
+        base = name = github_slug(text)
+        while name in self._seen:
+            self._seen[base] += 1
+            name = f"{base}-{self._seen[base]}"
+        self._seen[name] = 0
+        return name
+
+    def written(self, name: str) -> str:
+        """See `Slugger`."""
+        return name
+
+
+def mkdocs_slug(text: str, separator: str = "-", *, keep_unicode: bool = False) -> str:
+    """Return a heading's slug as Python-Markdown's `toc` makes it (`slugify`, `slugify_unicode`)."""
+    if keep_unicode:
+        value = unicodedata.normalize("NFC", text)
+    else:
+        value = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
+    value = _NOT_WORD.sub("", value).strip().lower()
+    return _SPACES.sub(lambda _: separator, value.translate(dict.fromkeys(map(ord, separator), " ")))
+
+
+class MkdocsSlugger:
+    """Python-Markdown's ids: a repeated one takes `_1`, `_2`; those that authors write come first on the page."""
+
+    def __init__(self, used: Iterable[str] = (), separator: str = "-", *, keep_unicode: bool = False) -> None:
+        self._used = set(used)
+        self._separator, self._keep_unicode = separator, keep_unicode
+
+    def base(self, text: str) -> str:
+        """Return the id of a heading before it is told from others."""
+        return mkdocs_slug(text, self._separator, keep_unicode=self._keep_unicode)
+
+    def slug(self, text: str) -> str:
+        """See `Slugger`."""
+        name = self.base(text)
+        while name in self._used or not name:
+            match = _NUMBERED.fullmatch(name)
+            name = f"{match[1]}_{int(match[2]) + 1}" if match and len(match[2]) < 10 else f"{name}_1"
+        self._used.add(name)
+        return name
+
+    def written(self, name: str) -> str:
+        """See `Slugger`."""
+        self._used.add(name)
+        return name
+
+
+class PymdownSlugger(MkdocsSlugger):
+    """The ids of `pymdownx.slugs.slugify`, which keeps letters of all scripts; `options` are its arguments."""
+
+    def __init__(self, used: Iterable[str], separator: str, options: Mapping[str, object]) -> None:
+        super().__init__(used, separator)
+        self._options = options
+
+    def base(self, text: str) -> str:
+        """See `MkdocsSlugger`."""
+        case = self._options.get("case")
+        value = unicodedata.normalize("NFC", text).strip()
+        if case == "lower":
+            value = value.lower()
+        elif case == "fold":
+            value = value.casefold()
+        elif case == "lower-ascii":
+            value = "".join(char.lower() if char.isascii() else char for char in value)
+        name = _NOT_PYMDOWN.sub("", value).replace(" ", self._separator)
+        return quote(name) if self._options.get("percent_encode") is True else name

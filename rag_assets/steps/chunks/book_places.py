@@ -1,0 +1,123 @@
+"""Where chunks stand in a book: passage ids, chapters and sections, the order in which pages are read.
+
+Belongs here: all that needs the other pages of a source, and so is told anew whenever one of them changes.
+Does not belong here: cutting (`chunking`), the numbers that a book's own table of contents gives (`sources.sites`).
+
+A passage id is `ch3-sec2-p45`: chapter, section of the chapter (0: the chapter's own page), and the place of the
+passage in that section. It is counted within the section, and deeper pages count as part of it, so an edit moves no
+passage of another section. Chapters without a number (a foreword, a colophon) are sections of chapter 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from rag_assets.steps.chunks.chunking import APART
+
+_COLUMNS = ["page_id", "title", "ancestors", "position", "chapter", "source_file", "status"]
+
+Number = tuple[int, ...]
+Row = Mapping[str, Any]
+
+
+def with_book_places(chunks: pa.Table, pages: pa.Table, *, is_book: bool) -> pa.Table:
+    """Return rows of CHUNKS with their places in the book.
+
+    Args:
+        chunks: rows of CHUNKS.
+        pages: rows of PAGES, all of the source.
+        is_book: whether pages without a number of their own are numbered by the tree that they stand in.
+    """
+    rows = {row["page_id"]: row for row in pages.select(_COLUMNS).to_pylist()}
+    if not is_book and not any(row["chapter"] or row["source_file"] for row in rows.values()):
+        return chunks
+    order = reading_order(rows)
+    numbers = _numbers(rows, order, is_book)
+    places = {page_id: place for place, page_id in enumerate(order, start=1)}
+    titles = {number: rows[page_id]["title"] for page_id, number in numbers.items()}
+    columns: dict[str, list[Any]] = {
+        "passage_id": _passage_ids(chunks, places, numbers),
+        "chapter": [], "section": [], "page_order": [], "source_file": [],
+    }  # fmt: skip
+    for page_id in chunks["page_id"].to_pylist():
+        number = numbers.get(page_id)
+        columns["chapter"].append(_chapter(number, titles) if number else None)
+        columns["section"].append(_section(number, titles) if number else None)
+        columns["page_order"].append(places[page_id] if number else None)
+        columns["source_file"].append(rows[page_id]["source_file"])
+    for name, values in columns.items():
+        field = chunks.schema.field(name)
+        chunks = chunks.set_column(chunks.column_names.index(name), field, pa.array(values, field.type))
+    return chunks
+
+
+def reading_order(rows: Mapping[str, Row]) -> list[str]:
+    """Return the ids of pages as one reads them: each before those below it, these by position, then by title."""
+    below: dict[str, list[str]] = defaultdict(list)
+    for page_id, row in rows.items():
+        above = [name for name in row["ancestors"] or () if name in rows and name != page_id]
+        below[above[-1] if above else ""].append(page_id)
+    order: dict[str, None] = {}
+    stack = sorted(below[""], key=lambda page_id: _place(rows[page_id]), reverse=True)
+    while stack:
+        page_id = stack.pop()
+        order[page_id] = None
+        stack += sorted(below[page_id], key=lambda one: _place(rows[one]), reverse=True)
+    return [*order, *sorted(rows.keys() - order.keys())]  # those of a circle come last
+
+
+def _place(row: Row) -> tuple[bool, int, str, str]:
+    position = row["position"]
+    return position is None, position or 0, row["title"] or "", row["page_id"]
+
+
+def _numbers(rows: Mapping[str, Row], order: Sequence[str], is_book: bool) -> dict[str, Number]:
+    """Return the number of each page: its own, or in a book without numbers that of its place in the tree."""
+    own = {page_id: number for page_id in order if (number := _parsed(rows[page_id]["chapter"]))}
+    if own or not is_book:
+        return own
+    counts, numbers = Counter[Number](), dict[str, Number]()
+    for page_id in order:
+        above = [name for name in rows[page_id]["ancestors"] or () if name in numbers]
+        parent = numbers[above[-1]] if above else ()
+        counts[parent] += 1
+        numbers[page_id] = (*parent, counts[parent])
+    return numbers
+
+
+def _parsed(chapter: str | None) -> Number | None:
+    parts = (chapter or "").split(".")
+    is_number = all(part.isascii() and part.isdigit() and len(part) < 7 for part in parts)
+    return tuple(map(int, parts)) if is_number else None
+
+
+def _passage_ids(chunks: pa.Table, places: Mapping[str, int], numbers: Mapping[str, Number]) -> list[str | None]:
+    """Return the passage id of every chunk. Text with readers of its own has none, so that no number tells of it."""
+    indices, page_ids = chunks["chunk_idx"].to_pylist(), chunks["page_id"].to_pylist()
+    inside = [place for place, page_id in enumerate(page_ids) if page_id in numbers and indices[place] < APART]
+    counts = Counter[Number]()
+    ids: list[str | None] = [None] * len(chunks)
+    for place in sorted(inside, key=lambda place: (places[page_ids[place]], indices[place])):
+        chapter, section = (*numbers[page_ids[place]], 0)[:2]
+        counts[chapter, section] += 1
+        ids[place] = f"ch{chapter}-sec{section}-p{counts[chapter, section]}"
+    return ids
+
+
+def _chapter(number: Number, titles: Mapping[Number, str]) -> str:
+    """Return `Chapter 3: Common Concepts`, or the title of one without a number."""
+    if number[0] == 0:
+        return titles[number]
+    title = titles.get(number[:1])
+    return f"Chapter {number[0]}: {title}" if title else f"Chapter {number[0]}"
+
+
+def _section(number: Number, titles: Mapping[Number, str]) -> str | None:
+    """Return `3.2 Data Types`; None for the chapter's own page."""
+    if len(number) == 1 or number[0] == 0:
+        return None
+    return f"{'.'.join(map(str, number))} {titles[number]}"

@@ -1,0 +1,1 @@
+"""Files, read: from their bytes to a body that sections can be made of."""

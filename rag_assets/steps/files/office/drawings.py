@@ -1,0 +1,71 @@
+"""Drawings of Office Open XML: what charts and diagrams say.
+
+Belongs here: the stored words and values of a chart, the words of a diagram.
+Does not belong here: where a drawing stands in its document.
+"""
+
+from __future__ import annotations
+
+from rag_assets.steps.files.office.block_writer import BlockWriter
+from rag_assets.steps.files.office.lines import Line
+from rag_assets.steps.files.office.word_styles import small_int
+from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.element_tree import Element
+from rag_assets.steps.formats.tables import Cell
+
+A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+DGM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
+_ROWS_MAX = 10_000
+_SERIES_MAX = 200
+
+
+def write_chart(writer: BlockWriter, chart: Element | None) -> None:
+    """Write the title of a chart and the values that are stored with it as a table; count it lost where none is."""
+    series = [] if chart is None else list(chart.iter(f"{C}ser"))[:_SERIES_MAX]
+    values = [_points(node, "val", "yVal") for node in series]
+    if chart is None or not any(values):
+        writer.count("chart", "lost")
+        return
+    title = chart.find(f"{C}chart/{C}title")
+    writer.text("" if title is None else _words(title))
+    names = [_name(node) for node in series]
+    categories = next(filter(None, (_points(node, "cat", "xVal") for node in series)), {})
+    indexes = sorted({index for column in (categories, *values) for index in column})[:_ROWS_MAX]
+    rows = [[Cell("", header=True), *(Cell(name, header=True) for name in names)]]
+    for index in indexes:
+        rows.append([Cell(categories.get(index, "")), *(Cell(column.get(index, "")) for column in values)])
+    writer.table(rows, 1)
+    writer.count("chart", "rendered")
+
+
+def write_diagram(writer: BlockWriter, data: Element | None) -> None:
+    """Write the words of a diagram (SmartArt) as a list; count it lost where there are none."""
+    points = [] if data is None else [_words(point) for point in data.iter(f"{DGM}t")]
+    points = [point for point in points if point]
+    writer.end_list()
+    for point in points:
+        writer.item(Line(point), "-", 0)
+    writer.end_list()
+    writer.count("diagram", "rendered" if points else "lost")
+
+
+def _name(series: Element) -> str:
+    node = series.find(f"{C}tx")
+    return "" if node is None else clean(" ".join(value.text or "" for value in node.iter(f"{C}v")))
+
+
+def _points(series: Element, *names: str) -> dict[int, str]:
+    """Return the stored values of a series by their index; of the first element that there is."""
+    node = next((child for name in names if (child := series.find(f"{C}{name}")) is not None), None)
+    points: dict[int, str] = {}
+    for point in () if node is None else node.iter(f"{C}pt"):
+        index = small_int(point.get("idx"))
+        if index is not None:
+            points.setdefault(index, clean(point.findtext(f"{C}v") or ""))
+    return points
+
+
+def _words(element: Element) -> str:
+    paragraphs = ("".join(text.text or "" for text in part.iter(f"{A}t")) for part in element.iter(f"{A}p"))
+    return clean(" ".join(paragraphs))

@@ -1,0 +1,164 @@
+"""Styles of OpenDocument files: which are headings, code, hidden; how lists and headings are numbered.
+
+Belongs here: styles and list styles of both parts, counters of headings.
+Does not belong here: text, cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rag_assets.steps.files.office.parts import PROTECTED, Package
+from rag_assets.steps.files.office.word_numbering import number_text
+from rag_assets.steps.files.office.word_styles import small_int
+from rag_assets.steps.files.records import FileError
+from rag_assets.steps.formats.element_tree import Element
+
+_NAMESPACE = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
+OFFICE, STYLE, TEXT, TABLE, DRAW, PRESENTATION = (
+    f"{{{_NAMESPACE.format(name)}}}" for name in ("office", "style", "text", "table", "drawing", "presentation")
+)
+SVG = f"{{{_NAMESPACE.format('svg-compatible')}}}"
+XLINK = "{http://www.w3.org/1999/xlink}"
+_DEPTH_MAX = 30  # styles based on styles
+_FORMS = {"1": "decimal", "a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
+_CODE = ("Preformatted_20_Text", "Preformatted Text", "Source_20_Code", "Code")
+_TITLE = "Title"
+
+
+@dataclass(frozen=True)
+class Level:
+    """How one level of a list or of headings is numbered."""
+
+    form: str = ""  # empty: no number
+    prefix: str = ""
+    suffix: str = ""
+    shown: int = 1  # how many levels a number shows
+    start: int = 1
+    bullet: bool = False
+
+
+@dataclass
+class _Style:
+    parent: str
+    hidden: bool
+    list_style: str
+    unseen: bool  # a sheet that is not displayed, a slide that is not shown
+
+
+@dataclass
+class OpenStyles:
+    """The styles of one file."""
+
+    outline: dict[int, Level] = field(default_factory=dict)
+    lists: dict[str, dict[int, Level]] = field(default_factory=dict)
+    _styles: dict[tuple[str, str], _Style] = field(default_factory=dict)
+
+    def read(self, tree: Element | None) -> None:
+        """Add the styles of a part."""
+        if tree is None:
+            return
+        for node in tree.iter(f"{STYLE}style"):
+            self._styles[node.get(f"{STYLE}family", ""), node.get(f"{STYLE}name", "")] = _style(node)
+        for node in tree.iter(f"{TEXT}list-style"):
+            self.lists[node.get(f"{STYLE}name", "")] = _levels(node)
+        for node in tree.iter(f"{TEXT}outline-style"):
+            self.outline = _levels(node)
+
+    def is_code(self, name: str) -> bool:
+        """Return whether paragraphs of a style are code."""
+        return any(each in _CODE for each in self._names("paragraph", name))
+
+    def is_title(self, name: str) -> bool:
+        """Return whether a paragraph of a style is the title of the document."""
+        return _TITLE in self._names("paragraph", name)
+
+    def is_hidden(self, family: str, name: str) -> bool:
+        """Return whether text of a style is hidden."""
+        return any(self._styles[family, each].hidden for each in self._names(family, name))
+
+    def is_unseen(self, family: str, name: str) -> bool:
+        """Return whether a sheet, a section or a slide of a style is not displayed."""
+        style = self._styles.get((family, name))
+        return style is not None and style.unseen
+
+    def _names(self, family: str, name: str) -> list[str]:
+        names: list[str] = []
+        while (style := self._styles.get((family, name))) is not None and len(names) < _DEPTH_MAX:
+            names.append(name)
+            name = style.parent
+        return names
+
+
+@dataclass
+class HeadingNumbers:
+    """Counts the headings of a document."""
+
+    outline: dict[int, Level]
+    _counts: list[int] = field(default_factory=list)
+
+    def label(self, level: int) -> str:
+        """Count a heading and return its number as shown; empty where its level has none."""
+        definition = self.outline.get(level, Level())
+        counts = self._counts
+        counts[level:] = []
+        while len(counts) < level - 1:  # levels that are left out count as begun
+            counts.append(self.outline.get(len(counts) + 1, Level()).start)
+        if len(counts) < level:
+            counts.append(definition.start - 1)
+        counts[level - 1] += 1
+        return label_of(definition, counts, self.outline) if definition.form else ""
+
+
+def label_of(definition: Level, counts: list[int], levels: dict[int, Level]) -> str:
+    """Return the number of the last of the counts as shown, with those of the levels above it where they are shown."""
+    first = max(len(counts) - definition.shown, 0)
+    numbers = []
+    for place in range(first, len(counts)):
+        form = levels.get(place + 1, definition).form or ("" if place < len(counts) - 1 else definition.form)
+        if form:
+            numbers.append(number_text(counts[place], form))
+    return f"{definition.prefix}{'.'.join(numbers)}{definition.suffix}".strip()
+
+
+def open_document(content: bytes, noun: str, body: str) -> tuple[Package, Element, OpenStyles]:
+    """Return the package of an OpenDocument file, the element of this name in its body, and its styles.
+
+    Raises:
+        FileError: it cannot be read, or is protected.
+    """
+    package = Package(content, noun)
+    manifest = package.part("META-INF/manifest.xml")
+    if manifest is not None and b"encryption-data" in manifest:
+        raise FileError(PROTECTED)
+    tree = package.xml("content.xml")
+    found = None if tree is None else tree.find(f"{OFFICE}body/{OFFICE}{body}")
+    if found is None:
+        raise FileError(f"it is not a readable {noun}: its content is missing")
+    styles = OpenStyles()
+    styles.read(package.xml("styles.xml"))
+    styles.read(tree)
+    return package, found, styles
+
+
+def _style(node: Element) -> _Style:
+    hidden = any(each.get(f"{TEXT}display") == "none" for each in node.iterchildren(f"{STYLE}text-properties"))
+    unseen = any(each.get(f"{TABLE}display") == "false" for each in node.iterchildren(f"{STYLE}table-properties"))
+    unseen |= any(each.get(f"{PRESENTATION}visibility") == "hidden" for each in node)
+    unseen |= any(each.get(f"{TEXT}display") == "none" for each in node.iterchildren(f"{STYLE}section-properties"))
+    return _Style(node.get(f"{STYLE}parent-style-name", ""), hidden, node.get(f"{STYLE}list-style-name", ""), unseen)
+
+
+def _levels(node: Element) -> dict[int, Level]:
+    levels = {}
+    for each in node:
+        place = small_int(each.get(f"{TEXT}level")) or 1
+        levels[place] = Level(
+            _FORMS.get(each.get(f"{STYLE}num-format", ""), ""),
+            each.get(f"{STYLE}num-prefix", ""),
+            each.get(f"{STYLE}num-suffix", ""),
+            small_int(each.get(f"{TEXT}display-levels")) or 1,
+            1 if (start := small_int(each.get(f"{TEXT}start-value"))) is None else start,
+            each.tag != f"{TEXT}list-level-style-number" and each.tag != f"{TEXT}outline-level-style",
+        )
+    return levels

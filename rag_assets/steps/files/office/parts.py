@@ -1,0 +1,208 @@
+"""Packages: the zip files that documents of office programs are, opened within bounds.
+
+Belongs here: parts and their sizes, relations between parts, protected files, safe XML.
+Does not belong here: what the parts mean.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from io import BytesIO
+from posixpath import dirname, join, normpath
+from typing import NamedTuple
+from urllib.parse import unquote
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from rag_assets.steps.files.records import FileError
+from rag_assets.steps.formats.element_tree import Element
+
+PART_MAX = 128 * 1024 * 1024
+"""Bytes of one part, unpacked."""
+READ_MAX = 512 * 1024 * 1024
+"""Bytes of all parts that are read of one file, unpacked."""
+MEMBERS_MAX = 20_000
+STREAM_MAX = 1024 * 1024 * 1024
+"""Bytes of a part that is read piece by piece."""
+CHUNK = 256 * 1024
+_LOCAL_HEADER = 30  # bytes; the last four are the lengths of name and extra field
+
+PROTECTED = "it is protected by a password"
+_STRICT = (
+    (b"http://purl.oclc.org/ooxml/wordprocessingml/", b"http://schemas.openxmlformats.org/wordprocessingml/2006/"),
+    (b"http://purl.oclc.org/ooxml/spreadsheetml/", b"http://schemas.openxmlformats.org/spreadsheetml/2006/"),
+    (b"http://purl.oclc.org/ooxml/presentationml/", b"http://schemas.openxmlformats.org/presentationml/2006/"),
+    (b"http://purl.oclc.org/ooxml/drawingml/", b"http://schemas.openxmlformats.org/drawingml/2006/"),
+    (
+        b"http://purl.oclc.org/ooxml/officeDocument/relationships",
+        b"http://schemas.openxmlformats.org/officeDocument/2006/relationships",
+    ),
+    (b"http://purl.oclc.org/ooxml/officeDocument/math", b"http://schemas.openxmlformats.org/officeDocument/2006/math"),
+)
+_BROKEN = (BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OSError)
+
+
+class Relation(NamedTuple):
+    """One relation of a part: the last word of its type, and the part or the address that it leads to."""
+
+    kind: str
+    target: str
+    external: bool
+
+
+class Package:
+    """The parts of one file. Raises FileError where it is protected, broken, or more than the bounds allow."""
+
+    def __init__(self, content: bytes, noun: str) -> None:
+        try:
+            self._content = content
+            self._zip = ZipFile(BytesIO(content))
+            members = self._zip.infolist()
+        except _BROKEN as error:
+            raise FileError(f"it is not a readable {noun}: {error}") from None
+        if len(members) > MEMBERS_MAX:
+            raise FileError(f"it has more than {MEMBERS_MAX:,} parts")
+        if any(member.flag_bits & 1 for member in members):
+            raise FileError(PROTECTED)
+        self._noun = noun
+        self._members: dict[str, ZipInfo] = {member.filename.lstrip("/").lower(): member for member in members}
+        self._left = READ_MAX
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of the parts, in lower case."""
+        yield from self._members
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a part of this name; case does not count."""
+        return name.lower() in self._members
+
+    def part(self, name: str) -> bytes | None:
+        """Return the bytes of a part; None where there is none.
+
+        Raises:
+            FileError: it is broken, or larger than `PART_MAX`.
+        """
+        member = self._members.get(name.lower())
+        if member is None:
+            return None
+        if member.file_size > min(PART_MAX, self._left):
+            raise FileError(f"its part {name!r} is larger than what is unpacked")
+        if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+            raise FileError(f"its part {name!r} is packed in a way that no office program uses")
+        try:
+            content = self._zip.read(member)  # never more than `file_size`, whatever is packed
+        except RuntimeError:  # zipfile's word for a part that wants a password
+            raise FileError(PROTECTED) from None
+        except _BROKEN as error:
+            raise FileError(f"it is not a readable {self._noun}: its part {name!r} is broken: {error}") from None
+        self._left -= len(content)
+        return content
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield the bytes of a part, at most `STREAM_MAX`, without holding all of them.
+
+        Raises:
+            FileError: it is broken.
+        """
+        member = self._members.get(name.lower())
+        if member is None:
+            return
+        if member.compress_type != ZIP_DEFLATED:
+            yield self.part(name) or b""
+            return
+        begin = member.header_offset + _LOCAL_HEADER
+        lengths = self._content[begin - 4 : begin]
+        begin += int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
+        packed = self._content[begin : begin + member.compress_size]
+        inflating, left, checksum = zlib.decompressobj(-zlib.MAX_WBITS), STREAM_MAX, 0
+        try:
+            while left > 0 and not inflating.eof and (chunk := inflating.decompress(packed, CHUNK)):
+                yield chunk
+                packed, left = inflating.unconsumed_tail, left - len(chunk)
+                checksum = zlib.crc32(chunk, checksum)
+        except zlib.error as error:
+            raise FileError(f"it is not a readable {self._noun}: its part {name!r} is broken: {error}") from None
+        if left > 0 and (not inflating.eof or checksum != member.CRC):
+            raise FileError(f"it is not a readable {self._noun}: its part {name!r} is broken")
+
+    def xml(self, name: str) -> Element | None:
+        """Return the tree of a part; None where there is none. Raises FileError where it is not XML, or too much."""
+        content = self.part(name)
+        return None if content is None else safe_xml(content, name)
+
+    def relations(self, name: str) -> dict[str, Relation]:
+        """Return the relations of a part ("": of the package) by their ids."""
+        folder = dirname(name)
+        tree = self.xml(join(folder, "_rels", f"{name[len(folder) :].lstrip('/')}.rels"))
+        if tree is None:
+            return {}
+        relations = {}
+        for node in tree:
+            target, external = node.get("Target", ""), node.get("TargetMode") == "External"
+            if not external:
+                target = normpath(join(folder, unquote(target))).lstrip("/")
+            relations[node.get("Id", "")] = Relation(node.get("Type", "").rpartition("/")[2], target, external)
+        return relations
+
+    def main_part(self, default: str) -> str:
+        """Return the name of the part that the package says is the document itself, else the usual one."""
+        for relation in self.relations("").values():
+            if relation.kind == "officeDocument" and self.has(relation.target):
+                return relation.target
+        return default
+
+
+def safe_xml(content: bytes, name: str) -> Element:
+    """Return the tree of XML that comes from elsewhere: no entity is resolved, nothing fetched; comments are gone.
+
+    Raises:
+        FileError: it is no XML, declares a document type, or is nested too deep.
+    """
+    from lxml import etree
+
+    content = _usual(content)
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True, remove_pis=True
+    )
+    try:
+        root = etree.fromstring(content, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise FileError(f"its part {name!r} cannot be read: {str(error)[:200]}") from None
+    if root.getroottree().docinfo.doctype:
+        raise FileError(f"its part {name!r} declares a document type, which no office program writes")
+    return root
+
+
+def _usual(content: bytes) -> bytes:
+    """Return XML with the names that the strict form of Office Open XML has replaced by the usual ones."""
+    for strict, usual in _STRICT:
+        if strict in content:
+            content = content.replace(strict, usual)
+    return content
+
+
+def pulled(package: Package, name: str, *tags: str) -> Iterator[Element]:
+    """Yield the elements of these tags of a part as they end, each gone when the next one is asked for.
+
+    Raises:
+        FileError: the part is no XML; what stands before the fault was yielded.
+    """
+    from lxml import etree
+
+    if not package.has(name):
+        return
+    parser = etree.XMLPullParser(
+        events=("end",), tag=tags, resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True
+    )
+    try:
+        for number, chunk in enumerate(package.chunks(name)):
+            if b"<!DOCTYPE" in chunk[: 4096 if number == 0 else 0]:
+                raise FileError(f"its part {name!r} declares a document type, which no office program writes")
+            parser.feed(chunk if number else _usual(chunk))
+            for _, element in parser.read_events():
+                yield element
+                element.clear()
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise FileError(f"its part {name!r} cannot be read: {str(error)[:200]}") from None

@@ -1,0 +1,194 @@
+"""Headings of a file without markup: by its outline, else by size, weight and numbering.
+
+Belongs here: which paragraphs are headings, and at which level.
+Does not belong here: where the outline comes from (`reading`), lines and tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from rag_assets.steps.files.pdf.records import PageRows, Row
+
+LEVELS = 6
+_WORDS_MAX = 24
+_CHARS_MAX = 180
+_LINES_MAX = 4
+_LARGER = 1.12  # times the size of running text
+_PAGE_CHARS = 400  # letters of a page that show the size of its text
+_PATTERNS = (
+    re.compile(r"(?:part|chapter|teil|kapitel)\s{1,3}(?:[ivxlc]+|\d+)\b", re.I),
+    re.compile(r"(?:item|section|article|appendix|annex|schedule)\s{1,3}(?:[ivxlc]+|\d+[a-z]?|[a-z])\b", re.I),
+    re.compile(r"note\s{1,3}\d+\b", re.I),
+)
+_DECIMAL = re.compile(r"(\d{1,3}(?:\.\d{1,3}){0,5})[.:)]?\s")
+_CAPTION = re.compile(r"(?:table|figure|fig\.|exhibit|chart|abbildung|tabelle)\s{1,3}\d", re.I)
+_LETTER = re.compile(r"[^\W\d_]{2}")
+_DATE = re.compile(
+    r"(?:(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?\s\d{1,2},?\s\d{4}"
+    r"|(?:(?:three|six|nine|twelve)\s(?:months|weeks)|(?:fiscal\s)?years?|quarters?)\s(?:ended|ending)\b.{0,40}"
+    r"|\(?in\s(?:millions|thousands|billions)\b.{0,90})",
+    re.I,
+)
+_SIGNS = re.compile(r"[\W_]+")
+
+
+class Outlined(NamedTuple):
+    """An entry of a file's outline."""
+
+    level: int  # from 1
+    title: str
+    page: int  # from 1
+
+
+class Candidate(NamedTuple):
+    """A paragraph that may be a heading."""
+
+    text: str
+    page: int
+    rows: Sequence[Row]
+    usual: float  # size of running text on its page
+
+
+class _Style(NamedTuple):
+    """What headings of one level have in common; smaller ones stand higher."""
+
+    size: float  # negative, as a share of that of running text
+    pattern: int
+    is_light: bool
+    is_small: bool  # not in capitals
+
+
+def heading_levels(candidates: Sequence[Candidate], outline: Sequence[Outlined]) -> list[int]:
+    """Return the level of each paragraph; 0: it is no heading."""
+    bold = _is_mostly_bold(candidates)
+    outlined = _outlined(candidates, outline)
+    styles = [
+        _style(candidate) if at in outlined or _looks_like_heading(candidate, bold) else None
+        for at, candidate in enumerate(candidates)
+    ]
+    by_style = _levels(candidates, styles, outlined)
+    return [outlined.get(at) or (by_style[style] if style else 0) for at, style in enumerate(styles)]
+
+
+def usual_sizes(pages: Sequence[PageRows]) -> dict[int, float]:
+    """Return the size of running text by page.
+
+    It is that of most letters of the document; on pages that are scaled as a whole, of most letters of the page.
+    """
+    by_page = {page.page: _sizes(page) for page in pages}
+    total: Counter[float] = sum(by_page.values(), Counter[float]())
+    usual = max(total, key=lambda size: (total[size], -size), default=10.0)
+    sizes: dict[int, float] = {}
+    for page, own in by_page.items():
+        most = max(own, key=lambda size: (own[size], -size), default=usual)
+        is_scaled = own[most] >= _PAGE_CHARS and own[most] > 0.5 * own.total() and own[usual] < 0.1 * own.total()
+        sizes[page] = most if is_scaled and abs(most - usual) <= 0.2 * usual else usual
+    return sizes
+
+
+def _sizes(page: PageRows) -> Counter[float]:
+    sizes = Counter[float]()
+    for row in page.rows:
+        sizes[round(row.size, 1)] += len(row.text)
+    return sizes
+
+
+def _is_mostly_bold(candidates: Iterable[Candidate]) -> bool:
+    """Return whether most of the running text is bold."""
+    total = bold = 0
+    for candidate in candidates:
+        for row in candidate.rows:
+            if abs(row.size - candidate.usual) < 0.5:
+                total += len(row.text)
+                bold += len(row.text) * row.bold
+    return 2 * bold > total
+
+
+def _looks_like_heading(candidate: Candidate, all_bold: bool) -> bool:
+    """Return whether a paragraph is set off as headings are."""
+    text, rows = candidate.text, candidate.rows
+    if len(rows) > _LINES_MAX or len(text) > _CHARS_MAX or len(text.split()) > _WORDS_MAX or not _LETTER.search(text):
+        return False
+    if _DATE.fullmatch(text) or _CAPTION.match(text) or text[:1].islower() or text[-1] in ",;" or text[0] in "(*†$€£■":
+        return False
+    is_sentence = text[-1] in ".!?" and len(text.split()) > 6
+    is_larger = min(row.size for row in rows) >= _LARGER * candidate.usual
+    stands_out = all(row.bold for row in rows) and not all_bold and rows[0].size >= 0.93 * candidate.usual
+    is_numbered = _pattern(text) < len(_PATTERNS) and text.isupper()
+    return (is_larger and not is_sentence) or (stands_out and not is_sentence) or is_numbered
+
+
+def _style(candidate: Candidate) -> _Style:
+    text, row = candidate.text, candidate.rows[0]
+    return _Style(-round(row.size / candidate.usual, 1), _pattern(text), not row.bold, not text.isupper())
+
+
+def _pattern(text: str) -> int:
+    """Return how high numbering places a heading, from 0."""
+    for rank, pattern in enumerate(_PATTERNS):
+        if pattern.match(text):
+            return rank
+    decimal = _DECIMAL.match(text)
+    return len(_PATTERNS) + (decimal[1].count(".") if decimal else 6)
+
+
+def _levels(
+    candidates: Sequence[Candidate], styles: Sequence[_Style | None], outlined: Mapping[int, int]
+) -> Mapping[_Style, int]:
+    """Return the level of each style: that of its entries in the outline, else its rank below larger ones.
+
+    Styles that only the first page has are a cover's: they stand on the first level.
+    """
+    by_outline: defaultdict[_Style, list[int]] = defaultdict(list)
+    pages: defaultdict[_Style, set[int]] = defaultdict(set)
+    for at, style in enumerate(styles):
+        if style is not None:
+            pages[style].add(candidates[at].page)
+            if at in outlined:
+                by_outline[style].append(outlined[at])
+    last = max((candidate.page for candidate in candidates), default=1)
+    levels: dict[_Style, int] = {}
+    deepest = 0
+    for style in sorted(pages):
+        if by_outline[style]:
+            levels[style] = sorted(by_outline[style])[(len(by_outline[style]) - 1) // 2]
+            deepest = max(deepest, levels[style])
+        elif pages[style] == {1} and last > 3:
+            levels[style] = 1
+        else:
+            deepest = levels[style] = min(deepest + 1, LEVELS)
+    return levels
+
+
+def _outlined(candidates: Sequence[Candidate], outline: Sequence[Outlined]) -> dict[int, int]:
+    """Return the paragraphs that are entries of the outline, with their levels; each entry is one paragraph."""
+    by_page: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    for entry in outline:
+        if name := _compared(entry.title):
+            by_page[entry.page].append((name, entry.level))
+    levels: dict[int, int] = {}
+    for at, candidate in enumerate(candidates):
+        waiting = by_page.get(candidate.page)
+        if not waiting or len(candidate.rows) > _LINES_MAX or len(candidate.text) > _CHARS_MAX:
+            continue
+        name = _compared(candidate.text)
+        found = next((entry for entry in waiting if _same(name, entry[0])), None)
+        if found:
+            waiting.remove(found)
+            levels[at] = min(max(found[1], 1), LEVELS)
+    return levels
+
+
+def _same(name: str, title: str) -> bool:
+    """Return whether a paragraph is what the outline calls so; titles there may be shortened, or lack the number."""
+    if not name:
+        return False
+    return name == title or (min(len(name), len(title)) >= 8 and (name.endswith(title) or title.endswith(name)))
+
+
+def _compared(text: str) -> str:
+    return _SIGNS.sub("", text.casefold())

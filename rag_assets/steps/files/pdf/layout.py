@@ -1,0 +1,198 @@
+"""The blocks of a document from the lines of its pages.
+
+Belongs here: pages in order as headings, paragraphs, lists and tables, and what goes on over a page break.
+Does not belong here: each of these by itself (`headings`, `paragraphs`, `tables`), opening a file (`reading`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from rag_assets.steps.files.pdf.furniture import without_furniture
+from rag_assets.steps.files.pdf.headings import Candidate, Outlined, heading_levels, usual_sizes
+from rag_assets.steps.files.pdf.paragraphs import Lines, Vocabulary, ends_sentence, paragraphs_of, usual_gap
+from rag_assets.steps.files.pdf.records import PageRows, Row
+from rag_assets.steps.files.pdf.tables import Grid, tables_of
+from rag_assets.steps.formats.blocks import Block, Content, clean
+from rag_assets.steps.formats.tables import Cell, Repeats, row_blocks
+
+_NOTE_SIZE = 0.92  # times the size of running text: footnotes are smaller
+
+Place = tuple[float, float, float, float]
+
+
+class _Part(NamedTuple):
+    """A paragraph, an item or a table, before it is known which paragraphs are headings."""
+
+    page: int
+    text: str
+    lines: Lines | None = None
+    grid: Grid | None = None
+    place: Place = (0, 0, 0, 0)
+
+
+def blocks_of(pages: Sequence[PageRows], outline: Sequence[Outlined], confidence: Confidences) -> Content:
+    """Return the blocks of a document, and what its pages lost on the way, counted."""
+    ledger = Counter[tuple[str, str]]()
+    shown, removed = without_furniture(pages)
+    ledger["header or footer", "navigation"] += removed
+    for page in pages:
+        ledger["figure", "lost"] += page.images
+        ledger["page without text", "lost"] += not page.letters
+        ledger["word too small to read", "hidden"] += page.tiny
+    vocabulary, usual = Vocabulary(shown), usual_gap(shown)
+    parts = [part for page in shown for part in _parts(page, usual, vocabulary)]
+    bare = {page.page for page in pages if page.letters} - {part.page for part in parts}
+    ledger["page of headers and footers alone", "navigation"] += len(bare)
+    blocks = _Blocks(vocabulary, confidence)
+    sizes = usual_sizes(shown)
+    candidates = [Candidate(part.text, part.page, part.lines.rows, sizes[part.page]) for part in parts if part.lines]
+    levels = iter(heading_levels(candidates, outline))
+    for part in parts:
+        blocks.add(part, next(levels) if part.lines else 0)
+    return Content(_with_headings(blocks.done), +ledger)
+
+
+def _with_headings(blocks: list[Block]) -> list[Block]:
+    """Return the blocks of a document that has no heading with one for each page, where there are several."""
+    if any(block.kind == "heading" for block in blocks) or len({block.page for block in blocks}) < 2:
+        return blocks
+    found: list[Block] = []
+    for block in blocks:
+        if not found or block.page != found[-1].page:
+            anchors = (f"page={block.page}",)
+            found.append(Block("heading", f"Page {block.page}", level=1, anchors=anchors, page=block.page))
+        found.append(block)
+    return found
+
+
+class Confidences:
+    """How sure OCR was of what stands at a place; pages that OCR did not read have none."""
+
+    def __init__(self, pages: Mapping[int, Sequence[tuple[float, float, int]]] | None = None) -> None:
+        self._pages = pages or {}
+
+    def at(self, page: int, place: Place) -> int | None:
+        """Return the mean confidence of the words whose middle lies in a rectangle; 0 where there are none."""
+        words = self._pages.get(page)
+        if words is None:
+            return None
+        x0, y0, x1, y1 = place
+        inside = [confidence for x, y, confidence in words if x0 <= x <= x1 and y0 <= y <= y1]
+        return round(sum(inside) / len(inside)) if inside else 0
+
+
+def _parts(page: PageRows, usual: float, vocabulary: Vocabulary) -> Iterator[_Part]:
+    """Yield the paragraphs and tables of a page in reading order, then what stands aslant, then its form's values."""
+    place = 0
+    for table in tables_of(page.rows):
+        yield from _texts(page, page.rows[place : table.start], usual, vocabulary)
+        rows = page.rows[table.start : table.stop]
+        yield _Part(page.page, "", grid=table.grid, place=_around(rows))
+        place = table.stop
+    yield from _texts(page, page.rows[place:], usual, vocabulary)
+    for text in (*page.stray, *page.fields):
+        yield _Part(page.page, clean(text), place=(0, 0, page.width, page.height))
+
+
+def _texts(page: PageRows, rows: Sequence[Row], usual: float, vocabulary: Vocabulary) -> Iterator[_Part]:
+    for lines in paragraphs_of(rows, usual):
+        text = clean(vocabulary.joined([row.text for row in lines.rows]))
+        if text:
+            yield _Part(page.page, text, lines, place=_around(lines.rows))
+
+
+def _around(rows: Sequence[Row]) -> Place:
+    return min(r.x0 for r in rows), min(r.y0 for r in rows), max(r.x1 for r in rows), max(r.y1 for r in rows)
+
+
+class _Blocks:
+    """The blocks so far, and what of them the next page may go on with."""
+
+    def __init__(self, vocabulary: Vocabulary, confidence: Confidences) -> None:
+        self.done: list[Block] = []
+        self._vocabulary = vocabulary
+        self._confidence = confidence
+        self._repeats = Repeats()
+        self._group = 0
+        self._in_list = False
+        self._open: tuple[int, float] | None = None  # place and size of the last paragraph of running text
+        self._table: tuple[int, Grid] | None = None  # page and header of the table that stands last
+
+    def add(self, part: _Part, level: int) -> None:
+        """Append a part of a page."""
+        sure = self._confidence.at(part.page, part.place)
+        if part.grid is not None:
+            self._add_table(part, part.grid)
+        elif part.lines is None:
+            self._append(Block("paragraph", part.text, page=part.page, confidence=sure))
+        elif level:
+            anchors = (f"page={part.page}",)
+            self._append(Block("heading", part.text, level=level, anchors=anchors, page=part.page, confidence=sure))
+            self._open = None
+        elif part.lines.is_item:
+            self._group += not self._in_list
+            text = f"- {part.text[1:].strip()}"
+            self._append(Block("list", text, self._group, page=part.page, confidence=sure), in_list=True)
+            self._open = len(self.done) - 1, part.lines.rows[0].size
+        else:
+            self._add_paragraph(part, part.lines, sure)
+
+    def _append(self, block: Block, in_list: bool = False) -> None:
+        self.done.append(block)
+        self._in_list = in_list
+        self._table = None
+
+    def _add_paragraph(self, part: _Part, lines: Lines, sure: int | None) -> None:
+        """Append a paragraph, or join it to the one that the page before left open."""
+        size = lines.rows[0].size
+        if self._open is not None and self._goes_on(part, size):
+            place = self._open[0]
+            before = self.done[place]
+            text = self._vocabulary.joined([before.text, part.text])
+            at = len(text) - len(part.text)
+            surest = sure if before.confidence is None or sure is None else min(before.confidence, sure)
+            self.done[place] = before._replace(text=text, breaks=(*before.breaks, (at, part.page)), confidence=surest)
+            return
+        self._append(Block("paragraph", part.text, page=part.page, confidence=sure))
+        if self._open is None or size >= _NOTE_SIZE * self._open[1] or self.done[self._open[0]].page < part.page:
+            self._open = len(self.done) - 1, size
+
+    def _goes_on(self, part: _Part, size: float) -> bool:
+        assert self._open is not None
+        before = self.done[self._open[0]]
+        last = before.breaks[-1][1] if before.breaks else before.page
+        if last != part.page - 1 or abs(size - self._open[1]) > 0.08 * size:
+            return False
+        ends = ends_sentence(before.text)
+        return not ends and (part.text[:1].islower() or before.text[-1:] in ",-\u00ad" or not part.text[:1].isalnum())
+
+    def _add_table(self, part: _Part, grid: Grid) -> None:
+        """Append the rows of a table; one that goes on from the page before repeats no header."""
+        goes_on = self._table is not None and self._continues(part, self._table, grid)
+        if not goes_on:
+            self._group += 1
+        header = [Cell(clean(text), header=True) for text in grid.header]
+        rows = [[Cell(clean(text)) for text in row] for row in grid.rows]
+        with_header = bool(header) and not goes_on
+        bands = [(part.place[1], grid.bands[0][0] if grid.bands else part.place[3])] if with_header else []
+        bands += grid.bands
+        found = [header, *rows] if with_header else rows
+        for cells, (top, bottom) in zip(found, bands, strict=True):
+            sure = self._confidence.at(part.page, (part.place[0], top, part.place[2], bottom))
+            for block in row_blocks([cells], self._group, self._repeats):
+                self.done.append(block._replace(page=part.page, confidence=sure))
+        kept = self._table[1] if goes_on and self._table and not grid.header else grid
+        self._table = part.page, kept
+        self._in_list = False
+
+    @staticmethod
+    def _continues(part: _Part, table: tuple[int, Grid], grid: Grid) -> bool:
+        page, before = table
+        if page != part.page - 1 or len(before.bands) == 0 or not grid.rows:
+            return False
+        if len(before.rows[0]) != len(grid.rows[0]):
+            return False
+        return not grid.header or grid.header == before.header

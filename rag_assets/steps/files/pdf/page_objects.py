@@ -1,0 +1,82 @@
+"""What a page has beside its text: pictures, and values in the fields of a form.
+
+Belongs here: counting figures, reading filled fields, by pypdfium2. Does not belong here: the text layer (`words`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+OBJECTS_MAX = 20_000
+"""Objects of a page that are looked at."""
+_FIELDS_MAX = 2_000
+_VALUE_MAX = 4_000
+_FIGURE = 0.02  # of the page's area: a smaller picture is a mark or a line
+
+
+def figures(page: Any) -> int:
+    """Return how many pictures of a page are large enough to show something."""
+    from ctypes import byref, c_float
+
+    from pypdfium2 import raw
+
+    handle = page.raw
+    count = raw.FPDFPage_CountObjects(handle)
+    if count <= 0:
+        return 0
+    left, bottom, right, top = (c_float() for _ in range(4))
+    width, height = page.get_size()
+    least, found = _FIGURE * width * height, 0
+    for index in range(min(count, OBJECTS_MAX)):
+        part = raw.FPDFPage_GetObject(handle, index)
+        if raw.FPDFPageObj_GetType(part) != raw.FPDF_PAGEOBJ_IMAGE:
+            continue
+        if raw.FPDFPageObj_GetBounds(part, byref(left), byref(bottom), byref(right), byref(top)):
+            area = (right.value - left.value) * (top.value - bottom.value)
+            found += area >= least
+    return found
+
+
+def filled_fields(page: Any) -> Iterator[str]:
+    """Yield the fields of a form that have a value, as "name: value"."""
+    from pypdfium2 import raw
+
+    if page.formenv is None:
+        return
+    for index in range(min(raw.FPDFPage_GetAnnotCount(page), _FIELDS_MAX)):
+        annotation = raw.FPDFPage_GetAnnot(page, index)
+        if not annotation:
+            continue
+        try:
+            if raw.FPDFAnnot_GetSubtype(annotation) == raw.FPDF_ANNOT_WIDGET:
+                yield from _field(page.formenv, annotation)
+        finally:
+            raw.FPDFPage_CloseAnnot(annotation)
+
+
+def _field(form: Any, annotation: Any) -> Iterator[str]:
+    from pypdfium2 import raw
+
+    value = _string(raw.FPDFAnnot_GetFormFieldValue, form, annotation).strip()
+    kind = raw.FPDFAnnot_GetFormFieldType(form, annotation)
+    if kind in (raw.FPDF_FORMFIELD_PUSHBUTTON, raw.FPDF_FORMFIELD_SIGNATURE) or not value:
+        return
+    is_box = kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON)
+    if is_box and not raw.FPDFAnnot_IsChecked(form, annotation):
+        return
+    name = _string(raw.FPDFAnnot_GetFormFieldAlternateName, form, annotation).strip()
+    name = name or _string(raw.FPDFAnnot_GetFormFieldName, form, annotation).strip()
+    yield f"{name}: {value}" if name else value
+
+
+def _string(ask: Any, form: Any, annotation: Any) -> str:
+    """Return a text that PDFium writes as UTF-16 into a buffer."""
+    from ctypes import c_ushort
+
+    size = ask(form, annotation, None, 0)
+    if not 2 < size <= 2 * _VALUE_MAX:
+        return ""
+    buffer = (c_ushort * (size // 2))()
+    ask(form, annotation, buffer, size)
+    return bytes(buffer)[: size - 2].decode("utf-16-le", "replace")

@@ -1,0 +1,143 @@
+"""PDF files to bodies of blocks.
+
+Belongs here: opening a PDF, its pages one by one, its outline. Does not belong here: what a page's lines are
+(`layout`), rendering (`rag_serving.rendering`), reading pictures of text.
+
+Held in memory are the words of the page at work, and of the pages before it their lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rag_assets.steps.files.pdf.headings import Outlined
+from rag_assets.steps.files.pdf.layout import Confidences, blocks_of
+from rag_assets.steps.files.pdf.page_objects import figures, filled_fields
+from rag_assets.steps.files.pdf.records import PageRows
+from rag_assets.steps.files.pdf.rows import readable, rows_of
+from rag_assets.steps.files.pdf.words import PageWords, page_words, turned_place
+from rag_assets.steps.files.records import FileError, FileText, OcrPage, PagesDone
+from rag_assets.steps.formats.block_json import blocks_body
+from rag_assets.steps.formats.budget import Budget, noted, within
+
+PDF_PAGES_MAX = 2000
+_OUTLINE_MAX = 10_000
+_OUTLINE_DEPTH = 10
+_TITLE_MAX = 300
+
+
+def pdf_text(
+    content: bytes,
+    budget: Budget,
+    pages_done: PagesDone | None,
+    recognized: Mapping[int, OcrPage] | None = None,
+) -> FileText:
+    """Return the blocks of a PDF up to the budget.
+
+    Args:
+        content: the file's bytes.
+        budget: the most that is kept of it.
+        pages_done: told how many pages have been read.
+        recognized: what OCR read, by page from 1; blocks on these pages say how sure it was.
+
+    Raises:
+        FileError: it is no PDF, encrypted, has too many pages or no text at all.
+        ImportError: pypdfium2 is not installed.
+    """
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(content)
+    except pypdfium2.PdfiumError as error:
+        raise FileError(f"it is not a readable PDF: {error}") from None
+    with document:
+        count = len(document)
+        if count > PDF_PAGES_MAX:
+            raise FileError(f"it has more than {PDF_PAGES_MAX} pages")
+        pages = _Pages(document, budget, recognized or {})
+        outline = _outline(document)
+        rows = list(pages.read(count, pages_done))
+    if not any(page.letters for page in rows):
+        raise FileError("the PDF has no text layer: its pages are images")
+    found = blocks_of(rows, outline, Confidences(pages.confidences))
+    body = within(found, budget)
+    reason = pages.cut or body.cut
+    text = blocks_body(body._replace(cut=None))
+    return FileText(noted(text, reason) if reason else text, "blocks", count)
+
+
+class _Pages:
+    """Reads the pages of a document while the budget lasts."""
+
+    def __init__(self, document: Any, budget: Budget, recognized: Mapping[int, OcrPage]) -> None:
+        self._document = document
+        self._budget = budget
+        self._recognized = recognized
+        self.confidences: dict[int, list[tuple[float, float, int]]] = {}
+        self.cut: str | None = None
+
+    def read(self, count: int, pages_done: PagesDone | None) -> Iterator[PageRows]:
+        """Yield the lines of each page; a page that cannot be read is an error of the file."""
+        left = self._budget.text_chars
+        self._document.init_forms()
+        for number in range(1, count + 1):
+            page = self._page(number)
+            yield page
+            left -= sum(len(row.text) for row in page.rows)
+            if pages_done is not None:
+                pages_done(number, count)
+            if left < 0 and number < count:
+                self.cut = self._budget.reason("text_chars")
+                return
+
+    def _page(self, number: int) -> PageRows:
+        import pypdfium2
+
+        try:
+            page = self._document[number - 1]
+            try:
+                return self._rows(number, page)
+            finally:
+                page.close()
+        except pypdfium2.PdfiumError as error:
+            raise FileError(f"page {number} of the PDF cannot be read: {error}") from None
+
+    def _rows(self, number: int, page: Any) -> PageRows:
+        words = page_words(page)
+        if (recognized := self._recognized.get(number)) is not None:
+            self.confidences[number] = [*_places(recognized, words)]
+        fields = tuple(filled_fields(page))
+        letters = words.letters + sum(map(len, fields))
+        shown = readable(words.words)
+        tiny = len(words.words) - len(shown)
+        rows = tuple(rows_of(shown, words.width))
+        beside = tuple(words.stray), fields, figures(page), letters, tiny
+        return PageRows(number, words.width, words.height, rows, *beside)
+
+
+def _places(recognized: OcrPage, words: PageWords) -> Iterator[tuple[float, float, int]]:
+    """Yield where the middle of each word that OCR read lies on the page as it is read, and how sure OCR was."""
+    for word in recognized.words:
+        x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
+        yield *turned_place(x, y, words.width, words.height, words.turned), word.confidence
+
+
+def _outline(document: Any) -> list[Outlined]:
+    """Return the entries of a file's outline; none where it has no readable one."""
+    import pypdfium2
+
+    entries: list[Outlined] = []
+    try:
+        for bookmark in document.get_toc(max_depth=_OUTLINE_DEPTH):
+            destination = bookmark.get_dest()
+            page = destination.get_index() if destination is not None else None
+            title = bookmark.get_title()[:_TITLE_MAX]
+            if page is not None and title.strip() and math.isfinite(page):
+                entries.append(Outlined(bookmark.level + 1, title, page + 1))
+            if len(entries) >= _OUTLINE_MAX:
+                break
+    except (pypdfium2.PdfiumError, ValueError, RecursionError):
+        return entries
+    return entries

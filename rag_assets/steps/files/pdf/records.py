@@ -1,0 +1,70 @@
+"""What is known of a page while its layout is found.
+
+Belongs here: words, cells, rows and pages with their places, in points from the top left of the page as it is read
+(turned upright). Does not belong here: finding any of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Word(NamedTuple):
+    """What white space parts on a page."""
+
+    text: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    bold: bool = False
+
+    @property
+    def height(self) -> float:
+        return self.y1 - self.y0
+
+
+class Cell(NamedTuple):
+    """Words that stand beside each other on one line, with nothing but spaces between them."""
+
+    text: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    size: float  # height of most of its letters, from ascender to descender
+    bold: bool = False  # all of it
+    chars: int = 0  # of all bold words
+
+
+class Row(NamedTuple):
+    """The cells of one line, from left to right."""
+
+    cells: tuple[Cell, ...]
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    size: float
+    bold: bool
+    column: int = 0  # number of the column of text on the page that it stands in; 0: the page has one
+    left: float = 0.0  # borders of that column
+    right: float = 0.0
+
+    @property
+    def text(self) -> str:
+        return " ".join(cell.text for cell in self.cells)
+
+
+class PageRows(NamedTuple):
+    """One page: its lines in reading order, and what it has beside text."""
+
+    page: int  # from 1
+    width: float
+    height: float
+    rows: tuple[Row, ...]
+    stray: tuple[str, ...] = ()  # text that stands aslant or along the side
+    fields: tuple[str, ...] = ()  # "name: value" of filled form fields
+    images: int = 0  # that are large enough to show something
+    letters: int = 0  # of the text layer
+    tiny: int = 0  # words that are too small to be read

@@ -1,0 +1,317 @@
+"""Tables of a page: which lines are one, and its columns.
+
+Belongs here: runs of lines whose cells stand below each other, columns, header and rows.
+Does not belong here: signs and values of a cell (`table_cells`), tables that go on over a page break (`layout`).
+
+Columns come from where cells stand: of lines with the most cells first, a cell that lies below or above no other begins
+a column, one that lies over two spans them. Lines above the first value are the header; a header cell over several
+columns is repeated in each, so that every value has all the words above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from rag_assets.steps.files.pdf.records import Cell, Row
+from rag_assets.steps.files.pdf.table_cells import is_data, is_numbering, table_cells
+
+_GAP = 2.2  # of a line's height: the widest gap between two lines of one table
+_WRAPPED = 0.3  # of a line's height: how much more than usual the lines of one cell are apart
+_LARGER = 1.15  # times the size of the line above: what stands in larger letters is no row
+_HEADER_LINES = 8
+_COLUMNS_MAX = 60
+_CELL_CHARS = 80  # of half of a table's cells
+_LABEL_CHARS = 200  # of a line between rows that names those below it
+
+
+class Grid(NamedTuple):
+    """A table: the words above each column, and its rows."""
+
+    header: list[str]  # one text a column; empty: it has none
+    rows: list[list[str]]
+    bands: list[tuple[float, float]]  # top and bottom of each row
+
+
+class FoundTable(NamedTuple):
+    """A table and the lines of the page that it takes: `rows[start:stop]`."""
+
+    start: int
+    stop: int
+    grid: Grid
+
+
+class _Line(NamedTuple):
+    cells: list[Cell]
+    row: Row
+
+
+Column = tuple[float, float]
+
+
+def tables_of(rows: Sequence[Row]) -> list[FoundTable]:
+    """Return the tables among the lines of a page, in order."""
+    tables: list[FoundTable] = []
+    place = 0
+    while place < len(rows):
+        if not _is_multiple(rows[place]):
+            place += 1
+            continue
+        stop = _run_end(rows, place)
+        first = _header_begin(rows, place, stop, tables[-1].stop if tables else 0)
+        lines = [_Line(table_cells(row.cells), row) for row in rows[first:stop]]
+        for begin, end in pairwise([0, *_new_headers(lines), len(lines)]):
+            if (grid := _grid(lines[begin:end])) is not None:
+                tables.append(FoundTable(first + begin, first + end, grid))
+        place = stop
+    return tables
+
+
+def _new_headers(lines: Sequence[_Line]) -> Iterator[int]:
+    """Yield where the header of another table begins below the values of one: bold lines over its columns."""
+    border = min((cell.x0 for line in lines for cell in line.cells[1:] if is_data(cell.text)), default=0.0)
+    seen = False
+    for at, line in enumerate(lines):
+        is_header = line.row.bold and not _has_data(line) and line.cells[-1].x1 > border and line.row.x1 > border
+        if seen and is_header:
+            yield at
+            seen = False
+        seen = seen or _has_data(line)
+
+
+def _is_multiple(row: Row) -> bool:
+    """Return whether a line has several cells that are no number and its heading."""
+    return len(row.cells) > 2 or (len(row.cells) == 2 and not is_numbering(row.cells[0].text))
+
+
+def _header_begin(rows: Sequence[Row], place: int, stop: int, least: int) -> int:
+    """Return where the header of a table begins: lines of one cell right above that stand over its later columns."""
+    border = min(row.cells[1].x0 for row in rows[place:stop] if _is_multiple(row))
+    begin = place
+    while begin > least and place - begin < _HEADER_LINES:
+        above, below = rows[begin - 1], rows[begin]
+        if above.column != below.column or below.y0 - above.y1 > 0.8 * below.size or above.x0 < border - below.size:
+            break
+        if above.x1 - above.x0 > 0.5 * (above.right - above.left):
+            break
+        begin -= 1
+    return begin
+
+
+def _run_end(rows: Sequence[Row], place: int) -> int:
+    """Return where the lines of a table end that begins at a place."""
+    border = rows[place].cells[1].x0
+    stop = place + 1
+    at = stop
+    while at < len(rows) and rows[at].column == rows[place].column and _is_near(rows[at - 1], rows[at]):
+        row = rows[at]
+        if row.size > _LARGER * rows[at - 1].size:
+            break
+        if _is_multiple(row):
+            border = min(border, row.cells[1].x0)
+            stop = at + 1
+        elif not _is_filler(row, border) or at - stop > 3:
+            break
+        elif stop == at and row.x1 <= border and row.cells[0].text[:1].islower():
+            stop = at + 1
+        at += 1
+    return stop
+
+
+def _is_near(before: Row, row: Row) -> bool:
+    return -row.size < row.y0 - before.y1 <= _GAP * row.size
+
+
+def _is_filler(row: Row, border: float) -> bool:
+    """Return whether a line of one cell may stand between the rows of a table: a label, or a part of a cell."""
+    is_label = row.x1 <= border or row.x0 >= border - row.size
+    narrow = row.x1 - row.x0 < 0.45 * (row.right - row.left)
+    return len(row.text) <= _LABEL_CHARS and (is_label or narrow)
+
+
+def _grid(lines: Sequence[_Line]) -> Grid | None:
+    """Return the table of these lines; None where they are none."""
+    multiple = [line for line in lines if len(line.cells) > 1]
+    if len(multiple) < 2:
+        return None
+    body = _body_begin(lines)
+    columns = _columns(lines[body:] or lines)
+    if not 2 <= len(columns) <= _COLUMNS_MAX:
+        return None
+    is_one_row = body > 0 and body + 1 == len(lines) and len(lines[body].cells) > 2
+    if not is_one_row and not _is_aligned(lines[body:] or lines, columns):
+        return None
+    header = _header(lines[:body], columns)
+    return Grid(header, *_rows(lines[body:], columns))
+
+
+def _body_begin(lines: Sequence[_Line]) -> int:
+    """Return the place of the first line below the header."""
+    first = next((at for at, line in enumerate(lines) if _has_data(line)), None)
+    if first is None:
+        return _text_body(lines)
+    label_end = min((cell.x0 for cell in lines[first].cells if is_data(cell.text)), default=0.0)
+    while first and len(lines[first - 1].cells) == 1 and lines[first - 1].row.x0 < label_end:
+        above = lines[first - 1].row
+        if above.x1 > label_end and above.x0 > lines[first].row.x0 + 2 * above.size:
+            break  # it stands over the values
+        first -= 1
+    return (
+        first if any(len(line.cells) > 1 or line.row.x0 >= label_end - line.row.size for line in lines[:first]) else 0
+    )
+
+
+def _has_data(line: _Line) -> bool:
+    return any(is_data(cell.text) for cell in line.cells[1:]) or (len(line.cells) > 1 and is_data(line.cells[0].text))
+
+
+def _text_body(lines: Sequence[_Line]) -> int:
+    """Return where the body of a table without values begins: below bold lines, or below one of many short cells."""
+    bold = 0
+    while bold < len(lines) and lines[bold].row.bold:
+        bold += 1
+    if 0 < bold < len(lines):
+        return bold
+    cells = lines[0].cells
+    is_names = len(cells) >= 3 and all(len(cell.text) <= 40 and not cell.text.endswith(":") for cell in cells)
+    return 1 if is_names and len(cells) >= max(len(line.cells) for line in lines) else 0
+
+
+def _columns(lines: Sequence[_Line]) -> list[Column]:
+    """Return the columns as ranges from left to right."""
+    columns: list[Column] = []
+    for line in sorted(lines, key=lambda line: -len(line.cells)):
+        if len(line.cells) == 1 and columns:
+            continue
+        for cell in line.cells:
+            over = [at for at, column in enumerate(columns) if _overlap(cell, column) > 0]
+            if not over:
+                columns.append((cell.x0, cell.x1))
+            elif len(over) == 1:
+                left, right = columns[over[0]]
+                columns[over[0]] = min(left, cell.x0), max(right, cell.x1)
+    return sorted(columns)
+
+
+def _overlap(cell: Cell, column: Column) -> float:
+    return min(cell.x1, column[1]) - max(cell.x0, column[0])
+
+
+def _is_aligned(lines: Sequence[_Line], columns: Sequence[Column]) -> bool:
+    """Return whether a column beside the first has cells in several lines, as words with wide spaces have not."""
+    filled = [0] * len(columns)
+    for line in lines:
+        for at in {_column_of(cell, columns) for cell in line.cells}:
+            filled[at] += 1
+    several = sum(len(line.cells) > 1 for line in lines)
+    lengths = sorted(len(cell.text) for line in lines for cell in line.cells)
+    is_short = lengths[len(lengths) // 2] <= _CELL_CHARS
+    return sum(count >= 2 for count in filled) >= 2 and several >= 0.25 * len(lines) and is_short
+
+
+def _column_of(cell: Cell, columns: Sequence[Column]) -> int:
+    """Return the column that a cell lies in most, or is nearest to."""
+    return max(range(len(columns)), key=lambda at: (_overlap(cell, columns[at]), -at))
+
+
+def _header(lines: Sequence[_Line], columns: Sequence[Column]) -> list[str]:
+    """Return the words above each column, from top to bottom; none where there are none."""
+    words: list[list[str]] = [[] for _ in columns]
+    for line in lines:
+        for cell, spanned in zip(line.cells, _spans(line, columns), strict=True):
+            for at in spanned:
+                words[at].append(cell.text)
+    return [" ".join(column) for column in words] if any(words) else []
+
+
+def _spans(line: _Line, columns: Sequence[Column]) -> Iterator[Sequence[int]]:
+    """Yield the columns that each cell of a header's line stands over.
+
+    A name over a group of columns may be shorter than the group: where the groups are equally wide in columns, each
+    name has as many.
+    """
+    values = range(1, len(columns))
+    names = [cell for cell in line.cells if _column_of(cell, columns) or cell.x0 >= columns[0][1]]
+    share = len(values) // len(names) if names and len(values) % len(names) == 0 else 1
+    number = 0
+    for cell in line.cells:
+        over = [at for at, column in enumerate(columns) if _overlap(cell, column) > 0] or [_column_of(cell, columns)]
+        is_name = cell in names
+        group = list(values[number * share : (number + 1) * share]) if is_name else []
+        number += is_name
+        if share > 1 and len(over) < share and set(over) <= set(group) and _is_over(cell, columns, group):
+            over = group
+        elif not is_name:
+            over = [0]
+        elif len(over) == 1 and _is_between(cell, columns, over[0]):
+            over = _nearest_two(cell, columns)
+        yield over
+
+
+def _is_over(cell: Cell, columns: Sequence[Column], group: Sequence[int]) -> bool:
+    """Return whether a cell stands over the middle of a group of columns."""
+    left, right = columns[group[0]][0], columns[group[-1]][1]
+    return abs(cell.x0 + cell.x1 - left - right) / 2 <= 0.15 * (right - left)
+
+
+def _is_between(cell: Cell, columns: Sequence[Column], at: int) -> bool:
+    """Return whether a cell stands over the gap between two columns and not over the one it is nearest to."""
+    return _overlap(cell, columns[at]) <= 0
+
+
+def _nearest_two(cell: Cell, columns: Sequence[Column]) -> list[int]:
+    nearest = sorted(range(1, len(columns)), key=lambda at: -_overlap(cell, columns[at]))[:2]
+    if len(nearest) == 2 and -_overlap(cell, columns[nearest[1]]) > 2 - 1.5 * _overlap(cell, columns[nearest[0]]):
+        nearest.pop()
+    return sorted(nearest) or [0]
+
+
+def _rows(lines: Sequence[_Line], columns: Sequence[Column]) -> tuple[list[list[str]], list[tuple[float, float]]]:
+    """Return the rows of a table and where each stands: lines that only go on with cells of the row above are joined to
+    it."""
+    gaps = [after.row.y0 - before.row.y1 for before, after in pairwise(lines)]
+    usual = min((gap for gap in gaps), default=0.0)
+    middle = (columns[0][0] + columns[-1][1]) / 2
+    rows: list[list[str]] = []
+    bands: list[tuple[float, float]] = []
+    previous: _Line | None = None
+    label_open = is_cut = False  # whether the last row is a label alone that may go on, or must
+    for line in lines:
+        texts = [""] * len(columns)
+        for cell in line.cells:
+            is_title = len(line.cells) == 1 and not is_data(cell.text) and cell.x0 < middle
+            at = 0 if is_title and line.row.bold else _column_of(cell, columns)
+            texts[at] = f"{texts[at]} {cell.text}".strip()
+        if previous is not None and (is_cut or _goes_on(previous, line, texts, label_open, usual)):
+            rows[-1] = [_joined(above, below) for above, below in zip(rows[-1], texts, strict=True)]
+            bands[-1] = bands[-1][0], max(bands[-1][1], line.row.y1)
+        else:
+            rows.append(texts)
+            bands.append((line.row.y0, line.row.y1))
+        label_open = bool(rows[-1][0]) and not any(rows[-1][1:]) and not rows[-1][0].endswith(":")
+        is_cut = label_open and rows[-1][0].count("(") > rows[-1][0].count(")")
+        previous = line
+    return rows, bands
+
+
+def _goes_on(before: _Line, line: _Line, texts: Sequence[str], label_open: bool, usual: float) -> bool:
+    """Return whether a line is a further line of the row above it."""
+    gap = line.row.y0 - before.row.y1
+    if gap > usual + _WRAPPED * line.row.size:
+        return False
+    if label_open:
+        return texts[0][:1].islower()
+    if _has_data(line):
+        return not texts[0] and not _has_data(before)
+    if not texts[0]:
+        return True
+    if _has_data(before) or not any(texts[1:]):
+        return texts[0][:1].islower() and not any(texts[1:])
+    return texts[0][:1].islower()
+
+
+def _joined(above: str, below: str) -> str:
+    if above.endswith("\u00ad"):
+        return above[:-1] + below
+    return f"{above} {below}".strip()

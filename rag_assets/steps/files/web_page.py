@@ -1,0 +1,38 @@
+"""HTML files: what stands in the body of a page.
+
+Belongs here: the encoding that a page names, and its body, well formed.
+Does not belong here: which part of a page is its text, and the ids of its headings (`formats.html`).
+"""
+
+from __future__ import annotations
+
+from rag_assets.steps.files.decoding import decoded
+from rag_assets.steps.files.records import FileError, FileText
+from rag_assets.steps.formats.element_tree import PageError, parse_html
+
+
+def web_page(content: bytes) -> FileText:
+    """Return the body of an HTML page. Raises FileError where it cannot be read."""
+    return FileText(_html(decoded(content, _declared(content))), "storage")
+
+
+def _declared(content: bytes) -> str | None:
+    """Return the encoding that an HTML page names in its head."""
+    from bs4.dammit import EncodingDetector
+
+    return EncodingDetector.find_declared_encoding(content, is_html=True)
+
+
+def _html(text: str) -> str:
+    """Return what stands in the body of an HTML page, well formed."""
+    from lxml import etree
+
+    if not text.strip():
+        return ""
+    try:
+        root = parse_html(text, huge=False)
+    except PageError as error:
+        raise FileError(f"it is not readable HTML: {error}") from None
+    etree.strip_elements(root, "script", "style", "noscript", "template", with_tail=False)
+    body = root.find("body")
+    return str(etree.tostring(root if body is None else body, encoding="unicode", method="xml"))

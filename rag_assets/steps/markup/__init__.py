@@ -1,0 +1,1 @@
+"""Markup of documentation: reStructuredText and AsciiDoc, read into HTML."""

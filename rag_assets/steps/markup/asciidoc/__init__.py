@@ -1,0 +1,1 @@
+"""AsciiDoc, read into HTML: the subset that documentation is written in."""

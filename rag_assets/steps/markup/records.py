@@ -1,0 +1,68 @@
+"""What reading markup takes and gives.
+
+Belongs here: the page that is made, what it may ask of the pages around it. Does not belong here: any markup.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+
+class MarkupError(Exception):
+    """This page cannot be read; the message says why."""
+
+
+class Target(NamedTuple):
+    """Where a reference leads: an address, and the title that stands for it."""
+
+    href: str
+    title: str
+
+
+class Surroundings(Protocol):
+    """The files and pages around a page. A page that stands alone has none."""
+
+    def file(self, name: str, above: str) -> tuple[str, str] | None:
+        """Return name and text of a file that is included; None where it is not in the tree.
+
+        Args:
+            name: as the page names it.
+            above: the name of the file that includes it.
+        """
+        ...
+
+    def target(self, kind: str, name: str, page: str) -> Target | None:
+        """Return where a reference leads; None where nothing is known of it.
+
+        Args:
+            kind: `ref`, `doc`, `term`, or the kind of an object such as `option`.
+            name: as the page names it.
+            page: name of the page's file.
+        """
+        ...
+
+
+class Alone:
+    """A page without files and pages around it."""
+
+    def file(self, name: str, above: str) -> None:  # noqa: ARG002
+        """See `Surroundings`."""
+        return
+
+    def target(self, kind: str, name: str, page: str) -> None:  # noqa: ARG002
+        """See `Surroundings`."""
+        return
+
+
+@dataclass
+class MarkupPage:
+    """A page: its HTML, its title, what it says of itself, the files that it includes, and what was lost, by kind."""
+
+    html: str = ""
+    title: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    read: list[str] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)

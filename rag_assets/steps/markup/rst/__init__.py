@@ -1,0 +1,1 @@
+"""reStructuredText, read into HTML by docutils."""

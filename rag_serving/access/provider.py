@@ -1,0 +1,249 @@
+"""An OpenID Connect provider: its metadata and keys, the address to sign in at, the token for a code.
+
+Belongs here: OpenID Connect Discovery 1.0, RFC 6749 with PKCE (RFC 7636), RFC 9207, caching keys.
+Does not belong here: requests (`bounded_fetch`), whether a token is genuine (`token_validation`), cookies
+(`access.sessions`).
+
+Used by the event loop alone, and so without locks.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from rag_serving.access.bounded_fetch import FetchError, fetch_json
+from rag_serving.access.token_validation import Expected, Jwk, TokenError, header_of, keys_for, validated
+from rag_serving.config.oidc import Oidc, is_encrypted
+from rag_serving.escaping.redaction import RedactedError
+
+FRESH_S = 3600.0
+"""Seconds for which metadata and keys are used without asking again."""
+KEYS_PAUSE_S = 10.0
+"""Seconds between two looks for a key that is not known: who makes up key ids causes no more."""
+SAID_AGAIN_S = 10.0
+"""Seconds between two lines of the log: strangers could make as many as they like."""
+FAILED_S = 2.0
+"""Seconds for which a provider that failed is not asked for its metadata or keys again."""
+MAX_AT_ONCE = 16
+"""Sign-ins that wait for the provider at once, in one process."""
+MAX_CODE_CHARS = 4096
+
+
+class ProviderDownError(RedactedError):
+    """The provider does not answer as a provider does; the message is for operators."""
+
+
+class SignInError(RedactedError):
+    """The provider, or what it said, lets nobody in; the message is for operators."""
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What discovery tells."""
+
+    authorization: str
+    token: str
+    keys: str
+    secret_in_body: bool
+    names_issuer: bool
+    has_pkce: bool
+
+
+class Provider:
+    """One provider, as configured."""
+
+    def __init__(self, settings: Oidc, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
+        self.expected = Expected(settings.issuer, settings.client_id, settings.algorithms, settings.leeway_s)
+        self._clock = clock
+        self._metadata: tuple[float, Metadata] | None = None
+        self._keys: tuple[float, list[Jwk]] | None = None
+        self._failed: dict[str, tuple[float, str]] = {}
+        self._asking = 0
+        self._said = float("-inf")
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the settings: who signed in under others is no longer signed in."""
+        return hashlib.sha256(self.settings.model_dump_json().encode()).hexdigest()[:16]
+
+    def may_log(self) -> bool:
+        """Return whether a failed sign-in may write a line of the log now."""
+        now = self._clock()
+        if now - self._said < SAID_AGAIN_S:
+            return False
+        self._said = now
+        return True
+
+    async def begin(self, redirect_uri: str, back: str) -> tuple[str, dict[str, str]]:
+        """Return the address to sign in at, and what must be kept until the provider sends the reader back.
+
+        Raises:
+            ProviderDownError: its metadata cannot be had.
+        """
+        with self._turn():
+            metadata = await self.metadata()
+        flow = {name: secrets.token_urlsafe(32) for name in ("state", "nonce", "verifier")}
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(flow["verifier"].encode()).digest()).rstrip(b"=").decode()
+        asked = {
+            "response_type": "code",
+            "client_id": self.settings.client_id,
+            "redirect_uri": redirect_uri,
+            "scope": " ".join(self.settings.scopes),
+            "state": flow["state"],
+            "nonce": flow["nonce"],
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        joint = "&" if urlsplit(metadata.authorization).query else "?"
+        kept = {**flow, "back": back, "settings": self.fingerprint}
+        return f"{metadata.authorization}{joint}{urlencode(asked)}", kept
+
+    async def claims(self, code: str, issuer: str | None, flow: dict[str, str], redirect_uri: str) -> dict[str, Any]:
+        """Return the claims of who signed in.
+
+        Args:
+            issuer: what the way back says of it (`iss`).
+
+        Raises:
+            ProviderDownError: it does not answer.
+            SignInError: the code or the token is refused.
+        """
+        with self._turn():
+            metadata = await self.metadata()
+            if issuer != self.settings.issuer and (issuer is not None or metadata.names_issuer):
+                raise SignInError("the way back names another issuer")  # RFC 9207: a mix-up
+            token = await self._redeem(metadata, code, flow["verifier"], redirect_uri)
+            return await self._validated(token, flow["nonce"])
+
+    async def metadata(self) -> Metadata:
+        """Return the provider's metadata; what was read before serves while it cannot be read again.
+
+        Raises:
+            ProviderDownError: it was never read.
+        """
+        now = self._clock()
+        if self._metadata and now - self._metadata[0] < FRESH_S:
+            return self._metadata[1]
+        try:
+            metadata = _metadata(await self._get(self._discovery_url()), self.settings)
+        except ProviderDownError:
+            if self._metadata is None:
+                raise
+            metadata = self._metadata[1]
+        self._metadata = (now, metadata)
+        return metadata
+
+    async def keys(self, algorithm: str = "", kid: str | None = None) -> list[Jwk]:
+        """Return the provider's keys, read again where none is known for this id.
+
+        Raises:
+            ProviderDownError: they were never read.
+        """
+        now = self._clock()
+        if self._keys:
+            at, keys = self._keys
+            known = not algorithm or keys_for(keys, algorithm, kid)
+            if now - at < (FRESH_S if known else KEYS_PAUSE_S):
+                return keys
+        try:
+            listed = (await self._get((await self.metadata()).keys)).get("keys")
+            if not isinstance(listed, list):
+                raise ProviderDownError("the provider's keys are no list")
+            keys = [key for key in listed if isinstance(key, dict)]
+        except ProviderDownError:
+            if self._keys is None:
+                raise
+            keys = self._keys[1]
+        self._keys = (now, keys)
+        return keys
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self._asking >= MAX_AT_ONCE:
+            raise ProviderDownError("too many people sign in at once")
+        self._asking += 1
+        try:
+            yield
+        finally:
+            self._asking -= 1
+
+    async def _validated(self, token: str, nonce: str) -> dict[str, Any]:
+        try:
+            keys = await self.keys(*header_of(token, self.expected))
+            return validated(token, keys, self.expected, nonce)
+        except TokenError as error:
+            raise SignInError(f"the ID token is not believed: {error}") from None
+
+    async def _redeem(self, metadata: Metadata, code: str, verifier: str, redirect_uri: str) -> str:
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "client_id": self.settings.client_id,
+            "code_verifier": verifier,
+        }
+        secret, auth = self._secret(), None
+        if secret and metadata.secret_in_body:
+            form["client_secret"] = secret
+        elif secret:  # form-encoded before it is base64: RFC 6749, section 2.3.1
+            auth = (quote(self.settings.client_id, safe=""), quote(secret, safe=""))
+        try:
+            status, content = await fetch_json(metadata.token, self.settings.timeout_s, form, auth)
+        except FetchError as error:
+            raise ProviderDownError(f"no token: {error}") from None
+        if status >= 500 or status == 429:
+            raise ProviderDownError(f"no token: HTTP {status}")
+        token = content.get("id_token")
+        if status != 200 or not isinstance(token, str):
+            raise SignInError(f"the provider gives no ID token for the code (HTTP {status})")
+        return token
+
+    async def _get(self, url: str) -> dict[str, Any]:
+        at, reason = self._failed.get(url, (0.0, ""))
+        if reason and self._clock() - at < FAILED_S:
+            raise ProviderDownError(reason)
+        try:
+            status, content = await fetch_json(url, self.settings.timeout_s)
+            reason = "" if status == 200 else f"{url}: HTTP {status}"
+        except FetchError as error:
+            reason, content = str(error), {}
+        self._failed[url] = (self._clock(), reason)
+        if reason:
+            raise ProviderDownError(reason)
+        return content
+
+    def _discovery_url(self) -> str:
+        return f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+
+    def _secret(self) -> str | None:
+        variable = self.settings.client_secret_env
+        return os.environ.get(variable) if variable else None
+
+
+def _metadata(content: dict[str, Any], settings: Oidc) -> Metadata:
+    if content.get("issuer") != settings.issuer:
+        raise ProviderDownError("the metadata is of another issuer than serving.oidc.issuer, to the letter")
+    urls = [content.get(name) for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")]
+    if not all(isinstance(url, str) and is_encrypted(url) for url in urls):
+        raise ProviderDownError("the metadata lacks an address, or names one that is not https")
+    methods = content.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+    in_body = isinstance(methods, list) and "client_secret_basic" not in methods and "client_secret_post" in methods
+    challenges = content.get("code_challenge_methods_supported")
+    return Metadata(
+        authorization=str(urls[0]),
+        token=str(urls[1]),
+        keys=str(urls[2]),
+        secret_in_body=in_body,
+        names_issuer=content.get("authorization_response_iss_parameter_supported") is True,
+        has_pkce=not isinstance(challenges, list) or "S256" in challenges,
+    )

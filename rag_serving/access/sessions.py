@@ -1,0 +1,171 @@
+"""Who is signed in, as a cookie says it: encrypted and authenticated, so that every process of a server reads it.
+
+Belongs here: what a session holds, when it ends, its sealed form. Does not belong here: cookies and headers
+(`api.cookies`), who may have one (`api.auth`), the cipher (`artifacts.sealing`).
+
+Nothing is stored: a session ends with its time, with its token, or with the settings that it was begun under. A copied
+cookie is good until then, signed out or not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rag_serving.access.principals import ROLES, Principal
+from rag_serving.artifacts.sealing import SealError, seal_bytes, unseal_bytes
+from rag_serving.artifacts.secret import SecretError, derived_key
+from rag_serving.config.loading import Config
+
+MAX_SEALED_CHARS = 3800
+"""Of one cookie: browsers keep 4096 bytes, its name and attributes included (RFC 6265, section 6.1)."""
+MAX_FLOW_S = 600
+"""Seconds that signing in at a provider may take."""
+_KEY_PURPOSE = "sessions"
+_SESSION, _FLOW = b"session", b"sign-in"
+_RENEWED_AFTER = 0.25
+"""The part of its time after which a session in use is renewed."""
+
+
+class SessionTooLongError(Exception):
+    """What is to be kept of somebody does not go into a cookie."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """Somebody who signed in. Times in seconds since 1970."""
+
+    kind: Literal["token", "oidc"]
+    begun: float
+    expires: float
+    csrf: str
+    token: str = ""
+    """The digest of the token; whose it is, is looked up at each request."""
+    settings: str = ""
+    """Of `oidc`: a digest of the settings under which the provider was believed."""
+    principal: Principal | None = None
+    """Of `oidc`: whom the provider named."""
+
+    @property
+    def caller(self) -> str:
+        """What this session's requests are counted by."""
+        if self.kind == "token" or self.principal is None:
+            return self.token
+        return f"{self.principal.tenant} {self.principal.user}"
+
+
+class Sessions:
+    """Begins, seals and reads the sessions of an installation."""
+
+    def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
+        self._home = config.home
+        self._clock = clock
+        self._idle_s = config.serving.session_hours * 3600
+        self._longest_s = max(config.serving.session_max_hours * 3600, self._idle_s)
+        self._key: bytes | None = None
+
+    def begun_by_token(self, digest: str) -> Session:
+        """Return a new session of a token's holder."""
+        now = self._clock()
+        return Session("token", now, now + self._idle_s, secrets.token_hex(16), token=digest)
+
+    def begun_by_provider(self, principal: Principal, settings: str) -> Session:
+        """Return a new session of whom a provider named; it is not renewed, because what was named may have changed."""
+        now = self._clock()
+        return Session("oidc", now, now + self._idle_s, secrets.token_hex(16), settings=settings, principal=principal)
+
+    def renewed(self, session: Session) -> Session | None:
+        """Return a session with a later end; None where it is not due, or may not go on."""
+        now = self._clock()
+        end = min(now + self._idle_s, session.begun + self._longest_s)
+        due = session.expires - now < (1 - _RENEWED_AFTER) * self._idle_s
+        if session.kind != "token" or not due or end <= session.expires:
+            return None
+        return replace(session, expires=end)
+
+    def seconds_left(self, session: Session) -> int:
+        return max(0, math.ceil(session.expires - self._clock()))
+
+    def seal(self, session: Session) -> str:
+        """Return what a cookie holds.
+
+        Raises:
+            SessionTooLongError: the groups of the user are too many.
+            SecretError: the installation's secret cannot be used.
+        """
+        sealed = self._sealed(_written(session), _SESSION)
+        if len(sealed) > MAX_SEALED_CHARS:
+            raise SessionTooLongError
+        return sealed
+
+    def read(self, sealed: str) -> Session | None:
+        """Return the session of a cookie; None where it is over, altered, or was never one."""
+        content = self._read(sealed, _SESSION)
+        try:
+            session = _session(content) if content is not None else None
+        except (KeyError, TypeError, ValueError):  # of another version of this program
+            return None
+        return session if session and session.begun <= self._clock() + 60 and self._clock() < session.expires else None
+
+    def seal_flow(self, flow: dict[str, str]) -> str:
+        """Return what is kept of a sign-in that goes on at a provider, for MAX_FLOW_S; errors as `seal`."""
+        sealed = self._sealed({"flow": flow, "expires": self._clock() + MAX_FLOW_S}, _FLOW)
+        if len(sealed) > MAX_SEALED_CHARS:
+            raise SessionTooLongError
+        return sealed
+
+    def read_flow(self, sealed: str) -> dict[str, str] | None:
+        """Return what `seal_flow` kept; None where it is too old, altered, or was never that."""
+        content = self._read(sealed, _FLOW)
+        if content is None or not self._clock() < content["expires"]:
+            return None
+        flow: dict[str, str] = content["flow"]
+        return flow
+
+    def _sealed(self, content: dict[str, Any], beside: bytes) -> str:
+        packed = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 9)
+        return seal_bytes(self._secret(), packed, beside)
+
+    def _read(self, sealed: str, beside: bytes) -> dict[str, Any] | None:
+        if len(sealed) > MAX_SEALED_CHARS:
+            return None
+        try:
+            content: dict[str, Any] = json.loads(zlib.decompress(unseal_bytes(self._secret(), sealed, beside)))
+        except (SealError, SecretError):
+            return None
+        return content
+
+    def _secret(self) -> bytes:
+        if self._key is None:
+            self._key = derived_key(self._home, _KEY_PURPOSE)
+        return self._key
+
+
+def _written(session: Session) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "kind": session.kind,
+        "begun": session.begun,
+        "expires": session.expires,
+        "csrf": session.csrf,
+        "token": session.token,
+        "settings": session.settings,
+    }
+    if (who := session.principal) is not None:
+        named = {"tenant": who.tenant, "user": who.user, "groups": sorted(who.groups), "roles": sorted(who.roles)}
+        content["principal"] = named
+    return content
+
+
+def _session(content: dict[str, Any]) -> Session:
+    named = content.pop("principal", None)
+    who = None
+    if named is not None:
+        groups, roles = frozenset(named["groups"]), frozenset(named["roles"]) & ROLES
+        who = Principal(named["tenant"], named["user"], groups, roles)
+    return Session(**content, principal=who)

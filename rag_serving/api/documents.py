@@ -1,0 +1,166 @@
+"""The routes of uploaded documents: put in, list, look at, take away, for editors.
+
+Belongs here: shapes and status codes. Does not belong here: receiving a file (`uploads`), what becomes of it
+(`rag_serving.documents`), reading it (the build), telling of changes (`document_events`).
+
+A document that is not there and one that the caller may not read are the same answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from fastapi.responses import JSONResponse
+
+from rag_serving.access.principals import EVERYONE
+from rag_serving.api.multipart import FILE, MAX_FIELD_BYTES
+from rag_serving.api.pages import PRIVATE
+from rag_serving.api.service import Caller, CurrentService
+from rag_serving.api.uploads import FIELDS, PATH, Received, editor_of
+from rag_serving.api.wire import RequestError
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.documents.deletions import deletion_for
+from rag_serving.documents.grants import GrantError, grantable, granted, narrowest
+from rag_serving.documents.inbox import Inbox, NoSuchDocumentError, TooManyDocumentsError, Upload, inboxes_of
+from rag_serving.documents.kinds import ACCEPTS, KindError
+from rag_serving.documents.records import Entry
+from rag_serving.text.characters import fault_of
+
+router = APIRouter()
+
+_LABELS = {EVERYONE: "Everyone"}
+
+
+_FORM = {
+    "type": "object",
+    "required": [FILE],
+    "properties": {
+        FILE: {"type": "string", "format": "binary"},
+        **{name: {"type": "string", "maxLength": MAX_FIELD_BYTES} for name in FIELDS},
+    },
+}
+
+
+@router.post(
+    PATH,
+    status_code=202,
+    openapi_extra={"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}},
+)
+def upload(request: HttpRequest, service: CurrentService) -> JSONResponse:
+    """Keep a document, or a new version of one; the next build reads it. Its form was received before (`Uploads`)."""
+    received: Received = request.state.received
+    entry = _kept(received, service.config)
+    return JSONResponse(_short(entry), 202, PRIVATE)
+
+
+@router.get(PATH)
+def documents(caller: Caller, service: CurrentService) -> JSONResponse:
+    """List the documents that an editor may read, the newest first."""
+    editor_of(caller)
+    inboxes = [inbox for inbox in inboxes_of(service.config, caller.tenant) if inbox.is_open_to(caller)]
+    entries = [entry for inbox in inboxes for entry in inbox.entries_for(caller).values()]
+    entries.sort(key=lambda entry: (entry.document.current.uploaded_at, entry.page_id), reverse=True)
+    return JSONResponse(
+        {
+            "documents": [entry.payload() for entry in entries],
+            "readers": [{"value": name, "label": _label(name)} for name in grantable(caller)],
+            "accepts": list(ACCEPTS),
+            "max_bytes": service.config.serving.max_document_bytes,
+            "sources": [inbox.key for inbox in inboxes],
+        },
+        headers=PRIVATE,
+    )
+
+
+@router.get(PATH + "/{document_id}")
+def document(document_id: str, caller: Caller, service: CurrentService) -> JSONResponse:
+    """Return one document; of one that is gone, what proves it."""
+    editor_of(caller)
+    for inbox in inboxes_of(service.config, caller.tenant):
+        if entry := inbox.entries_for(caller).get(document_id):
+            return JSONResponse(entry.payload(), headers=PRIVATE)
+        if gone := deletion_for(Store(service.config.home), inbox, caller, document_id):
+            return JSONResponse(gone.payload(), 410, PRIVATE)
+    raise _not_found()
+
+
+@router.delete(PATH + "/{document_id}")
+def delete(document_id: str, caller: Caller, service: CurrentService) -> JSONResponse:
+    """Take a document away: it is shown as `deleting` until a generation without it is published."""
+    editor_of(caller)
+    for inbox in inboxes_of(service.config, caller.tenant):
+        try:
+            return JSONResponse(_short(inbox.delete(caller, document_id)), 202, PRIVATE)
+        except NoSuchDocumentError:
+            continue
+    raise _not_found()
+
+
+def _kept(received: Received, config: Config) -> Entry:
+    """Return the document that an upload became.
+
+    Raises:
+        RequestError: it is not taken, for the reason that it gives.
+    """
+    caller, fields = received.caller, received.form.fields
+    inbox = _wanted(received)
+    try:
+        readers = granted(caller, fields.get("readers"))
+    except GrantError as error:
+        raise RequestError(403, "READERS", str(error), "readers") from None
+    sent = Upload(
+        spool=received.spool,
+        name=received.form.filename or "",
+        readers=readers,
+        default_readers=narrowest(caller),
+        document_id=fields.get("document_id") or None,
+        by=caller.user,
+    )
+    try:
+        return inbox.receive(caller, sent, config.serving.max_documents)
+    except KindError as error:
+        raise RequestError(415, "MEDIA_TYPE", str(error), "file") from None
+    except NoSuchDocumentError:
+        raise _not_found() from None
+    except TooManyDocumentsError:
+        message = f"the inbox holds {config.serving.max_documents} documents, as many as it may; delete some first"
+        raise RequestError(409, "TOO_MANY", message) from None
+    except OSError as error:
+        raise RequestError(507, "NO_SPACE", f"the file could not be kept here: {error.strerror}") from None
+
+
+def _wanted(received: Received) -> Inbox:
+    """Return the inbox that a form names, or that has the document to replace, or the first.
+
+    Raises:
+        RequestError: 404, there is none of this name for the caller.
+    """
+    fields = received.form.fields
+    named = [inbox for inbox in received.inboxes if inbox.key == fields.get("source", inbox.key)]
+    if not named:
+        raise RequestError(404, "NOT_FOUND", "there is no upload inbox of this name for you", "source")
+    if identifier := fields.get("document_id"):
+        if fault := fault_of(identifier):
+            raise RequestError(400, "BAD_REQUEST", f"'document_id': {fault}", "document_id")
+        return next((inbox for inbox in named if identifier in inbox.entries_for(received.caller)), named[0])
+    return named[0]
+
+
+def _short(entry: Entry) -> dict[str, Any]:
+    return {
+        "document_id": entry.document.document_id,
+        "version": entry.document.current.version,
+        "status": entry.status,
+    }
+
+
+def _label(name: str) -> str:
+    kind, _, rest = name.partition(":")
+    return _LABELS.get(name) or (f"Group {rest}" if kind == "group" else f"Only {rest}")
+
+
+def _not_found() -> RequestError:
+    return RequestError(404, "NOT_FOUND", "there is no such document for you")

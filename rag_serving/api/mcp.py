@@ -1,0 +1,128 @@
+"""`POST /mcp`: the MCP server behind the same door as the API, with the same callers, limits and deadlines.
+
+Belongs here: who calls over HTTP, which of the two servers answers, its life beside the app's. Does not belong here:
+tools (`mcp.server`), standard input (`mcp.stdio`), limits (`admission`, `deadlines`, `stream_slots`).
+
+A request stands for itself (protocol 2026-07-28; older clients without a session): any worker answers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio.to_thread
+from fastapi import FastAPI
+from fastapi import Request as HttpRequest
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from rag_serving import deadline
+from rag_serving.access.principals import Principal
+from rag_serving.api.service import seen_of, service_of, slots_of
+from rag_serving.api.stream_slots import Slots
+from rag_serving.api.wire import RequestError, error_response
+from rag_serving.config.serving import Serving
+from rag_serving.deadline import Deadline
+from rag_serving.mcp.callers import Caller, Release
+from rag_serving.mcp.server import build_server
+from rag_serving.pipeline import Pipeline
+
+PATH = "/mcp"
+
+
+class McpEndpoint:
+    """ASGI app: a server of the tools that read, and one of those that write as well, for editors."""
+
+    def __init__(self, config: Path | None) -> None:
+        self._managers = {is_editor: _manager(is_editor, config) for is_editor in (False, True)}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Answer requests within this block."""
+        async with AsyncExitStack() as stack:
+            for manager in self._managers.values():
+                await stack.enter_async_context(manager.run())
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = HttpRequest(scope)
+        try:
+            _check_origin(request, service_of(request).config.serving)
+            tenant = request.query_params.get("tenant")
+            principal = await anyio.to_thread.run_sync(_principal_of, request, tenant)
+        except RequestError as error:
+            await error_response(scope["path"], error)(scope, receive, send)
+            return
+        pipeline = service_of(request).pipelines[principal.tenant]
+        request.state.mcp = _HttpCaller(principal, pipeline, deadline.current(), slots_of(request))
+        await self._managers["editor" in principal.roles].handle_request(scope, receive, send)
+
+
+def add_mcp(app: FastAPI, config: Path | None) -> None:
+    """Serve MCP at PATH; `app.state.mcp.running()` is part of the app's life. `config`: the file that a build reads."""
+    app.state.mcp = McpEndpoint(config)
+    app.router.routes.append(Route(PATH, app.state.mcp, methods=["POST"]))
+
+
+@dataclass(frozen=True)
+class _HttpCaller:
+    """What a request leaves for the tools that it calls."""
+
+    principal: Principal
+    pipeline: Pipeline
+    deadline: Deadline | None
+    slots: Slots
+
+    def caller(self) -> Caller:
+        seconds = self.pipeline.config.serving.request_timeout_s
+        return Caller(self.principal, self.pipeline, self.deadline or Deadline(seconds), self._take)
+
+    def _take(self) -> Release:
+        if refusal := self.slots.take():
+            raise ToolError(str(refusal))
+        return self.slots.ended_twice()
+
+
+def _principal_of(request: HttpRequest, tenant: str | None) -> Principal:
+    """Return who asks, by the header `Authorization` alone: a cookie is the web page's.
+
+    Raises:
+        AuthError: nobody who may.
+    """
+    return service_of(request).authenticator.principal(replace(seen_of(request, tenant), session=None))
+
+
+def _callers(request: Any) -> Caller:
+    caller: _HttpCaller = request.state.mcp
+    return caller.caller()
+
+
+def _manager(is_editor: bool, config: Path | None) -> StreamableHTTPSessionManager:
+    """Return what answers requests of one kind of caller. Host and Origin were looked at before."""
+    server = build_server(_callers, is_editor, config)
+    looked_at = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    server.streamable_http_app(stateless_http=True, transport_security=looked_at)  # makes the manager
+    return server.session_manager
+
+
+def _check_origin(request: HttpRequest, serving: Serving) -> None:
+    """Refuse what a web page of another site sends (MCP, Streamable HTTP, Security Warning).
+
+    Raises:
+        RequestError: the page is of another site.
+    """
+    origin = request.headers.get("origin")
+    if origin is None:
+        return
+    shown = urlsplit(origin)
+    own = {request.headers.get("host"), urlsplit(serving.public_url).netloc if serving.public_url else None}
+    if not shown.netloc or shown.netloc not in own:
+        raise RequestError(403, "CROSS_SITE", "this request was sent by a page of another site")

@@ -1,0 +1,205 @@
+"""`POST /v1/responses`: the format that newer clients speak in place of chat completions.
+
+https://platform.openai.com/docs/api-reference/responses
+
+Belongs here: its shapes, whole and streamed. Does not belong here: what is asked (`conversation`), the reply's text
+(`replies`). Nothing is stored: a client sends the conversation with each request.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+
+from rag_serving.api.bodies import MAX_MESSAGES, Message, Name, Text
+from rag_serving.api.openai.client_tasks import task_reply
+from rag_serving.api.openai.conversation import Turn, answer_to, conversation_of
+from rag_serving.api.openai.models import asked_of
+from rag_serving.api.openai.replies import Counter, Reply, Usage
+from rag_serving.api.service import CurrentService, RequireCaller, slots_of
+from rag_serving.api.streams import KEEP_ALIVE, EventStream, Progress, StreamItem, event
+from rag_serving.api.wire import RequestError, openai_error
+from rag_serving.records import Answer
+from rag_serving.tracing import Listen
+
+router = APIRouter()
+
+
+class Item(Message):
+    """A message of the conversation; items of other types are not read."""
+
+    type: Name = "message"
+
+
+class Body(BaseModel):
+    """The request; what is not named here is ignored: there is nothing to sample, and no tool to call."""
+
+    input: Text | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES)]
+    model: Name | None = None
+    instructions: Text | None = None
+    previous_response_id: Name | None = None
+    stream: bool = False
+
+
+@router.post("/v1/responses", dependencies=[RequireCaller])
+def respond(body: Body, request: HttpRequest, service: CurrentService, tenant: str | None = None) -> Response:
+    asked = asked_of(request, service, tenant, body.model)
+    if body.previous_response_id:
+        message = "responses are not stored here: send the conversation in 'input'"
+        raise RequestError(400, "BAD_REQUEST", message, "previous_response_id")
+    turns = _turns(body)
+    counter = Counter([turn.text for turn in turns], service.token_count)
+    response = _Response(asked.model)
+    if task := task_reply(turns[-1].text):
+        reply = Reply(task)
+        counter.count(reply)
+        if not body.stream:
+            return JSONResponse(response.completed(reply, counter.usage))
+        return Response("".join(response.events(reply, counter.usage)), media_type="text/event-stream")
+    conversation = conversation_of(turns, service, "input")
+
+    def answer(listen: Listen | None = None) -> Answer:
+        made = answer_to(conversation, asked, service, listen)
+        counter.count(Reply.of(made))
+        return made
+
+    if body.stream:
+        return EventStream(answer, lambda items: _stream(response, counter, items), slots_of(request))
+    reply = Reply.of(answer())
+    if refusal := reply.refusal:
+        raise refusal
+    return JSONResponse(response.completed(reply, counter.usage))
+
+
+def _turns(body: Body) -> list[Turn]:
+    """Return the messages of a request, its instructions first."""
+    said = [Turn("user", body.input)] if isinstance(body.input, str) else [
+        Turn(item.role, item.text) for item in body.input if item.type == "message"
+    ]  # fmt: skip
+    if not said:
+        raise RequestError(400, "BAD_REQUEST", "'input' has no message", "input")
+    return [Turn("system", body.instructions), *said] if body.instructions else said
+
+
+async def _stream(response: _Response, counter: Counter, items: AsyncIterator[StreamItem]) -> AsyncIterator[str]:
+    """Yield the events of a response; the stream ends with the last of them."""
+    for began in response.began():
+        yield began
+    async for item in items:
+        if item is None or isinstance(item, Progress):
+            yield KEEP_ALIVE
+        elif isinstance(item, RequestError):
+            yield response.failed(item)
+        elif refusal := Reply.of(item).refusal:
+            yield response.failed(refusal)
+        else:
+            for told in response.told(Reply.of(item), counter.usage):
+                yield told
+
+
+@dataclass
+class _Response:
+    """One response: its identity, and the number of its next event."""
+
+    model: str
+    id: str = field(default_factory=lambda: f"resp_{uuid.uuid4().hex}")
+    message_id: str = field(default_factory=lambda: f"msg_{uuid.uuid4().hex}")
+    created_at: int = field(default_factory=lambda: int(time.time()))
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def completed(self, reply: Reply, usage: Usage) -> dict[str, Any]:
+        """Return the whole response."""
+        shape = {**self._shape("completed"), "output": [self._message(reply, "completed")]}
+        return {**shape, "usage": _usage(usage), **reply.structured}
+
+    def events(self, reply: Reply, usage: Usage) -> Iterator[str]:
+        """Yield all events of a reply that is there already."""
+        yield from self.began()
+        yield from self.told(reply, usage)
+
+    def began(self) -> Iterator[str]:
+        """Yield what is sent before there is an answer."""
+        for name in ("response.created", "response.in_progress"):
+            yield self._event(name, response=self._shape("in_progress"))
+
+    def told(self, reply: Reply, usage: Usage) -> Iterator[str]:
+        """Yield the message, then the whole response."""
+        at = {"item_id": self.message_id, "output_index": 0, "content_index": 0}
+        empty = {**self._message(reply, "in_progress"), "content": []}
+        yield self._event("response.output_item.added", output_index=0, item=empty)
+        yield self._event("response.content_part.added", **at, part=_part("", []))
+        for line in reply.text.splitlines(keepends=True):
+            yield self._event("response.output_text.delta", **at, delta=line, logprobs=[])
+        annotations = _annotations(reply)
+        for index, annotation in enumerate(annotations):
+            added = {"annotation_index": index, "annotation": annotation}
+            yield self._event("response.output_text.annotation.added", **at, **added)
+        yield self._event("response.output_text.done", **at, text=reply.text, logprobs=[])
+        yield self._event("response.content_part.done", **at, part=_part(reply.text, annotations))
+        yield self._event("response.output_item.done", output_index=0, item=self._message(reply, "completed"))
+        yield self._event("response.completed", response=self.completed(reply, usage))
+
+    def failed(self, error: RequestError) -> str:
+        """Return the event of a response that will not come."""
+        shape = openai_error(error.status, error.code, str(error))["error"]
+        response = {**self._shape("failed"), "error": {"code": shape["code"], "message": shape["message"]}}
+        return self._event("response.failed", response=response)
+
+    def _event(self, name: str, **data: Any) -> str:
+        return event(name, {"type": name, "sequence_number": next(self._numbers), **data})
+
+    def _message(self, reply: Reply, status: str) -> dict[str, Any]:
+        content = [_part(reply.text, _annotations(reply))]
+        return {"id": self.message_id, "type": "message", "status": status, "role": "assistant", "content": content}
+
+    def _shape(self, status: str) -> dict[str, Any]:
+        """Return the fields of a response that clients expect, with what they mean here."""
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created_at,
+            "status": status,
+            "model": self.model,
+            "output": [],
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "parallel_tool_calls": False,
+            "previous_response_id": None,
+            "store": False,
+            "temperature": None,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "none",
+            "tools": [],
+            "top_p": None,
+            "truncation": "disabled",
+            "usage": None,
+        }
+
+
+def _part(text: str, annotations: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": annotations, "logprobs": []}
+
+
+def _annotations(reply: Reply) -> list[dict[str, Any]]:
+    return [{"type": "url_citation", **citation} for citation in reply.citations]
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.read,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": usage.written,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.read + usage.written,
+    }

@@ -1,0 +1,95 @@
+"""Which site a browser's request was made by: what other sites' pages send in a reader's name is refused.
+
+Belongs here: `Origin`, `Sec-Fetch-Site` and the token against forged requests (CSRF), judged by headers alone.
+Does not belong here: who asks (`auth`), when this is looked at (`admission`).
+
+A cookie, and in loopback mode the machine itself, speaks for whoever has the browser open, whatever page sent the
+request. A bearer token is attached by a program on purpose, and so its requests may come from anywhere.
+"""
+
+from __future__ import annotations
+
+import hmac
+from urllib.parse import urlsplit
+
+from fastapi import Request as HttpRequest
+
+from rag_serving.access.sessions import Session
+from rag_serving.api.cookies import is_https
+from rag_serving.api.wire import RequestError
+from rag_serving.config.serving import Serving
+
+CSRF_HEADER = "X-Citelock-CSRF"
+SESSION_PATH = "/v1/session"
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_OTHER_SITE = "this was sent by a page of another site"
+_NO_ORIGIN = "a browser says by Origin or Sec-Fetch-Site which page sends this; programs use a bearer token"
+
+
+def forgery(request: HttpRequest, serving: Serving, session: Session | None) -> RequestError | None:
+    """Return why a request for anything but the web page's files is not what a browser should send for a page of ours;
+    None where it may be served.
+
+    `session`: whose cookie speaks for the request, None where none does.
+    """
+    unsafe = request.method not in _SAFE
+    if request.headers.get("authorization") is not None and request.url.path != SESSION_PATH:
+        return None if serving.auth != "loopback" else _cross_site(request, serving, unsafe)
+    if unsafe and request.url.path == SESSION_PATH:
+        return _not_own(request, serving) or (
+            _no_csrf(request, session) if session and request.method == "DELETE" else None
+        )
+    if session is not None:
+        if not unsafe:
+            return _cross_site(request, serving, unsafe)
+        return _not_own(request, serving) or _no_csrf(request, session)
+    return _cross_site(request, serving, unsafe) if serving.auth == "loopback" else None
+
+
+def _origins(request: HttpRequest) -> list[str]:
+    """Return the origins that a request names. A page that tells no referrer sends `null` to its own site: there
+    Sec-Fetch-Site has the word (https://fetch.spec.whatwg.org/#append-a-request-origin-header)."""
+    spoken = "sec-fetch-site" in request.headers
+    return [origin for origin in request.headers.getlist("origin") if not (spoken and origin == "null")]
+
+
+def _cross_site(request: HttpRequest, serving: Serving, unsafe: bool) -> RequestError | None:
+    """Refuse what a browser says that another site's page sent; who says nothing is a program."""
+    headers = request.headers
+    followed = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest", "document") == "document"
+    if not unsafe and followed:  # a link
+        return None
+    sites = set(headers.getlist("sec-fetch-site"))
+    if sites <= {"same-origin", "none"} and all(_is_own(each, request, serving) for each in _origins(request)):
+        return None
+    return RequestError(403, "CROSS_SITE", _OTHER_SITE)
+
+
+def _not_own(request: HttpRequest, serving: Serving) -> RequestError | None:
+    """Refuse what is not said to be sent by a page of ours."""
+    sites, origins = request.headers.getlist("sec-fetch-site"), _origins(request)
+    if not sites and not origins:
+        return RequestError(403, "CSRF", _NO_ORIGIN)
+    if set(sites) <= {"same-origin"} and all(_is_own(origin, request, serving) for origin in origins):
+        return None
+    return RequestError(403, "CSRF", _OTHER_SITE)
+
+
+def _no_csrf(request: HttpRequest, session: Session) -> RequestError | None:
+    shown = request.headers.get(CSRF_HEADER, "")
+    if hmac.compare_digest(shown.encode(), session.csrf.encode()):
+        return None
+    return RequestError(403, "CSRF", f"{CSRF_HEADER} is not this session's; GET {SESSION_PATH} tells it")
+
+
+def _is_own(origin: str, request: HttpRequest, serving: Serving) -> bool:
+    """Return whether an origin is ours: that of `serving.public_url`, or the host that the request names."""
+    try:
+        given = urlsplit(origin)
+        public = urlsplit(serving.public_url or "")
+    except ValueError:
+        return False
+    if public.netloc and (given.scheme, given.netloc.lower()) == (public.scheme, public.netloc.lower()):
+        return True
+    allowed = ("https",) if is_https(request, serving) else ("https", "http")  # a proxy may have ended TLS
+    return given.scheme in allowed and given.netloc.lower() == request.headers.get("host", "").lower() != ""

@@ -1,0 +1,25 @@
+"""`GET /v1/status`: the state of a tenant, for its operators.
+
+Belongs here: who may ask. Does not belong here: what they are told (`rag_serving.api.tenant_status`).
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi import Request as HttpRequest
+from fastapi.responses import JSONResponse
+
+from rag_serving.api.service import Caller, CurrentService
+from rag_serving.api.tenant_status import status_of
+from rag_serving.api.wire import RequestError
+
+router = APIRouter()
+
+
+@router.get("/v1/status")
+def status(request: HttpRequest, caller: Caller, service: CurrentService) -> JSONResponse:
+    """Tell an operator what is published and what does not work; `streams` are those of this process."""
+    if "operator" not in caller.roles:
+        raise RequestError(403, "FORBIDDEN", "this is for callers with the role operator")
+    told = status_of(service.pipelines[caller.tenant])
+    return JSONResponse({**told, "streams": request.app.state.streams.all}, headers={"Cache-Control": "no-store"})

@@ -1,0 +1,108 @@
+"""What an operator is told of a tenant: what is published, how fresh its sources are, what does not work.
+
+Belongs here: putting it together. Does not belong here: who may ask (`api.status`), whether a source is overdue
+(`config.freshness`).
+
+Nothing here names a page, an address or a credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.artifacts.sync_times import read_sync_time
+from rag_serving.config.freshness import judge
+from rag_serving.config.loading import Config
+from rag_serving.escaping.redaction import redacted
+from rag_serving.indexes.current import UnpublishedError
+from rag_serving.indexes.source_dates import SourcePages, source_pages
+from rag_serving.pipeline import Pipeline
+
+_HYBRID = 3
+"""The phase of retrieval that searches passages by words and by meaning."""
+_NO_PAGES = SourcePages(0, None)
+
+
+def status_of(pipeline: Pipeline, now: datetime | None = None) -> dict[str, Any]:
+    """Return the JSON shape of a tenant's state; `now`: the present moment."""
+    moment, config = now or datetime.now(UTC), pipeline.config
+    store, tenant = Store(config.home), pipeline.tenant
+    generation, pages, problems = _published(pipeline, store)
+    breakers = pipeline.breakers()
+    failing = [f"{name}: left alone after failures" for name, state in breakers.items() if state != "closed"]
+    return {
+        "tenant": tenant,
+        "version": version("citelock"),
+        "generation": generation,
+        "sources": _sources(config, tenant, pages, moment),
+        "phase": {"enabled": True, "phase": _HYBRID},
+        "features": config.features.model_dump(),
+        "breakers": [{"name": name, "state": state} for name, state in breakers.items()],
+        "degraded": [redacted(line) for line in (*problems, *failing)],
+        "models": {
+            "embedder": _model(config.embedding.provider, config.embedding.model),
+            "generator": _model(config.generation.provider, config.generation.model),
+            "reranker": _model(None, config.reranker.model) if pipeline.reranker else None,
+        },
+    }
+
+
+def _published(
+    pipeline: Pipeline, store: Store
+) -> tuple[dict[str, Any] | None, Mapping[str, SourcePages], tuple[str, ...]]:
+    """Return the generation that answers, what it has of each source, and what of it does not work."""
+    stale: list[str] = []
+    try:
+        with pipeline.published.acquire(lambda: stale.append("a newer generation cannot be opened yet")) as held:
+            shown = {
+                "id": held.id,
+                "published_at": _published_at(store, pipeline.tenant, held.id),
+                "chunks": held.manifest.chunks,
+                "pages": held.manifest.page_count,
+            }
+            return shown, source_pages(held), (*stale, *held.degraded)
+    except UnpublishedError as error:
+        return None, {}, (str(error),)
+
+
+def _published_at(store: Store, tenant: str, generation_id: str) -> str | None:
+    """Return when a generation was first published, ISO 8601; None where the record is lost."""
+    try:
+        return store.publication(tenant).history.get(generation_id)
+    except StoreError:
+        return None
+
+
+def _sources(config: Config, tenant: str, pages: Mapping[str, SourcePages], now: datetime) -> list[dict[str, Any]]:
+    """Return the tenant's sources, the configured ones first; one that is configured no more may still be published."""
+    configured = [key for key, source in config.sources.items() if source.tenant == tenant]
+    listed = dict.fromkeys((*configured, *pages))
+    return [_source(config, key, pages.get(key, _NO_PAGES), now if key in configured else None) for key in listed]
+
+
+def _source(config: Config, key: str, found: SourcePages, now: datetime | None) -> dict[str, Any]:
+    """`now`: the present moment; None: the source is not the tenant's any more, and nothing is told of its syncs."""
+    overdue: bool | None = None
+    settings = config.sources[key] if now else None
+    synced = read_sync_time(Store(config.home), key) if now else None
+    if settings and synced and now:
+        overdue = judge(settings, config.monitoring, now, last_sync=synced, known_since=synced).overdue
+    return {
+        "key": key,
+        "kind": settings.kind if settings else None,
+        "pages": found.pages,
+        "last_sync": synced.isoformat(timespec="seconds") if synced else None,
+        "newest_page": found.newest.isoformat(timespec="seconds") if found.newest else None,
+        "overdue": overdue,
+    }
+
+
+def _model(provider: str | None, model: str | None) -> str | None:
+    """Return a model by its name: of a folder the last part, of anything else no credential."""
+    name = model and redacted(Path(model).name if model.startswith(("/", ".", "~")) else model)
+    return "/".join(filter(None, (provider, name))) or None

@@ -1,0 +1,38 @@
+"""When a source was last looked at as a whole: a signed file in its folder, which the server reads, too.
+
+Belongs here: the file. Does not belong here: whether a source is overdue (`config.freshness`), what else a sync leaves
+(`rag_assets.state`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from rag_serving.artifacts.signed_files import read_signed, write_signed
+from rag_serving.artifacts.store import Store, StoreError
+
+FILE = "last_sync.json"
+_FIELD = "synced_at"
+
+
+def write_sync_time(store: Store, source: str, moment: datetime) -> None:
+    """Note when a source was last synced as a whole, or found to be unchanged.
+
+    Raises:
+        SecretError: the installation's secret cannot be used.
+    """
+    write_signed(store, _path(store, source), {_FIELD: moment.isoformat()})
+
+
+def read_sync_time(store: Store, source: str) -> datetime | None:
+    """Return when a source was last synced; None where nobody knows, or the file is not one that was signed here."""
+    try:
+        moment = datetime.fromisoformat(str(read_signed(store, _path(store, source)).get(_FIELD)))
+    except (StoreError, ValueError):
+        return None
+    return moment if moment.tzinfo else None
+
+
+def _path(store: Store, source: str) -> Path:
+    return store.source(source) / FILE

@@ -1,0 +1,152 @@
+"""`citelock add`: arguments and printing.
+
+Belongs here: the command. Does not belong here: what becomes of a file (`documents.inbox`), building.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rag_serving.cli.group import FAILED, UsageError
+from rag_serving.cli.options import AsJson, ConfigPath, Tenant
+from rag_serving.config.loading import load_config
+from rag_serving.config.logging import complain
+from rag_serving.escaping.targets import for_log, for_terminal
+
+if TYPE_CHECKING:
+    from rag_serving.config.loading import Config
+    from rag_serving.documents.inbox import Inbox
+    from rag_serving.documents.records import Entry
+
+_BLOCK = 1024**2
+
+
+def command(
+    ctx: typer.Context,
+    files: Annotated[list[Path], typer.Argument(help="Files to put in.", metavar="FILE…")],
+    source: Annotated[str | None, typer.Option("--source", help="The inbox; may be left out for the only one.")] = None,
+    readers: Annotated[
+        list[str] | None,
+        typer.Option("--readers", help="Who may read them: everyone, group:NAME or user:NAME; repeatable."),
+    ] = None,
+    config: ConfigPath = None,
+    tenant: Tenant = None,
+    build: Annotated[bool, typer.Option("--build", help="Build the inbox at once.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put files into an upload inbox, as `POST /v1/documents` does.
+
+    \b
+    citelock add Handbook.pdf --readers group:staff --build
+
+    The same file again costs nothing. A file that is not taken is told, and the others are put in.
+    """
+    from rag_serving.documents.kinds import KindError
+
+    settings = load_config(config)
+    inbox = _inbox(settings, source, tenant)
+    wanted = _readers(inbox, readers)
+    entries, failed = [], 0
+    for file in files:
+        try:
+            entries.append(_put(inbox, file, wanted, settings))
+        except (OSError, KindError, UsageError) as error:
+            failed += 1
+            complain(for_log(f"{file.name}: {error.strerror if isinstance(error, OSError) else error}"))
+    if as_json:
+        typer.echo(json.dumps([entry.payload() for entry in entries]))
+    else:
+        for entry in entries:
+            typer.echo(for_terminal(_line(entry)))
+    if build and entries:
+        _build(ctx, inbox.key, config)
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _inbox(config: Config, source: str | None, tenant: str | None) -> Inbox:
+    """Return the inbox that is meant.
+
+    Raises:
+        UsageError: there is none, or several and none is named.
+    """
+    from rag_serving.documents.inbox import inboxes_of
+
+    tenants = [tenant] if tenant else sorted(config.tenants)
+    inboxes = {inbox.key: inbox for name in tenants for inbox in inboxes_of(config, name)}
+    if not inboxes:
+        raise UsageError("the configuration has no upload inbox: add a source of kind `files` without `path`")
+    if source is None and len(inboxes) == 1:
+        return next(iter(inboxes.values()))
+    if source is None or source not in inboxes:
+        raise UsageError(f"name the inbox with --source; there are: {', '.join(inboxes)}")
+    return inboxes[source]
+
+
+def _readers(inbox: Inbox, readers: list[str] | None) -> str:
+    """Return the reader class that is meant.
+
+    Raises:
+        UsageError: it is not said who may read the files, or not in a form that is understood.
+    """
+    from rag_serving.access.principals import EVERYONE
+    from rag_serving.documents.grants import GrantError, named_class
+
+    if not readers:
+        if inbox.settings.readers == "from_source":
+            raise UsageError("say who may read the files: --readers everyone, or group:NAME or user:NAME")
+        return EVERYONE  # whom the source itself is open to
+    try:
+        return named_class(readers)
+    except GrantError as error:
+        raise UsageError(str(error)) from None
+
+
+def _put(inbox: Inbox, file: Path, readers: str, config: Config) -> Entry:
+    """Return the document that a file became.
+
+    Raises:
+        OSError: the file cannot be read, or kept.
+        KindError: it is of no kind that is read.
+        UsageError: it is empty or too large, or the inbox is full.
+    """
+    from rag_serving.documents.inbox import TooManyDocumentsError, Upload
+
+    spool = inbox.files.spool()
+    try:
+        with file.open("rb") as stream:
+            while block := stream.read(_BLOCK):
+                spool.write(block)
+                if spool.size > config.serving.max_document_bytes:
+                    most = config.serving.max_document_bytes
+                    raise UsageError(f"it is larger than {most} bytes (serving.max_document_bytes)")
+        if not spool.size:
+            raise UsageError("it is empty")
+        upload = Upload(spool, file.name, readers, by=None)
+        return inbox.receive(None, upload, config.serving.max_documents)
+    except TooManyDocumentsError:
+        most = config.serving.max_documents
+        raise UsageError(f"the inbox holds {most} documents, as many as it may (serving.max_documents)") from None
+    finally:
+        spool.discard()
+
+
+def _line(entry: Entry) -> str:
+    document = entry.document
+    version = f", version {document.current.version}" if document.current.version > 1 else ""
+    return f"{document.document_id}  {document.name}  {entry.status}{version}, for {entry.readers}"
+
+
+def _build(ctx: typer.Context, source: str, config: Path | None) -> None:
+    """Run `citelock build` of the inbox, on a machine that builds."""
+    root: Any = ctx.find_root()
+    found = root.command.get_command(root, "build")
+    if found is None:
+        raise UsageError("--build needs the machine that builds: install citelock with its extra `assets`")
+    arguments = [source, *(["--config", str(config)] if config else [])]
+    with found.make_context("build", arguments, parent=root) as context:
+        context.command.invoke(context)

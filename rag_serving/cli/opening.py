@@ -1,0 +1,76 @@
+"""The pipeline and the principal that a command's options name.
+
+Belongs here: opening and closing what a command asks. Does not belong here: options (`cli.options`), commands.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rag_serving.cli.options import chosen_tenant
+
+if TYPE_CHECKING:
+    from rag_serving.access.principals import Principal
+    from rag_serving.config.loading import Config
+    from rag_serving.pipeline import Pipeline
+    from rag_serving.rendering.cited import CitedPlaces
+
+_PATIENCE_S = 1.0  # that a command waits for a telemetry database
+_PAGES_S = 1.5  # that a command waits for the pages of what is cited: its process has looked at none before
+
+
+@contextmanager
+def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> Iterator[Pipeline]:
+    """Yield the pipeline of a tenant. `asks`: its questions are recorded, and the model is opened beside the imports.
+
+    Raises:
+        ConfigError: the configuration cannot be used, or does not have the tenant.
+    """
+    from rag_serving.config.loading import load_config
+    from rag_serving.models.lazy_embedder import open_guarded
+
+    config = load_config(path)
+    name = chosen_tenant(config, tenant)
+    embedder = open_guarded(config)
+    if asks and config.embedding.provider == "local":  # opened beside the imports, which take as long
+        threading.Thread(target=embedder.warm, name="warm").start()
+
+    from rag_serving.pipeline import Pipeline
+    from rag_serving.telemetry.telemetry import open_telemetry
+
+    telemetry = open_telemetry(config, name, _PATIENCE_S, "terminal") if asks else None
+    with _cited(config) if asks else nullcontext() as cited:
+        pipeline = Pipeline.open(config, name, embedder, telemetry=telemetry)
+        pipeline.cited = cited
+        try:
+            yield pipeline
+        finally:
+            pipeline.close()
+
+
+@contextmanager
+def _cited(config: Config) -> Iterator[CitedPlaces]:
+    """Yield what finds quotes on the pages of PDF files; its process begins with the first one."""
+    from rag_serving.rendering.cited import CitedPlaces
+    from rag_serving.rendering.pictures import Pictures
+
+    pictures = Pictures(config.home)
+    cited = CitedPlaces(pictures, _PAGES_S)
+    try:
+        yield cited
+    finally:
+        cited.close()
+        pictures.close()
+
+
+def principal_of(pipeline: Pipeline, user: str | None, groups: list[str] | None) -> Principal:
+    """Return who asks, with the groups that the last sync found the user in."""
+    from rag_serving.access.group_members import Memberships
+    from rag_serving.access.principals import Principal
+
+    principal = Principal(pipeline.tenant, user, frozenset(groups or ()))
+    return Memberships(pipeline.config).with_groups(principal)

@@ -1,0 +1,86 @@
+"""The section `serving.oidc` of `config/app.yaml`: signing in on the web page at an OpenID Connect provider.
+
+Belongs here: which provider, which of its claims say what. Does not belong here: asking it (`access.provider`), what
+becomes of claims (`access.claims`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from rag_serving.config.sources import Section
+
+Role = Literal["reader", "editor", "operator", "auditor"]
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures by a private key: what a shared secret signs is never believed."""
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Claims(Section):
+    """Names of the claims that say who somebody is. `a.b` is the claim `b` inside of `a`, where none is named `a.b`."""
+
+    tenant: str | None = Field("tenant", min_length=1, max_length=200)
+    """The tenant, by its name or as `tenants` names it; null: it is not looked at."""
+    user: str = Field("sub", min_length=1, max_length=200)
+    """The user as sources name readers. `email` counts only where `email_verified` is true."""
+    groups: str | None = Field("groups", min_length=1, max_length=200)
+    """The groups, one or a list; null: none."""
+    roles: str | None = Field(None, min_length=1, max_length=200)
+    """What `roles` maps, one or a list; null: everybody is a reader."""
+
+
+class Oidc(Section):
+    """An OpenID Connect provider where people sign in (authorization code with PKCE), beside the tokens of programs."""
+
+    issuer: str = Field(pattern=r"^https?://[^\s?#]+$", max_length=500)
+    """The provider's issuer, to the letter; `/.well-known/openid-configuration` below it is read. https, but on this
+    machine."""
+    client_id: str = Field(min_length=1, max_length=500)
+    """The name under which the provider knows this installation. It has to allow the address
+    `PUBLIC_URL/v1/session/oidc/callback`."""
+    client_secret_env: str | None = None
+    """Environment variable with the client's secret; null: a public client, by PKCE alone."""
+    scopes: list[str] = Field(["openid", "profile"], max_length=50)
+    """What is asked for; `openid` must be among it."""
+    label: str = Field("Sign in", min_length=1, max_length=80)
+    """What the button says."""
+    claims: Claims = Claims()
+    """Names of claims."""
+    tenant: str | None = None
+    """The tenant of who has no claim that says one; null: nobody without one signs in."""
+    tenants: dict[str, str] = Field({}, max_length=1000)
+    """Values of the tenant's claim and the tenant that each means. Another value must be a tenant's name."""
+    roles: dict[str, list[Role]] = Field({}, max_length=1000)
+    """Values of the roles' claim and the roles that each gives. Without one somebody is a reader."""
+    algorithms: list[Algorithm] = Field(["RS256", "ES256"], min_length=1, max_length=10)
+    """Signatures that are believed."""
+    leeway_s: int = Field(60, ge=0, le=600)
+    """Seconds by which the provider's clock may differ."""
+    timeout_s: float = Field(5, gt=0, le=60)
+    """Seconds that one request to the provider may take."""
+
+    @field_validator("issuer")
+    @classmethod
+    def _is_encrypted(cls, issuer: str) -> str:
+        if not is_encrypted(issuer):
+            raise ValueError("it must be https: what it says decides who reads what")
+        return issuer
+
+    @field_validator("scopes")
+    @classmethod
+    def _asks_who(cls, scopes: list[str]) -> list[str]:
+        if "openid" not in scopes or not all(scope.isascii() and scope.isprintable() for scope in scopes):
+            raise ValueError("it must have 'openid', and scopes are words of ASCII")
+        return scopes
+
+
+def is_encrypted(url: str) -> bool:
+    """Return whether nobody reads along at an address: https, or this machine's own."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+    except ValueError:
+        return False

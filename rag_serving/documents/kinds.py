@@ -1,0 +1,336 @@
+"""The kinds of files that are read: by what their content shows, then by their name.
+
+Belongs here: names' endings, the first bytes of a kind, what is refused and why.
+Does not belong here: the directories of containers (`containers`), the text of a file
+(`rag_assets.steps.files.file_text`).
+"""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import Literal
+
+from rag_serving.documents.containers import (
+    OLE_HEAD,
+    ZIP_HEADS,
+    first_zip_name,
+    ole_holds,
+    zip_media_type,
+    zip_names,
+)
+
+Kind = Literal[
+    "plain",
+    "markdown",
+    "html",
+    "table",
+    "code",
+    "rst",
+    "asciidoc",
+    "pdf",
+    "docx",
+    "pptx",
+    "xlsx",
+    "odt",
+    "ods",
+    "odp",
+    "rtf",
+    "epub",
+    "email",
+    "image",
+    "archive",
+]
+TEXT_KINDS: frozenset[str] = frozenset({"plain", "markdown", "html", "table", "code", "rst", "asciidoc"})
+"""Kinds whose files are text as they are."""
+
+_EXTENSIONS: dict[Kind, str] = {
+    "plain": "txt text log tex srt",
+    "markdown": "md markdown",
+    "html": "html htm xhtml",
+    "table": "csv tsv",
+    "rst": "rst",
+    "asciidoc": "adoc asciidoc asc",
+    "pdf": "pdf",
+    "docx": "docx dotx",
+    "pptx": "pptx potx ppsx",
+    "xlsx": "xlsx xltx",
+    "odt": "odt ott",
+    "ods": "ods ots",
+    "odp": "odp otp",
+    "rtf": "rtf",
+    "epub": "epub",
+    "email": "eml",
+    "image": "png jpg jpeg tif tiff",
+    "archive": "zip",
+    "code": "json jsonl yaml yml xml xsd xsl xslt wsdl toml ini cfg conf properties sql py pyi js mjs ts jsx tsx java "
+    "kt kts scala groovy gradle go rs rb php pl lua r jl c h cc cpp hpp cs fs swift m sh bash zsh ps1 bat cmd "
+    "css scss less vue proto thrift graphql tf hcl diff patch dockerfile makefile puml plantuml mmd",
+}
+KINDS = MappingProxyType({name: kind for kind, names in _EXTENSIONS.items() for name in names.split()})
+ACCEPTS: tuple[str, ...] = tuple(f".{name}" for name in KINDS)
+"""The endings that are read, as a file dialogue takes them."""
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_OPEN = "application/vnd.oasis.opendocument"
+_MEDIA_TYPES: dict[Kind, str] = {
+    "plain": "text/plain",
+    "markdown": "text/markdown",
+    "html": "text/html",
+    "table": "text/csv",
+    "code": "text/plain",
+    "rst": "text/x-rst",
+    "asciidoc": "text/asciidoc",
+    "pdf": "application/pdf",
+    "docx": f"{_OFFICE}.wordprocessingml.document",
+    "pptx": f"{_OFFICE}.presentationml.presentation",
+    "xlsx": f"{_OFFICE}.spreadsheetml.sheet",
+    "odt": f"{_OPEN}.text",
+    "ods": f"{_OPEN}.spreadsheet",
+    "odp": f"{_OPEN}.presentation",
+    "rtf": "application/rtf",
+    "epub": "application/epub+zip",
+    "email": "message/rfc822",
+    "archive": "application/zip",
+}
+_HEAD = 4096
+_PDF_WITHIN = 1024  # bytes; ISO 32000-1, annex H, note 13
+_HTML = re.compile(
+    rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--(?:[^-]|-(?!->))*-->\s*)*<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL
+)
+_RTF = re.compile(rb"\s{0,16}\{\\rtf")
+_HEADER_LINE = re.compile(rb"(?:From |[A-Za-z][A-Za-z0-9-]{1,40}:)[^\n]{0,998}\n")
+_EMAIL_ONLY = re.compile(
+    rb"^(?:Received|Return-Path|Message-ID|MIME-Version|Delivered-To|DKIM-Signature):", re.MULTILINE | re.IGNORECASE
+)
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*")
+READ_TYPES = (
+    "Markdown, HTML, plain text, CSV, source code, PDF, Office and OpenDocument files, RTF, EPUB, e-mails, pictures of "
+    "pages and zip archives are read"
+)
+_NOT_READ = f"files of this type are not read; {READ_TYPES}"
+_MEMBERS: tuple[tuple[str, Kind], ...] = (("word/", "docx"), ("ppt/", "pptx"), ("xl/", "xlsx"))
+_OPEN_KINDS: dict[str, Kind] = {"text": "odt", "spreadsheet": "ods", "presentation": "odp"}
+_FOREIGN_MEMBERS = (
+    ("visio/", "it is a Visio drawing; save it as PDF"),
+    ("Index/Document.iwa", "it is a file of Apple's office programs; save it as PDF or in Microsoft's format"),
+    ("META-INF/MANIFEST.MF", "it is a program, not a document"),
+    ("AndroidManifest.xml", "it is a program, not a document"),
+)
+_OLD_OFFICE = (
+    ("WordDocument", "it is in Word's format of before 2007; save it as .docx"),
+    ("PowerPoint Document", "it is in PowerPoint's format of before 2007; save it as .pptx"),
+    ("Workbook", "it is in Excel's format of before 2007; save it as .xlsx"),
+    ("Book", "it is in Excel's format of before 2007; save it as .xlsx"),
+)
+_OLD_NAMES = MappingProxyType({"doc": ".docx", "dot": ".docx", "ppt": ".pptx", "pps": ".pptx", "xls": ".xlsx"})
+_MACRO_NAMES = MappingProxyType(
+    {"docm": ".docx", "dotm": ".docx", "pptm": ".pptx", "ppsm": ".pptx", "xlsm": ".xlsx", "xlsb": ".xlsx"}
+)
+_FOREIGN_HEADS = (
+    (0, (b"7z\xbc\xaf\x27\x1c", b"Rar!", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"), "archive"),
+    (257, (b"ustar",), "archive"),
+    (0, (b"MZ", b"\x7fELF", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\xfe"), "program"),
+    (0, (b"GIF8", b"BM", b"RIFF", b"\x00\x00\x01\x00"), "media"),
+    (4, (b"ftyp",), "media"),
+    (0, (b"ID3", b"OggS", b"fLaC", b"\x1aE\xdf\xa3"), "media"),
+)
+_FOREIGN_WORDS = MappingProxyType(
+    {
+        "archive": "archives of this type are not opened; make it a zip",
+        "program": "it is a program, not a document",
+        "media": "pictures of this type, sound and film are not read; save a picture of a page as PNG",
+    }
+)
+
+
+class KindError(Exception):
+    """A file of no kind that is read; the message says why."""
+
+
+class BrokenFileError(KindError):
+    """A file of a kind that is read which cannot be opened: encrypted, broken, or with macros."""
+
+
+def extension_of(name: str) -> str:
+    """Return `txt` of `notes.TXT`, and the whole name of a `Dockerfile`."""
+    stem, dot, extension = name.lower().rpartition(".")
+    return extension if dot and stem else name.lower()
+
+
+def kind_by_name(name: str) -> Kind | None:
+    """Return what a file is by its name; None for what has no text that is read (film, programs)."""
+    return KINDS.get(extension_of(name))
+
+
+def kind_of(name: str, head: bytes) -> Kind:
+    """Return what a file seems to be, by its first bytes and then by its name; its whole content decides (`kind_in`).
+
+    Args:
+        name: the file's name; it decides among kinds of text, and what a container holds where its head does not say.
+        head: its first bytes, 4,096 of them where there are so many.
+
+    Raises:
+        KindError: it is of no kind that is read, or not what its name says.
+    """
+    if head.startswith(ZIP_HEADS):
+        return _zip_by_head(name, head)
+    if head.startswith(OLE_HEAD):
+        raise _refused_ole(name, head)
+    return _bare(name, head)
+
+
+def kind_in(name: str, content: bytes) -> Kind:
+    """Return what a file is, by its whole content; its name decides among kinds of text only.
+
+    Raises:
+        KindError: it is of no kind that is read, or not what its name says.
+        BrokenFileError: it is of one, and cannot be read.
+    """
+    if content.startswith(ZIP_HEADS):
+        return _zip(name, content)
+    if content.startswith(OLE_HEAD):
+        raise _refused_ole(name, content)
+    return _bare(name, content[:_HEAD])
+
+
+def _bare(name: str, head: bytes) -> Kind:
+    """Return the kind of a file that is no container."""
+    named = kind_by_name(name)
+    if (found := _by_signature(head, named in TEXT_KINDS)) is not None:
+        return found
+    if named is not None and named not in TEXT_KINDS and named != "email":
+        raise KindError(f"it is not {_ARTICLES.get(named, named)}, whatever its name says")
+    if b"\x00" in head and not head.startswith(_UTF16):
+        raise KindError(_foreign(head) or ("it is not text, whatever its name says" if named else _NOT_READ))
+    if named in (None, "plain") and _is_email(head):
+        return "email"
+    if named is None and "." in name.strip("."):
+        if _HTML.match(head) and extension_of(name) in _OLD_NAMES:  # what programs export as Word or Excel
+            return "html"
+        raise KindError(_foreign(head) or _NOT_READ)
+    if named in (None, "plain") and _HTML.match(head):
+        return "html"
+    return named or "plain"
+
+
+_ARTICLES = MappingProxyType(
+    {
+        "pdf": "a PDF",
+        "docx": "a Word document",
+        "pptx": "a PowerPoint presentation",
+        "xlsx": "an Excel workbook",
+        "odt": "an OpenDocument text",
+        "ods": "an OpenDocument spreadsheet",
+        "odp": "an OpenDocument presentation",
+        "rtf": "an RTF document",
+        "epub": "an EPUB book",
+        "image": "a picture",
+        "archive": "a zip archive",
+    }
+)
+
+
+def _by_signature(head: bytes, is_named_text: bool) -> Kind | None:
+    """Return the kind that first bytes show; a text may speak of a PDF's."""
+    if head.lstrip().startswith(b"%PDF-") or (b"%PDF-" in head[:_PDF_WITHIN] and not is_named_text):
+        return "pdf"
+    if _RTF.match(head):
+        return "rtf"
+    if head.startswith(_IMAGES):
+        return "image"
+    return None
+
+
+def _is_email(head: bytes) -> bool:
+    """Return whether a text begins with two header lines, and has one that only e-mails have."""
+    first = _HEADER_LINE.match(head)
+    return bool(first and _HEADER_LINE.match(head, first.end()) and _EMAIL_ONLY.search(head.partition(b"\n\n")[0]))
+
+
+def _foreign(head: bytes) -> str | None:
+    for offset, signatures, what in _FOREIGN_HEADS:
+        if head[offset:].startswith(signatures):
+            return _FOREIGN_WORDS[what]
+    return None
+
+
+def _zip_by_head(name: str, head: bytes) -> Kind:
+    _refuse_macros(name)
+    if (media := zip_media_type(head)) and (kind := _by_media_type(media)):
+        return kind
+    named, first = kind_by_name(name), first_zip_name(head)
+    if named is not None and named in _IN_ZIP:
+        return named
+    return next((kind for prefix, kind in _MEMBERS if first.startswith(prefix)), "archive")
+
+
+_IN_ZIP: frozenset[Kind | None] = frozenset({"docx", "pptx", "xlsx", "odt", "ods", "odp", "epub", "archive"})
+
+
+def _zip(name: str, content: bytes) -> Kind:
+    names = zip_names(content)
+    if names is None:
+        raise BrokenFileError("it is broken: its end is missing")
+    _refuse_macros(name)
+    if (media := zip_media_type(content[:_HEAD])) and (kind := _by_media_type(media)):
+        return kind
+    held = set(names)
+    if "META-INF/container.xml" in held:
+        return "epub"
+    for member, why in _FOREIGN_MEMBERS:
+        if member in held or (member.endswith("/") and any(one.startswith(member) for one in names)):
+            raise KindError(why)
+    if "[Content_Types].xml" in held:
+        return _office(names)
+    if kind_by_name(name) in ("odt", "ods", "odp") and "content.xml" in held:
+        return KINDS[extension_of(name)]
+    return "archive"
+
+
+def _office(names: list[str]) -> Kind:
+    for prefix, kind in _MEMBERS:
+        if any(name.startswith(prefix) for name in names):
+            if any(name.lower().endswith("vbaproject.bin") for name in names):
+                raise BrokenFileError(f"it holds macros; save it as .{kind}, which has none")
+            if "xl/workbook.bin" in names:
+                raise KindError("it is a binary Excel workbook; save it as .xlsx")
+            return kind
+    raise KindError(_NOT_READ)
+
+
+def _by_media_type(media: str) -> Kind | None:
+    if media == _MEDIA_TYPES["epub"]:
+        return "epub"
+    if not media.startswith(f"{_OPEN}."):
+        return None
+    kind = _OPEN_KINDS.get(media.removeprefix(f"{_OPEN}.").removesuffix("-template"))
+    if kind is None:
+        raise KindError("OpenDocument files other than texts, spreadsheets and presentations are not read")
+    return kind
+
+
+def _refused_ole(name: str, content: bytes) -> KindError:
+    """Return why an OLE file, or the head of one, is not read."""
+    if ole_holds(content, "EncryptedPackage"):
+        return BrokenFileError("it is encrypted; take its password away")
+    for stream, why in _OLD_OFFICE:
+        if ole_holds(content, stream):
+            return KindError(why)
+    if better := _OLD_NAMES.get(extension_of(name)):
+        return KindError(f"it is in Office's format of before 2007; save it as {better}")
+    if ole_holds(content, "__properties_version1.0") or extension_of(name) == "msg":
+        return KindError("it is a message in Outlook's own format; save it as .eml")
+    if kind_by_name(name) in _IN_ZIP:
+        return BrokenFileError("it is encrypted or in Office's format of before 2007; save it anew without a password")
+    return KindError(_NOT_READ)
+
+
+def _refuse_macros(name: str) -> None:
+    if better := _MACRO_NAMES.get(extension_of(name)):
+        raise BrokenFileError(f"it may hold macros; save it as {better}")
+
+
+def media_type(kind: str) -> str:
+    """Return the media type of a kind; of a picture's that of any file, because there are several."""
+    return _MEDIA_TYPES.get(kind, "application/octet-stream")  # type: ignore[call-overload, no-any-return]

@@ -1,0 +1,27 @@
+"""The sources of a generation: how many pages each has, and when its newest one was made.
+
+Belongs here: counting the whole generation, for those who run it. Does not belong here: what one reader may know of it
+(`view`), when a source was synced (`artifacts.sync_times`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rag_serving.indexes.generation import Generation
+
+
+@dataclass(frozen=True)
+class SourcePages:
+    """What a generation has of one source."""
+
+    pages: int
+    newest: datetime | None  # when the version of its newest page was made
+
+
+def source_pages(generation: Generation) -> dict[str, SourcePages]:
+    """Return the sources of a generation by their keys, restricted pages included."""
+    dates = generation.table.select(["source", "updated_at"]).group_by("source").aggregate([("updated_at", "max")])
+    newest = dict(zip(dates["source"].to_pylist(), dates["updated_at_max"].to_pylist(), strict=True))
+    return {key: SourcePages(each.pages, newest.get(key)) for key, each in generation.manifest.pages.items()}

@@ -1,0 +1,1 @@
+"""What agents and chat clients ask over the Model Context Protocol: tools, resources, prompts."""

@@ -1,0 +1,58 @@
+"""Who calls a tool, and what the call may use.
+
+Belongs here: a caller, the caller of a process of one's own. Does not belong here: tokens of HTTP (`api.mcp`), what a
+principal may read (`access.principals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rag_serving.access.principals import Principal
+from rag_serving.deadline import Deadline
+from rag_serving.pipeline import Pipeline
+
+Release = Callable[[], None]
+
+
+def _unlimited() -> Release:
+    return lambda: None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who calls, and the tenant that answers."""
+
+    principal: Principal
+    pipeline: Pipeline
+    deadline: Deadline
+    """When the work ends; it is cancelled where the caller leaves."""
+    take_slot: Callable[[], Release] = _unlimited
+    """Take one of the answers that may be under way at once; returns what gives it back when it is called for the
+    second time, by the response and by the thread. Raises ToolError where none is left."""
+
+
+class Callers(Protocol):
+    """Who calls, by what the transport knows of a request."""
+
+    def __call__(self, request: Any) -> Caller:
+        """Return the caller. `request`: the HTTP request, None on standard input.
+
+        Raises:
+            ToolError: nobody who may ask.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class OneCaller:
+    """The one caller of a process that somebody started: whoever started it."""
+
+    principal: Principal
+    pipeline: Pipeline
+
+    def __call__(self, request: Any) -> Caller:  # noqa: ARG002
+        timeout_s = self.pipeline.config.serving.request_timeout_s
+        return Caller(self.principal, self.pipeline, Deadline(timeout_s))

@@ -1,0 +1,176 @@
+"""One call of a tool: work in a thread that ends with its deadline, progress on the way, errors in one line.
+
+Belongs here: running, cancelling, what a failure is called. Does not belong here: what the tools do (`mcp.reading`,
+`mcp.asking`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+import anyio.to_thread
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+
+from rag_serving.deadline import StoppedError, within
+from rag_serving.indexes.current import UnpublishedError
+from rag_serving.mcp.callers import Caller, Callers, Release
+from rag_serving.pipeline import RETRIEVAL_DOWN
+from rag_serving.query.filters import FilterError
+from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError
+from rag_serving.retrieval.hybrid import RetrievalError
+from rag_serving.tracing import Listen
+
+NO_RECEIPT = "there is no such receipt"
+RECEIPTS_AWAY = "receipts cannot be read at the moment"
+TOO_LATE = "the answer took too long; ask again, or ask for less"
+# Details of one stage come as fast as a model writes.
+_LEAST_PAUSE_S = 0.2
+_MOST_WAITING = 100
+
+Result = TypeVar("Result")
+Work = Callable[[Caller], Result]
+
+
+class Calls:
+    """Runs the work of tools for whoever calls them."""
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+
+    async def run(self, context: Context, work: Callable[[Caller], Result]) -> Result:
+        """Return the result of some work in a thread; it ends where nobody waits for it any more.
+
+        Raises:
+            ToolError: it fails in a way that the caller is told.
+        """
+        caller = self.caller(context)
+        return await _in_thread(caller, lambda: work(caller))
+
+    async def answer(self, context: Context, work: Callable[[Caller, Listen], Result]) -> Result:
+        """Return the same for work that reports how far it is; it holds one of the slots of answers.
+
+        Raises:
+            ToolError: it fails in a way that the caller is told, or there is no slot.
+        """
+        caller, progress = self.caller(context), _Progress(context)
+        ended = caller.take_slot()
+        reporting = asyncio.create_task(progress.report())
+        try:
+            return await _in_own_thread(caller, lambda: work(caller, progress.listen), ended)
+        finally:
+            reporting.cancel()
+            ended()
+
+    def caller(self, context: Context) -> Caller:
+        """Return who calls."""
+        return self._callers(context.request_context.request)
+
+
+class _Progress:
+    """Stages as a thread passes them, told to the client as notifications."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._queue = asyncio.Queue[str](_MOST_WAITING)
+        self._last = float("-inf")
+
+    def listen(self, stage: str, detail: str) -> None:
+        """Note a stage, in the thread that works; its details not more often than anybody can read."""
+        now = time.monotonic()
+        if not detail or now - self._last >= _LEAST_PAUSE_S:
+            self._last = now
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._put, f"{stage}: {detail}" if detail else stage)
+
+    def _put(self, message: str) -> None:
+        with suppress(asyncio.QueueFull):  # a client that reads slowly misses stages, and nothing else
+            self._queue.put_nowait(message)
+
+    async def report(self) -> None:
+        """Tell the client of each stage until the task is cancelled; nothing where it did not ask."""
+        count = 0
+        with suppress(Exception):  # a client that has gone is told nothing more; its call ends by itself
+            while True:
+                message = await self._queue.get()
+                count += 1
+                await self._context.report_progress(count, None, message)
+
+
+async def _in_thread(caller: Caller, work: Callable[[], Result]) -> Result:
+    """Return the result of some work in a thread that is left behind, to end by itself, where the call is cancelled."""
+    run = partial(contextvars.copy_context().run, _within_deadline, caller, work)
+    try:
+        return await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
+    except asyncio.CancelledError:
+        caller.deadline.cancel()
+        raise
+
+
+async def _in_own_thread(caller: Caller, work: Callable[[], Result], ended: Release) -> Result:
+    """Return the same from a thread that begins at once, and that `ended` hears of when it ends: one that waited for
+    its turn might be cancelled before it began, and would never end."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Result] = loop.create_future()
+
+    def settle(settled: Callable[[], None]) -> None:
+        def now() -> None:
+            if not outcome.done():
+                settled()
+
+        with suppress(RuntimeError):  # the event loop has ended
+            loop.call_soon_threadsafe(now)
+
+    def run() -> None:
+        try:
+            result = _within_deadline(caller, work)
+            settle(lambda: outcome.set_result(result))
+        except BaseException as error:  # whatever it is, it belongs to whoever waits
+            failure = error
+            settle(lambda: outcome.set_exception(failure))
+        finally:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(ended)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), name="mcp", daemon=True).start()
+    try:
+        return await outcome
+    except asyncio.CancelledError:
+        caller.deadline.cancel()
+        raise
+
+
+def _within_deadline(caller: Caller, work: Callable[[], Result]) -> Result:
+    """Return the result of some work that ends by the caller's deadline.
+
+    Raises:
+        ToolError: it fails in a way that the caller is told.
+    """
+    with within(caller.deadline):
+        try:
+            return work()
+        except StoppedError:
+            raise ToolError(TOO_LATE) from None
+        except Exception as error:
+            if message := message_of(error):
+                raise ToolError(message) from None
+            raise
+
+
+def message_of(error: Exception) -> str | None:
+    """Return what the caller is told of an error; None where it is none of those that are expected."""
+    if isinstance(error, ReceiptsAwayError):
+        return RECEIPTS_AWAY
+    if isinstance(error, ReceiptError):
+        return NO_RECEIPT
+    if isinstance(error, RetrievalError):
+        return RETRIEVAL_DOWN
+    return str(error) if isinstance(error, (FilterError, UnpublishedError)) else None

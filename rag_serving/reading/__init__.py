@@ -1,0 +1,1 @@
+"""Pages and passages as a reader sees them, beside what was searched."""

@@ -1,0 +1,67 @@
+"""Why a question has no confident answer, and what its asker can do next.
+
+Belongs here: plain immutable records, their JSON shapes. Does not belong here: deciding it (`answering.gates`), its
+wording (`answering.refusals`, `answering.clarifying`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Gate = Literal[
+    "empty", "order", "pointer", "passages", "similarity", "coverage", "no_sentence", "declined", "verification",
+    "confidence", "remark", "ocr",
+]  # fmt: skip
+"""What kept a question from a confident answer: it has no words, gives orders, or points at something; no passage was
+found, or none is near; no sentence answers, or the model says so; nothing stands; the best is doubtful; a remark; OCR
+was not sure of what it read."""
+Category = Literal["question", "page", "spelling"]
+"""What an option is: another question, a page to read, the question with its words as they were typed."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The best sentence that was not good enough, and where it stands."""
+
+    sentence: str
+    chunk_id: str
+    title: str
+    url: str
+    reason: str = ""  # what verification said of it
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a question has no confident answer."""
+
+    gate: Gate
+    reason: str  # in one line
+    value: float | None = None  # what the gate looked at
+    threshold: float | None = None  # what it asks for
+    best: Rejected | None = None  # where that was asked for
+
+    def payload(self) -> dict[str, Any]:
+        return {**vars(self), "best": vars(self.best) if self.best else None}
+
+
+@dataclass(frozen=True)
+class ClarificationOption:
+    """What an asker can do next: ask `query`, or open the page at `url`."""
+
+    label: str
+    category: Category | None = None
+    query: str | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True)
+class Clarification:
+    """What an asker should know beside the answer, and what to do next."""
+
+    text: str
+    options: tuple[ClarificationOption, ...] = ()
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape."""
+        return {"text": self.text, "options": [dict(vars(option)) for option in self.options]}

@@ -1,0 +1,174 @@
+"""Where a quote stands among the characters of a page.
+
+A stored text is not what the page's text layer is: lines are joined and words that a line's end parts are mended, cells
+of a row have bars between them, an item its marker, and what stood between two columns or above the page is gone. So
+white space, hyphens, bars and typography do not count; a quote that stands nowhere in one piece is looked for in
+pieces, cell by cell and then by runs of words, that stand as near to each other as they can.
+
+Belongs here: pure functions over characters with their middles. Does not belong here: rectangles (`layer`), whether a
+quote is true.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+Span = tuple[int, int]
+"""A range of a page's characters."""
+
+_IGNORED = frozenset("-\u00ad\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufffe\x02|*\\\\•‣▪◦●○■□·")
+_SIGNS = str.maketrans("‘’‚‛′´`“”„‟″«»", "'''''''\"\"\"\"\"\"\"")
+_BETWEEN = re.compile(r"(?<!\\)\||\n")
+_TRIED = 100  # places of a quote that are looked at
+_TRIED_OF_PIECE = 30
+_MOST_PIECES = 64
+_AROUND = 60  # signs of what stands before and after a quote that are compared
+_MISSING = 0.1  # share of a quote that may be nowhere on the page
+_LINE = 8.0  # how much farther a point is to the next line than along the line
+_HINT = 0.2  # weight of what stands around a quote beside the quote itself
+
+
+class Wanted(NamedTuple):
+    """A quote, and what stands around it in its text: it tells the quote from the same words elsewhere."""
+
+    quote: str
+    before: str = ""
+    after: str = ""
+
+
+NOTHING = Wanted("")
+
+
+class SignText:
+    """The characters of a page as they are compared."""
+
+    def __init__(self, signs: Sequence[str], middles: Sequence[tuple[float, float]]) -> None:
+        """`middles`: of each character, in points."""
+        self._signs, self._middles = signs, middles
+        found: list[str] = []
+        self._places: list[int] = []
+        for place, sign in enumerate(signs):
+            kept = _compared_sign(sign)
+            found.append(kept)
+            self._places += [place] * len(kept)
+        self._text = "".join(found)
+
+    def spans(self, wanted: Wanted) -> list[Span]:
+        """Return the ranges of characters that a quote is, in its order; none where it does not stand here.
+
+        Of several places the one is taken that begins and ends with a word, and has the most of what stands around the
+        quote; then the first.
+        """
+        quote = compared(wanted.quote)
+        if not quote:
+            return []
+        before, after = compared(wanted.before)[-_AROUND:], compared(wanted.after)[:_AROUND]
+        whole = [*islice(self._starts(quote), _TRIED)]
+        if whole:
+            end = len(quote)
+            best = max(
+                whole, key=lambda at: (self._is_of_words(at, end), self._around(at, at + end, before, after), -at)
+            )
+            return [self._span(best, end)]
+        return self._in_pieces(wanted.quote, before, after)
+
+    def _in_pieces(self, quote: str, before: str, after: str) -> list[Span]:
+        pieces, missing = self._pieces(quote)
+        if not pieces or missing > _MISSING * len(compared(quote)):
+            return []
+        hints = [hint for hint in (before[-_AROUND // 3 :], after[: _AROUND // 3]) if hint and hint in self._text]
+        places = [self._places_of(piece) for piece in pieces]
+        around = [self._places_of(hint) for hint in hints]
+        rarest = min(range(len(pieces)), key=lambda at: (len(places[at]), -len(pieces[at])))
+        tried = (self._nearest(places, rarest, first, around) for first in places[rarest])
+        _, chosen = min(tried, key=lambda found: found[0])
+        return [self._span(at, len(piece)) for at, piece in zip(chosen, pieces, strict=True)]
+
+    def _nearest(
+        self, places: Sequence[Sequence[int]], rarest: int, first: int, around: Sequence[Sequence[int]]
+    ) -> tuple[float, list[int]]:
+        """Return the places of all pieces that are near one place of the rarest, no place twice, and how far off they
+        are."""
+        far, taken, chosen = 0.0, {first}, []
+        for piece, starts in enumerate(places):
+            free = [at for at in starts if at not in taken] or starts
+            at = first if piece == rarest else min(free, key=lambda at: self._apart(first, at))
+            taken.add(at)
+            chosen.append(at)
+            far += self._apart(first, at)
+        return far + _HINT * sum(min(self._apart(first, at) for at in starts) for starts in around), chosen
+
+    def _pieces(self, quote: str) -> tuple[list[str], int]:
+        """Return the signs of a quote in pieces that each stand on the page, and how many stand nowhere."""
+        pieces: list[str] = []
+        missing = 0
+        for cell in _BETWEEN.split(quote):
+            words = [word for word in map(compared, cell.split()) if word]
+            while words and len(pieces) < _MOST_PIECES:
+                run = self._longest_run(words)
+                if run:
+                    pieces.append("".join(words[:run]))
+                else:
+                    missing += len(words[0])
+                words = words[max(run, 1) :]
+            missing += sum(map(len, words))
+        return pieces, missing
+
+    def _longest_run(self, words: Sequence[str]) -> int:
+        """Return how many words from the first on stand on the page in one piece."""
+        low, high = 0, len(words)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if "".join(words[:middle]) in self._text else (low, middle - 1)
+        return low
+
+    def _places_of(self, piece: str) -> list[int]:
+        """Return where a piece stands, in words of its own where it does so anywhere."""
+        starts = [*islice(self._starts(piece), _TRIED)]
+        own = [at for at in starts if self._is_of_words(at, len(piece))]
+        return (own or starts)[:_TRIED_OF_PIECE]
+
+    def _starts(self, wanted: str) -> Iterator[int]:
+        start = self._text.find(wanted)
+        while start >= 0:
+            yield start
+            start = self._text.find(wanted, start + 1)
+
+    def _span(self, at: int, length: int) -> Span:
+        return self._places[at], self._places[at + length - 1] + 1
+
+    def _is_of_words(self, at: int, length: int) -> bool:
+        start, stop = self._span(at, length)
+        before = self._signs[start - 1] if start else " "
+        after = self._signs[stop] if stop < len(self._signs) else " "
+        return not before.isalnum() and not after.isalnum()
+
+    def _around(self, start: int, end: int, before: str, after: str) -> int:
+        """Return how many signs before and after a place are those that are wanted there."""
+        said = self._text[max(start - len(before), 0) : start]
+        return _common(before[::-1], said[::-1]) + _common(after, self._text[end : end + len(after)])
+
+    def _apart(self, one: int, other: int) -> float:
+        (x, y), (other_x, other_y) = self._middles[self._places[one]], self._middles[self._places[other]]
+        return _LINE * abs(y - other_y) + abs(x - other_x)
+
+
+@lru_cache(maxsize=4096)
+def _compared_sign(sign: str) -> str:
+    return compared(sign)
+
+
+def compared(text: str) -> str:
+    """Return a text as it is compared."""
+    kept = unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS)
+    return "".join(one for one in kept if not one.isspace() and one not in _IGNORED and one.isprintable())
+
+
+def _common(one: str, other: str) -> int:
+    """Return how many signs two texts begin with in common."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

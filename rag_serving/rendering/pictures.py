@@ -1,0 +1,118 @@
+"""Pictures and text layers of pages, made once and kept.
+
+Belongs here: what is asked of the processes, what is kept of it. Does not belong here: who may see a page
+(`indexes.view`), the processes (`processes`).
+
+Pictures are kept in the tenant's cache, each with a seal of the installation: one that was put there or altered by
+somebody else is made again. Text layers are kept in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from rag_serving.artifacts.secret import SecretError
+from rag_serving.artifacts.signatures import SEAL_BYTES, Seal
+from rag_serving.artifacts.store import Store, open_file, write_bytes
+from rag_serving.indexes.originals import Original
+from rag_serving.rendering.layer import Char, PageLayer
+from rag_serving.rendering.png import size_of
+from rag_serving.rendering.processes import RenderError, RenderProcesses
+
+FOLDER = "pictures"
+MOST_BYTES = 256 * 1024**2
+"""Of a tenant's pictures; the oldest go first."""
+MOST_CHARS = 1_000_000
+"""Of the layers that are kept in memory."""
+
+_PURPOSE = "pictures"
+_LARGEST = 48 * 1024**2
+_log = logging.getLogger(__name__)
+
+
+class Pictures:
+    """What pages look like. Safe to use from several threads."""
+
+    def __init__(self, home: Path, processes: RenderProcesses | None = None) -> None:
+        self._store = Store(home)
+        self._processes = processes or RenderProcesses()
+        self._layers = OrderedDict[tuple[str, str, int], PageLayer]()
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        self._processes.close()
+
+    def image(self, tenant: str, caller: str, original: Original, page: int, scale: int) -> bytes:
+        """Return a page as a PNG file, `scale` pixels for a point of 1/72 inch.
+
+        Raises:
+            RenderError, BusyError, MissingRendererError: see `RenderProcesses.ask`.
+            StoreError: the file is missing or was altered.
+        """
+        path = self._store.cache(tenant) / FOLDER / f"{original.sha256}-{page}-{scale}"
+        if image := self._kept(path):
+            return image
+        answer = self._processes.ask(tenant, caller, {"do": "image", "page": page, "scale": scale}, original.read())
+        if size_of(answer.content) is None:
+            raise RenderError("this page cannot be shown")
+        self._keep(path, answer.content)
+        return answer.content
+
+    def layer(self, tenant: str, caller: str, original: Original, page: int) -> PageLayer:
+        """Return the text layer of a page. Raises what `image` raises."""
+        if known := self.known_layer(tenant, original, page):
+            return known
+        key = tenant, original.sha256, page
+        answer = self._processes.ask(tenant, caller, {"do": "layer", "page": page}, original.read())
+        try:
+            facts = answer.facts
+            chars = tuple(Char(str(sign), *map(float, box)) for sign, *box in facts["chars"])
+            layer = PageLayer(str(facts["label"] or "")[:100], float(facts["width"]), float(facts["height"]), chars)
+        except (KeyError, TypeError, ValueError):
+            raise RenderError("this page cannot be shown") from None
+        with self._lock:
+            self._layers[key] = layer
+            while sum(len(one.chars) for one in self._layers.values()) > MOST_CHARS:
+                self._layers.popitem(last=False)
+        return layer
+
+    def known_layer(self, tenant: str, original: Original, page: int) -> PageLayer | None:
+        """Return the text layer of a page that was read before; None of others."""
+        key = tenant, original.sha256, page
+        with self._lock:
+            if layer := self._layers.get(key):
+                self._layers.move_to_end(key)
+            return layer
+
+    def _kept(self, path: Path) -> bytes | None:
+        try:
+            with open_file(path) as file:
+                content = file.read(_LARGEST)
+            seal, image = content[:SEAL_BYTES], content[SEAL_BYTES:]
+            return image if Seal(self._store.home, _PURPOSE).holds(seal, path.name.encode(), image) else None
+        except (OSError, SecretError):
+            return None
+
+    def _keep(self, path: Path, image: bytes) -> None:
+        """Keep a picture; a home that cannot be written makes it again each time."""
+        try:
+            write_bytes(path, Seal(self._store.home, _PURPOSE).of(path.name.encode(), image) + image)
+            _shorten(path.parent)
+        except (OSError, SecretError) as error:
+            _log.warning("a picture of a page is not kept: %s", error)
+
+
+def _shorten(folder: Path) -> None:
+    """Remove the oldest pictures where there are too many."""
+    with os.scandir(folder) as entries:
+        found = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in entries)
+    left = sum(size for _, size, _ in found)
+    for _, size, path in found:
+        if left <= MOST_BYTES:
+            return
+        Path(path).unlink(missing_ok=True)
+        left -= size

@@ -1,0 +1,131 @@
+"""Why these passages: what speaks for each one that was locked, what was left out, in codes and one line of English.
+
+Belongs here: putting an explained search together. Does not belong here: the reasons of one passage (`reasons`), of one
+that is no passage (`left_out`), what flags mean (`flags`).
+
+Everything is read from the columns that the stages left, and from chunks that the reader may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rag_serving.records import Candidate, Chunk, Lock
+from rag_serving.retrieval.explain import all_columns
+from rag_serving.retrieval.left_out import left_out
+from rag_serving.retrieval.ranking import SCORE, Ranking, Scores
+from rag_serving.retrieval.reasons import QueryWords, line_of, reasons_of
+from rag_serving.retrieval.search import Search
+
+_SHARES = {"dense": "dense", "lexical": "bm25", "sentence": "sentence"}
+"""Scores with a zero of their own: shown as a share of the best one."""
+_SPANS = {"page": "page", "rerank": "rerank", "final": SCORE}
+"""Scores on a scale of this question alone: shown between its last candidate (0) and its best one (1)."""
+
+
+def why_of(search: Search, lock: Lock, numbers: Mapping[int, int], min_overlap: int) -> dict[str, Any]:
+    """Return the passages of the lock with their reasons, and the first candidates that are none of them.
+
+    `numbers`: those that the answer cites passages by, by their places in the lock; `min_overlap`: the words that a
+    passage has to share with a question.
+    """
+    places = _Places(search)
+    words = QueryWords.of(search.query, search.context.term_weights)
+    passages = [
+        _passage(places, words, place, candidate, numbers.get(place))
+        for place, candidate in enumerate(lock.passages, start=1)
+    ]
+    others = left_out(search, set(lock.chunk_ids), min_overlap)
+    return {
+        "passages": passages,
+        "left_out": [{**_shown(each.chunk), "reason": each.reason, "why": each.line} for each in others],
+    }
+
+
+class _Places:
+    """Where the rows of a search stand, and their scores beside the best of the question."""
+
+    def __init__(self, search: Search) -> None:
+        self._view = search.context.view
+        self.candidates, self.final = all_columns(search), search.ranking
+        shares = {name: _share(self.candidates.column(column)) for name, column in _SHARES.items()}
+        spans = {name: _span(self._ranking(name).column(column)) for name, column in _SPANS.items()}
+        self._relative = {**shares, **spans}
+        self._of_candidate = {row: place for place, row in enumerate(self.candidates.rows.tolist())}
+        self._of_final = {row: place for place, row in enumerate(self.final.rows.tolist())}
+        self.ranks = {name: _ranks(self.final.column(name)) for name in ("rerank", "sentence")}
+        before = [*search.rankings].index("versions") - 1 if "versions" in search.rankings else -1
+        self._before = [*search.rankings.values()][before].rows.tolist() if before >= 0 else []
+
+    def of(self, chunk: Chunk) -> tuple[int | None, int | None]:
+        """Return the places of a chunk among all candidates and in the last ranking, from 0."""
+        row = self._view.row_of(chunk.chunk_id)
+        return (None, None) if row is None else (self._of_candidate.get(row), self._of_final.get(row))
+
+    def relative(self, chunk: Chunk) -> dict[str, float]:
+        """Return the scores of the stages that scored a chunk, each 0 … 1."""
+        candidate, final = self.of(chunk)
+        at = {name: final if name in _SPANS and name != "page" else candidate for name in self._relative}
+        found = {name: values[at[name]] for name, values in self._relative.items() if at[name] is not None}
+        return {name: round(float(value), 3) for name, value in found.items() if value == value}
+
+    def moved(self, chunk: Chunk) -> int:
+        """Return how many places a chunk was moved up among versions of its section; below 0 where down."""
+        row, (_, final) = self._view.row_of(chunk.chunk_id), self.of(chunk)
+        return 0 if final is None or row not in self._before else self._before.index(row) - final
+
+    def _ranking(self, name: str) -> Ranking:
+        return self.candidates if name == "page" else self.final
+
+
+def _passage(
+    places: _Places, words: QueryWords, place: int, candidate: Candidate, number: int | None
+) -> dict[str, Any]:
+    chunk = candidate.chunk
+    _, final = places.of(chunk)
+    by_stage = {name: int(ranks[final]) for name, ranks in places.ranks.items() if final is not None and ranks[final]}
+    reasons = reasons_of(candidate, words, by_stage, places.moved(chunk))
+    return {
+        "index": number,
+        "passage": place,
+        **_shown(chunk),
+        "space": chunk.space,
+        "cited": number is not None,
+        "scores": places.relative(chunk),
+        "reasons": [each.payload() for each in reasons],
+        "why": line_of(reasons),
+    }
+
+
+def _shown(chunk: Chunk) -> dict[str, Any]:
+    return {
+        "chunk_id": chunk.chunk_id,
+        "page_id": chunk.page_id,
+        "title": chunk.title,
+        "heading_path": list(chunk.heading_path),
+    }
+
+
+def _share(values: Scores) -> Scores:
+    """Return values [n] as a share of the largest, none below 0; NaN stays."""
+    best = np.nanmax(values) if not np.isnan(values).all() else 0.0
+    return np.where(np.isnan(values), np.nan, np.maximum(values, 0.0) / best if best > 0 else 0.0)
+
+
+def _span(values: Scores) -> Scores:
+    """Return values [n] between the least (0) and the largest (1); 1 where all are equal; NaN stays."""
+    if np.isnan(values).all():
+        return values
+    least, most = np.nanmin(values), np.nanmax(values)
+    return (values - least) / (most - least) if most > least else np.where(np.isnan(values), np.nan, 1.0)
+
+
+def _ranks(values: Scores) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the rank [n] of each value, the largest 1; 0 where it is not known."""
+    order = np.argsort(-values, kind="stable")
+    ranks = np.zeros(len(values), dtype=np.int64)
+    ranks[order] = np.arange(1, len(values) + 1)
+    return np.where(np.isnan(values), 0, ranks)

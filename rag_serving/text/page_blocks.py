@@ -1,0 +1,179 @@
+"""A passage as a page shows it: paragraphs, lists, tables, code and headings, as ranges of its text.
+
+Belongs here: blocks made of the units that ingest stored. Every character lies in one block, but for white space
+between them and what is Markdown's syntax: markers, bars, rules, fences.
+Does not belong here: splitting a text into units (`units`), marks inside of a line (`inline_runs`), who may read it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+from rag_serving.text.inline_runs import Range, Run, inline_runs
+from rag_serving.text.structure import Structure
+from rag_serving.text.units import Unit, cells_of
+
+BlockKind = Literal["paragraph", "list", "table", "code", "heading"]
+
+_FENCE = re.compile(r"(?:`{3,}|~{3,})[ \t]*+([\w+#.-]{1,32}+)?")
+_BAR = re.compile(r"(?<!\\)\|")
+
+
+class Item(NamedTuple):
+    """An item of a list."""
+
+    start: int
+    end: int
+    depth: int
+
+
+class Row(NamedTuple):
+    """A row of a table; an empty cell is an empty range."""
+
+    cells: tuple[Range, ...]
+    header: bool = False
+
+    def payload(self) -> dict[str, Any]:
+        return {"header": self.header, "cells": [list(cell) for cell in self.cells]}
+
+
+@dataclass(frozen=True)
+class PageBlock:
+    """A block of a passage. All ranges are offsets into the passage's text."""
+
+    kind: BlockKind
+    start: int
+    end: int
+    depth: int | None = None  # of a heading: the number of its signs
+    ordered: bool | None = None  # of a list
+    number: int | None = None  # that an ordered list begins with
+    language: str | None = None  # of code, as its fence names it
+    items: tuple[Item, ...] = ()
+    rows: tuple[Row, ...] = ()
+    header: tuple[str, ...] = ()  # of a table whose head stands in the passage before
+    runs: tuple[Run, ...] = ()
+    hidden: tuple[Range, ...] = ()  # marks of runs, which are not shown
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape, without what a block of its kind does not have."""
+        shape: dict[str, Any] = {"kind": self.kind, "start": self.start, "end": self.end}
+        for name in ("depth", "ordered", "number", "language"):
+            if (value := getattr(self, name)) is not None:
+                shape[name] = value
+        if self.items:
+            shape["items"] = [list(item) for item in self.items]
+        if self.rows:
+            shape["rows"] = [row.payload() for row in self.rows]
+        if self.header:
+            shape["header"] = list(self.header)
+        if self.runs:
+            shape["runs"] = [run.payload() for run in self.runs]
+        if self.hidden:
+            shape["hidden"] = [list(marks) for marks in self.hidden]
+        return shape
+
+
+def page_blocks(text: str, structure: Structure) -> list[PageBlock]:
+    """Return the blocks of a passage in order."""
+    blocks: list[PageBlock] = []
+    for (kind, _), group in groupby(structure.units, key=_belongs_to):
+        units = list(group)
+        least = blocks[-1].end if blocks else 0
+        match kind:
+            case "list":
+                blocks.append(_list(text, units))
+            case "table":
+                is_first = units[0].block == structure.units[0].block
+                blocks.append(_table(text, units, structure.table_header if is_first else "", least))
+            case "code":
+                blocks.append(_code(text, units, least))
+            case "heading":
+                blocks.append(_heading(text, units, least))
+            case _:
+                start, end = units[0].start, units[-1].end
+                blocks.append(_with_runs(text, PageBlock("paragraph", start, end), [(start, end)]))
+    return blocks
+
+
+def _belongs_to(unit: Unit) -> tuple[str, int]:
+    """Return kind and number of the block that a unit is a part of."""
+    if unit.kind == "list":
+        return "list", unit.list_number
+    return "table" if unit.kind == "header" else unit.kind, unit.block
+
+
+def _list(text: str, units: Sequence[Unit]) -> PageBlock:
+    items: list[Item] = []
+    for _, group in groupby(units, key=lambda unit: unit.block):
+        parts = list(group)
+        items.append(Item(parts[0].start, parts[-1].end, parts[0].depth))
+    number = units[0].number
+    block = PageBlock(
+        "list",
+        items[0].start,
+        items[-1].end,
+        ordered=number >= 0,
+        number=number if number >= 0 else None,
+        items=tuple(items),
+    )
+    return _with_runs(text, block, [(item.start, item.end) for item in items])
+
+
+def _table(text: str, units: Sequence[Unit], header: str, least: int) -> PageBlock:
+    rows = [Row(tuple(_cells(text, unit, least)), unit.kind == "header") for unit in units]
+    cells = [cell for row in rows for cell in row.cells]
+    start = min(units[0].start, cells[0][0])
+    end = max(units[-1].end, cells[-1][1])
+    has_own = any(row.header for row in rows)
+    repeated = tuple(cells_of(header)) if header and not has_own else ()
+    return _with_runs(text, PageBlock("table", start, end, rows=tuple(rows), header=repeated), cells)
+
+
+def _cells(text: str, unit: Unit, least: int) -> Iterator[Range]:
+    """Yield the cells of a row without their white space. Its outer bars and empty cells are no part of the unit."""
+    start = max(unit.begin, least)
+    stop = text.find("\n", unit.end)
+    end = len(text) if stop < 0 else stop
+    start, end = _trimmed(text, start, end)
+    start += text.startswith("|", start, end)
+    if end > start and text[end - 1] == "|" and text[end - 2] != "\\":
+        end -= 1
+    for bar in _BAR.finditer(text, start, end):
+        yield _trimmed(text, start, bar.start())
+        start = bar.end()
+    yield _trimmed(text, start, end)
+
+
+def _code(text: str, units: Sequence[Unit], least: int) -> PageBlock:
+    """The indentation of the first line is a part of the code."""
+    start = units[0].start
+    while start > least and text[start - 1] in " \t":
+        start -= 1
+    fence = _FENCE.match(text, units[0].marked) if units[0].marked >= 0 else None
+    return PageBlock("code", start, units[-1].end, language=fence[1] if fence else None)
+
+
+def _heading(text: str, units: Sequence[Unit], least: int) -> PageBlock:
+    start, end = units[0].start, units[-1].end
+    line = text[max(text.rfind("\n", least, start) + 1, least) : start]
+    block = PageBlock("heading", start, end, depth=min(max(line.count("#"), 1), 6))
+    return _with_runs(text, block, [(start, end)])
+
+
+def _with_runs(text: str, block: PageBlock, ranges: Sequence[Range]) -> PageBlock:
+    inlines = [inline_runs(text, *one) for one in ranges]
+    runs = tuple(run for inline in inlines for run in inline.runs)
+    hidden = tuple(marks for inline in inlines for marks in inline.hidden)
+    return PageBlock(**{**vars(block), "runs": runs, "hidden": hidden})
+
+
+def _trimmed(text: str, start: int, end: int) -> Range:
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end

@@ -1,0 +1,1 @@
+"""The web page as files: its bundle and the routes that serve it."""

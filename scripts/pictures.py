@@ -1,0 +1,129 @@
+"""Make the pictures of docs/asking.md and of the README: the web page over the sample that `make demo` built.
+
+    python scripts/pictures.py [--folder docs/images]
+
+Debian's Chromium drives a server of its own. The recording is an animated WebP of the same journey.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.request import urlopen
+
+from PIL import Image
+from playwright.sync_api import Page, expect, sync_playwright
+
+ROOT = Path(__file__).parents[1]
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--force-color-profile=srgb"]
+SIZE = {"width": 1280, "height": 800}
+QUESTION, FOLLOW_UP = "How long can a release be rolled back?", "and who approves it?"
+FRAME_MS, RECORDED_S = 200, 20
+
+
+@dataclass
+class Recording:
+    """Frames of a page, one every FRAME_MS of the time that a reader would take."""
+
+    page: Page
+    frames: list[Image.Image] = field(default_factory=list)
+
+    def hold(self, seconds: float) -> None:
+        """Let the page stand still for so long."""
+        for _ in range(max(1, round(seconds * 1000 / FRAME_MS))):
+            shot = Image.open(io.BytesIO(self.page.screenshot()))
+            self.frames.append(shot.convert("RGB").resize((960, 600), Image.Resampling.LANCZOS))
+
+    def type(self, text: str) -> None:
+        """Type a text, a few letters a frame."""
+        for start in range(0, len(text), 4):
+            self.page.keyboard.type(text[start : start + 4])
+            self.hold(FRAME_MS / 1000)
+
+    def save(self, path: Path) -> None:
+        """Write the frames of the first RECORDED_S seconds."""
+        frames = self.frames[: RECORDED_S * 1000 // FRAME_MS]
+        frames[0].save(path, save_all=True, append_images=frames[1:], duration=FRAME_MS, loop=0, quality=60, method=4)
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """Yield the address of a server over the home of the configuration."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "CITELOCK_SERVING__PORT": str(port), "CITELOCK_TELEMETRY__ENABLED": "false"}
+    command = [str(Path(sys.executable).with_name("citelock")), "serve"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as server:
+        try:
+            _wait_for(f"http://127.0.0.1:{port}/readyz")
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            server.terminate()
+
+
+def _wait_for(url: str) -> None:
+    for _ in range(100):
+        try:
+            with urlopen(url, timeout=2):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise SystemExit("the server does not become ready: run `make demo` first")
+
+
+def record(page: Page, address: str, folder: Path) -> None:
+    """Go through the journey once, saving pictures on the way."""
+    recording = Recording(page)
+    page.goto(address)
+    expect(page.get_by_role("textbox")).to_be_visible()
+    recording.hold(1.5)
+    recording.type(QUESTION)
+    page.keyboard.press("Enter")
+    recording.hold(0.6)
+    source = page.get_by_role("button", name="Source 1", exact=False).first
+    expect(source).to_be_visible()
+    recording.hold(1.5)
+    page.screenshot(path=folder / "asking-answer.png")
+    source.hover()
+    page.wait_for_timeout(500)
+    recording.hold(2.5)
+    page.screenshot(path=folder / "asking-card.png")
+    source.click()
+    expect(page.locator("mark").first).to_be_visible()
+    page.wait_for_timeout(600)
+    recording.hold(3)
+    page.screenshot(path=folder / "asking-source.png")
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    recording.type(FOLLOW_UP)
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(1000)
+    recording.hold(3)
+    recording.save(folder / "asking.webp")
+
+
+def main() -> None:
+    """Make all pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "images", help="where the pictures go")
+    folder: Path = parser.parse_args().folder
+    with serving() as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        context = browser.new_context(viewport=SIZE, color_scheme="light", device_scale_factor=1)
+        record(context.new_page(), address, folder)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""What the doctor finds of the provider where people sign in."""
+
+from __future__ import annotations
+
+import pytest
+from support.stand_in_provider import CLIENT, served_provider
+
+from rag_serving.cli.provider_check import look_at
+from rag_serving.config.oidc import Oidc
+
+
+def settings(issuer: str, **more: object) -> Oidc:
+    return Oidc.model_validate({"issuer": issuer, "client_id": CLIENT, "timeout_s": 0.5, **more})
+
+
+def test_a_provider_as_it_should_be() -> None:
+    with served_provider() as provider:
+        finding = look_at(settings(provider.url))
+        assert (finding.state, finding.detail) == ("ok", f"{provider.url}, 2 keys for ES256, RS256")
+
+
+def test_what_is_wrong_is_said() -> None:
+    with served_provider() as provider:
+        assert look_at(settings(provider.url, algorithms=["ES384"])).state == "fail"
+        provider.metadata = {"code_challenge_methods_supported": ["plain"]}
+        assert look_at(settings(provider.url)).state == "warn"
+        provider.metadata = {"issuer": "https://evil.example"}
+        assert look_at(settings(provider.url)).state == "fail"
+        provider.metadata, provider.pages["/keys"] = {}, (200, b'{"keys": 5}')
+        assert look_at(settings(provider.url)).state == "fail"
+        url = provider.url
+    finding = look_at(settings(url))
+    assert finding.state == "fail"
+    assert "cannot be reached" in finding.detail
+
+
+@pytest.mark.parametrize("issuer", ["http://id.example", "ftp://id.example", "https://id.example?x=1", "id.example"])
+def test_an_issuer_that_can_be_read_along_is_refused(issuer: str) -> None:
+    with pytest.raises(ValueError, match="issuer"):
+        settings(issuer)

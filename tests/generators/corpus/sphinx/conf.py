@@ -1,0 +1,3 @@
+project = "Corpus"
+extensions = []
+html_theme = "basic"

@@ -1,0 +1,231 @@
+"""Through every door of the API a principal receives what it would if hidden pages had never been written.
+
+The same requests go to a server over all pages and to one over those that the principal may read; the responses are the
+same to the last character, but for what names a build or a moment. CITELOCK_LEAK_DOORS sets how many requests are made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brute_force import Judge
+from built_wiki import WordEmbedder, configuration, publish_wiki
+from fastapi.testclient import TestClient
+from httpx import Response
+from restricted_wiki import TENANT, Wiki, restricted_wiki, sentence, some_principal
+
+from rag_serving.access.principals import Principal
+from rag_serving.api.app import create_app
+from rag_serving.artifacts.secret import SECRET_ENV
+from rag_serving.models.lazy_embedder import GuardedEmbedder
+
+REQUESTS = int(os.environ.get("CITELOCK_LEAK_DOORS", "200"))
+PER_PRINCIPAL = min(REQUESTS, 1000)
+PAGES = 300
+# What names a build or a moment, not a page.
+_OF_THE_BUILD = frozenset(
+    {"timings_ms", "generation", "published_generation", "receipt_id", "created_at", "created", "sealed", "signature"}
+    | {"id", "item_id", "ms", "path"}
+)
+_HEADERS_OF_A_MOMENT = frozenset({"content-length", "etag", "date"})
+
+
+@dataclass
+class Reader:
+    """A principal who asks two servers the same."""
+
+    whole: TestClient
+    rest: TestClient
+    judge: Judge
+    dice: random.Random
+    receipts: list[tuple[str, str]] = field(default_factory=list)
+
+    def both(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[Response, Response]:
+        return tuple(self._send(client, method, path, body) for client in (self.whole, self.rest))  # type: ignore[return-value]
+
+    def query(self) -> str:
+        page = self.judge.envelope(self.dice.choice(self.judge.page_ids))
+        return self.dice.choice([str(page["title"]), sentence(self.dice, 5), f"{page['id']} {page['title']}"])
+
+    def page_id(self) -> str:
+        return str(self.dice.choice(self.judge.page_ids))
+
+    @staticmethod
+    def _send(client: TestClient, method: str, path: str, body: dict[str, Any] | None) -> Response:
+        return client.request(method, path, json=body, headers={"Authorization": "Bearer token"})
+
+
+Door = Callable[[Reader], tuple[Response, Response]]
+
+
+def ask(reader: Reader) -> tuple[Response, Response]:
+    history = [{"role": "user", "content": reader.query()}] if reader.dice.random() < 0.3 else []
+    body = {"question": reader.query(), "explain": True, "history": history}
+    answers = reader.both("POST", "/v1/ask", body)
+    first, second = (answer.json().get("receipt_id") for answer in answers)
+    if first and second:
+        reader.receipts.append((first, second))
+    return answers
+
+
+def stream(reader: Reader) -> tuple[Response, Response]:
+    return reader.both("POST", "/v1/ask", {"question": reader.query(), "explain": True, "stream": True})
+
+
+def search(reader: Reader) -> tuple[Response, Response]:
+    return reader.both("POST", "/v1/search", {"query": reader.query(), "k": 30, "explain": True})
+
+
+def chat(reader: Reader) -> tuple[Response, Response]:
+    messages = [{"role": "user", "content": reader.query()} for _ in range(reader.dice.randint(1, 2))]
+    return reader.both("POST", "/v1/chat/completions", {"messages": messages, "stream": reader.dice.random() < 0.5})
+
+
+def responses(reader: Reader) -> tuple[Response, Response]:
+    return reader.both("POST", "/v1/responses", {"input": reader.query(), "stream": reader.dice.random() < 0.5})
+
+
+def page(reader: Reader) -> tuple[Response, Response]:
+    return reader.both("GET", f"/v1/pages/{reader.page_id()}")
+
+
+def passage(reader: Reader) -> tuple[Response, Response]:
+    envelope = reader.judge.envelope(reader.page_id())
+    place = reader.dice.choice([0, 0, 1, 2, 1_000_000])
+    return reader.both("GET", f"/v1/passages/{envelope['id']}:{envelope['version']['number']}:{place}")
+
+
+def image(reader: Reader) -> tuple[Response, Response]:
+    kind = reader.dice.choice(["image", "layer"])
+    return reader.both("GET", f"/v1/pages/{reader.page_id()}/{kind}?page=1")
+
+
+def filters(reader: Reader) -> tuple[Response, Response]:
+    return reader.both("GET", "/v1/filters")
+
+
+def receipt(reader: Reader) -> tuple[Response, Response]:
+    """A receipt of his own: as it is, verified, shared."""
+    if not reader.receipts:
+        return filters(reader)
+    chosen, kind = reader.dice.choice(reader.receipts), reader.dice.choice(["", "/verify", "/share"])
+    clients = (reader.whole, reader.rest)
+    method = "POST" if kind else "GET"
+    first, second = (
+        reader._send(client, method, f"/v1/receipts/{identifier}{kind}", None)
+        for client, identifier in zip(clients, chosen, strict=True)
+    )
+    return first, second
+
+
+def status(reader: Reader) -> tuple[Response, Response]:
+    return reader.both("GET", reader.dice.choice(["/v1/status", "/v1/documents", "/v1/models", "/v1/session"]))
+
+
+DOORS: dict[Door, int] = {
+    ask: 6, stream: 3, search: 4, chat: 4, responses: 4, page: 10, passage: 8, image: 2, filters: 1, receipt: 4,
+    status: 1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_secret() -> Iterator[None]:
+    """Both homes name an asker by the same secret."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SECRET_ENV, "the same in both homes")
+        yield
+
+
+@pytest.fixture(scope="module")
+def wiki(seed: int) -> Wiki:
+    return restricted_wiki(PAGES, seed + 5000, including=0.1)
+
+
+@pytest.fixture(scope="module")
+def whole_home(wiki: Wiki, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("whole")
+    publish_wiki(home, wiki)
+    return home
+
+
+@pytest.mark.parametrize("number", range(REQUESTS // PER_PRINCIPAL))
+def test_no_door_tells_of_hidden_pages(tmp_path: Path, wiki: Wiki, whole_home: Path, seed: int, number: int) -> None:
+    dice = random.Random(f"doors {seed} {number}")
+    judge = Judge(wiki)
+    who = some_principal(dice)
+    hidden = judge.unreadable(who)
+    assert hidden
+    rest = wiki.without(hidden)
+    publish_wiki(tmp_path, rest)
+    opened: Counter[str] = Counter()
+    with ExitStack() as stack:
+        clients = (
+            stack.enter_context(client_as(who, home, pages)) for home, pages in ((whole_home, wiki), (tmp_path, rest))
+        )
+        reader = Reader(next(clients), next(clients), judge, dice)
+        for _ in range(PER_PRINCIPAL):
+            door = dice.choices(list(DOORS), list(DOORS.values()))[0]
+            got, wanted = door(reader)
+            assert told_by(got) == told_by(wanted), f"{who} at {got.request.method} {got.request.url}"
+            opened[door.__name__] += got.status_code == 200
+    closed = {door.__name__ for door in DOORS} - {name for name, count in opened.items() if count} - {"image", "status"}
+    assert not closed, f"never opened: {closed}"
+
+
+class _Client:
+    """A server in this process whose one token is a principal's."""
+
+    def __init__(self, who: Principal, home: Path, wiki: Wiki) -> None:
+        self.who, self.home, self.wiki = who, home, wiki
+
+    def __enter__(self) -> TestClient:
+        token = {"tenant": TENANT, "user": self.who.user or None, "groups": sorted(self.who.groups)}
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setenv("CITELOCK_TOKENS", json.dumps({"token": token}))
+        self._patch.setattr("rag_serving.api.service.open_guarded", lambda _: GuardedEmbedder(WordEmbedder))
+        app = create_app(configuration(self.home, self.wiki, serving={"auth": "tokens", "rate_limit_per_minute": 0}))
+        self._client = TestClient(app, "http://wiki.example", raise_server_exceptions=False)
+        return self._client.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._client.__exit__(None, None, None)
+        self._patch.undo()
+
+
+def client_as(who: Principal, home: Path, wiki: Wiki) -> _Client:
+    return _Client(who, home, wiki)
+
+
+def told_by(response: Response) -> tuple[int, dict[str, str], object]:
+    """What a response tells: status, headers, content without what names a build or a moment."""
+    headers = {
+        name: value for name, value in response.headers.items() if name not in ("content-length", "etag", "date")
+    }
+    return response.status_code, headers, list(_parsed(response))
+
+
+def _parsed(response: Response) -> Iterator[object]:
+    kind = response.headers.get("content-type", "")
+    if kind.startswith("application/json"):
+        yield _of_the_pages(response.json())
+    elif kind.startswith("text/event-stream"):
+        for line in response.text.splitlines():
+            name, _, value = line.partition(": ")
+            yield name, _of_the_pages(json.loads(value)) if name == "data" and value != "[DONE]" else value
+    else:
+        yield response.content
+
+
+def _of_the_pages(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _of_the_pages(item) for name, item in value.items() if name not in _OF_THE_BUILD}
+    return [_of_the_pages(item) for item in value] if isinstance(value, list) else value

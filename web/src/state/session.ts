@@ -1,0 +1,24 @@
+// Who is signed in, as the server says.
+
+import { computed, signal } from "@preact/signals";
+import type { Session } from "../api/types";
+
+/** The session; null until the server was asked. */
+export const session = signal<Session | null>(null);
+
+/** Who reads: changes when another reader signs in, or nobody is signed in any more. */
+export const reader = computed(() => {
+  const { signed_in, user, tenant } = session.value ?? {};
+  return JSON.stringify([signed_in, user, tenant]);
+});
+
+/** Note that the server no longer knows the session. */
+export function signedOut(): void {
+  const current = session.value;
+  if (current?.signed_in) session.value = { ...current, signed_in: false, user: null, csrf: null };
+}
+
+/** Return whether the caller has a role. */
+export function hasRole(role: string): boolean {
+  return session.value?.signed_in === true && session.value.roles.includes(role);
+}
