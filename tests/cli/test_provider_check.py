@@ -10,7 +10,7 @@ from rag_serving.config.oidc import Oidc
 
 
 def settings(issuer: str, **more: object) -> Oidc:
-    return Oidc.model_validate({"issuer": issuer, "client_id": CLIENT, "timeout_s": 0.5, **more})
+    return Oidc.model_validate({"issuer": issuer, "client_id": CLIENT, "timeout_s": 10, **more})
 
 
 def test_a_provider_as_it_should_be() -> None:

@@ -42,7 +42,7 @@ def sections_of(pages: pa.Table) -> pa.Table:
 def chunks_of(pages: pa.Table) -> pa.Table:
     rows: list[Any] = []
     for row in pages.to_pylist():
-        chunk: dict[str, Any] = dict.fromkeys(CHUNKS.columns.names, "")
+        chunk: dict[str, Any] = dict.fromkeys(set(CHUNKS.columns.names) - CHUNKS.optional, "")
         chunk |= {"chunk_id": f"{row['page_id']}:{row['version']}:0", "chunk_idx": 0, "start": 0, "end": 1}
         chunk |= {"token_count": 1, "heading_path": [], "is_boilerplate": False, "url": row["url"] + "#top"}
         carried = ("page_id", "version", "space", "labels", "readers", "updated_at", "content_hash")
