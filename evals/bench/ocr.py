@@ -52,7 +52,7 @@ _EDGES = re.compile(r"^\W+|\W+$")
 
 @dataclass
 class Read:
-    """What was read of one file. Times in seconds; `engine_s`: of all pages one after the other."""
+    """The words and figures read of one file. Times in seconds; `engine_s`: of all pages one after the other."""
 
     name: str
     pages: int = 0

@@ -144,7 +144,7 @@ FIGURES_CELLS = (
 
 
 class Truth(NamedTuple):
-    """What one document says, whatever its format."""
+    """The contents of one document, whatever its format."""
 
     text: str
     cells: tuple[TrueCell, ...]

@@ -25,7 +25,7 @@ from rag_serving.records import Chunk
 
 @dataclass(frozen=True)
 class Preview:
-    """What stands above a passage in the index: its place by metadata, and what a model wrote about it."""
+    """The lines above a passage in the index: its place by metadata, and what a model wrote about it."""
 
     prefix: str
     written: WrittenContext | None = None

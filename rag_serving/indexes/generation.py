@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.lexical import idf
 from rag_serving.indexes.page_contents import PageContents
 from rag_serving.indexes.page_tree import PageTree
+from rag_serving.indexes.readable_rows import ReadableRows
 from rag_serving.indexes.reading_order import ReadingOrder
 from rag_serving.indexes.view import GenerationView
 from rag_serving.models.language_detector import shares_of_languages
@@ -42,14 +43,6 @@ _LANGUAGE_SAMPLE = 100  # chunks; those whose language no build told take some 1
 _TUPLES = frozenset({"heading_path", "labels"})
 
 
-class _ReadableRows(NamedTuple):
-    """The rows of some reader classes."""
-
-    mask: NDArray[np.bool_]  # [chunks]
-    rows: NDArray[np.int64]  # ascending
-    limits: NDArray[np.bool_] | None  # the mask, None where every row may be read
-
-
 class Generation:
     """A generation, published or candidate. Safe to use from several threads."""
 
@@ -59,16 +52,14 @@ class Generation:
         self.originals = files.originals
         self.id = self.manifest.id
         self.tenant = self.manifest.tenant
-        self._readers, self._reader_codes = dictionary_encode(self.table["readers"])
-        self._own_classes = frozenset(self._readers)
-        self.reader_classes = tuple(sorted(self._readers))
+        self._readable = ReadableRows(self.table["readers"])
+        self.reader_classes = tuple(sorted(self._readable.classes))
         self.places = DuplicateLocations(self.table["places"])
         self.contents = PageContents(self.table, self.places)
-        self.known_classes = self.places.classes.union(self._readers)  # those of chunks and of other places
+        self.known_classes = self.places.classes | self._readable.classes  # those of chunks and of other places
         self._dense = DenseIndex(
             place, self._shard_rows(), VectorTable(self._vectors, self._codes), self.row_of, dense_search
         )
-        self._readable_rows = lru_cache(maxsize=64)(self._find_readable)
         self._names = lru_cache(maxsize=64)(self._compute_names)
         self._languages = lru_cache(maxsize=64)(self._compute_languages)
 
@@ -137,7 +128,7 @@ class Generation:
 
     def readers_of(self, row: int) -> str:
         """Return the reader class of the chunk at a row."""
-        return self._readers[int(self._reader_codes[row])]
+        return self._readable.class_of(row)
 
     def chunks_of_page(self, page_id: str) -> list[Chunk]:
         """Return the chunks of a page in order; empty where the generation has none of it."""
@@ -152,7 +143,7 @@ class Generation:
     def readers_of_page(self, page_id: str) -> frozenset[str]:
         """Return the reader classes of a page's chunks, dropped ones too; empty where the generation has none of it."""
         rows = self.rows_of_page(page_id)
-        return self._classes_of(rows) | self.places.readers_of_page(page_id)
+        return self._readable.classes_of(rows) | self.places.readers_of_page(page_id)
 
     def dense(
         self, vector: NDArray[np.float32], k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None
@@ -161,14 +152,14 @@ class Generation:
 
         `among` [chunks] narrows the search to some rows, which are then compared one by one.
         """
-        readable = self._readable(classes)
+        readable = self._readable.of(classes)
         if among is not None:
             return exact.search(self._vectors, vector, k, np.flatnonzero(readable.mask & among), self._codes)
         return self._dense.search(vector, k, classes, readable.mask, readable.rows)
 
     def exact(self, vector: NDArray[np.float32], k: int, classes: frozenset[str]) -> list[Hit]:
         """Return the same by comparing with every vector."""
-        return exact.search(self._vectors, vector, k, self._readable(classes).rows)
+        return exact.search(self._vectors, vector, k, self._readable.of(classes).rows)
 
     def approximate(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
         """Return what the dense index alone finds among all chunks; raises DenseError where Chroma cannot be used."""
@@ -190,7 +181,7 @@ class Generation:
         among: NDArray[np.bool_] | None = None,
     ) -> list[Hit]:
         """Return the same for analyzed terms, or for weights by term."""
-        readable = self._readable(classes)
+        readable = self._readable.of(classes)
         if not len(readable.rows):
             return []
         return self._lexical.search(terms, k, readable.limits, among)
@@ -200,7 +191,7 @@ class Generation:
     ) -> NDArray[np.float32]:
         """Return the BM25 score [chunks] of every row, 0 without a term of the query and where the classes may not
         read."""
-        readable = self._readable(classes)
+        readable = self._readable.of(classes)
         if not len(readable.rows):
             return np.zeros(len(self), dtype=np.float32)
         return self._lexical.scores(terms, readable.limits)
@@ -214,32 +205,32 @@ class Generation:
     ) -> NDArray[np.float64]:
         """Return the mean of the scores [chunks], 0 where the classes may not read, over what they may of each row's
         page."""
-        return self.tree.means(scores, rows, self._readable(classes).rows)
+        return self.tree.means(scores, rows, self._readable.of(classes).rows)
 
     def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
         """Return inverse document frequency of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
 
         Counted among the chunks of the given reader classes, so that a weight tells nothing of other chunks.
         """
-        readable = self._readable(classes)
+        readable = self._readable.of(classes)
         return {term: idf(self._lexical.frequency(term, readable.limits), len(readable.rows)) for term in terms}
 
     def frequency(self, term: str, classes: frozenset[str]) -> int:
         """Return how many chunks of the given reader classes hold an analyzed term."""
-        return self._lexical.frequency(term, self._readable(classes).limits)
+        return self._lexical.frequency(term, self._readable.of(classes).limits)
 
     def rows_with(self, terms: Iterable[str], classes: frozenset[str]) -> NDArray[np.int64]:
         """Return the rows of the given reader classes that hold every one of some analyzed terms, ascending."""
         rows = self._lexical.rows_with(terms)
-        return rows[self._readable(classes).mask[rows]]
+        return rows[self._readable.of(classes).mask[rows]]
 
     def readable_mask(self, classes: frozenset[str]) -> NDArray[np.bool_]:
         """Return which rows [chunks] these reader classes open."""
-        return self._readable(classes).mask
+        return self._readable.of(classes).mask
 
     def readable(self, classes: frozenset[str]) -> int:
         """Return how many chunks these reader classes open."""
-        return len(self._readable(classes).rows)
+        return len(self._readable.of(classes).rows)
 
     def names(self, classes: frozenset[str]) -> Names:
         """Return the spaces, labels and titles that these reader classes open, those of other places of a text as
@@ -248,12 +239,11 @@ class Generation:
 
     def languages(self, classes: frozenset[str]) -> Mapping[str, float]:
         """Return the share of each language among some of the chunks that these reader classes open."""
-        return self._languages(classes & self._own_classes)
+        return self._languages(classes & self._readable.classes)
 
     def sample(self, classes: frozenset[str], most: int) -> NDArray[np.int64]:
         """Return at most so many rows, evenly spread over those of the given reader classes, ascending."""
-        rows = self._readable(classes).rows
-        return rows[:: max(1, -(-len(rows) // most))]
+        return self._readable.sample(classes, most)
 
     def wording(self, row: int) -> str:
         """Return headings and text of the chunk at a row."""
@@ -311,28 +301,12 @@ class Generation:
     def _rows(self) -> dict[str, int]:
         return {chunk_id: row for row, chunk_id in enumerate(self.table["chunk_id"].to_pylist())}
 
-    def _classes_of(self, rows: NDArray[np.int64]) -> frozenset[str]:
-        """Return the reader classes of some rows. Not by `np.unique`, which imports numpy.ma."""
-        return frozenset(self._readers[code] for code in np.flatnonzero(np.bincount(self._reader_codes[rows])))
-
     def rows_of_page(self, page_id: str) -> NDArray[np.int64]:
         """Return the rows of a page's chunks, ascending; empty where the generation has none of it."""
         return np.flatnonzero(rows_in(self.table["page_id"], [page_id]))
 
-    def _readable(self, classes: frozenset[str]) -> _ReadableRows:
-        """Return the rows of some reader classes, found once for those that occur here: others must not fill the
-        cache."""
-        return self._readable_rows(classes & self._own_classes)
-
-    def _find_readable(self, classes: frozenset[str]) -> _ReadableRows:
-        satisfied = np.array([readers in classes for readers in self._readers], dtype=np.bool_)
-        mask: NDArray[np.bool_] = (
-            satisfied[self._reader_codes] if len(satisfied) else np.zeros(len(self), dtype=np.bool_)
-        )
-        return _ReadableRows(mask, np.flatnonzero(mask), None if mask.all() else mask)
-
     def _compute_names(self, classes: frozenset[str]) -> Names:
-        rows = self._readable(classes).rows
+        rows = self._readable.of(classes).rows
         return names_of([self.table.select(NAMED).take(indices(rows)), self.places.readable(classes)])
 
     def _compute_languages(self, classes: frozenset[str]) -> dict[str, float]:
@@ -347,7 +321,7 @@ class Generation:
         found = []
         for shard in self.manifest.shards:
             rows = np.flatnonzero(codes == numbers.get(shard.name, -1))
-            found.append(ShardRows(shard.collection, rows, self._classes_of(rows)))
+            found.append(ShardRows(shard.collection, rows, self._readable.classes_of(rows)))
         return found
 
 

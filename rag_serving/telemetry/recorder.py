@@ -37,7 +37,7 @@ class TelemetryError(RedactedError):
 
 
 class Writer(Protocol):
-    """What puts rows into a database."""
+    """A writer of rows into a database."""
 
     def write(self, batch: Sequence[Row]) -> int:
         """Write the rows, once each; how many the database took.

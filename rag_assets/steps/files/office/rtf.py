@@ -1,8 +1,7 @@
 """RTF files: what a rich text says, in blocks.
 
-Belongs here: paragraphs, lists, cells, notes, fields.
-Does not belong here: syntax (`rtf_tokens`), groups (`rtf_groups`), styles
-(`rtf_styles`), columns of tables (`rtf_tables`).
+Belongs here: paragraphs, lists, cells, notes, fields. Does not belong here: syntax (`rtf_tokens`), groups
+(`rtf_groups`), styles (`rtf_styles`), columns of tables (`rtf_tables`).
 
 striprtf makes plain text of such files: no headings, lists or headers of tables.
 """
@@ -334,8 +333,7 @@ class _Reader:
             self._blocks.append(Block("list", words))
 
     def _begin_row(self) -> None:
-        texts = self._row.texts
-        self._row = RtfRow(texts=texts)
+        self._row = RtfRow(texts=self._row.texts)
 
     def _shape(self, number: int | None) -> None:
         shape, self._row.shape = self._row.shape, CellShape()
