@@ -106,12 +106,11 @@ def _payload(passage: Chunk | Duplicate) -> dict[str, Any]:
     return chunk_payload(passage) if isinstance(passage, Chunk) else passage.payload()
 
 
-def _section(passage: Chunk | Duplicate) -> tuple[str, str, str]:
+def _section(passage: Chunk | Duplicate) -> tuple[str, str]:
     """Return what the passages of a section have in common; their addresses differ where it goes over pages."""
     if isinstance(passage, Chunk):
-        return passage.section_id, _BETWEEN_HEADINGS.join(passage.heading_path), _beginning(passage.url)
-    dropped = passage.dropped
-    return dropped.section_id, dropped.heading, _beginning(dropped.url)
+        return passage.section_id, _beginning(passage.url)
+    return passage.dropped.section_id, _beginning(passage.dropped.url)
 
 
 def _beginning(url: str) -> str:

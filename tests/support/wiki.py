@@ -125,6 +125,7 @@ def _row(passage: Passage) -> dict[str, Any]:
         passage.chunk_idx,
         passage.text,
         version=passage.version,
+        section_id=f"{passage.page_id}:{passage.version}:{passage.heading}",
         space=passage.space,
         title=passage.title,
         heading_path=path,

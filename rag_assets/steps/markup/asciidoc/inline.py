@@ -11,7 +11,7 @@ from html import escape, unescape
 
 from rag_assets.steps.markup.asciidoc.context import AsciiContext
 
-_IN = r"(?:\S|\S.{0,2000}?\S)"
+_IN = r"(?:\S|\S.{0,500}?\S)"
 _ROLE = r"(?:\[([^\[\]]{1,200})\])?"
 _QUOTES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("strong", re.compile(rf"\\?{_ROLE}\*\*(.{{1,2000}}?)\*\*", re.S)),
