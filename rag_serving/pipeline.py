@@ -24,7 +24,6 @@ from rag_serving.answering.refusals import nothing_kept
 from rag_serving.artifacts.store import Store
 from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
-from rag_serving.flags import LANGUAGE_NOT_SERVED
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.models.breaker import State
@@ -33,15 +32,18 @@ from rag_serving.models.embedding.recent_vectors import RecentVectors
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.lazy_embedder import GuardedEmbedder, open_guarded
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.queries import Filters
 from rag_serving.query.languages import FARTHER_ABROAD, is_of_pages, knows, languages_told
 from rag_serving.reading.passage import numbered
 from rag_serving.receipts.proofs import Proof, Proofs
 from rag_serving.receipts.recording import ReceiptWriter, Request, answer_trace, telemetry_of
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore, open_receipts
-from rag_serving.records import EXTRACTIVE, Answer, Candidate, SearchResults
-from rag_serving.refusal import Clarification
+from rag_serving.records.answers import Answer, SearchResults
+from rag_serving.records.claims import EXTRACTIVE
+from rag_serving.records.flags import LANGUAGE_NOT_SERVED
+from rag_serving.records.passages import Candidate
+from rag_serving.records.queries import Filters
+from rag_serving.records.refusal import Clarification
 from rag_serving.retrieval.examples import example_questions
 from rag_serving.retrieval.explain import search_results
 from rag_serving.retrieval.hybrid import Mode, RetrievalError

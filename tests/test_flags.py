@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from rag_serving import flags
-from rag_serving.flags import FINDINGS, SENTENCES, flags_told
+from rag_serving.records import flags
+from rag_serving.records.flags import FINDINGS, SENTENCES, flags_told
 
 ROOT = Path(__file__).parents[1]
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "rag_serving").rglob("*.py")}

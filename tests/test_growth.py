@@ -25,7 +25,8 @@ from rag_serving.answering.verification.verifier import VerificationRules, verif
 from rag_serving.answering.writing.parsing import parse
 from rag_serving.query.parsing import read_query
 from rag_serving.query.vocabulary import Names
-from rag_serving.records import Draft, Lock, Verdict
+from rag_serving.records.claims import Draft, Verdict
+from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.injections import neutralized
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from rag_assets.evaluation.bench import with_column
 from rag_assets.steps.contexts.context_prefix import metadata_prefix
 from rag_assets.steps.contexts.lexical_fields import lexical_prefixes
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 
 
 def mask_heading(chunk: Chunk) -> Chunk:

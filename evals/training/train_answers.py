@@ -39,7 +39,8 @@ from rag_serving.config.loading import Config, load_config, parse_config
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.models.protocols import Embedder
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Draft, Lock
+from rag_serving.records.claims import Draft
+from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze
 from rag_serving.tracing import StageTrace
 

@@ -18,8 +18,8 @@ from rag_assets.evaluation.confidence import CalibrationExample, Fit, learn
 from rag_assets.evaluation.evaluate import Evaluation, Judged
 from rag_assets.evaluation.gold import GoldSet
 from rag_serving.config.loading import Config
-from rag_serving.records import Outcome
-from rag_serving.refusal import Refusal
+from rag_serving.records.answers import Outcome
+from rag_serving.records.refusal import Refusal
 from rag_serving.text.question_types import is_claim
 
 ASKED, STATED, CLOSEST = "min_confidence", "min_confidence_statement", "min_closest"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from rag_serving.answering.citations import claims_of
 from rag_serving.models.chat.entailment_judge import Entails, open_judge
-from rag_serving.records import Answer
+from rag_serving.records.answers import Answer
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config

@@ -15,9 +15,9 @@ from typing import Any
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
 from rag_assets.evaluation.tables import percentiles
 from rag_serving.answering.citations import claims_of
-from rag_serving.flags import FINDINGS
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Answer, Citation
+from rag_serving.records.answers import Answer, Citation
+from rag_serving.records.flags import FINDINGS
 from rag_serving.text.normalization import fold
 from rag_serving.text.page_marks import page_anchor
 from rag_serving.text.structure import decode

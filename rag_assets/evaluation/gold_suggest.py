@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import yaml
 
 from rag_assets.evaluation.gold_templates import question_of
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.text.fences import Fence
 from rag_serving.text.injections import neutralized
 from rag_serving.text.normalization import fold

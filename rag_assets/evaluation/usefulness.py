@@ -17,7 +17,7 @@ from rag_assets.evaluation.evaluate import page_of
 from rag_assets.evaluation.gold import GoldPlace, GoldQuestion
 from rag_assets.evaluation.gold_check import plain
 from rag_assets.evaluation.significance import wilson_interval
-from rag_serving.records import Answer, Citation
+from rag_serving.records.answers import Answer, Citation
 
 Outcome = Literal["useful", "closest", "poor", "wrong", "declined"]
 """All facts, told with confidence under a link to a right section; the same, shown as what comes closest; some of the

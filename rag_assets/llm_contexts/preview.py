@@ -20,7 +20,7 @@ from rag_assets.steps.contexts.context_prefix import metadata_prefix
 from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import build_documents
 from rag_serving.config.sections import Context
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from rag_serving.indexes.sentence_vectors import (
     sentence_key,
 )
 from rag_serving.models.protocols import Embedder
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 
 VERSION = 2
 """Raised when the same chunks would get vectors of other texts."""

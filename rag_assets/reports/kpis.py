@@ -15,7 +15,7 @@ import pandas as pd
 
 from rag_assets.evaluation.tables import percentiles
 from rag_assets.reports.unanswered import outcome_of
-from rag_serving.flags import FINDINGS
+from rag_serving.records.flags import FINDINGS
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from rag_assets.evaluation.compare import Changed, CompareError, Comparison, Dif
 from rag_assets.reports.key_measures import KEY, key_first
 from rag_assets.reports.report import Case, Cell, Figure, Pair, Report, Table, Tone, filled, words
 from rag_assets.reports.unanswered import outcome_of, unanswered_table
-from rag_serving.records import Outcome
+from rag_serving.records.answers import Outcome
 
 Facts = Mapping[str, Any]
 Row = Mapping[str, Any]

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, cast, get_args
 
 from rag_assets.reports.report import Cell, Table, words
-from rag_serving.records import Outcome
+from rag_serving.records.answers import Outcome
 
 Row = Mapping[str, Any]
 

@@ -26,11 +26,13 @@ from rag_serving.answering.gates import gate_passages, gate_question, is_close, 
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.loading import Config, ConfigError
-from rag_serving.flags import CLOSEST_PASSAGE, CONFLICTING, LOW_OCR, OCR_QUOTE, SUPERSEDED
 from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
-from rag_serving.records import EXTRACTIVE, Answer, Citation, Draft, Lock, Verdict
-from rag_serving.refusal import Clarification
+from rag_serving.records.answers import Answer, Citation
+from rag_serving.records.claims import EXTRACTIVE, Draft, Verdict
+from rag_serving.records.flags import CLOSEST_PASSAGE, CONFLICTING, LOW_OCR, OCR_QUOTE, SUPERSEDED
+from rag_serving.records.passages import Lock
+from rag_serving.records.refusal import Clarification
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.small_talk import Remark
 from rag_serving.text.stemming import Analyze

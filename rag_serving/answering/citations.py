@@ -17,8 +17,10 @@ from rag_serving.answering.extraction.excerpt_length import excerpt
 from rag_serving.answering.quote_window import trimmed
 from rag_serving.answering.text_fragments import fragment_url, is_repeated
 from rag_serving.answering.writing.sanitizing import without_links
-from rag_serving.places import PagePart, ocr_told, page_told
-from rag_serving.records import Answer, Chunk, Citation, Lock, Verdict, Verification
+from rag_serving.records.answers import Answer, Citation, Verification
+from rag_serving.records.claims import Verdict
+from rag_serving.records.passages import Chunk, Lock
+from rag_serving.records.places import PagePart, ocr_told, page_told
 from rag_serving.text.page_marks import page_anchor, pages_of
 from rag_serving.text.units import pieces, words
 

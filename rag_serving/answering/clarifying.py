@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from rag_serving.records import Lock
-from rag_serving.refusal import Clarification, ClarificationOption
+from rag_serving.records.passages import Lock
+from rag_serving.records.refusal import Clarification, ClarificationOption
 
 EXAMPLES = "You can ask, for example:"
 CLOSEST_PAGE = "The page that comes closest:"

@@ -15,8 +15,10 @@ from rag_serving.answering.extraction.conflicts import Differing
 from rag_serving.answering.gates import CLOSEST, NOT_FOUND, gate_confidence, gate_ocr
 from rag_serving.answering.refusals import best_rejected, not_written, rejected_shapes
 from rag_serving.config.sections import AnswerGeneration, Gates
-from rag_serving.records import Answer, Draft, Lock, RejectedCandidate, Verdict
-from rag_serving.refusal import Refusal
+from rag_serving.records.answers import Answer
+from rag_serving.records.claims import Draft, RejectedCandidate, Verdict
+from rag_serving.records.passages import Lock
+from rag_serving.records.refusal import Refusal
 
 NEEDS_MORE_CONTEXT = "The passages found do not support an answer. Ask more precisely, or name the page or product."
 

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from rag_serving.answering.citations import shown_numbers
 from rag_serving.answering.extraction.conflicts import Differing, Other
 from rag_serving.answering.extraction.precedence import Opening, Standing, mark_of
-from rag_serving.records import Claim, Lock, Verdict
+from rag_serving.records.claims import Claim, Verdict
+from rag_serving.records.passages import Lock
 from rag_serving.text.currency import Mark
 
 

@@ -15,8 +15,10 @@ from types import MappingProxyType
 from rag_serving.answering.clarifying import closest
 from rag_serving.answering.refusals import badly_read, nothing_kept, too_doubtful, too_far
 from rag_serving.config.sections import Gates
-from rag_serving.records import Answer, Lock, Status, Verdict
-from rag_serving.refusal import Gate, Refusal
+from rag_serving.records.answers import Answer, Status
+from rag_serving.records.claims import Verdict
+from rag_serving.records.passages import Lock
+from rag_serving.records.refusal import Gate, Refusal
 from rag_serving.text.orders import is_order
 from rag_serving.text.question_types import is_claim
 from rag_serving.text.small_talk import Remark, plain_words

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from rag_serving.answering.extraction.list_continuation import sharing
-from rag_serving.records import Candidate, Chunk, Lock
+from rag_serving.records.passages import Candidate, Chunk, Lock
 
 Order = Literal["score", "document"]
 

@@ -67,7 +67,7 @@ from rag_serving.mcp.extra import require_mcp
 from rag_serving.pipeline import Pipeline
 from rag_serving.query.filters import parse_filters
 from rag_serving.query.follow_up import completed
-from rag_serving.records import Answer
+from rag_serving.records.answers import Answer
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.rendering.pictures import Pictures
 from rag_serving.tracing import Listen

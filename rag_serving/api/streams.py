@@ -26,7 +26,7 @@ from rag_serving.api.stream_slots import Slots
 from rag_serving.api.wire import ENDING, RequestError, error_body, error_response
 from rag_serving.deadline import Deadline, StoppedError, current
 from rag_serving.escaping.targets import for_json
-from rag_serving.records import Answer
+from rag_serving.records.answers import Answer
 from rag_serving.tracing import Listen
 
 MEDIA_TYPE = "text/event-stream"

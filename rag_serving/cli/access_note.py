@@ -15,7 +15,7 @@ from rag_serving.retrieval.search import NOTHING_READABLE
 
 if TYPE_CHECKING:
     from rag_serving.pipeline import Pipeline
-    from rag_serving.records import Answer, SearchResults
+    from rag_serving.records.answers import Answer, SearchResults
 
     Noted = TypeVar("Noted", Answer, SearchResults)
 

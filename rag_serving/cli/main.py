@@ -22,7 +22,7 @@ from rag_serving.escaping.targets import for_json
 
 if TYPE_CHECKING:
     from rag_serving.config.loading import Config
-    from rag_serving.queries import Filters
+    from rag_serving.records.queries import Filters
 
 _SHORT = (["ask"], ["search"])
 

@@ -18,10 +18,11 @@ from rag_serving.escaping.targets import for_json, for_link, for_terminal, for_t
 
 if TYPE_CHECKING:
     from rag_serving.cli.finding import Finding
-    from rag_serving.places import Location
     from rag_serving.receipts.proofs import Proof
-    from rag_serving.records import Answer, Candidate, Citation, SearchResults
-    from rag_serving.refusal import Clarification, Refusal
+    from rag_serving.records.answers import Answer, Citation, SearchResults
+    from rag_serving.records.passages import Candidate
+    from rag_serving.records.places import Location
+    from rag_serving.records.refusal import Clarification, Refusal
 
 _PLACES_SHOWN = 3
 

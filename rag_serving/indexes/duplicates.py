@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_serving.artifacts.columns import combine_chunks, strings
-from rag_serving.places import Location
+from rag_serving.records.places import Location
 
 
 class DuplicateLocations:

@@ -35,7 +35,7 @@ from rag_serving.indexes.view import GenerationView
 from rag_serving.models.language_detector import shares_of_languages
 from rag_serving.query.spelling import Speller
 from rag_serving.query.vocabulary import NAMED, Names, names_of
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import analyze
 
 _FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name != "also_at")

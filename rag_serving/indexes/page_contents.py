@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import indices, numbers_of
 from rag_serving.indexes.duplicates import DuplicateLocations
-from rag_serving.queries import Facets
+from rag_serving.records.queries import Facets
 
 MOST_LABELS = 50
 _FACETS = ["page_id", "space", "labels", "source", "kind"]

@@ -15,9 +15,9 @@ from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.originals import Original
 from rag_serving.indexes.page_contents import DroppedPassage
-from rag_serving.queries import Facets, Filters
 from rag_serving.query.vocabulary import Names
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
+from rag_serving.records.queries import Facets, Filters
 
 Vector = NDArray[np.float32]  # [d]
 Mask = NDArray[np.bool_]  # [rows]

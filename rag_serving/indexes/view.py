@@ -19,10 +19,10 @@ from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.originals import Original
 from rag_serving.indexes.page_contents import DroppedPassage
 from rag_serving.indexes.protocols import HiddenRowError, Mask, Rows, Terms, Vector
-from rag_serving.queries import Facets, Filters
 from rag_serving.query.filters import matching_rows
 from rag_serving.query.vocabulary import Names
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
+from rag_serving.records.queries import Facets, Filters
 from rag_serving.text.analyzer import analyze, stems
 from rag_serving.text.normalization import caseless, holds
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from rag_serving.queries import Filters
 from rag_serving.query.filters import parse_filters
+from rag_serving.records.queries import Filters
 from rag_serving.text.characters import fault_of
 
 MAX_TEXT_CHARS = 100_000

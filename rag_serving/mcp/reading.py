@@ -32,7 +32,7 @@ from rag_serving.mcp.results import (
     title_of,
 )
 from rag_serving.reading.page import read_page
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.section_proximity import POOL, in_document_order, nearest_sections
 
 MOST_RESULTS = 10

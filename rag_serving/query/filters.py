@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import mask_of, numbers_of, rows_in
-from rag_serving.queries import Filters
+from rag_serving.records.queries import Filters
 
 _ALIASES = MappingProxyType({"label": "labels"})
 

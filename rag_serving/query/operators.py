@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rag_serving.queries import Filters
+from rag_serving.records.queries import Filters
 
 # Code is read over: who asks what `label:foo` does wants no filter. A bare value ends where a sentence could.
 _SIGNS = re.compile(

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from rag_serving.queries import Filters, Query
 from rag_serving.query.languages import IN_ENGLISH, SaidIn
 from rag_serving.query.operators import read_signs
 from rag_serving.query.scope import Scope, may_name, read_scope
 from rag_serving.query.vocabulary import Names
+from rag_serving.records.queries import Filters, Query
 from rag_serving.text.analyzer import analyze, identifiers, versions
 from rag_serving.text.function_words import without_function_words
 from rag_serving.text.small_talk import Remark, is_noise, remark_of, without_greeting

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rag_serving.queries import Filters
 from rag_serving.query.vocabulary import Names
+from rag_serving.records.queries import Filters
 from rag_serving.text.normalization import caseless
 
 _LONGEST_TITLE = 10  # words

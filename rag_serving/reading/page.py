@@ -17,7 +17,7 @@ from rag_serving.indexes.originals import Original
 from rag_serving.indexes.page_contents import DroppedPassage
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.reading.passage import chunk_payload, media_of, page_facts, page_url
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 
 DUPLICATE = "near-identical passage shown at"
 _BETWEEN_HEADINGS = " → "

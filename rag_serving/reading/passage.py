@@ -10,7 +10,8 @@ from typing import Any
 
 from rag_serving.indexes.originals import Original
 from rag_serving.indexes.protocols import ReaderView
-from rag_serving.records import Answer, Chunk, Citation
+from rag_serving.records.answers import Answer, Citation
+from rag_serving.records.passages import Chunk
 from rag_serving.text.page_blocks import PageBlock, page_blocks
 
 MOST_AROUND = 400

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from rag_serving.artifacts.store import StoreError
 from rag_serving.indexes.originals import Original
-from rag_serving.places import ocr_told, page_told
-from rag_serving.records import Lock
+from rag_serving.records.passages import Lock
+from rag_serving.records.places import ocr_told, page_told
 
 Receipt = Mapping[str, Any]
 WITH_PAGES = 8

@@ -23,7 +23,7 @@ from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError, receipt
 from rag_serving.receipts.replay import changes, faults
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 
 _OF_THE_ASKER = frozenset({"asker", "sealed"})
 

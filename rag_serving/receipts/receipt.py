@@ -20,8 +20,10 @@ from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.verification.verifier import VerificationRules
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError, redacted
-from rag_serving.queries import Filters
-from rag_serving.records import Citation, Lock, Verdict
+from rag_serving.records.answers import Citation
+from rag_serving.records.claims import Verdict
+from rag_serving.records.passages import Lock
+from rag_serving.records.queries import Filters
 from rag_serving.tracing import coarse
 
 VERSION = 8

@@ -11,11 +11,11 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.verification.verifier import VerificationRules
 from rag_serving.config.sections import Features
-from rag_serving.queries import Filters
 from rag_serving.receipts.receipt import make_receipt
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
-from rag_serving.records import Answer
+from rag_serving.records.answers import Answer
+from rag_serving.records.queries import Filters
 from rag_serving.retrieval.explain import index_rankings, scored_ids
 from rag_serving.retrieval.search import Search
 from rag_serving.telemetry.events import MAX_CANDIDATES, MAX_RANKED, Trace

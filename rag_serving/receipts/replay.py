@@ -14,11 +14,12 @@ from rag_serving.answering.gates import CLOSEST
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.verification.quotes import find_exact
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
-from rag_serving.flags import CLOSEST_PASSAGE
 from rag_serving.indexes.generation import Generation
 from rag_serving.receipts.files import file_faults, page_faults
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
-from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock, Verdict
+from rag_serving.records.claims import Claim, Draft, Verdict
+from rag_serving.records.flags import CLOSEST_PASSAGE
+from rag_serving.records.passages import Candidate, Chunk, Lock
 
 Receipt = Mapping[str, Any]
 

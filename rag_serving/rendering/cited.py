@@ -19,8 +19,9 @@ from threading import Lock as Mutex
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import StoreError
 from rag_serving.indexes.originals import Original
-from rag_serving.places import Box, PagePart
-from rag_serving.records import Answer, Chunk, Citation, Lock
+from rag_serving.records.answers import Answer, Citation
+from rag_serving.records.passages import Chunk, Lock
+from rag_serving.records.places import Box, PagePart
 from rag_serving.rendering.finding import Wanted
 from rag_serving.rendering.layer import PageLayer
 from rag_serving.rendering.pictures import Pictures

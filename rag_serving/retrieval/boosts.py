@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rag_serving.queries import Query
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
+from rag_serving.records.queries import Query
 from rag_serving.retrieval.ranking import SCORE, Ranking
 from rag_serving.retrieval.stage import SearchContext
 from rag_serving.text.normalization import caseless, holds

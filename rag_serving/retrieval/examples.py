@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator
 
 from rag_serving.indexes.protocols import ReaderView
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.text.marks import has_mark, is_role
 from rag_serving.text.orders import orders_assistant
 

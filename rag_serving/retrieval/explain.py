@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from rag_serving.indexes.protocols import Rows
-from rag_serving.records import Candidate, SearchResults
+from rag_serving.records.answers import SearchResults
+from rag_serving.records.passages import Candidate
 from rag_serving.retrieval.hybrid import COLUMNS
 from rag_serving.retrieval.ranking import Ranking, Scores
 from rag_serving.retrieval.search import Search

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rag_serving.indexes.protocols import Mask
-from rag_serving.queries import Query
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
+from rag_serving.records.queries import Query
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.stage import SearchContext
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rag_serving.indexes.protocols import Rows
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.explain import all_columns
 from rag_serving.retrieval.hygiene import is_near, shares_words
 from rag_serving.retrieval.search import Search

@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.ranking import Ranking, Scores
 from rag_serving.retrieval.stage import SearchContext
 from rag_serving.text.analyzer import analyze_passage

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rag_serving.indexes.protocols import ReaderView, Rows
-from rag_serving.records import Candidate, Chunk
+from rag_serving.records.passages import Candidate, Chunk
 from rag_serving.retrieval.ranking import Ranking
 
 _TOGETHER = 10  # as many as a search shows

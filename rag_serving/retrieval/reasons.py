@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rag_serving.queries import Query
-from rag_serving.records import Candidate, Chunk
+from rag_serving.records.passages import Candidate, Chunk
+from rag_serving.records.queries import Query
 from rag_serving.text.normalization import caseless, holds
 
 Code = Literal[

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.stage import SearchContext
 

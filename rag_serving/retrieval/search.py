@@ -14,11 +14,11 @@ import numpy as np
 
 from rag_serving.indexes.protocols import Mask, ReaderView
 from rag_serving.models.protocols import Embedder
-from rag_serving.queries import Filters, Query
 from rag_serving.query.languages import is_of_pages, said_in
 from rag_serving.query.parsing import read_query
 from rag_serving.query.vocabulary import Names
-from rag_serving.records import Ranker
+from rag_serving.records.answers import Ranker
+from rag_serving.records.queries import Filters, Query
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, query_vector
 from rag_serving.retrieval.lexical_reranker import HEURISTIC
 from rag_serving.retrieval.ranking import Ranking

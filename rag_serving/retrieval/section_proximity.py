@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rag_serving.records import Candidate, Chunk
+from rag_serving.records.passages import Candidate, Chunk
 
 POOL = 10
 """Candidates that are looked at, as the source document of book answers has it; five of them are shown."""

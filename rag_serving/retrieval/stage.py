@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.indexes.protocols import Mask, ReaderView, Vector
-from rag_serving.queries import Query
+from rag_serving.records.queries import Query
 from rag_serving.retrieval.passages import Passages
 from rag_serving.retrieval.ranking import SCORE, Ranking
 from rag_serving.retrieval.rm3 import expanded_scores

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
-from rag_serving.queries import Filters
+from rag_serving.records.queries import Filters
 from rag_serving.retrieval.boosts import add_quoted, boost
 from rag_serving.retrieval.fusion import Fusion, SingleIndex
 from rag_serving.retrieval.hybrid import (

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.stage import SearchContext
 from rag_serving.text.analyzer import analyze_passage

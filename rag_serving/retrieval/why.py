@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rag_serving.records import Candidate, Chunk, Lock
+from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.retrieval.explain import all_columns
 from rag_serving.retrieval.left_out import left_out
 from rag_serving.retrieval.ranking import SCORE, Ranking, Scores

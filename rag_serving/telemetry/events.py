@@ -17,8 +17,10 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rag_serving.access.principals import Principal
-from rag_serving.records import Answer, Lock, RejectedCandidate, SearchResults, Usage, Verdict
-from rag_serving.refusal import Refusal
+from rag_serving.records.answers import Answer, SearchResults
+from rag_serving.records.claims import RejectedCandidate, Usage, Verdict
+from rag_serving.records.passages import Lock
+from rag_serving.records.refusal import Refusal
 
 Kind = Literal["ask", "selected_text", "search"]
 Origin = Literal["server", "terminal"]

@@ -26,8 +26,8 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from rag_serving.flags import FINDINGS
 from rag_serving.models.breaker import State
+from rag_serving.records.flags import FINDINGS
 from rag_serving.telemetry.recorder import Counts, TableName
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)

@@ -10,9 +10,10 @@ from rag_serving.answering.citations import MAX_QUOTE_WORDS, answer_text, citati
 from rag_serving.answering.lock import freeze, has_anchor
 from rag_serving.answering.markdown import markdown
 from rag_serving.answering.text_fragments import plain
-from rag_serving.queries import Filters
 from rag_serving.query.filters import FilterError, matching_rows, parse_filters
-from rag_serving.records import Answer, Claim, Verdict
+from rag_serving.records.answers import Answer
+from rag_serving.records.claims import Claim, Verdict
+from rag_serving.records.queries import Filters
 
 # Filters
 

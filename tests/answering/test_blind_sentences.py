@@ -22,7 +22,8 @@ from support.passages import candidate_of
 
 from rag_serving.answering.citations import answer_text
 from rag_serving.answering.verification.verifier import verify
-from rag_serving.records import Claim, Draft, Lock, Verdict
+from rag_serving.records.claims import Claim, Draft, Verdict
+from rag_serving.records.passages import Lock
 from rag_serving.text.units import units
 
 pytestmark = pytest.mark.usefixtures("passages_read_once")

@@ -16,8 +16,9 @@ from rag_serving.answering.clarifying import closest, examples_told, joined, spe
 from rag_serving.answering.markdown import markdown
 from rag_serving.cli.printing import answer_lines
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Answer, Lock
-from rag_serving.refusal import Clarification, ClarificationOption
+from rag_serving.records.answers import Answer
+from rag_serving.records.passages import Lock
+from rag_serving.records.refusal import Clarification, ClarificationOption
 
 EVERYONE = Principal("acme")
 PAGE = ClarificationOption("Broker guide → Restart", "page", url="https://wiki.example/pages/1#Restart")

@@ -21,9 +21,9 @@ from rag_serving.answering.gates import CLOSEST
 from rag_serving.answering.markdown import markdown
 from rag_serving.answering.writing.generator import GENERATOR_DOWN
 from rag_serving.cli.printing import answer_lines
-from rag_serving.flags import CLOSEST_PASSAGE, LANGUAGE_NOT_SERVED
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Answer
+from rag_serving.records.answers import Answer
+from rag_serving.records.flags import CLOSEST_PASSAGE, LANGUAGE_NOT_SERVED
 
 EVERYONE = Principal("acme")
 LAG = "How long is a partition leader kept away by the alert of consumer lag?"

@@ -15,7 +15,8 @@ from rag_serving.answering.extraction.features import QuestionFeatures
 from rag_serving.answering.extraction.sameness import Compared, difference
 from rag_serving.answering.extraction.values import measures
 from rag_serving.answering.verification.verifier import verify
-from rag_serving.records import Claim, Draft, Lock
+from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze
 
 QUESTION = "How long are audit logs kept?"

@@ -17,7 +17,7 @@ from rag_serving.config.sections import AnswerGeneration, Gates, Verification
 from rag_serving.models.chat.client import RemoteChat
 from rag_serving.models.chat.entailment_judge import open_judge, question
 from rag_serving.models.protocols import ModelError
-from rag_serving.records import Lock
+from rag_serving.records.passages import Lock
 from rag_serving.text.fences import Fence
 from rag_serving.tracing import StageTrace
 

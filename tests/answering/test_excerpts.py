@@ -11,7 +11,8 @@ from rag_serving.answering.extraction.extractor import extract, rank
 from rag_serving.answering.extraction.features import QuestionFeatures
 from rag_serving.answering.extraction.ranker import learnt
 from rag_serving.answering.verification.verifier import verify
-from rag_serving.records import Candidate, Claim, Draft, Lock
+from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.passages import Candidate, Lock
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.units import Unit
 

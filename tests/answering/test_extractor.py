@@ -12,7 +12,8 @@ from rag_serving.answering.extraction.features import FOR, RANK_ONLY, QuestionFe
 from rag_serving.answering.extraction.ranker import learnt
 from rag_serving.answering.quote_window import best_window
 from rag_serving.answering.verification.verifier import verify
-from rag_serving.records import Draft, Lock
+from rag_serving.records.claims import Draft
+from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.units import words
 

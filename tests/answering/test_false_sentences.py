@@ -17,7 +17,7 @@ from support.passages import lock_of
 
 from rag_serving.answering.citations import answer_text
 from rag_serving.answering.verification.verifier import verify
-from rag_serving.records import Claim, Draft
+from rag_serving.records.claims import Claim, Draft
 
 pytestmark = pytest.mark.usefixtures("passages_read_once")
 

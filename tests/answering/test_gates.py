@@ -20,9 +20,9 @@ from rag_serving.answering.gates import (
     likeness,
 )
 from rag_serving.config.sections import Gates
-from rag_serving.flags import CLOSEST_PASSAGE
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Lock
+from rag_serving.records.flags import CLOSEST_PASSAGE
+from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze
 
 GATES = Gates(min_similarity=0.4, min_coverage=0.5, min_confidence=0.5, min_confidence_statement=0.2)

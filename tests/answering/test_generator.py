@@ -14,7 +14,8 @@ from rag_serving.answering.writing.prompt import tokens
 from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.client import RemoteChat
-from rag_serving.records import Claim, Draft, Lock
+from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.passages import Lock
 
 LOCK = lock_of(["Each broker keeps logs for 168 hours by default.", "Stop the broker with the stop script."])
 EXTRACTED = Draft((Claim("Each broker keeps logs.", 1, "keeps logs"),), "extractive")

@@ -6,7 +6,7 @@ import pytest
 from support.passages import lock_of
 
 from rag_serving.answering.verification.verifier import verify
-from rag_serving.records import Claim, Draft
+from rag_serving.records.claims import Claim, Draft
 
 # A passage, a true quote of it, and sentences that it does not say.
 CASES = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rag_serving.answering.markdown import linked_markdown
-from rag_serving.records import Answer, Citation
+from rag_serving.records.answers import Answer, Citation
 
 
 def citation(index: int, url: str = "https://wiki.example/p#a") -> Citation:

@@ -11,7 +11,7 @@ from rag_serving.answering.extraction.extractor import extract
 from rag_serving.answering.extraction.list_continuation import runs_on
 from rag_serving.answering.lock import completed
 from rag_serving.answering.verification.verifier import verify
-from rag_serving.records import Candidate, Chunk, Lock
+from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.text.analyzer import analyze
 
 QUESTION = "How do I restart the broker?"

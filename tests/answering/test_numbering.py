@@ -25,7 +25,9 @@ from rag_serving.answering.verification.verifier import verify
 from rag_serving.api.app import create_app
 from rag_serving.pipeline import Pipeline
 from rag_serving.receipts.replay import faults
-from rag_serving.records import Answer, Claim, Draft, Lock, Verdict
+from rag_serving.records.answers import Answer
+from rag_serving.records.claims import Claim, Draft, Verdict
+from rag_serving.records.passages import Lock
 
 TEXTS = ["Brokers stop at night.", "Logs stay for a week. Older logs are deleted.", "Lag is measured in records."]
 LOCK = lock_of(TEXTS)

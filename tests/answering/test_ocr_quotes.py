@@ -9,7 +9,8 @@ from support.passages import candidate_of, chunk_of
 from rag_assets.steps.formats.blocks import Block
 from rag_serving.answering.citations import citations_of, place_told
 from rag_serving.answering.gates import gate_ocr
-from rag_serving.records import Candidate, Chunk, Claim, Lock, Verdict
+from rag_serving.records.claims import Claim, Verdict
+from rag_serving.records.passages import Candidate, Chunk, Lock
 
 SURE = "Mooring lines are checked every hour of the night by two men."
 UNSURE = "Cranes stop at twenty metres a second, whatever the master of the ship says of it."

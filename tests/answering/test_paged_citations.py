@@ -7,7 +7,8 @@ from support.passages import chunk_of
 
 from rag_assets.steps.formats.blocks import Block
 from rag_serving.answering.citations import citations_of
-from rag_serving.records import Candidate, Chunk, Claim, Lock, Verdict
+from rag_serving.records.claims import Claim, Verdict
+from rag_serving.records.passages import Candidate, Chunk, Lock
 
 FIRST = "Mooring lines are checked every hour of the night by two men."
 SECOND = "Cranes stop at twenty metres a second, whatever the master of the ship says of it."

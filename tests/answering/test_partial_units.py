@@ -15,7 +15,7 @@ from rag_serving.answering.citations import answer_text, citations_of
 from rag_serving.answering.extraction.excerpt_length import CONTINUES
 from rag_serving.answering.extraction.extractor import extract
 from rag_serving.answering.verification.verifier import VerificationRules, verify
-from rag_serving.records import Claim, Draft
+from rag_serving.records.claims import Claim, Draft
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.units import units
 

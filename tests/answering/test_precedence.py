@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.passages import chunk_of
 
 from rag_serving.answering.extraction.precedence import Standing, beginning, mark_of, precedence, standing
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.text.currency import Mark
 
 DAYS = st.datetimes(datetime(1990, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))

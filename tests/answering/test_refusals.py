@@ -17,8 +17,10 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.refusals import best_rejected, not_written, nothing_kept
 from rag_serving.cli.printing import answer_lines
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Answer, Claim, Draft, Lock
-from rag_serving.refusal import Refusal
+from rag_serving.records.answers import Answer
+from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.passages import Lock
+from rag_serving.records.refusal import Refusal
 
 EVERYONE, HR = Principal("acme"), Principal("acme", "ann", frozenset({"hr"}))
 LAG = "How long is a partition leader kept away by the alert of consumer lag?"

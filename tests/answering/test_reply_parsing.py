@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rag_serving.answering.writing.parsing import parse
-from rag_serving.records import Claim
+from rag_serving.records.claims import Claim
 
 
 def read(reply: str) -> list[tuple[str, int, str]]:

@@ -9,7 +9,7 @@ from rag_serving.answering.extraction.extractor import evidence_of, extract, ran
 from rag_serving.answering.extraction.features import FOR_SECTIONS, QuestionFeatures, defines
 from rag_serving.answering.extraction.ranker import learnt
 from rag_serving.answering.extraction.statements import statements
-from rag_serving.records import Candidate, Lock
+from rag_serving.records.passages import Candidate, Lock
 from rag_serving.text.analyzer import analyze
 
 TABLE = learnt().words_alone

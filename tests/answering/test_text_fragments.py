@@ -17,7 +17,9 @@ from rag_serving.answering.text_fragments import fragment_url, is_repeated
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.generation import Generation
-from rag_serving.records import Answer, Claim, Draft, Lock
+from rag_serving.records.answers import Answer
+from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.passages import Lock
 
 PAGE = "https://wiki.example/x#Restart"
 STEP = "Wait until all replicas are in sync again, then go on."

@@ -9,7 +9,8 @@ from rag_serving.answering.citations import citations_of
 from rag_serving.answering.text_fragments import fragment_url
 from rag_serving.answering.verification.quotes import find_quote
 from rag_serving.answering.verification.verifier import VerificationRules, verify
-from rag_serving.records import Claim, Draft, Lock, Verdict
+from rag_serving.records.claims import Claim, Draft, Verdict
+from rag_serving.records.passages import Lock
 
 RESTART = "You must not restart the broker while partitions are under-replicated. Wait 1.5 hours after an upgrade."
 DISK = "Each broker keeps at most 15 GB of logs on disk.\nOlder segments — “closed” ones — are deleted ﬁrst…"

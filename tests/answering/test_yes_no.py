@@ -7,7 +7,7 @@ from support.passages import lock_of
 
 from rag_serving.answering.verification.verifier import verify
 from rag_serving.answering.verification.yes_no import polarity_fault
-from rag_serving.records import Claim, Draft
+from rag_serving.records.claims import Claim, Draft
 
 ROOT = "May I run the broker as root?"
 KEPT = "Are logs kept on disk?"

@@ -12,7 +12,7 @@ from support.api_client import client_of, completion_chunks, events_in
 from support.stand_in_chat import MODEL, StandInChat, served
 
 from rag_serving.answering.gates import CLOSEST
-from rag_serving.flags import CLOSEST_PASSAGE
+from rag_serving.records.flags import CLOSEST_PASSAGE
 
 ASK = {"question": "How long is a partition leader kept away by the alert of consumer lag?"}
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": ASK["question"]}]}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from click import unstyle
 
 from rag_serving.cli.printing import answer_lines
-from rag_serving.records import Answer, Citation
+from rag_serving.records.answers import Answer, Citation
 
 URL = "https://wiki.example/page#Leave"
 

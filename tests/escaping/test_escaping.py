@@ -22,7 +22,7 @@ from rag_serving.cli.printing import answer_lines
 from rag_serving.config.logging import LineFormatter
 from rag_serving.escaping.markdown import for_markdown, markdown_text
 from rag_serving.escaping.targets import for_csv, for_html, for_json, for_link, for_log, for_terminal, for_terminal_line
-from rag_serving.records import Answer, Citation
+from rag_serving.records.answers import Answer, Citation
 
 PIECES = (
     "![x](https://evil.example/p.png)", "<img src=https://evil.example/p.png>", "<script>", "[a](javascript:alert(1))",

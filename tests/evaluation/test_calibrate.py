@@ -29,7 +29,7 @@ from rag_serving.answering.extraction.ranker import Tables, learnt
 from rag_serving.cli.main import app
 from rag_serving.config.loading import ConfigError, load_config, parse_config
 from rag_serving.config.sections import Embedding
-from rag_serving.records import Answer, Citation
+from rag_serving.records.answers import Answer, Citation
 
 
 def asked(name: str, answerable: bool, text: str = "How long are logs kept?") -> GoldQuestion:

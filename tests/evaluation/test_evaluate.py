@@ -26,8 +26,8 @@ from rag_serving.indexes.current import UnpublishedError
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Answer, Citation
-from rag_serving.refusal import Refusal
+from rag_serving.records.answers import Answer, Citation
+from rag_serving.records.refusal import Refusal
 
 ANCHORS = {"1": frozenset({"Top"})}
 

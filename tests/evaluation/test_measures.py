@@ -7,7 +7,7 @@ import pytest
 from rag_assets.evaluation.evaluate import Judged, judge
 from rag_assets.evaluation.gold import GoldQuestion
 from rag_assets.evaluation.measures import f1, of_answers, of_rankings, summary
-from rag_serving.records import Answer, Citation
+from rag_serving.records.answers import Answer, Citation
 
 
 def citation(page: str) -> Citation:

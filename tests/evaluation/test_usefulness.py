@@ -16,7 +16,7 @@ from rag_assets.evaluation.usefulness import (
     use_payload,
     use_table,
 )
-from rag_serving.records import Answer, Citation, Status
+from rag_serving.records.answers import Answer, Citation, Status
 
 PLACES = (GoldPlace("12", "Logs"), GoldPlace("13", heading="How long?"))
 ASKED = GoldQuestion(

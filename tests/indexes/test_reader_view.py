@@ -18,8 +18,8 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.protocols import HiddenRowError, ReaderView
-from rag_serving.queries import Filters
 from rag_serving.query.parsing import read_query
+from rag_serving.records.queries import Filters
 
 READERS = ("everyone", "group:staff", "group:staff&group:board", "user:ann|group:board", "nobody")
 WHO = {

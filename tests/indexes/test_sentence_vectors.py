@@ -34,7 +34,7 @@ from rag_serving.indexes.sentence_vectors import (
     SentenceVectors,
     sentence_key,
 )
-from rag_serving.records import Candidate
+from rag_serving.records.passages import Candidate
 from rag_serving.text.analyzer import analyze
 from rag_serving.tracing import StageTrace
 

@@ -21,8 +21,8 @@ from sharing_wiki import sharing_wiki
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
 from rag_serving.pipeline import Pipeline
-from rag_serving.queries import Filters
 from rag_serving.receipts.receipt import ReceiptError
+from rag_serving.records.queries import Filters
 
 QUERIES = 40
 _OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id", "created_at", "sealed", "signature", "id"})

@@ -15,7 +15,7 @@ from restricted_wiki import TENANT, Wiki, marker_of, restricted_wiki, some_princ
 from rag_serving.access.principals import Principal
 from rag_serving.pipeline import Pipeline
 from rag_serving.receipts.receipt import ReceiptError
-from rag_serving.records import Answer
+from rag_serving.records.answers import Answer
 
 ANYBODY, INSIDER = Principal(TENANT), Principal(TENANT, None, frozenset({"insiders"}))
 OPERATOR = Principal(TENANT, None, frozenset({"insiders"}), frozenset({"operator"}))

@@ -13,13 +13,13 @@ from support.wiki import PASSAGES, configuration, embedder, publish
 from rag_serving.access.principals import Principal
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Embedding
-from rag_serving.flags import LANGUAGE_NOT_SERVED
 from rag_serving.models.embedding import weights
 from rag_serving.models.embedding.factory import open_embedder, open_tokenizer
 from rag_serving.models.embedding.scale import Scale
 from rag_serving.models.embedding.weights import MULTILINGUAL, MULTILINGUAL_WHEEL, find_weights
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.pipeline import Pipeline
+from rag_serving.records.flags import LANGUAGE_NOT_SERVED
 
 CONFIG = Embedding(model=MULTILINGUAL)
 

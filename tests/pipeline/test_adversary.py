@@ -25,7 +25,9 @@ from rag_serving.answering.writing.generator import GENERATOR_DOWN, Generator
 from rag_serving.answering.writing.parsing import parse
 from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.chat.client import RemoteChat
-from rag_serving.records import Answer, Claim, Draft, Lock, Verdict
+from rag_serving.records.answers import Answer
+from rag_serving.records.claims import Claim, Draft, Verdict
+from rag_serving.records.passages import Lock
 from rag_serving.text.units import units
 
 ANSWERS = int(os.environ.get("CITELOCK_ADVERSARY", "300"))

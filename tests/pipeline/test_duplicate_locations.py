@@ -16,8 +16,8 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.markdown import markdown
 from rag_serving.cli.main import app
 from rag_serving.pipeline import Pipeline
-from rag_serving.places import Location
-from rag_serving.queries import Filters
+from rag_serving.records.places import Location
+from rag_serving.records.queries import Filters
 
 QUESTION = "How long does each broker keep logs?"
 ANYBODY, HR = Principal("acme"), Principal("acme", groups=frozenset({"hr"}))

@@ -15,12 +15,12 @@ from rag_serving.answering.answerer import NO_VECTORS
 from rag_serving.answering.gates import NOT_FOUND
 from rag_serving.answering.markdown import markdown
 from rag_serving.artifacts.store import Store
-from rag_serving.flags import CONFLICTING
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.models.protocols import ModelError, Progress
 from rag_serving.pipeline import EXACT_SEARCH, STALE, Pipeline
-from rag_serving.queries import Filters
 from rag_serving.receipts.recording import NO_RECEIPT
+from rag_serving.records.flags import CONFLICTING
+from rag_serving.records.queries import Filters
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, RetrievalError
 from rag_serving.retrieval.search import search_candidates
 from rag_serving.retrieval.stages import SearchOptions

@@ -22,7 +22,9 @@ from rag_serving.config.sections import AnswerGeneration as Settings
 from rag_serving.indexes.generation import Generation
 from rag_serving.models.chat.client import Listen
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Answer, Claim, Draft, Lock
+from rag_serving.records.answers import Answer
+from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.passages import Lock
 
 SENTENCES = (
     "A broker must not be restarted while replicas are offline.",

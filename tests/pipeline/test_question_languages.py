@@ -10,9 +10,9 @@ from support.clarified import clarified
 from support.wiki import PASSAGES, Passage, configuration, embedder, publish
 
 from rag_serving.access.principals import Principal
-from rag_serving.flags import LANGUAGE_NOT_SERVED
 from rag_serving.pipeline import Pipeline
 from rag_serving.query.languages import knows, languages_told
+from rag_serving.records.flags import LANGUAGE_NOT_SERVED
 
 GERMAN = "Jeder Broker bewahrt seine Protokolle standardmäßig sieben Tage lang auf. Danach werden sie gelöscht."
 RUSSIAN = "Каждый брокер хранит журналы семь дней, а потом они удаляются без предупреждения."

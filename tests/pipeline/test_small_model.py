@@ -23,7 +23,8 @@ from rag_serving.config.loading import parse_config
 from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models import open_embedder
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import EXTRACTIVE, Draft, Lock
+from rag_serving.records.claims import EXTRACTIVE, Draft
+from rag_serving.records.passages import Lock
 
 QUESTIONS = int(os.environ.get("CITELOCK_MODEL_QUESTIONS", "0"))
 SHARE_PROMPTED = 5  # one question of so many is asked by the product's own prompt, of which the model makes little

@@ -17,7 +17,8 @@ from support.shown_truth import sentence_faults
 from support.small_model import NAME
 
 from rag_serving.config.sections import AnswerGeneration
-from rag_serving.records import EXTRACTIVE, Draft, Lock
+from rag_serving.records.claims import EXTRACTIVE, Draft
+from rag_serving.records.passages import Lock
 
 REPLIES = Path(__file__).parent / "data" / "small_model_replies.jsonl"
 ROWS = [json.loads(line) for line in REPLIES.read_text("utf-8").splitlines()]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_serving.queries import Filters
 from rag_serving.query.parsing import read_query
 from rag_serving.query.vocabulary import Names
+from rag_serving.records.queries import Filters
 from rag_serving.text.analyzer import analyze
 
 TITLES = {"deploy guide": "Deploy guide", "runbook": "Runbook", "runbook of the harbour": "Runbook of the Harbour"}

@@ -19,7 +19,9 @@ from rag_serving.access.principals import Principal
 from rag_serving.answering.citations import citations_of
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.originals import Original
-from rag_serving.records import Answer, Candidate, Citation, Claim, Lock, Verdict
+from rag_serving.records.answers import Answer, Citation
+from rag_serving.records.claims import Claim, Verdict
+from rag_serving.records.passages import Candidate, Lock
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.rendering.pictures import Pictures
 

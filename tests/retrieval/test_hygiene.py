@@ -9,7 +9,7 @@ import pytest
 from support.listed_chunks import ListedChunks, candidates, ranked, searching
 from support.passages import chunk_of
 
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.hygiene import Hygiene, KeywordGate
 
 BOTH = chunk_of("Restarting needs a stopped broker.", "1:1:0", heading_path=())

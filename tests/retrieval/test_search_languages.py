@@ -13,7 +13,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.models.language_detector import page_language
 from rag_serving.pipeline import Pipeline
-from rag_serving.queries import Query
+from rag_serving.records.queries import Query
 
 READER = Principal("acme")
 GERMAN = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rag_serving.records import Answer
+from rag_serving.records.answers import Answer
 
 
 def clarified(answer: Answer) -> str:

@@ -8,8 +8,8 @@ from typing import cast
 import numpy as np
 
 from rag_serving.indexes.protocols import Mask, ReaderView, Rows
-from rag_serving.queries import Query
-from rag_serving.records import Candidate, Chunk
+from rag_serving.records.passages import Candidate, Chunk
+from rag_serving.records.queries import Query
 from rag_serving.retrieval.ranking import SCORE, Ranking
 from rag_serving.retrieval.stage import SearchContext
 

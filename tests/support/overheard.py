@@ -15,7 +15,8 @@ from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.chat.client import Listen
 from rag_serving.models.chat.messages import Message, Reply
-from rag_serving.records import Candidate, Chunk, Claim, Draft, Lock
+from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.text.units import units
 from support.shown_truth import PARAGRAPH, Shown
 

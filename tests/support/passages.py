@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from rag_serving.records import Candidate, Chunk, Lock
+from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.text.structure import chunk_structures
 
 

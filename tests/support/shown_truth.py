@@ -14,7 +14,8 @@ import Stemmer
 
 from rag_serving.answering.extraction.excerpt_length import CONTINUES
 from rag_serving.answering.gates import CLOSEST
-from rag_serving.records import Answer, Chunk, Citation
+from rag_serving.records.answers import Answer, Citation
+from rag_serving.records.passages import Chunk
 
 PARAGRAPH = re.compile(r"(.*?)[ \n]((?:\[\d+\])+)(?:\n\n|\Z)", re.DOTALL)
 _NUMBER = re.compile(r"\s*\[\d{1,3}\]")

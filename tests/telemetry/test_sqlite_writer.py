@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy import select
 
 from rag_serving.access.principals import Principal
-from rag_serving.records import Answer, Usage
+from rag_serving.records.answers import Answer
+from rag_serving.records.claims import Usage
 from rag_serving.telemetry.events import RowBuilder, Trace
 from rag_serving.telemetry.recorder import Row, TelemetryError
 from rag_serving.telemetry.sqlite_writer import SqliteWriter

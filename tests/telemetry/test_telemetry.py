@@ -17,7 +17,9 @@ from rag_assets.evaluation.telemetry_rows import records, rows_of_days
 from rag_assets.reports.kpis import kpis
 from rag_assets.reports.telemetry import Day, telemetry_report
 from rag_serving.access.principals import Principal
-from rag_serving.records import Answer, Candidate, Chunk, Claim, Lock, SearchResults, Usage, Verdict
+from rag_serving.records.answers import Answer, SearchResults
+from rag_serving.records.claims import Claim, Usage, Verdict
+from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.telemetry.events import RowBuilder, Trace
 from rag_serving.telemetry.recorder import Recorder, Row, TelemetryError, Writer
 from rag_serving.telemetry.tables import (

@@ -37,7 +37,7 @@ from rag_serving.indexes.view import GenerationView
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.pipeline import Pipeline
-from rag_serving.records import Candidate
+from rag_serving.records.passages import Candidate
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions
 

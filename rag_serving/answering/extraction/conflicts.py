@@ -19,7 +19,8 @@ from rag_serving.answering.extraction.precedence import Opening, Precedence, Sta
 from rag_serving.answering.extraction.sameness import Compared, difference
 from rag_serving.answering.quote_window import best_window
 from rag_serving.deadline import check
-from rag_serving.records import Chunk, Claim, Lock, Verdict
+from rag_serving.records.claims import Claim, Verdict
+from rag_serving.records.passages import Chunk, Lock
 from rag_serving.text.currency import versions_in
 from rag_serving.text.units import Unit
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import groupby
 
 from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, weight
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.text.directed import directed_units
 from rag_serving.text.structure import FENCES, columns_of, line_of, units_above
 from rag_serving.text.units import Unit, cells_of

@@ -30,7 +30,8 @@ from rag_serving.answering.extraction.list_continuation import steps_across
 from rag_serving.answering.extraction.ranker import FeatureWeights, Tables, learnt
 from rag_serving.answering.extraction.statements import MOST_SAID, is_introduced, named, statements
 from rag_serving.answering.quote_window import best_window
-from rag_serving.records import EXTRACTIVE, Claim, Draft, Lock, RejectedCandidate
+from rag_serving.records.claims import EXTRACTIVE, Claim, Draft, RejectedCandidate
+from rag_serving.records.passages import Lock
 from rag_serving.text.orders import orders_assistant
 from rag_serving.text.question_types import asked_words, is_claim, kind_of, parts_of
 from rag_serving.text.units import cells_of

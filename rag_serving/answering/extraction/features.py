@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rag_serving.records import Candidate
+from rag_serving.records.passages import Candidate
 from rag_serving.text.analyzer import analyze
 from rag_serving.text.polarity_words import contradict, negations, polarity_words
 from rag_serving.text.question_types import Kind, asked_words, holds, kind_of, names_of, topic_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rag_serving.answering.extraction.excerpts import Excerpt, Layout
-from rag_serving.records import Chunk, Lock
+from rag_serving.records.passages import Chunk, Lock
 from rag_serving.text.units import Unit
 
 BEFORE, AFTER = -1, 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.text.currency import (
     Mark,
     Version,

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from rag_serving.answering.extraction.features import Analyze, QuestionFeatures
 from rag_serving.answering.extraction.values import Field, Measures, differ, fields, is_setting, measures, settled
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import SEPARATED_NAME
 from rag_serving.text.currency import family_of, without_versions
 from rag_serving.text.figures import FIGURE_WORDS, figures_with_units

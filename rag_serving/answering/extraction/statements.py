@@ -16,7 +16,7 @@ from rag_serving.answering.extraction.excerpts import Excerpt, Layout
 from rag_serving.answering.extraction.features import Analyze, QuestionFeatures, Statement
 from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, weight
 from rag_serving.deadline import check
-from rag_serving.records import Chunk, Lock
+from rag_serving.records.passages import Chunk, Lock
 from rag_serving.text.analyzer import SEPARATED_NAME
 from rag_serving.text.units import Unit, cells_of, words
 

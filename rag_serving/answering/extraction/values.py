@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.text.analyzer import SEPARATED_NAME
 from rag_serving.text.figures import figure_value, figures_with_units
 from rag_serving.text.structure import columns_of, line_of

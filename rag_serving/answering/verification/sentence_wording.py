@@ -16,7 +16,7 @@ from rag_serving.answering.verification.quotes import Passage, QuoteSpan
 from rag_serving.answering.verification.support import Sentences, missing_words, supported
 from rag_serving.answering.verification.words import tokens_as_written
 from rag_serving.answering.verification.yes_no import affirms, polarity_fault, without_yes_or_no
-from rag_serving.records import Claim, Verdict
+from rag_serving.records.claims import Claim, Verdict
 from rag_serving.text.polarity_words import negations
 from rag_serving.text.units import Unit, words
 

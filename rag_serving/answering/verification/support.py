@@ -23,7 +23,7 @@ from rag_serving.answering.verification.parts import as_one, joined, parts
 from rag_serving.answering.verification.rewrites import entailed, implying
 from rag_serving.answering.verification.tables import cells, row_sentences
 from rag_serving.answering.verification.words import Token, compare, group_of, is_negative, tokens
-from rag_serving.records import CarriedWord
+from rag_serving.records.claims import CarriedWord
 from rag_serving.text.structure import Structure, line_of, structure_of
 
 _FRAME = re.compile(

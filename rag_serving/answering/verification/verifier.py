@@ -18,7 +18,8 @@ from rag_serving.answering.quote_window import best_part
 from rag_serving.answering.verification.quotes import MIN_QUOTE_BYTES, Passage, QuoteSpan, find_quote, needle_of, weight
 from rag_serving.answering.verification.sentence_wording import SentenceWording
 from rag_serving.deadline import check
-from rag_serving.records import EXTRACTIVE, Candidate, Claim, Draft, Lock, Verdict
+from rag_serving.records.claims import EXTRACTIVE, Claim, Draft, Verdict
+from rag_serving.records.passages import Candidate, Lock
 from rag_serving.text.directed import MASK, without_directed
 from rag_serving.text.normalization import folded
 from rag_serving.text.orders import orders_assistant

@@ -21,7 +21,8 @@ from rag_serving.models.breaker import Breaker
 from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import Reply
 from rag_serving.models.protocols import ContextTooLongError, ModelError
-from rag_serving.records import Claim, Draft, Lock, Usage
+from rag_serving.records.claims import Claim, Draft, Usage
+from rag_serving.records.passages import Lock
 from rag_serving.text.fences import Fence
 from rag_serving.text.orders import orders_assistant
 

@@ -20,7 +20,7 @@ from rag_serving.answering.writing.sanitizing import (
     without_images,
     without_links,
 )
-from rag_serving.records import Claim
+from rag_serving.records.claims import Claim
 from rag_serving.text.units import Kind, units, words
 
 _DECLINED = re.compile(

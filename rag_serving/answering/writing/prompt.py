@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.chat.messages import Message
-from rag_serving.records import Claim, Lock
+from rag_serving.records.claims import Claim
+from rag_serving.records.passages import Lock
 from rag_serving.text.fences import Fence
 from rag_serving.text.injections import neutralized
 

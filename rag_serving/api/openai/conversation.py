@@ -14,9 +14,9 @@ from rag_serving.api.bodies import MAX_SELECTION_CHARS
 from rag_serving.api.openai.models import Asked
 from rag_serving.api.service import Service, checked_text, timings_for
 from rag_serving.api.wire import RequestError
-from rag_serving.flags import INSTRUCTIONS_UNUSED
 from rag_serving.query.follow_up import MOST_QUESTIONS, completed
-from rag_serving.records import Answer
+from rag_serving.records.answers import Answer
+from rag_serving.records.flags import INSTRUCTIONS_UNUSED
 from rag_serving.tracing import Listen
 
 _INSTRUCTING = frozenset({"system", "developer"})

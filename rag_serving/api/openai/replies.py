@@ -14,7 +14,7 @@ from rag_serving.answering.markdown import linked_markdown
 from rag_serving.api.errors import RETRY_AFTER_S
 from rag_serving.api.wire import RequestError
 from rag_serving.models.embedding.token_count import TokenCount
-from rag_serving.records import Answer
+from rag_serving.records.answers import Answer
 
 
 class Usage(NamedTuple):

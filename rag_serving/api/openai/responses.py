@@ -28,7 +28,7 @@ from rag_serving.api.openai.replies import Counter, Reply, Usage
 from rag_serving.api.service import CurrentService, RequireCaller, slots_of
 from rag_serving.api.streams import KEEP_ALIVE, EventStream, Progress, StreamItem, event
 from rag_serving.api.wire import RequestError, openai_error
-from rag_serving.records import Answer
+from rag_serving.records.answers import Answer
 from rag_serving.tracing import Listen
 
 router = APIRouter()

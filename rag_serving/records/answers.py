@@ -1,0 +1,160 @@
+"""Answers: citations as readers see them, results of a search, and the answer.
+
+Belongs here: plain immutable records and their JSON shapes (the documented interface). Does not belong here: anything
+that computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from rag_serving.records.claims import Usage
+from rag_serving.records.flags import flags_told
+from rag_serving.records.passages import Candidate
+from rag_serving.records.places import BookPlace, Box, Location, PagePart, boxes_payload
+from rag_serving.records.queries import Query
+from rag_serving.records.refusal import Clarification, Refusal
+
+Status = Literal["answered", "not_found", "needs_more_context", "clarify", "refused", "unavailable"]
+Outcome = Literal["told", "closest", "none"]
+"""What a question came to: a confident answer; the passages that come closest, without confidence; nothing shown."""
+Verification = Literal["exact", "fuzzy", "swapped", "ocr"]
+"""How a quote was checked; `ocr`: it stands in the stored text, which was read from a picture of the page."""
+Ranker = Literal["sidecar", "heuristic", "none"]
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A verified quote as the reader sees it.
+
+    Quotes of one passage share its number: passages are numbered by their first appearance in the answer, from 1
+    without gaps.
+    """
+
+    index: int  # the number shown, `[index]` in the answer
+    chunk_id: str
+    title: str
+    heading_path: tuple[str, ...]
+    url: str
+    fragment_url: str
+    quote: str
+    space: str
+    page_version: int
+    verification: Verification
+    start: int  # offsets of the quote in the chunk's text
+    end: int
+    also_at: tuple[Location, ...] = ()
+    passage: int = 0  # its place in the lock, counted from 1
+    page_id: str = ""
+    source: str = ""
+    updated_at: datetime | None = None  # when the page's version was made
+    page: int | None = None  # of a paged document, from 1: where the quote begins
+    page_label: str | None = None  # the document's own name of that page; None: not looked up, or it has none
+    boxes: tuple[Box, ...] | None = None  # of the quote on that page; None: not looked up
+    continued: tuple[PagePart, ...] = ()  # the pages that it goes on over
+    ocr_confidence: int | None = None  # the least that OCR read it with, 0 to 100; None: no OCR read it
+    book: BookPlace | None = None  # where its passage stands in a book; None: in none
+
+    def payload(self) -> dict[str, Any]:
+        """Return the JSON shape; the place in the lock is for receipts alone."""
+        also_at = [vars(place) for place in self.also_at]
+        updated_at = self.updated_at.isoformat() if self.updated_at else None
+        lists = {"heading_path": list(self.heading_path), "also_at": also_at, "boxes": boxes_payload(self.boxes)}
+        lists["continued"] = [part.payload() for part in self.continued]
+        lists["book"] = self.book.payload() if self.book else None
+        shape = {**vars(self), **lists, "updated_at": updated_at}
+        del shape["passage"]
+        return shape
+
+
+@dataclass(frozen=True)
+class SearchResults:
+    """Ranked candidates with the generation that gave them."""
+
+    results: tuple[Candidate, ...]
+    generation: str
+    degraded: tuple[str, ...] = ()
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] | None = None  # how the query was read, where that was asked for
+    reranker: Ranker = "none"  # who ranked them after fusion
+    query: Query | None = None  # as it was read, where that was asked for
+    candidates: Sequence[Candidate] = ()  # all that were found, best first, where that was asked for
+
+    def payload(self) -> dict[str, Any]:
+        shape: dict[str, Any] = {
+            "results": [candidate.result() for candidate in self.results],
+            "generation": self.generation,
+            "reranker": self.reranker,
+            "degraded": list(self.degraded),
+            "timings_ms": dict(self.timings_ms),
+        }
+        if self.notes is not None:
+            shape["notes"] = list(self.notes)
+        if self.query is not None:
+            shape["query"] = self.query.payload()
+            shape["candidates"] = [candidate.explanation() for candidate in self.candidates]
+        return shape
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the reader gets."""
+
+    status: Status
+    answer: str
+    citations: tuple[Citation, ...] = ()
+    clarification: Clarification | None = None
+    refusal: Refusal | None = None  # why it is none, or not told with confidence
+    understood: str | None = None  # the question as it was completed from earlier ones
+    passages: Sequence[Mapping[str, Any]] | None = None
+    notes: tuple[str, ...] | None = None  # how the question was read, where that was asked for
+    generation: str = ""
+    generator: str = ""  # who wrote it: extractive, or provider/model
+    usage: Usage | None = None  # what the model took
+    reranker: Ranker = "none"  # who ranked the passages after fusion
+    receipt_id: str | None = None
+    gates: Mapping[str, float] = field(default_factory=dict)  # what the gates decided by
+    evidence: Mapping[str, float] = field(default_factory=dict)  # what the confidence among them was told from
+    rejected: Sequence[Mapping[str, Any]] = ()  # the next best sentences with their features, where asked for
+    why: Mapping[str, Any] | None = None  # why these passages and not others, where asked for
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return whether this is a confident answer, the closest passages, or neither."""
+        if self.status != "answered":
+            return "none"
+        return "closest" if self.refusal else "told"
+
+    def payload(self) -> dict[str, Any]:
+        shape: dict[str, Any] = {
+            "status": self.status,
+            "outcome": self.outcome,
+            "confidence": self.gates.get("confidence"),
+            "threshold": self.gates.get("min_confidence"),
+            "answer": self.answer,
+            "citations": [citation.payload() for citation in self.citations],
+            "clarification": self.clarification.payload() if self.clarification else None,
+            "refusal": self.refusal.payload() if self.refusal else None,
+            "understood": self.understood,
+            "generation": self.generation,
+            "generator": self.generator,
+            "usage": self.usage.payload() if self.usage else None,
+            "reranker": self.reranker,
+            "receipt_id": self.receipt_id,
+            "timings_ms": dict(self.timings_ms),
+            "flags": list(self.flags),
+        }
+        if self.passages is not None:
+            shape["passages"] = [dict(passage) for passage in self.passages]
+            shape["gates"] = dict(self.gates)
+            shape["evidence"] = dict(self.evidence)
+            shape["rejected"] = [dict(candidate) for candidate in self.rejected]
+            shape["why"] = {**(self.why or {"passages": [], "left_out": []}), "flags": flags_told(self.flags)}
+        if self.notes is not None:
+            shape["notes"] = list(self.notes)
+        return shape

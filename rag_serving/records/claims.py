@@ -1,0 +1,90 @@
+"""Claims: what a generator wrote, and what verification said of it.
+
+Belongs here: plain immutable records. Does not belong here: writing claims (`answering.writing`,
+`answering.extraction`), verifying them (`answering.verification`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Support = Literal["verbatim", "carried", "quoted", "unchecked"]
+"""What the sentence of a claim is worth: its passage's own words; carried by them word by word; not carried, so that
+readers see the passage's own sentence in its place; not looked at, because the claim was dropped."""
+EXTRACTIVE = "extractive"
+"""The writer whose sentences are cut out of passages."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence a generator wrote, the passage it cites, and the words it quotes from there."""
+
+    text: str
+    index: int
+    quote: str
+    others: tuple[str, ...] = ()  # what else the sentence quotes; it must stand, too
+
+
+@dataclass(frozen=True)
+class RejectedCandidate:
+    """A sentence that extraction ranked and did not choose, with what speaks for it."""
+
+    passage: int  # its place in the lock, from 1
+    text: str
+    score: float  # by which sentences of one question are ordered
+    features: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a reply of a model took."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float  # by the configuration's prices
+
+    def payload(self) -> dict[str, float]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a generator wrote, before anything is believed. No claim, or declined: it found nothing."""
+
+    claims: tuple[Claim, ...]
+    model: str
+    declined: bool = False
+    flags: tuple[str, ...] = ()  # what is not as it should be
+    notes: tuple[str, ...] = ()  # what was done on the way, a line each
+    usage: Usage | None = None
+    confidence: float | None = None  # how likely the best claim answers, 0 to 1; None: the writer does not say
+    evidence: Mapping[str, float] = field(default_factory=dict)  # what speaks for the best claim, by name
+    rejected: tuple[RejectedCandidate, ...] = ()  # the next best, best first
+    further: tuple[Claim, ...] = ()  # what comes next, for who is shown what comes closest
+
+
+@dataclass(frozen=True)
+class CarriedWord:
+    """A word of a sentence, and the words of a cited passage that carry it."""
+
+    word: str
+    by: str
+    how: Literal["exact", "inflection", "synonym", "figure"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What verification said of one claim's quote."""
+
+    claim: Claim
+    outcome: Literal["exact", "fuzzy", "swapped", "dropped"]
+    reason: str
+    index: int | None = None
+    start: int | None = None  # offsets of the quote in the passage's text
+    end: int | None = None
+    told: str = ""  # the claim's sentence, with what it quotes only nearly as the passages have it
+    support: Support = "unchecked"
+    carried: tuple[CarriedWord, ...] = ()  # which words of the passage carry each word of the sentence
+    judged: bool | None = None  # whether it follows from the passage, as a model says; None: not asked, or no answer

@@ -1,0 +1,143 @@
+"""Passages: a citable chunk, a candidate for an answer, and the lock that freezes the chosen ones.
+
+Belongs here: plain immutable records and their JSON shapes. Does not belong here: finding or choosing passages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from rag_serving.records.places import BookPlace, Location
+from rag_serving.text.page_marks import confidence_of, page_at
+from rag_serving.text.structure import Structure, decode, structure_of
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A citable passage of one page version, as a generation stores it."""
+
+    chunk_id: str
+    page_id: str
+    version: int
+    chunk_idx: int
+    space: str
+    title: str
+    heading_path: tuple[str, ...]
+    anchor: str
+    url: str
+    text: str
+    start: int
+    end: int
+    content_type: str
+    context_before: str = ""
+    context_after: str = ""
+    labels: tuple[str, ...] = ()
+    is_boilerplate: bool = False
+    text_hash: str = ""
+    updated_at: datetime | None = None
+    structure: str = ""  # of the text, as ingest knew it; empty where no ingest has read it
+    section_id: str = ""
+    source: str = ""
+    kind: str = "page"  # page, comments, attachment or document
+    passage_id: str | None = None  # place in its book, such as ch3-sec2-p45; None: no book
+    chapter: str | None = None  # number and title of its chapter
+    section: str | None = None  # number and title of its page below the chapter's own
+    page_order: int | None = None  # place of its page in the source's reading order, from 1; None: it has none
+    source_file: str | None = None  # that its page was read from, below the source's folder
+    also_at: tuple[Location, ...] = ()
+
+    @property
+    def page_number(self) -> int | None:
+        """The page of a paged document that the text begins on, from 1."""
+        return self.page_at(0)
+
+    def page_at(self, position: int) -> int | None:
+        """Return the page of a paged document that a character of the text stands on, from 1; of what no ingest has
+        read its anchor tells (RFC 8118)."""
+        if marks := self.parts.marks:
+            return page_at(marks, position)
+        number = self.anchor.removeprefix("page=")
+        return int(number) if number != self.anchor and number.isdecimal() and len(number) < 10 else None
+
+    def ocr_confidence(self, start: int, end: int) -> int | None:
+        """Return the least confidence that OCR read some of `text[start:end]` with; None: OCR read none of it."""
+        return confidence_of(self.parts.marks, start, end)
+
+    @property
+    def in_book(self) -> BookPlace | None:
+        """Where the passage stands in its book; None outside of books."""
+        if self.passage_id is None:
+            return None
+        page = self.page_number or self.page_order
+        return BookPlace(self.passage_id, self.chapter, self.section, page, self.source_file)
+
+    @property
+    def parts(self) -> Structure:
+        """The units of the text and what they belong to."""
+        return decode(self.structure) if self.structure else structure_of(self.text)
+
+    @property
+    def headings(self) -> str:
+        """The page's title and the headings that the passage stands under, a line each."""
+        return "\n".join(dict.fromkeys((self.title, *self.heading_path)))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A chunk that may become a passage, with what each stage said of it."""
+
+    chunk: Chunk
+    score: float
+    scores: Mapping[str, float] = field(default_factory=dict)
+    ranks: Mapping[str, int] = field(default_factory=dict)  # in each index that found it, from 1
+    dropped_by: str | None = None  # the stage that kept it from being a passage
+
+    def explanation(self) -> dict[str, Any]:
+        """Return the JSON shape of a candidate of an explained search."""
+        return {
+            "chunk_id": self.chunk.chunk_id,
+            "scores": dict(self.scores),
+            "ranks": dict(self.ranks),
+            "dropped_by": self.dropped_by,
+        }
+
+    def result(self) -> dict[str, Any]:
+        """Return the JSON shape of one search result."""
+        chunk = self.chunk
+        return {
+            "chunk_id": chunk.chunk_id,
+            "page_id": chunk.page_id,
+            "page_version": chunk.version,
+            "space": chunk.space,
+            "title": chunk.title,
+            "heading_path": list(chunk.heading_path),
+            "anchor": chunk.anchor,
+            "url": chunk.url,
+            "text": chunk.text,
+            "score": self.score,
+            "scores": dict(self.scores),
+            "ranks": dict(self.ranks),
+            "also_at": [vars(place) for place in chunk.also_at],
+            **({"book": chunk.in_book.payload()} if chunk.in_book else {}),
+        }
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The frozen passages `[1..N]` of one answer; nothing outside can be cited."""
+
+    passages: tuple[Candidate, ...]
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def passage(self, index: int) -> Candidate | None:
+        """Return the passage cited as `[index]`, counted from 1, or None outside the lock."""
+        return self.passages[index - 1] if 1 <= index <= len(self.passages) else None
+
+    @property
+    def chunk_ids(self) -> tuple[str, ...]:
+        return tuple(candidate.chunk.chunk_id for candidate in self.passages)
