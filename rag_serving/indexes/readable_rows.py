@@ -41,7 +41,7 @@ class ReadableRows:
 
     def class_of(self, row: int) -> str:
         """Return the reader class of a row."""
-        return self._names[self._codes[row]]
+        return self._names[int(self._codes[row])]
 
     def classes_of(self, rows: NDArray[np.int64]) -> frozenset[str]:
         """Return the reader classes of some rows. Not by `np.unique`, which imports numpy.ma."""
