@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from rag_assets.parsing.outcomes import result_of
 from rag_assets.parsing.scanned import SETTINGS, Prepared, ScannedDocuments
 from rag_assets.steps.files.file_text import FileError, FileText, PagesDone, file_text
 from rag_assets.steps.files.packages import MODULES
@@ -67,6 +68,11 @@ class LimitedReader:
         self._child.close()
         if self._scans is not None:
             self._scans.close()
+
+    @property
+    def limits(self) -> Limits:
+        """Return what the reading of one document may take."""
+        return self._limits
 
     def content(self, body: str, body_format: str, lists: bool = False) -> Content:
         """See `BodyReader`."""
@@ -182,14 +188,7 @@ class LimitedReader:
 
     def _asked(self, facts: dict[str, Any], content: bytes, pages_done: PagesDone | None = None) -> Any:
         request = Frame({**facts, "limits": self._limits, "budget": self._budget}, content)
-        answer = self._child.ask(request, pages_done).facts
-        if answer.get("memory"):
-            raise ParseError(self._limits.too_large())
-        if missing := answer.get("missing"):
-            raise ImportError(f"{missing} is not installed", name=str(missing))
-        if "result" not in answer:
-            raise ParseError(str(answer.get("reason", "its parser failed")))
-        return answer["result"]
+        return result_of(self._child.ask(request, pages_done).facts, self._limits)
 
 
 _PICTURED = frozenset({"pdf", "image"})

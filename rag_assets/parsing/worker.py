@@ -11,39 +11,23 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import IO, Any
 
-from rag_assets.steps.files.file_text import FileError, file_text
+from rag_assets.parsing.outcomes import outcome
+from rag_assets.steps.files.file_text import file_text
 from rag_assets.steps.files.pdf.reading import pdf_text
 from rag_assets.steps.files.records import OcrPage, OcrWord
 from rag_assets.steps.formats.block_json import content_to_json
 from rag_assets.steps.formats.budget import Budget
-from rag_assets.steps.formats.element_tree import PageError
 from rag_assets.steps.formats.exported_page import exported_index, exported_page
 from rag_assets.steps.sections.reading import DirectReader
 from rag_serving.isolation.frames import Frame
 from rag_serving.isolation.limits import Limits
-from rag_serving.isolation.serving import report, run, within_limits
+from rag_serving.isolation.serving import report, run
 
 
 def _answer(request: Frame, requests: IO[bytes]) -> Frame:
-    return Frame(_outcome(request, requests))
-
-
-def _outcome(request: Frame, requests: IO[bytes]) -> dict[str, Any]:
     facts = request.facts
     limits, budget = Limits(*facts["limits"]), Budget(*facts["budget"])
-    try:
-        with within_limits(limits, requests):
-            return {"result": _DOING[facts["do"]](facts, request.content, budget)}
-    except (PageError, FileError) as error:
-        return {"reason": " ".join(str(error).split())}
-    except ImportError as error:
-        return {"missing": error.name or str(error)}
-    except MemoryError:
-        return {"memory": True}
-    except RecursionError:
-        return {"reason": "it is nested too deep"}
-    except Exception as error:  # a fault in one document is reported; the others still arrive
-        return {"reason": " ".join(f"unexpected {type(error).__name__}: {error}"[:300].split())}
+    return Frame(outcome(limits, requests, lambda: _DOING[facts["do"]](facts, request.content, budget)))
 
 
 def _content(facts: Mapping[str, Any], body: bytes, budget: Budget) -> Any:

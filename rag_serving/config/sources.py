@@ -264,8 +264,8 @@ class SiteSource(SourceBase):
     """Name of the space that the pages make up, for filters; null: the source's key."""
     changelogs: bool = False
     """Index changelogs and release notes, too."""
-    max_file_bytes: int = Field(5_000_000, ge=1)
-    """A larger file cannot be read; it is recorded as failed."""
+    max_file_bytes: int = Field(50_000_000, ge=1)
+    """A larger file cannot be read; it is recorded as failed, a PDF or Office file as excluded."""
     max_deleted_share: float = Field(0.2, gt=0, le=1)
     """A larger share of pages gone at once stops the sync and asks a person."""
 

@@ -44,6 +44,9 @@ Kind = Literal[
 TEXT_KINDS: frozenset[str] = frozenset({"plain", "markdown", "html", "table", "code", "rst", "asciidoc"})
 """Kinds whose files are text as they are."""
 
+DOCUMENT_KINDS: frozenset[str] = frozenset({"pdf", "docx", "pptx", "xlsx", "odt", "ods", "odp", "rtf", "epub", "email"})
+"""Kinds of files that are documents of their own wherever they lie, not parts of other pages."""
+
 _EXTENSIONS: dict[Kind, str] = {
     "plain": "txt text log tex srt",
     "markdown": "md markdown",
@@ -161,6 +164,12 @@ def extension_of(name: str) -> str:
 def kind_by_name(name: str) -> Kind | None:
     """Return what a file is by its name; None for what has no text that is read (film, programs)."""
     return KINDS.get(extension_of(name))
+
+
+def is_document_name(name: str) -> bool:
+    """Return whether a file's name is that of a document, one that is refused with a reason included."""
+    extension = extension_of(name)
+    return kind_by_name(name) in DOCUMENT_KINDS or extension in _OLD_NAMES or extension in _MACRO_NAMES
 
 
 def kind_of(name: str, head: bytes) -> Kind:

@@ -66,7 +66,7 @@ def test_each_file_is_a_page_of_its_kind(folder: Folder) -> None:
     rows = folder.rows()
     assert {title: row["body_format"] for title, row in rows.items()} == {
         "Deploy": "markdown",
-        "page": "storage",
+        "page": "html",
         "LICENSE": "text",
         "run.sh": "markdown",
         "report": "blocks",

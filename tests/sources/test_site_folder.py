@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
+from sources.site_docs import Docs
 
-from rag_assets.sources.base import SourceError, SyncResult
-from rag_assets.sources.registry import open_source
-from rag_serving.config.sources import DocsFolder
+from rag_assets.sources.base import SourceError
 
 LONG = "\n".join(
     f"Step {number} of the procedure needs a person who knows the {number}th machine." for number in range(30)
 )
-
-
-class Docs:
-    """Each sync gets what the last one left."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "docs"
-        self.path.mkdir()
-        self.last: SyncResult | None = None
-
-    def write(self, name: str, content: bytes | str) -> None:
-        path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-
-    def source(self, **settings: Any) -> Any:
-        given = {"kind": "docs_folder", "tenant": "acme", "path": self.path, "readers": "everyone", **settings}
-        return open_source("docs", DocsFolder(**given), self.path)
-
-    def sync(self, **settings: Any) -> SyncResult:
-        last = self.last
-        self.last = result = self.source(**settings).sync(last.pages if last else None, last.state if last else {})
-        assert json.loads(json.dumps(result.state)) == result.state
-        assert result.unaccounted == 0
-        return result
-
-    def rows(self) -> dict[str, dict[str, Any]]:
-        assert self.last is not None
-        return {row["source_file"]: row for row in self.last.pages.to_pylist()}
-
-    def reasons(self) -> dict[str, str]:
-        assert self.last is not None
-        reasons = (why.partition(": ") for _, why in (*self.last.excluded, *self.last.failures))
-        return {name: why for name, _, why in reasons}
 
 
 @pytest.fixture
@@ -125,7 +88,7 @@ def test_what_is_left_out_has_a_reason(docs: Docs) -> None:
     docs.write("CHANGELOG.md", "# 1.0")
     docs.write("SUMMARY.md", "- [x](good.md)")
     docs.write("broken.md", "---\na: [\n---\ntext")
-    docs.write("paper.pdf", b"%PDF-1.4")
+    docs.write("notes.rst", "text")
     docs.write("logo.png", b"\x89PNG")
     result = docs.sync()
     assert list(docs.rows()) == ["good.md"]
@@ -134,7 +97,7 @@ def test_what_is_left_out_has_a_reason(docs: Docs) -> None:
         "hidden.md": "its front matter says noindex (robots)",
         "CHANGELOG.md": "it is a changelog; they are read with sources.docs.changelogs: true",
         "SUMMARY.md": "it is navigation",
-        "paper.pdf": "no page of a github site is made of it",
+        "notes.rst": "no page of a github site is made of it",
         "broken.md": docs.reasons()["broken.md"],
     }
     assert "not valid YAML in line" in docs.reasons()["broken.md"]

@@ -12,11 +12,12 @@ from sources.pdf_writer import pdf
 from rag_assets.steps.files.file_text import FileError, file_text
 from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.budget import without_note
+from rag_assets.steps.formats.html import html_content
 from rag_assets.steps.formats.markdown import markdown_content
 from rag_assets.steps.formats.plain import plain_content
-from rag_assets.steps.formats.storage_elements import Content, storage_content
+from rag_assets.steps.formats.storage_elements import Content
 
-READERS = {"blocks": blocks_content, "text": plain_content, "markdown": markdown_content, "storage": storage_content}
+READERS = {"blocks": blocks_content, "text": plain_content, "markdown": markdown_content, "html": html_content}
 
 
 def content(name: str, file: bytes) -> Content:

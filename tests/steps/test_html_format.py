@@ -25,6 +25,14 @@ def sections(body: str) -> list[dict[str, Any]]:
         '<h2 class="anchor-heading"><a id="setup" class="anchor-link"></a><a href="#setup">Set up</a></h2>',
         '<a name="setup"></a><h2>Set up</h2>',
         '<section id="setup"><h2>Set up</h2></section>',
+        '<section id="setup"><span id="label"></span><h2>Set up</h2></section>',  # Sphinx
+        '<div class="section" id="setup"><h2>Set up</h2></div>',
+        '<a id="setup"><!-- --></a><ul class="blockList"><li><h4>Set up</h4></li></ul>',  # Javadoc
+        '<section class="detail" id="setup"><h3>Set up</h3></section>',
+        '<h2 id="setup"><a class="anchor" href="#setup"></a>Set up</h2>',  # Asciidoctor
+        '<h2 class="anchor" id="setup">Set up<a class="hash-link" href="#setup">​</a></h2>',  # Docusaurus
+        '<section class="level2" id="setup"><h2 data-number="1">Set up</h2></section>',  # pandoc
+        '<span id="further"></span>\n<span id="setup"></span>\n<h2>Set up</h2>',
     ],
 )
 def test_a_heading_is_reached_by_its_id_wherever_that_stands(heading: str) -> None:
@@ -39,6 +47,30 @@ def test_a_heading_without_an_id_is_reached_by_the_nearest_above_it() -> None:
         ("a", "html-id"),
         ("a", "html-above"),
     ]
+
+
+def test_all_ids_beside_a_heading_lead_to_it_and_not_to_the_text_before() -> None:
+    body = (
+        '<p>Before.</p><section id="setup"><span id="label"></span><a name="old"></a>'
+        '<h2>Set up<span id="inner"></span></h2><p>Run it.</p></section><p><span id="word"></span>After.</p>'
+    )
+    before, section = sections(body)
+    assert before["anchors"] == []
+    assert (section["anchor"], {one["name"] for one in section["anchors"]}) == (
+        "inner",
+        {"setup", "label", "old", "word"},
+    )
+
+
+def test_boxes_and_forms_around_text_are_text_and_lists_of_links_are_not() -> None:
+    body = (
+        "<main><form><p>Whole pages stand in forms.</p></form>"
+        '<aside><p>Mind the step, see <a href="/x">x</a>.</p></aside>'
+        '<aside><a href="/a">Page one</a> <a href="/b">Page two</a></aside><form role="search">Search</form>'
+        "<blockquote>Words.<footer>Who said them</footer></blockquote><footer>Imprint</footer></main>"
+    )
+    (section,) = sections(body)
+    assert section["text"] == "Whole pages stand in forms.\n\nMind the step, see x.\n\n> Words.\n\n> Who said them"
 
 
 def test_the_text_of_a_template_in_a_script_is_read_and_scripts_are_not() -> None:

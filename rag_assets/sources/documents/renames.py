@@ -21,7 +21,7 @@ class Known:
     page_id: str  # without the source's prefix
     sha256: str
     version: int
-    stamp: list[int]
+    stamp: list[Any]
     left_out: list[str] | None = None
 
     def dump(self) -> list[Any]:

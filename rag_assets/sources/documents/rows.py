@@ -18,7 +18,7 @@ from rag_assets.sources.originals import OriginalFacts, is_kept, keep_original
 from rag_assets.steps.files.file_text import FileError, PagesDone
 from rag_assets.steps.files.packages import needs
 from rag_serving.config.documents import Documents
-from rag_serving.config.sources import Files
+from rag_serving.config.sources import Files, SiteSource
 from rag_serving.documents.kinds import BrokenFileError, Kind, KindError, kind_in, media_type
 
 MARK = "doc"
@@ -63,6 +63,7 @@ class DocumentFacts:
     url: str
     readers: str
     updated_at: datetime
+    source_file: str | None = None  # its name below the folder; None: it lies in none
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class RowMaker:
     """Makes the rows of one source's documents."""
 
     key: str
-    settings: Files
+    settings: Files | SiteSource
     reader: LimitedReader
     originals: Path | None
 
@@ -136,6 +137,7 @@ class RowMaker:
             "anchor_flavor": flavor,
             "content_hash": content_hash(title, body, body_format, flavor, original["sha256"] if original else None),
             "original": original,
+            "source_file": facts.source_file,
         }
 
     def _read(self, name: str, content: bytes, pages_done: PagesDone | None) -> ReadDocument:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.markup.asciidoc.page import asciidoc_page
@@ -69,13 +69,13 @@ class AsciidocSite:
                 pages[name] = SitePage(name, _path(name, component), title, parents, category)
         for name in names:
             pages.setdefault(name, SitePage(name, _path(name, component)))
-        settings = [name for name in (COMPONENT, *component.navigation) if name in tree.names]
-        return SitePlan("asciidoc", list(pages.values()), excluded, tuple(settings))
+        settings = [name for name in (COMPONENT, *component.navigation) if has_file(tree, name)]
+        return SitePlan("asciidoc", list(pages.values()), excluded, tuple(settings), {"component": asdict(component)})
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
-        component = _component(tree)
-        around = _Around(tree, plan, page, component)
+        component = _Component(**plan.facts["component"])
+        around = _Around(tree, plan, page)
         attributes = {"idprefix": "", "idseparator": "-"} if component.name else {}
         try:
             made = asciidoc_page(
@@ -102,7 +102,7 @@ class AsciidocSite:
 def _component(tree: Tree) -> _Component:
     import yaml
 
-    if COMPONENT not in tree.names:
+    if not has_file(tree, COMPONENT):
         return _Component()
     try:
         values = yaml.safe_load(decoded(tree.read(COMPONENT)))
@@ -182,18 +182,17 @@ def _resource(tree: Tree, above: str, name: str, family: str = "page") -> str | 
                 inner = posixpath.dirname(above.partition("/pages/")[2])
                 relative = posixpath.join(inner, relative)
             joined = posixpath.normpath(f"modules/{own}/{folder}/{relative}")
-            if joined in tree.names:
+            if has_file(tree, joined):
                 return joined
     joined = posixpath.normpath(posixpath.join(posixpath.dirname(above), name))
-    return joined if joined in tree.names else None
+    return joined if has_file(tree, joined) else None
 
 
 class _Around:
     """The files and pages around one page (`Surroundings`)."""
 
-    def __init__(self, tree: Tree, plan: SitePlan, page: SitePage, component: _Component) -> None:
-        self._tree, self._plan, self._page, self._component = tree, plan, page, component
-        self._pages = {one.name: one for one in plan.pages}
+    def __init__(self, tree: Tree, plan: SitePlan, page: SitePage) -> None:
+        self._tree, self._plan, self._page = tree, plan, page
         self.asked: list[str] = []
 
     def file(self, name: str, above: str) -> tuple[str, str] | None:
@@ -210,7 +209,7 @@ class _Around:
         """See `Surroundings`."""
         path, mark, anchor = name.partition("#")
         found = _resource(self._tree, page, path) if kind == "doc" else None
-        target = self._pages.get(found or "")
+        target = self._plan.by_name.get(found or "")
         if target is None:
             return None
         self.asked.append(target.name)

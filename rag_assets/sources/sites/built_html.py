@@ -1,6 +1,7 @@
 """Built sites: folders of HTML that a generator made.
 
-Belongs here: which files are pages, what of one is its text, what it says of itself, titles of `objects.inv`.
+Belongs here: which files are pages, what of one is its text, what it says of itself (title, canonical address), titles
+of `objects.inv`.
 Does not belong here: blocks of HTML (`steps.formats.html`).
 """
 
@@ -10,13 +11,15 @@ import posixpath
 import re
 import zlib
 from collections.abc import Iterator
+from html import unescape
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import PageError, parse_html
+from rag_assets.steps.formats.html import templates_as_text
 
 ENDINGS = (".html", ".htm", ".xhtml")
 INVENTORY = "objects.inv"
@@ -50,7 +53,12 @@ _NAVIGATION = (
     ' or contains(@class,"md-source-file") or contains(@class,"md-content__button") or @id="toc"'
     ' or contains(@class,"prev-next-area") or contains(@class,"rst-footer-buttons") or contains(@class,"edit-page")]'
 )
-_CANONICAL = '//head/link[translate(@rel,"CANONIL","canonil")="canonical"]/@href'
+_LINK = re.compile(r"<link\b([^<>]{1,2000})>", re.I)
+_ATTRIBUTE = re.compile(
+    r"""\b(rel|href)\s{0,9}=\s{0,9}(?:"([^"<>]{0,2000})"|'([^'<>]{0,2000})'|([^\s"'<>]{1,2000}))""", re.I
+)
+_HEAD_MAX = 64 * 1024  # bytes
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LANGUAGE = re.compile(r"\b(?:highlight|language|lang|brush:)[- ](?!default\b|none\b|text\b)([\w+#.-]+)")
 _PLAIN_CLASS = re.compile(r"language-[\w+#.-]+")
 
@@ -60,7 +68,7 @@ class BuiltSite:
 
     def plan(self, tree: Tree) -> SitePlan:
         """See `Site`: files in the order of their names, an index before what lies beside it."""
-        titles = dict(_documents(tree)) if INVENTORY in tree.names else {}
+        titles = dict(_documents(tree)) if has_file(tree, INVENTORY) else {}
         pages, excluded = [], {}
         for name in sorted((one for one in tree.names if one.endswith(ENDINGS)), key=_order):
             stem = posixpath.splitext(posixpath.basename(name))[0]
@@ -70,8 +78,9 @@ class BuiltSite:
             elif top in ("_static", "_sources", "_modules"):
                 excluded[name] = "it is no page of the documentation"
             else:
-                pages.append(SitePage(name, _path(name), titles.get(posixpath.splitext(name)[0])))
-        settings = (INVENTORY,) if INVENTORY in tree.names else ()
+                title = titles.get(posixpath.splitext(name)[0])
+                pages.append(SitePage(name, _path(name), title, canonical=_canonical(tree, name)))
+        settings = (INVENTORY,) if has_file(tree, INVENTORY) else ()
         return SitePlan("html", pages, excluded, settings)
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
@@ -79,7 +88,7 @@ class BuiltSite:
         from lxml import etree
 
         try:
-            root = parse_html(decoded(tree.read(page.name)))
+            root = parse_html(templates_as_text(decoded(tree.read(page.name))))
         except PageError as error:
             raise FileError(str(error)) from None
         if reason := _exclusion(root):
@@ -95,7 +104,6 @@ class BuiltSite:
         _mark_code(main)
         _mark_notes(main)
         _set_links(main, plan, page)
-        lost = _lost(main)
         main.tag = "main"
         main.tail = None
         html = str(etree.tostring(main, encoding="unicode", method="html"))
@@ -106,7 +114,6 @@ class BuiltSite:
             title or posixpath.splitext(page.name)[0],
             labels=tuple(dict.fromkeys(word.strip() for word in keywords.split(",") if word.strip())),
             lang=lang,
-            lost=lost,
         )
 
 
@@ -122,9 +129,17 @@ def _path(name: str) -> str:
     return quote(name)
 
 
-def canonical_path(root: Any) -> str:
-    """Return the address that a page calls its own; empty where it names none."""
-    return next((str(one).strip() for one in root.xpath(_CANONICAL)), "")
+def _canonical(tree: Tree, name: str) -> str:
+    """Return the address that a page calls its own; empty where it names none, or cannot be read."""
+    try:
+        head = tree.read(name)[:_HEAD_MAX].decode("utf-8", "replace")
+    except (FileError, KeyError):
+        return ""
+    for link in _LINK.findall(head):
+        values = {name.lower(): one or other or bare for name, one, other, bare in _ATTRIBUTE.findall(link)}
+        if values.get("rel", "").lower() == "canonical":
+            return unescape(values.get("href", "")).strip()
+    return ""
 
 
 def _exclusion(root: Any) -> str | None:
@@ -152,11 +167,16 @@ def _title(root: Any, main: Any) -> str:
 
 
 def _without_navigation(main: Any) -> None:
+    """Take away navigation; what a heading is reached by stays, though it stood on the mark that links to it."""
     for element in main.xpath(_NAVIGATION):
-        if element.getparent() is not None:
-            name = element.get("id")
-            element.drop_tree()
-            del name
+        above = element.getparent()
+        if above is None:
+            continue
+        name = element.get("id") or element.get("name")
+        if name and (above.tag in _HEADINGS or getattr(element.getnext(), "tag", "") in _HEADINGS):
+            anchor = element.makeelement("a", {"id": name})
+            element.addprevious(anchor)
+        element.drop_tree()
 
 
 def _mark_code(main: Any) -> None:
@@ -190,7 +210,6 @@ def _mark_notes(main: Any) -> None:
 
 def _set_links(main: Any, plan: SitePlan, page: SitePage) -> None:
     """Make addresses of the links between the files."""
-    by_name = {one.name: one for one in plan.pages}
     for link in main.iter("a"):
         href = (link.get("href") or "").strip()
         if not href or href.startswith("#") or urlsplit(href).scheme or href.startswith("//"):
@@ -198,7 +217,7 @@ def _set_links(main: Any, plan: SitePlan, page: SitePage) -> None:
         path, mark, anchor = href.partition("#")
         path = path.partition("?")[0]
         name = posixpath.normpath(urljoin(f"/{page.name}", path)).lstrip("/")
-        found = next((by_name[one] for one in _files(name) if one in by_name), None)
+        found = next((plan.by_name[one] for one in _files(name) if one in plan.by_name), None)
         if found is not None:
             same = found.name == page.name and mark
             link.set("href", f"{'' if same else plan.address(found)}{mark}{anchor}")
@@ -212,15 +231,6 @@ def _files(name: str) -> Iterator[str]:
     yield bare
     yield f"{bare}/index.html".lstrip("/")
     yield f"{bare}.html"
-
-
-def _lost(main: Any) -> dict[str, int]:
-    counted = {
-        "figure": sum(1 for one in main.iter("img") if not (one.get("alt") or "").strip()),
-        "drawing": sum(1 for _ in main.iter("svg", "canvas")),
-        "embedded": sum(1 for _ in main.iter("iframe", "object", "embed", "video", "audio")),
-    }
-    return {name: count for name, count in counted.items() if count}
 
 
 def _documents(tree: Tree) -> Iterator[tuple[str, str]]:

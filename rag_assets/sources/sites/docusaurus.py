@@ -17,26 +17,23 @@ from urllib.parse import quote
 from rag_assets.sources.sites.docusaurus_sidebars import (
     Document,
     Folders,
+    Placed,
     is_index,
     ordered,
     without_number,
 )
 from rag_assets.sources.sites.front_matter import FrontMatter, YamlError, read_yaml, split_front_matter
 from rag_assets.sources.sites.js_values import JsError, exported
-from rag_assets.sources.sites.links import PageLinks
 from rag_assets.sources.sites.markdown_page import (
-    first_heading,
-    html_of,
-    mark_footnotes,
+    heading_title,
+    markdown_body,
     markdown_main,
-    plain_elements,
+    read_markdown,
     set_ids,
-    set_links,
     text_of,
-    words_of,
 )
 from rag_assets.sources.sites.mdx import Mdx
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree
 from rag_assets.sources.sites.slugs import GithubSlugger
 from rag_assets.sources.sites.trees import resolved
 from rag_assets.steps.files.records import FileError
@@ -61,79 +58,56 @@ class DocsSet:
 class DocusaurusSite:
     """The rules of Docusaurus 3."""
 
-    def __init__(self) -> None:
-        self._links: tuple[SitePlan, PageLinks] | None = None
-        self._versions: dict[str, str] = {}
-        self._lang: str | None = None
-
     def plan(self, tree: Tree) -> SitePlan:
         """See `Site`."""
         names = frozenset(tree.names)
         settings, used = _settings(tree, names)
-        self._lang = _language(settings)
-        self._versions = {}
         pages: list[SitePage] = []
         excluded: dict[str, str] = {}
+        versions: dict[str, str] = {}
         for docs in _docs_sets(tree, names, settings):
             used += [docs.sidebars] if docs.sidebars else []
-            pages += self._documents(tree, docs, settings, excluded)
+            placed = list(_documents(tree, docs, settings, excluded))
+            pages += placed
+            versions |= {page.name: docs.version for page in placed if docs.version}
         pages += _standalone(names, {page.name for page in pages})
         for name in names:
             if name.startswith("blog/") and name.endswith(_ENDINGS):
                 excluded[name] = "posts of a blog are not read"
-        return SitePlan("docusaurus", pages, excluded, settings=tuple(used))
+        facts = {"lang": _language(settings), "versions": versions}
+        return SitePlan("docusaurus", pages, excluded, tuple(used), facts, roots=("", "static"))
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
-        front, text = split_front_matter(text_of(tree.read(page.name)))
-        if reason := front.exclusion:
-            raise ExcludedPageError(reason)
+        front, text = read_markdown(tree, page)
         mdx = Mdx(page.name, lambda name, path: _partial(tree, name, path))
         main = markdown_main(mdx.markdown(text), "HEADING_ATTRIBUTES")
         set_ids(main, GithubSlugger(), _heading_text)
         for heading in main.iter("h1"):  # the theme shows headings of level 1 without an id
             del heading.attrib["id"]
-        links = self._page_links(plan)
-        set_links(main, lambda href: links.address(page, href))
-        mark_footnotes(main)
-        lost = plain_elements(main) + mdx.lost
-        version = self._versions.get(page.name)
-        labels = (*front.labels, *([f"version {version}"] if version else []))
-        return SiteBody(
-            html_of(main),
-            _title(front, main, page.name),
-            slug=front.text("slug"),
-            labels=labels,
-            category=front.text("category"),
-            lang=front.lang or self._lang,
-            read=tuple(dict.fromkeys(mdx.read)),
-            lost=+lost,
-            updated_at=front.updated_at,
+        version = plan.facts["versions"].get(page.name)
+        return markdown_body(
+            main,
+            plan,
+            page,
+            front,
+            title=_title(front, main, page.name),
+            lang=plan.facts["lang"],
+            labels=[f"version {version}"] if version else [],
+            read=mdx.read,
+            lost=mdx.lost,
         )
 
-    def _documents(
-        self, tree: Tree, docs: DocsSet, settings: Mapping[str, Any], excluded: dict[str, str]
-    ) -> Iterator[SitePage]:
-        """Yield the pages of a set of documents in the order of its sidebars; those in none come last."""
-        folders = _folders(tree, docs, excluded)
-        placed = ordered(_sidebars(tree, docs.sidebars), folders)
-        known = {one.document.name for one in placed}
-        slash = settings.get("trailingSlash")
-        for one in placed:
-            if docs.version:
-                self._versions[one.document.name] = docs.version
-            path = _address(docs.route, one.document.slug, slash)
-            yield SitePage(one.document.name, path, one.document.title, one.parents, one.category)
-        for document in folders.documents:
-            if document.name not in known:
-                if docs.version:
-                    self._versions[document.name] = docs.version
-                yield SitePage(document.name, _address(docs.route, document.slug, slash), document.title)
 
-    def _page_links(self, plan: SitePlan) -> PageLinks:
-        if self._links is None or self._links[0] is not plan:
-            self._links = (plan, PageLinks(plan, ("",)))
-        return self._links[1]
+def _documents(tree: Tree, docs: DocsSet, settings: Mapping[str, Any], excluded: dict[str, str]) -> Iterator[SitePage]:
+    """Yield the pages of a set of documents in the order of its sidebars; those in none come last."""
+    folders = _folders(tree, docs, excluded)
+    placed = ordered(_sidebars(tree, docs.sidebars), folders)
+    known = {one.document.name for one in placed}
+    rest = [Placed(document) for document in folders.documents if document.name not in known]
+    for one in (*placed, *rest):
+        path = _address(docs.route, one.document.slug, settings.get("trailingSlash"))
+        yield SitePage(one.document.name, path, one.document.title, one.parents, one.category)
 
 
 def _settings(tree: Tree, names: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
@@ -325,10 +299,8 @@ def _partial(tree: Tree, name: str, path: str) -> tuple[str, str] | None:
 
 
 def _title(front: FrontMatter, main: Element, name: str) -> str:
-    heading = first_heading(main)
-    own = words_of(heading) if heading is not None else ""
     stem = posixpath.splitext(posixpath.basename(name))[0]
-    return front.text("title") or own or front.text("id") or without_number(stem)[0]
+    return front.text("title") or heading_title(main) or front.text("id") or without_number(stem)[0]
 
 
 def _heading_text(heading: Element) -> str:

@@ -1,31 +1,63 @@
-"""Which lines of a Markdown text are code.
+"""Fenced code of Markdown files: what stands behind the fence.
 
-Belongs here: fences. Does not belong here: Markdown as elements (`markdown_page`).
+Belongs here: language, title and marks of an opening fence, where a fence ends.
+Does not belong here: Markdown (`markdown_page`), what a generator does with other blocks.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
-
-def fences(lines: Sequence[str]) -> Iterator[tuple[int, str, str | None]]:
-    """Yield (index, line, fence) of lines; the fence is None outside of code, else the run that opened it."""
-    open_run: str | None = None
-    for index, line in enumerate(lines):
-        stripped = line.lstrip(" ")
-        run = _run(stripped)
-        if open_run is None:
-            is_fence = bool(run) and not (run[0] == "`" and "`" in stripped[len(run) :])
-            open_run = run if is_fence else None
-            yield index, line, open_run
-            continue
-        yield index, line, open_run
-        if run and run[0] == open_run[0] and len(run) >= len(open_run) and not stripped[len(run) :].strip():
-            open_run = None
+_TITLE = re.compile(r"\b(?:title|filename|file)=(?:\"([^\"\n]{0,500})\"|'([^'\n]{0,500})')")
+_CLASS = re.compile(r"\{\s*\.([\w+#-]{1,60})")
+_LANGUAGE = re.compile(r"[\w+#.-]{1,60}")
 
 
-def _run(stripped: str) -> str:
-    """Return the run of backticks or tildes that a line begins with, three or more."""
+def fence_run(stripped: str) -> str:
+    """Return the run of three or more backticks or tildes that a line without indentation begins a fence with."""
     if not stripped.startswith(("```", "~~~")):
         return ""
-    return stripped[: len(stripped) - len(stripped.lstrip(stripped[0]))]
+    run = stripped[: len(stripped) - len(stripped.lstrip(stripped[0]))]
+    return "" if run[0] == "`" and "`" in stripped[len(run) :] else run
+
+
+def is_end(stripped: str, run: str) -> bool:
+    """Return whether a line ends the code that `run` opened."""
+    return stripped.startswith(run) and not stripped.strip().strip(run[0])
+
+
+def end_of(lines: Sequence[str], begin: int) -> int:
+    """Return the index of the line that ends the fence opened at `begin`; that after the last where none does."""
+    run = fence_run(lines[begin].lstrip(" "))
+    for index in range(begin + 1, len(lines)):
+        if is_end(lines[index].lstrip(" "), run):
+            return index
+    return len(lines)
+
+
+def opening(line: str) -> tuple[str, str | None, str]:
+    """Return an opening fence with nothing but its language, the title that it gives its code, and all it says."""
+    stripped = line.lstrip(" ")
+    indent, run = line[: len(line) - len(stripped)], fence_run(stripped)
+    info = stripped[len(run) :].strip()
+    title = _TITLE.search(info)
+    named = _CLASS.match(info) or _LANGUAGE.match(info)
+    language = named[1] if named and named.re is _CLASS else named[0] if named else ""
+    return f"{indent}{run}{language}", (title[1] or title[2]) if title else None, info
+
+
+def outside(lines: Sequence[str]) -> Iterator[tuple[int, int, bool]]:
+    """Yield (begin, end, is code) of the runs of lines: fences with both of their ends, and what is between."""
+    begin, index = 0, 0
+    while index < len(lines):
+        if fence_run(lines[index].lstrip(" ")):
+            if begin < index:
+                yield begin, index, False
+            begin, index = index, min(end_of(lines, index) + 1, len(lines))
+            yield begin, index, True
+            begin = index
+        else:
+            index += 1
+    if begin < index:
+        yield begin, index, False

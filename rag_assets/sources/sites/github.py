@@ -1,6 +1,6 @@
 """Markdown files as GitHub shows them: a repository, or any folder that is made for no generator.
 
-Belongs here: which files are pages, their order and parents, GitHub's alerts.
+Belongs here: which files are pages, their order and parents.
 Does not belong here: Markdown itself (`markdown_page`), slugs (`slugs`), links (`links`).
 """
 
@@ -8,40 +8,26 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from urllib.parse import quote
 
-from rag_assets.sources.sites.front_matter import split_front_matter
-from rag_assets.sources.sites.links import PageLinks
 from rag_assets.sources.sites.markdown_page import (
-    first_heading,
-    html_of,
-    mark_footnotes,
+    heading_title,
+    markdown_body,
     markdown_main,
-    plain_elements,
+    read_markdown,
     set_ids,
-    set_links,
-    text_of,
-    title_quotes,
-    words_of,
 )
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree
 from rag_assets.sources.sites.slugs import GithubSlugger
 from rag_assets.sources.sites.trees import by_folder
 
 ENDINGS = (".md", ".markdown", ".mdx")
-ALERTS = MappingProxyType(
-    {f"markdown-alert-{name}": name.capitalize() for name in ("note", "tip", "important", "warning", "caution")}
-)
 _INDEXES = ("readme.md", "readme.markdown", "readme.mdx", "index.md", "index.markdown", "index.mdx")
 _NAVIGATION = frozenset({"summary.md", "_sidebar.md", "_navbar.md", "_footer.md", "_coverpage.md", "_toc.md"})
 
 
 class GithubSite:
     """The rules of GitHub."""
-
-    def __init__(self) -> None:
-        self._links: tuple[SitePlan, PageLinks] | None = None
 
     def plan(self, tree: Tree) -> SitePlan:
         """See `Site`: a README stands above the files of its folder and of those below it."""
@@ -58,33 +44,11 @@ class GithubSite:
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
-        front, text = split_front_matter(text_of(tree.read(page.name)))
-        if reason := front.exclusion:
-            raise ExcludedPageError(reason)
+        front, text = read_markdown(tree, page)
         main = markdown_main(text, "GFM")
         set_ids(main, GithubSlugger())
-        links = self._page_links(plan)
-        set_links(main, lambda href: links.address(page, href))
-        title_quotes(main, ALERTS)
-        mark_footnotes(main)
-        lost = plain_elements(main)
-        heading = first_heading(main)
-        title = front.text("title") or (words_of(heading) if heading is not None else "") or name_title(page.name)
-        return SiteBody(
-            html_of(main),
-            title,
-            slug=front.text("slug"),
-            labels=front.labels,
-            category=front.text("category"),
-            lang=front.lang,
-            lost=lost,
-            updated_at=front.updated_at,
-        )
-
-    def _page_links(self, plan: SitePlan) -> PageLinks:
-        if self._links is None or self._links[0] is not plan:
-            self._links = (plan, PageLinks(plan))
-        return self._links[1]
+        title = front.text("title") or heading_title(main) or name_title(page.name)
+        return markdown_body(main, plan, page, front, title=title)
 
 
 def name_title(name: str) -> str:

@@ -7,10 +7,12 @@ Does not belong here: what one generator adds to Markdown (`mdx`, `mkdocs_markdo
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from rag_assets.sources.sites.front_matter import FrontMatter, split_front_matter
+from rag_assets.sources.sites.links import link_address
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree
 from rag_assets.sources.sites.slugs import Slugger
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError
@@ -19,13 +21,71 @@ from rag_assets.steps.formats.element_tree import Element, PageError, parse_html
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 HTML_PER_CHAR, HTML_MAX = 20, 20_000_000
 """Characters of HTML for each of Markdown, and without regard to it: link references can repeat long addresses."""
+ALERTS = MappingProxyType(
+    {f"markdown-alert-{name}": name.capitalize() for name in ("note", "tip", "important", "warning", "caution")}
+)
+"""Titles of the quotes that GitHub's Markdown has for alerts, by their class."""
 _RENAMED = MappingProxyType({"aside": "div", "footer": "div", "header": "div", "form": "div", "button": "span"})
-_EMBEDDED = ("iframe", "object", "embed", "video", "audio", "canvas", "svg")
 
 
 def text_of(content: bytes) -> str:
     """Return the text of a Markdown file with `\\n` at the ends of its lines. Raises FileError where it is none."""
     return decoded(content).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_markdown(tree: Tree, page: SitePage) -> tuple[FrontMatter, str]:
+    """Return the front matter of a page and the Markdown after it.
+
+    Raises:
+        ExcludedPageError: its front matter leaves it out.
+        FileError: it cannot be read.
+    """
+    front, text = split_front_matter(text_of(tree.read(page.name)))
+    if reason := front.exclusion:
+        raise ExcludedPageError(reason)
+    return front, text
+
+
+def markdown_body(
+    main: Element,
+    plan: SitePlan,
+    page: SitePage,
+    front: FrontMatter,
+    *,
+    title: str,
+    lang: str | None = None,
+    labels: Iterable[str] = (),
+    read: Iterable[str] = (),
+    lost: Mapping[str, int] = MappingProxyType({}),
+) -> SiteBody:
+    """Return the body of a page whose headings have their ids.
+
+    Args:
+        main: what the page shows; its links and footnotes are written anew.
+        plan: of the site, where links lead.
+        page: the page.
+        front: its front matter.
+        title: of the page.
+        lang: of the site, where the page says none.
+        labels: further ones.
+        read: names of the files that it includes.
+        lost: what could not be carried over.
+    """
+    set_links(main, lambda href: link_address(plan, page, href))
+    title_quotes(main, ALERTS)
+    mark_footnotes(main)
+    plain_elements(main)
+    return SiteBody(
+        html_of(main),
+        title,
+        slug=front.text("slug"),
+        labels=(*front.labels, *labels),
+        category=front.text("category"),
+        lang=front.lang or lang,
+        read=tuple(dict.fromkeys(read)),
+        lost={kind: count for kind, count in lost.items() if count},
+        updated_at=front.updated_at,
+    )
 
 
 def markdown_main(text: str, *features: str) -> Element:
@@ -85,9 +145,10 @@ def set_links(main: Element, address: Callable[[str], str]) -> None:
             link.set("href", address(href))
 
 
-def first_heading(main: Element) -> Element | None:
-    """Return the first heading of level 1."""
-    return next(main.iter("h1"), None)
+def heading_title(main: Element) -> str:
+    """Return the words of the first heading of level 1; empty where there is none."""
+    heading = next(main.iter("h1"), None)
+    return words_of(heading) if heading is not None else ""
 
 
 def mark_footnotes(main: Element) -> None:
@@ -126,21 +187,13 @@ def title_quotes(main: Element, titles: Mapping[str, str]) -> None:
             quote.insert(0, paragraph)
 
 
-def plain_elements(main: Element) -> Counter[str]:
-    """Rename elements of the page's own text that a page's frame is made of. Return what cannot be carried over:
-    embedded things, pictures that nothing is said of."""
+def plain_elements(main: Element) -> None:
+    """Rename elements of the page's own text that a page's frame is made of."""
     from lxml import etree
 
-    lost: Counter[str] = Counter()
     for code in list(main.iter("pre")):
         before = code.getprevious()
         if before is not None and before.tag == "pre" and not (before.tail or "").strip():
             code.addprevious(etree.Element("p"))  # editors write one `<pre>` a line, Markdown one a block
-    for element in main.iter():
-        if element.tag in _RENAMED:
-            element.tag = _RENAMED[element.tag]
-        elif element.tag in _EMBEDDED:
-            lost["embedded"] += 1
-        elif element.tag == "img" and not (element.get("alt") or "").strip():
-            lost["figure"] += 1
-    return lost
+    for element in main.iter(*_RENAMED):
+        element.tag = _RENAMED[element.tag]

@@ -15,23 +15,18 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from rag_assets.sources.sites.fences import fences
-from rag_assets.sources.sites.github import ALERTS
-from rag_assets.sources.sites.links import PageLinks
+from rag_assets.sources.sites.fences import outside
+from rag_assets.sources.sites.front_matter import FrontMatter
 from rag_assets.sources.sites.markdown_page import (
     HEADINGS,
-    first_heading,
-    html_of,
-    mark_footnotes,
+    heading_title,
+    markdown_body,
     markdown_main,
-    plain_elements,
-    set_links,
     text_of,
-    title_quotes,
     words_of,
 )
 from rag_assets.sources.sites.mdbook_includes import Includes, shown_code
@@ -65,13 +60,9 @@ class Book:
 class MdBookSite:
     """The rules of mdBook."""
 
-    def __init__(self) -> None:
-        self._book = Book()
-        self._links: tuple[SitePlan, PageLinks] | None = None
-
     def plan(self, tree: Tree) -> SitePlan:
         """See `Site`: drafts are no pages; a chapter without a file is left out with a reason."""
-        book = self._book = read_book(tree)
+        book = read_book(tree)
         names = frozenset(tree.names)
         summary = posixpath.join(book.src, _SUMMARY)
         if summary not in names:
@@ -83,11 +74,12 @@ class MdBookSite:
             if file in names and file not in excluded:
                 above = tuple(name for place in chapter.parents if (name := files[place]) in names)
                 pages.append(_page(book, chapter, file, above))
-        return SitePlan("mdbook", pages, excluded, settings=tuple({_SETTINGS, summary} & names))
+        settings = tuple(name for name in (_SETTINGS, summary) if name in names)
+        return SitePlan("mdbook", pages, excluded, settings, {"book": asdict(book)}, roots=(book.src,))
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
-        book = self._book
+        book = Book(**plan.facts["book"])
         includes = Includes(lambda name: text_of(tree.read(name)))
         text = includes.expanded(text_of(tree.read(page.name)).removeprefix("\ufeff"), posixpath.dirname(page.name))
         text = _raw_headings_marked(with_listings(text) if book.listings else text)
@@ -96,19 +88,10 @@ class MdBookSite:
             _open_notes(main)
         set_mdbook_ids(main, is_smart=book.is_smart)
         _show_code(main, book.hidden)
-        links = self._page_links(plan)
-        set_links(main, lambda href: links.address(page, href))
-        title_quotes(main, ALERTS)
-        mark_footnotes(main)
-        lost = plain_elements(main) + includes.lost
-        heading = first_heading(main)
-        title = page.title or includes.title or (words_of(heading) if heading is not None else page.name)
-        return SiteBody(html_of(main), title, lang=book.lang, read=tuple(dict.fromkeys(includes.files)), lost=lost)
-
-    def _page_links(self, plan: SitePlan) -> PageLinks:
-        if self._links is None or self._links[0] is not plan:
-            self._links = (plan, PageLinks(plan))
-        return self._links[1]
+        title = page.title or includes.title or heading_title(main) or page.name
+        return markdown_body(
+            main, plan, page, FrontMatter(), title=title, lang=book.lang, read=includes.files, lost=includes.lost
+        )
 
 
 def read_book(tree: Tree) -> Book:
@@ -198,9 +181,10 @@ def _raw_headings_marked(text: str) -> str:
     if "<h" not in text and "<H" not in text:
         return text
     lines = text.split("\n")
-    for index, line, fence in fences(lines):
-        if fence is None and (match := _RAW_HEADING.match(line)):
-            lines[index] = f'{match[0]} {_RAW}=""{line[match.end() :]}'
+    for begin, end, is_code in outside(lines):
+        for index in range(begin, end if not is_code else begin):
+            if match := _RAW_HEADING.match(lines[index]):
+                lines[index] = f'{match[0]} {_RAW}=""{lines[index][match.end() :]}'
     return "\n".join(lines)
 
 

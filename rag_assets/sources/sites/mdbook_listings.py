@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from html import escape
 
-from rag_assets.sources.sites.fences import fences
+from rag_assets.sources.sites.fences import outside
 from rag_assets.sources.sites.markdown_page import markdown_main, words_of
 
 _OPEN, _CLOSE = "<Listing", "</Listing>"
@@ -25,16 +25,16 @@ def with_listings(text: str) -> str:
     if _OPEN not in text:
         return text
     lines, made = text.split("\n"), list[str]()
-    outside = {index for index, _, fence in fences(lines) if fence is None}
+    text_lines = {index for begin, end, is_code in outside(lines) if not is_code for index in range(begin, end)}
     caption, index = "", 0
     while index < len(lines):
         line = lines[index].strip()
-        if index in outside and line.startswith(_OPEN) and (tag := _tag(lines, index)):
+        if index in text_lines and line.startswith(_OPEN) and (tag := _tag(lines, index)):
             length, attributes = tag
             opening, caption = _figure(attributes)
             made.append(opening)
             index += length
-        elif index in outside and line == _CLOSE:
+        elif index in text_lines and line == _CLOSE:
             made.append(f"{caption}</figure>")
             index += 1
         else:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rag_assets.sources.sites.code_fences import fence_run, is_end, opening, outside
+from rag_assets.sources.sites.fences import fence_run, is_end, opening, outside
 from rag_assets.steps.files.records import FileError
 
 _ESM = re.compile(r"(?:import|export)\b")

@@ -10,30 +10,28 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
-from rag_assets.sources.sites.front_matter import TAG, YamlError, read_yaml, split_front_matter
+from rag_assets.sources.sites.front_matter import TAG, YamlError, read_yaml
 from rag_assets.sources.sites.github import name_title
-from rag_assets.sources.sites.links import PageLinks
 from rag_assets.sources.sites.markdown_page import (
-    first_heading,
-    html_of,
-    mark_footnotes,
+    heading_title,
+    markdown_body,
     markdown_main,
-    plain_elements,
+    read_markdown,
     set_ids,
-    set_links,
     text_of,
     words_of,
 )
 from rag_assets.sources.sites.mkdocs_markdown import plain_markdown
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree
 from rag_assets.sources.sites.slugs import MkdocsSlugger, PymdownSlugger
 from rag_assets.sources.sites.snippets import Snippets
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
+from rag_serving.documents.kinds import is_document_name
 
 SETTINGS = ("mkdocs.yml", "mkdocs.yaml")
 _ENDINGS = (".md", ".markdown", ".mdown", ".mkdn", ".mkd")
@@ -52,6 +50,16 @@ class MkdocsSettings:
         """The folder of the pages."""
         folder = self.values.get("docs_dir", "docs")
         return posixpath.normpath(folder) if isinstance(folder, str) and folder else "docs"
+
+    @property
+    def root(self) -> str:
+        """The same, empty for the root of the tree."""
+        return "" if self.docs == "." else self.docs
+
+    @property
+    def prefix(self) -> str:
+        """What the names of pages begin with."""
+        return f"{self.root}/" if self.root else ""
 
     @property
     def has_directories(self) -> bool:
@@ -85,105 +93,96 @@ class MkdocsSettings:
 class MkdocsSite:
     """The rules of MkDocs."""
 
-    def __init__(self) -> None:
-        self._settings = MkdocsSettings()
-        self._links: tuple[SitePlan, PageLinks] | None = None
-
     def plan(self, tree: Tree) -> SitePlan:
         """See `Site`."""
-        self._settings, used = read_settings(tree)
-        names, excluded = self._pages(tree)
-        listed = {page.name: page for page in _listed(self._settings.values.get("nav"), (), names, None)}
+        settings, used = read_settings(tree)
+        names, excluded = _pages(tree, settings)
+        listed = {page.name: page for page in _listed(settings.values.get("nav"), (), names, None)}
         rest = sorted((path for path, name in names.items() if name not in listed), key=_sort_key)
         pages = [*listed.values(), *(SitePage(names[path], "", parents=_parents(path, names)) for path in rest)]
-        return SitePlan("mkdocs", [self._placed(page) for page in pages], excluded, settings=used)
+        placed = [_placed(page, settings) for page in pages]
+        return SitePlan("mkdocs", placed, excluded, used, {"settings": settings.values}, roots=(settings.root,))
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
-        front, text = split_front_matter(text_of(tree.read(page.name)))
-        if reason := front.exclusion:
-            raise ExcludedPageError(reason)
-        snippets = Snippets(tree, self._snippet_folders())
-        text = snippets.included(page.name, text)
-        main = markdown_main(plain_markdown(text), "HEADING_ATTRIBUTES", "DEFINITION_LIST")
-        set_ids(main, self._slugger(main), _heading_text)
-        links = self._page_links(plan)
-        set_links(main, lambda href: links.address(page, href))
-        mark_footnotes(main)
-        lost = plain_elements(main)
-        lost["include"] += snippets.lost
-        heading = first_heading(main)
-        own = words_of(heading) if heading is not None else ""
-        return SiteBody(
-            html_of(main),
-            page.title or front.text("title") or own or name_title(page.name),
-            slug=front.text("slug"),
-            labels=front.labels,
-            category=front.text("category"),
-            lang=front.lang or self._settings.language,
-            read=tuple(dict.fromkeys(snippets.read)),
-            lost=+lost,
-            updated_at=front.updated_at,
+        settings = MkdocsSettings(plan.facts["settings"])
+        front, text = read_markdown(tree, page)
+        snippets = Snippets(tree, _snippet_folders(settings))
+        main = markdown_main(
+            plain_markdown(snippets.included(page.name, text)), "HEADING_ATTRIBUTES", "DEFINITION_LIST"
+        )
+        set_ids(main, _slugger(main, settings), _heading_text)
+        return markdown_body(
+            main,
+            plan,
+            page,
+            front,
+            title=page.title or front.text("title") or heading_title(main) or name_title(page.name),
+            lang=settings.language,
+            read=snippets.read,
+            lost={"include": snippets.lost},
         )
 
-    def _pages(self, tree: Tree) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the names of files that are pages, by their paths below `docs_dir`, and why others are none."""
-        prefix = "" if self._settings.docs == "." else f"{self._settings.docs}/"
-        is_excluded, is_draft = self._settings.patterns("exclude_docs"), self._settings.patterns("draft_docs")
-        paths = {name.removeprefix(prefix): name for name in tree.names if name.startswith(prefix)}
-        names: dict[str, str] = {}
-        excluded: dict[str, str] = {}
-        for path, name in paths.items():
-            if not path.endswith(_ENDINGS):
-                continue
-            folder, base = posixpath.split(path)
-            if base in _NAVIGATION:
-                excluded[name] = "it is navigation"
-            elif path.startswith("templates/"):
-                excluded[name] = "MkDocs leaves templates/ out"
-            elif is_excluded(path):
+
+def _pages(tree: Tree, settings: MkdocsSettings) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the names of files that are pages, by their paths below `docs_dir`, and why others are none."""
+    prefix = settings.prefix
+    is_excluded, is_draft = settings.patterns("exclude_docs"), settings.patterns("draft_docs")
+    paths = {name.removeprefix(prefix): name for name in tree.names if name.startswith(prefix)}
+    names: dict[str, str] = {}
+    excluded: dict[str, str] = {}
+    for path, name in paths.items():
+        if not path.endswith(_ENDINGS):
+            if is_document_name(path) and is_excluded(path):
                 excluded[name] = "mkdocs.yml leaves it out (exclude_docs)"
-            elif is_draft(path):
-                excluded[name] = "mkdocs.yml says that it is a draft (draft_docs)"
-            elif base == "README.md" and posixpath.join(folder, "index.md") in paths:
-                excluded[name] = "index.md stands in its place"
-            else:
-                names[path] = name
-        return names, excluded
-
-    def _placed(self, page: SitePage) -> SitePage:
-        path = page.name.removeprefix("" if self._settings.docs == "." else f"{self._settings.docs}/")
+            continue
         folder, base = posixpath.split(path)
-        stem = posixpath.splitext(base)[0]
-        above = f"{folder}/" if folder else ""
-        if stem in ("index", "README"):
-            address = above if self._settings.has_directories else f"{above}index.html"
+        if base in _NAVIGATION:
+            excluded[name] = "it is navigation"
+        elif path.startswith("templates/"):
+            excluded[name] = "MkDocs leaves templates/ out"
+        elif is_excluded(path):
+            excluded[name] = "mkdocs.yml leaves it out (exclude_docs)"
+        elif is_draft(path):
+            excluded[name] = "mkdocs.yml says that it is a draft (draft_docs)"
+        elif base == "README.md" and posixpath.join(folder, "index.md") in paths:
+            excluded[name] = "index.md stands in its place"
         else:
-            address = f"{above}{stem}/" if self._settings.has_directories else f"{above}{stem}.html"
-        return SitePage(page.name, quote(address), page.title, page.parents, page.category)
+            names[path] = name
+    return names, excluded
 
-    def _snippet_folders(self) -> Sequence[str]:
-        bases = self._settings.extension("pymdownx.snippets").get("base_path")
-        folders = [bases] if isinstance(bases, str) else bases if isinstance(bases, list) else ["."]
-        found = [posixpath.normpath(one) for one in folders if isinstance(one, str)]
-        return ["" if one == "." else one for one in found if not one.startswith(("../", "/"))]
 
-    def _slugger(self, main: Element) -> MkdocsSlugger | PymdownSlugger:
-        toc = self._settings.extension("toc")
-        used = [name for each in main.iter() if (name := each.get("id"))]
-        separator = toc.get("separator") if isinstance(toc.get("separator"), str) else "-"
-        rule = toc.get("slugify")
-        options = rule.get("kwds") if isinstance(rule, dict) else None
-        name = str(rule.get(TAG, "") if isinstance(rule, dict) else rule or "")
-        if "pymdownx" in name:
-            plain = {"case": "lower"} if "uslugify" in name else {}
-            return PymdownSlugger(used, separator or "-", options if isinstance(options, dict) else plain)
-        return MkdocsSlugger(used, separator or "-", keep_unicode="unicode" in name)
+def _placed(page: SitePage, settings: MkdocsSettings) -> SitePage:
+    """Return a page with its address."""
+    folder, base = posixpath.split(page.name.removeprefix(settings.prefix))
+    stem = posixpath.splitext(base)[0]
+    above = f"{folder}/" if folder else ""
+    if stem in ("index", "README"):
+        path = above if settings.has_directories else f"{above}index.html"
+    else:
+        path = f"{above}{stem}/" if settings.has_directories else f"{above}{stem}.html"
+    return replace(page, path=quote(path))
 
-    def _page_links(self, plan: SitePlan) -> PageLinks:
-        if self._links is None or self._links[0] is not plan:
-            self._links = (plan, PageLinks(plan, (self._settings.docs,)))
-        return self._links[1]
+
+def _snippet_folders(settings: MkdocsSettings) -> Sequence[str]:
+    bases = settings.extension("pymdownx.snippets").get("base_path")
+    folders = [bases] if isinstance(bases, str) else bases if isinstance(bases, list) else ["."]
+    normal = [posixpath.normpath(one) for one in folders if isinstance(one, str)]
+    return ["" if one == "." else one for one in normal if not one.startswith(("../", "/"))]
+
+
+def _slugger(main: Element, settings: MkdocsSettings) -> MkdocsSlugger | PymdownSlugger:
+    """Return what makes the ids of a page, by the settings of the extension `toc`."""
+    toc = settings.extension("toc")
+    used = [name for element in main.iter() if (name := element.get("id"))]
+    separator = toc.get("separator") if isinstance(toc.get("separator"), str) else "-"
+    rule = toc.get("slugify")
+    options = rule.get("kwds") if isinstance(rule, dict) else None
+    name = str(rule.get(TAG, "") if isinstance(rule, dict) else rule or "")
+    if "pymdownx" in name:
+        plain = {"case": "lower"} if "uslugify" in name else {}
+        return PymdownSlugger(used, separator or "-", options if isinstance(options, dict) else plain)
+    return MkdocsSlugger(used, separator or "-", keep_unicode="unicode" in name)
 
 
 def read_settings(tree: Tree) -> tuple[MkdocsSettings, tuple[str, ...]]:

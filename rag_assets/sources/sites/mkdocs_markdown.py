@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rag_assets.sources.sites.code_fences import end_of, fence_run, opening
+from rag_assets.sources.sites.fences import end_of, fence_run, opening
 
 _ADMONITION = re.compile(r"( *)(?:!!!|\?\?\?\+?) ?([\w\" ][^\n]*)")
 _TAB = re.compile(r'( *)===[+!]{0,2} +"([^\n]*)" *$')

@@ -16,6 +16,7 @@ from rag_assets.sources.base import Row
 from rag_assets.sources.envelope import content_hash
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan
 from rag_assets.steps.formats.blocks import clean
+from rag_assets.steps.formats.losses import with_losses
 from rag_assets.steps.readers.readers import space_readers
 from rag_serving.config.sources import SiteSource
 
@@ -37,7 +38,8 @@ class PageFacts:
 def row_of(settings: SiteSource, facts: PageFacts, page: SitePage, body: SiteBody, last: Row | None) -> Row:
     """Return the row of a page that was read; one that says the same as the last keeps its version and time."""
     title = _line(body.title, TITLE_MAX) or _line(page.name, TITLE_MAX)
-    hashed = content_hash(title, body.html, "html", "html")
+    html = with_losses(body.html, body.lost)
+    hashed = content_hash(title, html, "html", "html")
     is_same = last is not None and last["content_hash"] == hashed
     written_at = last["updated_at"] if last is not None and is_same else facts.written_at
     labels = [label for one in body.labels[:LABELS_MAX] if (label := _line(one, LABEL_MAX))]
@@ -57,7 +59,7 @@ def row_of(settings: SiteSource, facts: PageFacts, page: SitePage, body: SiteBod
         "ancestor_titles": [],
         "position": None,
         "readers": space_readers(settings.readers),
-        "body": body.html,
+        "body": html,
         "body_format": "html",
         "anchor_flavor": "html",
         "content_hash": hashed,

@@ -6,10 +6,12 @@ which have a module each, opening folders and archives, rows of PAGES.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 
 class Tree(Protocol):
@@ -34,6 +36,12 @@ class Tree(Protocol):
         ...
 
 
+def has_file(tree: Tree, name: str) -> bool:
+    """Return whether a tree has a file of this name."""
+    at = bisect_left(tree.names, name)
+    return at < len(tree.names) and tree.names[at] == name
+
+
 @dataclass(frozen=True)
 class SitePage:
     """A page of the site, before it is read."""
@@ -44,18 +52,34 @@ class SitePage:
     parents: tuple[str, ...] = ()  # names of the pages above it in the navigation, root first
     category: str | None = None
     number: str | None = None  # of its chapter in a book, such as 3.2
+    canonical: str = ""  # the address that it calls its own, as written; empty: it names none
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SitePlan:
     """The pages of a site in reading order, and why other files of it are none, by name."""
 
-    generator: str  # mdbook, docusaurus, mkdocs, sphinx, github or asciidoc
+    generator: str  # name in `detect.GENERATORS`
     pages: Sequence[SitePage]
     excluded: Mapping[str, str] = field(default_factory=dict)
     settings: tuple[str, ...] = ()  # names of files that shape all pages: where one changes, all are read again
+    facts: Mapping[str, Any] = field(default_factory=dict)  # what else bodies need to know of the site, as JSON has it
+    roots: tuple[str, ...] = (
+        "",
+    )  # folders that addresses of pages, and of files that are served as they are, begin at
+    documents: Sequence[SitePage] = ()  # files that are no pages and are read as documents; filled in by the source
     addresses: Mapping[str, str] = field(default_factory=dict)  # of the pages, by name; filled in by the source
     base_url: str = ""  # where the site is served, with `/` at its end; filled in by the source
+
+    @cached_property
+    def by_name(self) -> Mapping[str, SitePage]:
+        """The pages and documents by the names of their files."""
+        return {page.name: page for page in (*self.pages, *self.documents)}
+
+    @cached_property
+    def by_path(self) -> Mapping[str, SitePage]:
+        """The pages by their paths without `/` at the ends; the first where two have one."""
+        return {page.path.strip("/"): page for page in reversed(self.pages)}
 
     def address(self, page: SitePage) -> str:
         """Return where a page is reached: what links to it lead to, before `#`."""
@@ -78,6 +102,7 @@ class SiteBody:
     category: str | None = None
     lang: str | None = None
     read: tuple[str, ...] = ()  # names of other files that it includes
+    reads_site: bool = False  # whether any page may change what it shows: a reference of it leads nowhere yet
     lost: Mapping[str, int] = field(default_factory=dict)  # what could not be carried over, by kind, and how often
     updated_at: datetime | None = None  # where the page says when it was changed
 
@@ -87,7 +112,7 @@ class ExcludedPageError(Exception):
 
 
 class Site(Protocol):
-    """The rules of one generator."""
+    """The rules of one generator. It keeps nothing between calls: a plan can be used in another process."""
 
     def plan(self, tree: Tree) -> SitePlan:
         """Return the pages that the generator would make of a tree."""

@@ -9,65 +9,76 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import quote
 
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file
 from rag_assets.sources.sites.sphinx_config import SphinxConfig, glob_pattern, sphinx_config
 from rag_assets.sources.sites.sphinx_index import PageIndex, TocEntry, normalized, page_index
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.markup.records import MarkupError, MarkupPage, Target
+from rag_assets.steps.markup.rst.context import INCLUDED_MAX
 from rag_assets.steps.markup.rst.page import rst_page
+from rag_serving.documents.kinds import is_document_name
 
 CONF = "conf.py"
 _INCLUDE = re.compile(r"(?<![^\n])([ \t]*)\.\. include:: *(\S+)[^\n]*")
 _NESTED_MAX = 8
 
 
-@dataclass
-class _Project:
-    """A project as it was planned: its documents by name, without their endings."""
+@dataclass(frozen=True)
+class _Documents:
+    """The documents of a project by their names, which are those of their files without the ending."""
 
     config: SphinxConfig
-    names: Mapping[str, str] = field(default_factory=dict)  # document -> file
-    index: Mapping[str, PageIndex] = field(default_factory=dict)  # by document
-    labels: dict[str, tuple[str, str, str]] = field(default_factory=dict)  # document, id, title
-    terms: dict[str, tuple[str, str, str]] = field(default_factory=dict)
-    objects: dict[str, tuple[str, str]] = field(default_factory=dict)  # document, id
+    files: Mapping[str, str] = field(default_factory=dict)
+    index: Mapping[str, PageIndex] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Project:
+    """What bodies know of a project: where labels, terms and objects are, as (document, id, title)."""
+
+    config: SphinxConfig
+    titles: Mapping[str, str]
+    labels: Mapping[str, Sequence[str]]
+    terms: Mapping[str, Sequence[str]]
+    objects: Mapping[str, Sequence[str]]
+    pages: Mapping[str, SitePage]  # by document
 
 
 class SphinxSite:
     """The rules of Sphinx."""
 
     def __init__(self) -> None:
-        self._planned: tuple[Tree, _Project] | None = None
+        self._last: tuple[SitePlan, _Project] | None = None  # that of a plan, made once
 
     def plan(self, tree: Tree) -> SitePlan:
         """See `Site`: the documents in the order of the toctrees, then those that are in none."""
-        project = _project(tree)
-        self._planned = (tree, project)
+        conf = decoded(tree.read(CONF)) if has_file(tree, CONF) else ""
+        documents = _documents(tree, sphinx_config(conf))
+        config = documents.config
         pages: dict[str, SitePage] = {}
-        for document, parents, entry in _walk(project, project.config.root, (), None):
+        for document, parents, entry in _walk(documents, config.root, (), None):
             if document not in pages:
-                pages[document] = _page(project, document, parents, entry)
-        for document in project.names:
+                pages[document] = _page(documents, document, parents, entry)
+        for document in documents.files:
             if document not in pages:
-                pages[document] = _page(project, document, (), None)
+                pages[document] = _page(documents, document, (), None)
         excluded = {
             name: "exclude_patterns of conf.py"
             for name in tree.names
-            if name.endswith(project.config.suffixes) and project.config.excluded.match(name)
+            if (name.endswith(config.suffixes) or is_document_name(name)) and config.excluded.match(name)
         }
-        settings = (CONF,) if CONF in tree.names else ()
-        return SitePlan("sphinx", list(pages.values()), excluded, settings)
+        settings = (CONF,) if conf else ()
+        return SitePlan("sphinx", list(pages.values()), excluded, settings, {"conf": conf, **_facts(documents)})
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
-        if self._planned is None or self._planned[0] is not tree:
-            self._planned = (tree, _project(tree))
-        project = self._planned[1]
+        project = self._project(plan)
         around = _Around(tree, plan, page, project)
         try:
             made = _read(page.name, decoded(tree.read(page.name)), around, project.config)
@@ -83,9 +94,19 @@ class SphinxSite:
             made.title or page.title or posixpath.basename(_document(page.name, project.config)),
             labels=_labels(made.fields),
             lang=lang,
-            read=tuple(dict.fromkeys([*made.read, *around.asked(plan)])),
+            read=tuple(dict.fromkeys([*made.read, *around.asked()])),
+            reads_site=around.missed,
             lost=made.lost,
         )
+
+    def _project(self, plan: SitePlan) -> _Project:
+        if self._last is None or self._last[0] is not plan:
+            facts = plan.facts
+            config = sphinx_config(facts["conf"])
+            pages = {_document(page.name, config): page for page in plan.pages}
+            known = (facts["titles"], facts["labels"], facts["terms"], facts["objects"])
+            self._last = (plan, _Project(config, *known, pages))
+        return self._last[1]
 
 
 def _read(name: str, text: str, around: _Around, config: SphinxConfig) -> MarkupPage:
@@ -109,29 +130,33 @@ def _document(name: str, config: SphinxConfig) -> str:
     return next((name.removesuffix(one) for one in config.suffixes if name.endswith(one)), name)
 
 
-def _project(tree: Tree) -> _Project:
-    config = sphinx_config(decoded(tree.read(CONF)) if CONF in tree.names else "")
-    names: dict[str, str] = {}
+def _documents(tree: Tree, config: SphinxConfig) -> _Documents:
+    files: dict[str, str] = {}
     for ending in config.suffixes:
         for name in tree.names:
             if name.endswith(ending) and not config.excluded.match(name):
-                names.setdefault(name.removesuffix(ending), name)
-    names = dict(sorted(names.items()))
+                files.setdefault(name.removesuffix(ending), name)
     by_sections = "sphinx.ext.autosectionlabel" in config.texts("extensions")
     by_document = bool(config.values.get("autosectionlabel_prefix_document"))
     index = {}
-    for document, name in names.items():
+    for document, name in sorted(files.items()):
         labels = None if not by_sections else f"{document}:" if by_document else ""
-        index[document] = page_index(_whole(tree, name, _text(tree, name)), labels)
-    project = _Project(config, names, index)
-    for document, found in index.items():
+        index[document] = page_index(_Inclusion(tree).whole(name, _text(tree, name)), labels)
+    return _Documents(config, dict(sorted(files.items())), index)
+
+
+def _facts(documents: _Documents) -> dict[str, dict[str, Any]]:
+    """Return what bodies need of all documents: titles, and where labels, terms and objects are first."""
+    facts: dict[str, dict[str, Any]] = {"titles": {}, "labels": {}, "terms": {}, "objects": {}}
+    for document, found in documents.index.items():
+        facts["titles"][document] = found.title
         for label, (name, title) in found.labels.items():
-            project.labels.setdefault(label, (document, name, title))
+            facts["labels"].setdefault(label, [document, name, title])
         for term, (name, title) in found.terms.items():
-            project.terms.setdefault(term, (document, name, title))
+            facts["terms"].setdefault(term, [document, name, title])
         for full, name in found.objects.items():
-            project.objects.setdefault(full, (document, name))
-    return project
+            facts["objects"].setdefault(full, [document, name, ""])
+    return facts
 
 
 def _text(tree: Tree, name: str) -> str:
@@ -141,19 +166,28 @@ def _text(tree: Tree, name: str) -> str:
         return ""
 
 
-def _whole(tree: Tree, name: str, text: str, depth: int = 0) -> str:
-    """Return a text with the files that it includes."""
-    if depth > _NESTED_MAX:
-        return text
+class _Inclusion:
+    """Puts what one page includes into its text, up to a size in all."""
 
-    def included(match: re.Match[str]) -> str:
-        target = _below(name, match[2])
-        if target is None or target not in tree.names:
-            return match[0]
-        inner = _whole(tree, target, _text(tree, target), depth + 1)
-        return "\n".join(match[1] + line for line in inner.splitlines()) if len(inner) < 1_000_000 else match[0]
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._left = INCLUDED_MAX
 
-    return _INCLUDE.sub(included, text)
+    def whole(self, name: str, text: str, depth: int = 0) -> str:
+        """Return a text with the files that it includes."""
+        if depth > _NESTED_MAX:
+            return text
+
+        def included(match: re.Match[str]) -> str:
+            target = _below(name, match[2])
+            if target is None or self._left <= 0 or not has_file(self._tree, target):
+                return match[0]
+            content = _text(self._tree, target)
+            self._left -= len(content) + 1
+            inner = self.whole(target, content, depth + 1)
+            return "\n".join(match[1] + line for line in inner.splitlines())
+
+        return _INCLUDE.sub(included, text)
 
 
 def _below(above: str, name: str) -> str | None:
@@ -163,19 +197,19 @@ def _below(above: str, name: str) -> str | None:
     return None if found.startswith("..") or found == "." else found
 
 
-def _page(project: _Project, document: str, parents: tuple[str, ...], entry: TocEntry | None) -> SitePage:
-    suffix = project.config.text("html_link_suffix") or project.config.text("html_file_suffix") or ".html"
-    names = tuple(project.names[one] for one in parents)
+def _page(documents: _Documents, document: str, parents: tuple[str, ...], entry: TocEntry | None) -> SitePage:
+    suffix = documents.config.text("html_link_suffix") or documents.config.text("html_file_suffix") or ".html"
+    names = tuple(documents.files[one] for one in parents)
     title = entry.title if entry else None
     category = entry.caption if entry else None
-    return SitePage(project.names[document], quote(f"{document}{suffix}"), title, names, category)
+    return SitePage(documents.files[document], quote(f"{document}{suffix}"), title, names, category)
 
 
 def _walk(
-    project: _Project, root: str, above: tuple[str, ...], entry: TocEntry | None
+    documents: _Documents, root: str, above: tuple[str, ...], entry: TocEntry | None
 ) -> Iterator[tuple[str, tuple[str, ...], TocEntry | None]]:
     """Yield the documents below one in the order of their toctrees, with those above each."""
-    if root not in project.names:
+    if root not in documents.files:
         return
     seen = {root}
     waiting = [(root, above, entry)]
@@ -183,8 +217,8 @@ def _walk(
         document, parents, via = waiting.pop()
         yield document, parents, via
         below = []
-        for child in project.index[document].toc:
-            for name in _entered(project, document, child):
+        for child in documents.index[document].toc:
+            for name in _entered(documents, document, child):
                 if name not in seen:
                     seen.add(name)
                     caption = child.caption or (via.caption if via else None)
@@ -192,18 +226,18 @@ def _walk(
         waiting += reversed(below)
 
 
-def _entered(project: _Project, document: str, entry: TocEntry) -> list[str]:
+def _entered(documents: _Documents, document: str, entry: TocEntry) -> list[str]:
     """Return the documents that an entry of a toctree names."""
     if "://" in entry.target or entry.target == "self":
         return []
     target = _below(f"{document}.rst", entry.target) or ""
-    name = _document(target, project.config)
-    if name in project.names:
+    name = _document(target, documents.config)
+    if name in documents.files:
         return [name]
     if not entry.glob or not any(mark in target for mark in "*?["):
         return []
     pattern = re.compile(glob_pattern(target))
-    return [one for one in project.names if pattern.fullmatch(one) and one != document]
+    return [one for one in documents.files if pattern.fullmatch(one) and one != document]
 
 
 class _Around:
@@ -211,20 +245,17 @@ class _Around:
 
     def __init__(self, tree: Tree, plan: SitePlan, page: SitePage, project: _Project) -> None:
         self._tree, self._plan, self._page, self._project = tree, plan, page, project
-        self._pages = {_document(one.name, project.config): one for one in plan.pages}
         self._asked: set[str] = set()
-        self._missed = False
+        self.missed = False  # whether a reference leads nowhere
 
-    def asked(self, plan: SitePlan) -> list[str]:
-        """Return the files that references of the page depend on: all of them where one led nowhere."""
-        if self._missed:
-            return [one.name for one in plan.pages if one.name != self._page.name]
+    def asked(self) -> list[str]:
+        """Return the files that references of the page lead to."""
         return sorted(self._asked - {self._page.name})
 
     def file(self, name: str, above: str) -> tuple[str, str] | None:
         """See `Surroundings`."""
         found = _below(above, name)
-        if found is None or found not in self._tree.names:
+        if found is None or not has_file(self._tree, found):
             return None
         try:
             return found, decoded(self._tree.read(found))
@@ -235,7 +266,7 @@ class _Around:
         """See `Surroundings`."""
         found = self._found(kind, name, page)
         if found is None and kind in ("ref", "numref", "doc", "term", "any"):
-            self._missed = True
+            self.missed = True
         return found
 
     def _found(self, kind: str, name: str, page: str) -> Target | None:
@@ -255,24 +286,21 @@ class _Around:
                 return self._object(name)
 
     def _document(self, name: str) -> Target | None:
-        page = self._pages.get(_document(name, self._project.config))
+        document = _document(name, self._project.config)
+        page = self._project.pages.get(document)
         if page is None:
             return None
         self._asked.add(page.name)
-        return Target(self._plan.address(page), self._project.index[_document(page.name, self._project.config)].title)
+        return Target(self._plan.address(page), self._project.titles.get(document, ""))
 
-    def _labelled(self, found: tuple[str, str, str] | None) -> Target | None:
-        if found is None:
-            return None
-        document, name, title = found
-        return self._at(document, name, title)
+    def _labelled(self, found: Sequence[str] | None) -> Target | None:
+        return self._at(*found) if found is not None else None
 
     def _object(self, name: str) -> Target | None:
-        found = self._project.objects.get(name)
-        return self._at(*found, "") if found else None
+        return self._labelled(self._project.objects.get(name))
 
     def _at(self, document: str, name: str, title: str) -> Target | None:
-        page = self._pages.get(document)
+        page = self._project.pages.get(document)
         if page is None:
             return None
         self._asked.add(page.name)

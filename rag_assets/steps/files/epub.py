@@ -64,7 +64,7 @@ def epub_text(content: bytes, composed: Composed, pages_done: PagesDone | None =
 
 def _take_chapter(members: ZipMembers, name: str, title: _Title | None, composed: Composed) -> None:
     try:
-        found = html_content(_chapter_html(decoded(members.read(name)), composed))
+        found = html_content(_chapter_html(decoded(members.read(name))))
     except (FileError, PageError, KeyError):
         composed.lost("chapter")
         return
@@ -189,7 +189,7 @@ def _words(element: Element) -> str:
     return clean("".join(element.itertext()))
 
 
-def _chapter_html(text: str, composed: Composed) -> str:
+def _chapter_html(text: str) -> str:
     """Return a chapter without what is no text: notes stay, though they stand aside; pictures without words do not."""
     from lxml import etree
 
@@ -197,8 +197,7 @@ def _chapter_html(text: str, composed: Composed) -> str:
     for picture in list(root.iter("img", "image")):
         said = (picture.get("alt") or "").strip()
         if not said or posixpath.basename(said) == posixpath.basename(picture.get("src") or ""):
-            composed.lost("figure")
-            picture.attrib.clear()
+            picture.attrib.clear()  # counted where the chapter is read
     for link in root.iter("a"):
         if _is_note_mark(link):
             _bracket(link)

@@ -9,6 +9,7 @@ from typing import Literal
 
 from rag_assets.steps.files.records import FileError, FileText
 from rag_assets.steps.formats.budget import Budget, first_chars, noted
+from rag_assets.steps.formats.losses import with_losses
 from rag_assets.steps.markup.records import MarkupError
 
 
@@ -23,12 +24,12 @@ def marked_up(kind: Literal["rst", "asciidoc"], text: str, budget: Budget) -> Fi
         if kind == "rst":
             from rag_assets.steps.markup.rst.page import rst_page
 
-            html = rst_page(text).html
+            page = rst_page(text)
         else:
             from rag_assets.steps.markup.asciidoc.page import asciidoc_page
 
-            html = asciidoc_page(text).html
+            page = asciidoc_page(text)
     except MarkupError as error:
         raise FileError(str(error)) from None
-    body = f"<main>{html}</main>"
+    body = with_losses(f"<main>{page.html}</main>", page.lost)
     return FileText(noted(body, cut) if cut else body, "html")

@@ -1,6 +1,6 @@
 """HTML files: what stands in the body of a page.
 
-Belongs here: the encoding that a page names, and its body, well formed.
+Belongs here: the encoding that a page names, and its body without scripts.
 Does not belong here: which part of a page is its text, and the ids of its headings (`formats.html`).
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError, FileText
 from rag_assets.steps.formats.element_tree import PageError, parse_html
+from rag_assets.steps.formats.html import templates_as_text
 
 
 def web_page(content: bytes) -> FileText:
     """Return the body of an HTML page. Raises FileError where it cannot be read."""
-    return FileText(_html(decoded(content, _declared(content))), "storage")
+    return FileText(_body(decoded(content, _declared(content))), "html")
 
 
 def _declared(content: bytes) -> str | None:
@@ -23,16 +24,20 @@ def _declared(content: bytes) -> str | None:
     return EncodingDetector.find_declared_encoding(content, is_html=True)
 
 
-def _html(text: str) -> str:
-    """Return what stands in the body of an HTML page, well formed."""
+def _body(text: str) -> str:
+    """Return what stands in the body of an HTML page; empty where that says and shows nothing."""
     from lxml import etree
 
     if not text.strip():
         return ""
     try:
-        root = parse_html(text, huge=False)
+        root = parse_html(templates_as_text(text), huge=False)
     except PageError as error:
         raise FileError(f"it is not readable HTML: {error}") from None
     etree.strip_elements(root, "script", "style", "noscript", "template", with_tail=False)
-    body = root.find("body")
-    return str(etree.tostring(root if body is None else body, encoding="unicode", method="xml"))
+    found = root.find("body")
+    body = root if found is None else found
+    if not body.text_content().strip() and not body.xpath(".//img/@alt[normalize-space()]"):
+        return ""
+    body.tag, body.tail = "div", None
+    return str(etree.tostring(body, encoding="unicode", method="html"))

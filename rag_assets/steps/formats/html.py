@@ -1,15 +1,18 @@
 """HTML pages, read: the part of a page that is its text, by way of the elements that storage format has too.
 
-Belongs here: what of an HTML page is text, which id a heading is reached by.
-Does not belong here: what an element leaves in the text (`storage_elements`), files that a page includes.
+Belongs here: what of an HTML page is text, which ids a heading is reached by.
+Does not belong here: what an element leaves in the text (`storage_elements`), what is lost (`losses`), files that a
+page includes.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.element_tree import Element, parse_html
+from rag_assets.steps.formats.losses import taken_losses, wordless_elements
 from rag_assets.steps.formats.storage import AC
 from rag_assets.steps.formats.storage_elements import tree_content
 
@@ -20,56 +23,84 @@ _TEMPLATE = re.compile(
 )
 _AS_TEXT = r"<div>\1</div>"
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_NO_TEXT = (
-    "script",
-    "style",
-    "nav",
-    "footer",
-    "aside",
-    "form",
-    "template",
-    "noscript",
-    "button",
-    "svg",
-    "iframe",
-    "object",
+_NO_TEXT = ("script", "style", "nav", "template", "noscript", "button", "select", "svg", "canvas", "iframe", "object")
+_ASIDE = (
+    ".//footer[not(ancestor::blockquote) and not(ancestor::figure)]",
+    './/form[@role="search"]',
 )
+_LINKED_MOST = 0.6  # share of the characters of an `<aside>`; one that is links for more is navigation
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_OPENED = frozenset({"section", "div", "article", "header", "hgroup", "ul", "li", "dl", "dt", "dd"})
+_OPENED_MAX = 4  # elements that one heading opens; those further out are the frame of the page
 _MARKABLE = ("a", "span", "p", "div", "section", "figure", "figcaption", "dt", "dd", "li", "blockquote", "sup")
 _IDS_MAX = 5_000  # of one page; links to those beyond land on the heading above
 _KEPT = frozenset({"class", "colspan", "rowspan", "start", "alt", "src", "href", "datetime"})
 
 
 def html_content(body: str) -> Content:
-    """Blocks of an HTML body; a heading's anchors are the ids that links reach it by.
+    """Return the blocks of an HTML body; a heading's anchors are the ids that links reach it by.
 
     Read is `<main>`, else the only `<article>`, else all but navigation and scripts. Templates in scripts are text.
+    What shows something and has no words is counted in the ledger, and so are the notes of `with_losses`.
 
     Raises:
         PageError: the body cannot be read.
     """
-    from lxml import etree
-
-    root = _text_of(parse_html(f"<html><body>{_FORBIDDEN.sub('', _TEMPLATE.sub(_AS_TEXT, body))}</body></html>"))
-    etree.strip_elements(root, *_NO_TEXT, with_tail=False)
-    named = [(heading, _id_of(heading)) for heading in root.iter(*_HEADINGS)]
-    further = _other_ids(root, {name for _, name in named})
+    root = _text_of(parse_html(f"<html><body>{_FORBIDDEN.sub('', templates_as_text(body))}</body></html>"))
+    noted = taken_losses(root)
+    _without_frame(root)
+    wordless = wordless_elements(root)
+    _without_scripts(root)
+    named = [(heading, _ids_of(heading)) for heading in root.iter(*_HEADINGS)]
+    further = _other_ids(root, {name for _, names in named for name in names})
     for element in root.iter():
         _plain(element)
-    for heading, name in named:
-        if name:
+    for heading, names in named:
+        for name in reversed(names):
             _mark(heading, name)
     for element, name in further:
         _mark(element, name)
     root.tag, root.tail = "div", None
-    return tree_content(root)
+    content = tree_content(root)
+    return content._replace(ledger=content.ledger + noted + wordless)
+
+
+def templates_as_text(source: str) -> str:
+    """Return HTML in which the text of templates, which scripts show, is part of the page."""
+    return _TEMPLATE.sub(_AS_TEXT, source) if "<script" in source or "<SCRIPT" in source else source
 
 
 def _text_of(tree: Element) -> Element:
-    mains = list(tree.iter("main"))
+    mains = [*tree.iter("main")] or tree.xpath('.//*[@role="main"]')
     articles = list(tree.iter("article"))
     found = mains[:1] or (articles if len(articles) == 1 else [])
     return found[0] if found else tree
+
+
+def _without_frame(root: Element) -> None:
+    """Take away what stands around the text: navigation, footers, search, boxes that are lists of links."""
+    from lxml import etree
+
+    etree.strip_elements(root, "nav", with_tail=False)
+    for path in _ASIDE:
+        for element in root.xpath(path):
+            element.drop_tree()
+    for element in list(root.iter("aside")):
+        if _is_links(element):
+            element.drop_tree()
+        else:
+            element.tag = "div"
+
+
+def _without_scripts(root: Element) -> None:
+    from lxml import etree
+
+    etree.strip_elements(root, *_NO_TEXT, with_tail=False)
+
+
+def _is_links(element: Element) -> bool:
+    linked = sum(len(word) for link in element.iter("a") for word in _words(link))
+    return linked > _LINKED_MOST * sum(map(len, _words(element)))
 
 
 def _other_ids(root: Element, of_headings: set[str]) -> list[tuple[Element, str]]:
@@ -81,26 +112,46 @@ def _other_ids(root: Element, of_headings: set[str]) -> list[tuple[Element, str]
     return [(element, name) for name, element in ids.items()]
 
 
-def _mark(heading: Element, name: str) -> None:
+def _mark(element: Element, name: str) -> None:
     """Begin an element with the anchor macro that storage format would have there."""
     from lxml import etree
 
     macro = etree.Element(f"{AC}structured-macro", {f"{AC}name": "anchor"})
     etree.SubElement(macro, f"{AC}parameter", {f"{AC}name": ""}).text = name
-    macro.tail, heading.text = heading.text, None
-    heading.insert(0, macro)
+    macro.tail, element.text = element.text, None
+    element.insert(0, macro)
 
 
-def _id_of(heading: Element) -> str:
-    """Return the heading's own id, one inside it, that of an anchor right before it, or of a section that it opens."""
-    for element in heading.iter():
-        if found := _name(element):
-            return found
-    before, above = heading.getprevious(), heading.getparent()
-    if before is not None and before.tag == "a" and not (before.tail or "").strip() and len(_words(before)) == 0:
-        return _name(before)
-    opens = before is None and above is not None and not (above.text or "").strip()
-    return _name(above) if opens and above.tag in ("section", "div", "article", "header") else ""
+def _ids_of(heading: Element) -> list[str]:
+    """Return the ids that lead to a heading, the one that its own page links it by first.
+
+    That is its own, one inside it, that of a section that it opens (Sphinx, Javadoc), that of another element that it
+    opens, or of an empty anchor right before it (Javadoc, wikis).
+    """
+    inside = [name for element in heading.iter() if (name := _name(element))]
+    around = list(_around(heading))
+    of_sections = [name for name, tag in around if tag == "section"]
+    return list(dict.fromkeys([*inside, *of_sections, *(name for name, _ in around)]))
+
+
+def _around(heading: Element) -> Iterator[tuple[str, str]]:
+    """Yield id and tag of the empty anchors before a heading and of the elements that it opens, nearest first."""
+    element = heading
+    for _ in range(_OPENED_MAX):
+        before = element.getprevious()
+        while before is not None and _is_empty_anchor(before):
+            yield from ((name, before.tag) for each in before.iter() if (name := _name(each)))
+            before = before.getprevious()
+        element = element.getparent()
+        if before is not None or element is None or element.tag not in _OPENED or (element.text or "").strip():
+            return
+        if name := _name(element):
+            yield name, element.tag
+
+
+def _is_empty_anchor(element: Element) -> bool:
+    is_anchor = element.tag in ("a", "span") and not (element.tail or "").strip()
+    return is_anchor and not _words(element) and element.find(".//img") is None
 
 
 def _name(element: Element) -> str:

@@ -11,13 +11,19 @@ from typing import Any
 
 from rag_assets.steps.formats.blocks import Content
 from rag_assets.steps.formats.element_tree import PageError
-from rag_assets.steps.formats.storage_elements import storage_content
+from rag_assets.steps.formats.losses import wordless_elements
+from rag_assets.steps.formats.storage import parse_storage
+from rag_assets.steps.formats.storage_elements import tree_content
 
 _REPEATED_MAX = 2_000_000  # characters of the addresses that links repeat; a body that asks for more is hostile
 
 
 def markdown_content(body: str) -> Content:
-    """Blocks of a Markdown body; HTML inside it is read as HTML. Raises PageError where it cannot be read."""
+    """Return the blocks of a Markdown body; HTML inside it is read as HTML, pictures without words count as lost.
+
+    Raises:
+        PageError: it cannot be read.
+    """
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": True, "xhtmlOut": True}).enable(["table", "strikethrough"])
@@ -25,7 +31,10 @@ def markdown_content(body: str) -> Content:
     tokens = parser.parse(body, environment)
     if _repeated(tokens) > max(_REPEATED_MAX, 2 * len(body)):
         raise PageError(f"its links repeat addresses of more than {_REPEATED_MAX} characters")
-    return storage_content(parser.renderer.render(tokens, parser.options, environment))
+    tree = parse_storage(parser.renderer.render(tokens, parser.options, environment))
+    wordless = wordless_elements(tree)
+    content = tree_content(tree)
+    return content._replace(ledger=content.ledger + wordless)
 
 
 def _repeated(tokens: Sequence[Any]) -> int:

@@ -163,8 +163,6 @@ class Inline:
         alt = ((first[1] or first[2] or "") if first else "").strip()
         if found := re.search(r"\balt=(?:\"([^\"]*)\"|([^,]*))", inner):
             alt = found[1] or found[2] or ""
-        if not alt:
-            self._context.lost["figure"] += 1
         return f'<img alt="{_quoted_value(alt)}" src="{_quoted_value(target)}"/>'
 
     def _footnote(self, target: str, inner: str) -> str:

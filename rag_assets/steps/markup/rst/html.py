@@ -96,10 +96,7 @@ class RstHtml:
         return f"<{tag}{''.join(spans)}>{self._children(node)}</{tag}>"
 
     def _image(self, node: Any) -> str:
-        alt = node.get("alt", "")
-        if not alt:
-            self._lost["figure"] += 1
-        return f'<img alt="{escape(alt)}" src="{escape(node.get("uri", ""))}"/>'
+        return f'<img alt="{escape(node.get("alt", ""))}" src="{escape(node.get("uri", ""))}"/>'
 
     def _reference(self, node: Any) -> str:
         href = node.get("refuri") or (f"#{node['refid']}" if "refid" in node else "")

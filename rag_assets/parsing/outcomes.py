@@ -1,0 +1,52 @@
+"""What becomes of a document that is read in a process of its own: its result, or the reason of its failure.
+
+Belongs here: errors as the answer's facts, and back. Does not belong here: what is done (`worker`), limits
+(`rag_serving.isolation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+
+from rag_assets.steps.files.records import FileError
+from rag_assets.steps.formats.element_tree import PageError
+from rag_serving.isolation.child import ParseError
+from rag_serving.isolation.limits import Limits
+from rag_serving.isolation.serving import within_limits
+
+
+def outcome(limits: Limits, requests: IO[bytes], work: Callable[[], Any]) -> dict[str, Any]:
+    """Return the facts of an answer: what `work` gives within the limits, or why it gave nothing.
+
+    `requests`: the stream that the request came from; where the other side closes it, the process ends.
+    """
+    try:
+        with within_limits(limits, requests):
+            return {"result": work()}
+    except (PageError, FileError) as error:
+        return {"reason": " ".join(str(error).split())}
+    except ImportError as error:
+        return {"missing": error.name or str(error)}
+    except MemoryError:
+        return {"memory": True}
+    except RecursionError:
+        return {"reason": "it is nested too deep"}
+    except Exception as error:  # a fault in one document is reported; the others still arrive
+        return {"reason": " ".join(f"unexpected {type(error).__name__}: {error}"[:300].split())}
+
+
+def result_of(facts: Mapping[str, Any], limits: Limits) -> Any:
+    """Return the result that an answer has.
+
+    Raises:
+        ParseError: it has none, for the reason that it gives.
+        ImportError: what reads the document is not installed; `name` is the module's.
+    """
+    if facts.get("memory"):
+        raise ParseError(limits.too_large())
+    if missing := facts.get("missing"):
+        raise ImportError(f"{missing} is not installed", name=str(missing))
+    if "result" not in facts:
+        raise ParseError(str(facts.get("reason", "its parser failed")))
+    return facts["result"]

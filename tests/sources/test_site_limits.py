@@ -1,0 +1,140 @@
+"""Pages of sites that take too much are read within limits: each is a failure of its own, and nothing else stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sources.site_docs import Docs
+
+from rag_assets.parsing.reader import LimitedReader
+from rag_assets.sources.documents.rows import Reading
+from rag_assets.sources.sites.detect import GENERATORS
+from rag_assets.sources.sites.page_reader import (
+    SitePageReader,
+    body_to_json,
+    plan_of_json,
+    plan_to_json,
+)
+from rag_assets.sources.sites.trees import FolderTree
+from rag_serving.config.documents import Documents
+from rag_serving.isolation.limits import Limits
+
+FILLER = "\n\n".join(f"Paragraph {number} tells of the {number}th machine." for number in range(4000))
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Docs:
+    return Docs(tmp_path)
+
+
+SITES: dict[str, dict[str, str]] = {
+    "mdbook": {
+        "src/SUMMARY.md": "[A](a.md)\n\n- [B](b.md)\n",
+        "src/a.md": f"# A\n\n[b](b.md#x)\n\n{{{{#include part.md}}}}\n\n{{{{#include absent.md}}}}\n\n{FILLER}",
+        "src/b.md": "# B\n",
+        "src/part.md": "Included **text**.",
+    },
+    "mkdocs": {
+        "mkdocs.yml": "theme: {language: de}\nmarkdown_extensions: [pymdownx.snippets]\n",
+        "docs/a.md": f'---\ntags: [x]\ndate: 2024-05-01\n---\n# A\n\n[b](b.md#x)\n\n--8<-- "part.md"\n\n{FILLER}',
+        "docs/b.md": "# B\n",
+        "part.md": "Included **text**.",
+    },
+    "docusaurus": {
+        "docusaurus.config.js": "module.exports = {i18n: {defaultLocale: 'de'}}",
+        "docs/a.mdx": f"import Part from './_part.mdx'\n\n# A\n\n[b](b.md#x)\n\n<Part />\n\n<Chart />\n\n{FILLER}",
+        "docs/_part.mdx": "Included **text**.",
+        "docs/b.md": "# B\n",
+    },
+    "github": {"a.md": f"# A\n\n[b](b.md#x) Included <b>text</b>.\n\n{FILLER}", "b.md": "# B\n"},
+    "sphinx": {
+        "conf.py": "language = 'de'\n",
+        "index.rst": f"A\n=\n\n:doc:`b` :ref:`lab` :ref:`absent`\n\n.. include:: part.inc\n\n{FILLER[:40_000]}",
+        "b.rst": "B\n=\n\n.. _lab:\n\nC\n-\n\nText.\n",
+        "part.inc": "Included **text**.\n\n.. include:: deeper.inc\n",
+        "deeper.inc": "Deeper.\n",
+    },
+    "asciidoc": {
+        "a.adoc": f"= A\n\nxref:b.adoc#x[b]\n\ninclude::part.adoc[]\n\nimage::x.png[]\n\n{FILLER[:60_000]}",
+        "b.adoc": "= B\n",
+        "part.adoc": "Included *text*.\n",
+    },
+    "html": {
+        "a.html": f"<html><body><main><h1 id='a'>A</h1><a href='b.html#x'>b</a> Included <b>text</b>.{FILLER}</main>",
+        "b.html": "<html><body><main><h1>B</h1></main>",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[SitePageReader]:
+    with SitePageReader(Limits(60, 1024)) as pages:
+        yield pages
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_a_page_reads_the_same_in_a_process_of_its_own(name: str, docs: Docs, pages: SitePageReader) -> None:
+    for file, text in SITES[name].items():
+        docs.write(file, text)
+    site, tree = GENERATORS[name].open(), FolderTree(docs.path, "docs", 10**8)
+    plan = site.plan(tree)
+    assert plan.generator == name
+    page = next(page for page in plan.pages if page.title == "A" or "a." in page.name or "index" in page.name)
+    here = site.body(tree, plan, page)
+    there = pages.body(site, tree, plan, page)
+    assert there.html.count("Paragraph") > 300
+    assert ("Included <strong>text" in there.html) or ("Included <b>text" in there.html)
+    assert body_to_json(there) == body_to_json(here)
+
+
+def test_a_plan_is_the_same_after_a_journey_as_json(docs: Docs) -> None:
+    for file, text in SITES["sphinx"].items():
+        docs.write(file, text)
+    plan = GENERATORS["sphinx"].open().plan(FolderTree(docs.path, "docs", 10**8))
+    again = plan_of_json(json.loads(json.dumps(plan_to_json(plan))))
+    assert json.dumps(plan_to_json(again)) == json.dumps(plan_to_json(plan))
+    assert again.by_name == plan.by_name
+
+
+def test_a_page_that_takes_too_long_is_one_failure_and_the_others_arrive_in_order(docs: Docs) -> None:
+    docs.write("conf.py", "")
+    docs.write("index.rst", "Home\n====\n\n.. toctree::\n\n   a\n   slow\n   b\n")
+    docs.write("a.rst", "A\n=\n\ntext a\n")
+    docs.write("slow.rst", "Slow\n====\n\n" + "\n\n".join(f"Item {n} **bold** ``code``" for n in range(9_000)))
+    docs.write("b.rst", "B\n=\n\ntext b\n")
+    with LimitedReader(Documents(max_seconds=1)) as reader:
+        docs.reading = Reading(reader)
+        result = docs.sync()
+    assert [why.partition(": ")[2] for _, why in result.failures] == [
+        "it exceeds 1 s of parsing (documents.max_seconds)"
+    ]
+    assert [docs.rows()[name]["position"] for name in ("index.rst", "a.rst", "b.rst")] == [0, 0, 1]
+
+
+def test_a_page_that_failed_for_a_limit_is_tried_again_when_that_is_another_one(docs: Docs) -> None:
+    docs.write("a.md", "*a* " * 250_000)
+    with LimitedReader(Documents(max_memory_mb=64)) as reader:
+        docs.reading = Reading(reader)
+        assert docs.sync().failed == 1
+        assert "64 MB" in docs.reasons()["a.md"]
+        assert docs.sync().failures == docs.last_failures
+    docs.reading = Reading()
+    assert docs.sync().failed == 0
+
+
+def test_what_a_small_page_includes_counts_as_its_size(
+    docs: Docs, pages: SitePageReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs.write("mkdocs.yml", "markdown_extensions: [pymdownx.snippets]\n")
+    docs.write("docs/a.md", '--8<-- "large.txt"\n')
+    docs.write("large.txt", FILLER)
+    asked: list[str] = []
+    ask = pages._child.ask
+    monkeypatch.setattr(pages._child, "ask", lambda request: asked.append(request.facts["page"]) or ask(request))
+    site, tree = GENERATORS["mkdocs"].open(), FolderTree(docs.path, "docs", 10**8)
+    plan = site.plan(tree)
+    assert "3999th" in pages.body(site, tree, plan, plan.pages[0]).html
+    assert set(asked) == {"docs/a.md"}
