@@ -53,6 +53,8 @@ _NAVIGATION = (
     ' or contains(@class,"md-source-file") or contains(@class,"md-content__button") or @id="toc"'
     ' or contains(@class,"prev-next-area") or contains(@class,"rst-footer-buttons") or contains(@class,"edit-page")]'
 )
+_COMMENT = re.compile(r"<!--(?:[^-]|-(?!->))*(?:-->|\Z)|<!doctype[^<>]*>", re.I)
+_SERVER_INCLUDE = re.compile(r"<!--#include\s")  # what a server puts there is no part of the file
 _LINK = re.compile(r"<link\b([^<>]{1,2000})>", re.I)
 _ATTRIBUTE = re.compile(
     r"""\b(rel|href)\s{0,9}=\s{0,9}(?:"([^"<>]{0,2000})"|'([^'<>]{0,2000})'|([^\s"'<>]{1,2000}))""", re.I
@@ -87,8 +89,11 @@ class BuiltSite:
         """See `Site`."""
         from lxml import etree
 
+        text = decoded(tree.read(page.name))
+        if not _COMMENT.sub("", text).strip():
+            raise ExcludedPageError("it has no text")
         try:
-            root = parse_html(templates_as_text(decoded(tree.read(page.name))))
+            root = parse_html(templates_as_text(text))
         except PageError as error:
             raise FileError(str(error)) from None
         if reason := _exclusion(root):
@@ -114,6 +119,7 @@ class BuiltSite:
             title or posixpath.splitext(page.name)[0],
             labels=tuple(dict.fromkeys(word.strip() for word in keywords.split(",") if word.strip())),
             lang=lang,
+            lost={"include": includes} if (includes := len(_SERVER_INCLUDE.findall(text))) else {},
         )
 
 
