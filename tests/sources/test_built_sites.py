@@ -1,0 +1,83 @@
+"""Folders of built HTML: canonical addresses, ids on marks of headings, templates, pages of server-side includes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sources.site_docs import Docs
+
+from rag_assets.steps.sections.splitting import build_sections
+
+BASE = "https://docs.example/en/"
+PAGE = '<html><head>{}</head><body><main><h1 id="t">{}</h1><p>text of {}</p>{}</main></body></html>'
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Docs:
+    return Docs(tmp_path)
+
+
+def link(href: str) -> str:
+    return f"<meta name='a'><LINK href='{href}' data-x=1 rel=\"canonical\">"
+
+
+def test_an_address_below_the_base_that_a_page_calls_its_own_is_its_address(docs: Docs) -> None:
+    docs.write("a/index.html", PAGE.format(link("https://docs.example/en/a"), "A", "a", "<a href='../b.html'>b</a>"))
+    docs.write("b.html", PAGE.format(link("/en/bee?x=1"), "B", "b", ""))
+    docs.write("c.html", PAGE.format(link("//docs.example/en/c/#x"), "C", "c", "<a href='a/index.html#t'>a</a>"))
+    docs.write("d.html", PAGE.format(link("https://elsewhere.example/en/d"), "D", "d", ""))
+    docs.write("e.html", PAGE.format(link("https://docs.example/de/e"), "E", "e", ""))
+    docs.write("f.html", PAGE.format(link("javascript:alert(1)"), "F", "f", ""))
+    docs.sync(base_url=BASE)
+    urls = {name: row["url"].removeprefix(BASE) for name, row in docs.rows().items()}
+    assert urls == {
+        "a/index.html": "a",
+        "b.html": "b.html",
+        "c.html": "c/",
+        "d.html": "d.html",
+        "e.html": "e.html",
+        "f.html": "f.html",
+    }
+    assert f'href="{BASE}a#t"' in docs.rows()["c.html"]["body"]
+
+
+def test_versions_of_a_page_that_all_name_the_newest_keep_addresses_of_their_own(docs: Docs) -> None:
+    for version in ("stable", "v1", "v2"):
+        docs.write(f"{version}/a.html", PAGE.format(link(f"{BASE}stable/a.html"), version, version, ""))
+    docs.sync(base_url=BASE)
+    assert {row["url"] for row in docs.rows().values()} == {f"{BASE}{one}/a.html" for one in ("stable", "v1", "v2")}
+
+
+def test_a_canonical_address_is_of_no_use_without_a_base(docs: Docs) -> None:
+    docs.write("a.html", PAGE.format(link("https://docs.example/en/a"), "A", "a", ""))
+    docs.sync()
+    assert docs.rows()["a.html"]["url"].startswith("/p/")
+
+
+def test_an_id_on_the_mark_beside_a_heading_stays_its_anchor(docs: Docs) -> None:
+    marks = (
+        '<h2><a class="header-anchor" id="inside" href="#inside">#</a>Inside</h2><p>one</p>'
+        '<a class="headerlink" id="before"></a><h2>Before</h2><p>two</p>'
+        '<div class="breadcrumbs" id="crumbs">Home</div><p>three</p>'
+    )
+    docs.write("a.html", PAGE.format("", "A", "a", marks))
+    result = docs.sync()
+    rows = build_sections(result.pages).sections.to_pylist()
+    assert [(row["heading"], row["anchor"]) for row in rows] == [("A", "t"), ("Inside", "inside"), ("Before", "before")]
+    assert "Home" not in rows[2]["text"]
+    assert "crumbs" not in str(rows)
+
+
+def test_templates_are_text_and_files_of_nothing_but_includes_are_excluded(docs: Docs) -> None:
+    docs.write("a.html", "<script type='text/x-handlebars-template'><h3 id='x'>X</h3><p>Words.</p></script>")
+    docs.write("b.html", "<!-- licence -->\n<!--#include virtual='a.html' -->\n")
+    docs.write("c.html", "<h1 id='c'>C</h1><p>Own words.</p><!--#include virtual='a.html' -->")
+    result = docs.sync()
+    assert docs.reasons() == {"b.html": "it has no text"}
+    made = build_sections(result.pages)
+    assert {row["text"] for row in made.sections.to_pylist()} == {"Words.", "Own words."}
+    lost = [
+        (row["macro"], row["outcome"], row["count"]) for row in made.ledger.to_pylist() if row["macro"] == "include"
+    ]
+    assert lost == [("include", "unresolved", 1)]
