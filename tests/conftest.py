@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # `pytest --hypothesis-profile nightly` draws more. In CI the same examples are drawn every time.
 USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default", USUAL, max_examples=60)
-settings.register_profile("ci", USUAL, max_examples=100, derandomize=True, print_blob=True)
+settings.register_profile("ci", USUAL, max_examples=60, derandomize=True, print_blob=True)
 settings.register_profile("nightly", USUAL, max_examples=1_000)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
 

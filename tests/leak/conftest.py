@@ -23,7 +23,7 @@ def seed() -> int:
 @pytest.fixture(scope="session")
 def pairs() -> int:
     """How many (principal, query) pairs the leak test asks."""
-    return int(os.environ.get("CITELOCK_LEAK_PAIRS", "1500"))
+    return int(os.environ.get("CITELOCK_LEAK_PAIRS", "1000"))
 
 
 @pytest.fixture(scope="session")
