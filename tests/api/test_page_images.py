@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from sources.pdf_writer import pdf
-from support.api_client import TOKENS, bearer, client_of
+from support.api_client import bearer, client_with_tokens
 from support.wiki import PASSAGES, Passage, publish_paged
 
 from rag_serving.artifacts.store import Store
@@ -37,11 +37,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(home: Path) -> Iterator[TestClient]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CITELOCK_TOKENS", TOKENS)
-        more = {"serving": {"auth": "tokens"}, "tenants": {"acme": {}, "other": {}}}
-        with client_of(home, **more) as opened:
-            yield opened
+    with client_with_tokens(home) as opened:
+        yield opened
 
 
 def get(client: TestClient, path: str, who: str = "all") -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from support.api_client import QUESTION, TOKENS, bearer, client_of
+from support.api_client import QUESTION, bearer, client_with_tokens
 from support.wiki import PASSAGES, Passage, publish
 
 LONG = "`code` of [a page](https://example.org/x) <script>alert(1)</script> for all."
@@ -32,11 +32,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(home: Path) -> Iterator[TestClient]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CITELOCK_TOKENS", TOKENS)
-        more = {"serving": {"auth": "tokens"}, "tenants": {"acme": {}, "other": {}}}
-        with client_of(home, **more) as opened:
-            yield opened
+    with client_with_tokens(home) as opened:
+        yield opened
 
 
 def get(client: TestClient, path: str, who: str = "all") -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 import yaml
 from fastapi.testclient import TestClient
 from support.envelopes import Wiki
+from support.running import served
 from typer.testing import CliRunner
 
 from rag_serving.api.app import create_app
@@ -63,13 +63,8 @@ class Echo(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(ThreadingHTTPServer(("127.0.0.1", 0), Echo)) as server:
+        yield server
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.envelopes import Wiki
+from support.running import served
 
 from rag_assets.definitions import build_defs
 from rag_assets.monitoring.alerts import send
@@ -145,13 +145,8 @@ class Hook(BaseHTTPRequestHandler):
 @pytest.fixture
 def hook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     bodies: list[dict[str, Any]] = []
-    server = HTTPServer(("127.0.0.1", 0), type("Noting", (Hook,), {"bodies": bodies}))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}", bodies
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(HTTPServer(("127.0.0.1", 0), type("Noting", (Hook,), {"bodies": bodies}))) as server:
+        yield f"http://127.0.0.1:{server.server_address[1]}", bodies
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from support.running import served
 from support.stand_in_embeddings import StandIn
-from support.stand_in_model import served
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer

@@ -8,11 +8,11 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.running import served
 
 from rag_serving.models.embedding import weights
 from rag_serving.models.embedding.weights import DIGESTS, MODEL, REVISION, Weights, find_weights, packaged_folder
@@ -164,11 +164,8 @@ def hub() -> Iterator[str]:
     folder = packaged_folder()
     assert folder is not None
     handler = type("Handler", (_Hub,), {"folder": folder})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with served(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
 
 
 def download_from(endpoint: str, cache: Path) -> subprocess.CompletedProcess[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from support.running import served
 
 
 class Bucket:
@@ -80,12 +81,6 @@ def running(bucket: Bucket) -> Iterator[Bucket]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
     bucket.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with served(server):
         yield bucket
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from support import running
 
 from rag_assets.sources.bounded_http import Limits, RefusedError, hosts_of
 from rag_assets.sources.confluence.client import ConfluenceClient
@@ -39,12 +39,8 @@ def served(answer: Answer) -> Iterator[tuple[str, list[str]]]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
+    with running.served(server):
         yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def client_of(url: str, *hosts: str, max_bytes: int = 200_000, deadline_s: float = 30) -> ConfluenceClient:

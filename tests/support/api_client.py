@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from rag_serving.api.app import create_app
@@ -22,6 +25,15 @@ TOKENS = json.dumps(
 def client_of(home: Path, base_url: str = ADDRESS, **more: Any) -> TestClient:
     """Return a client on this machine of an app over this home; `more` is configuration."""
     return TestClient(create_app(configuration(home, **more)), base_url, client=LOCAL, raise_server_exceptions=False)
+
+
+@contextmanager
+def client_with_tokens(home: Path) -> Iterator[TestClient]:
+    """A client of an app that knows TOKENS, of the tenants `acme` and `other`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CITELOCK_TOKENS", TOKENS)
+        with client_of(home, serving={"auth": "tokens"}, tenants={"acme": {}, "other": {}}) as opened:
+            yield opened
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""An ASGI app on a real socket of this machine, for tests in which the wire matters."""
+"""Servers on a real socket of this machine, for tests in which the wire matters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,25 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from socketserver import BaseServer
+from typing import Any, TypeVar
 
 import uvicorn
+
+Server = TypeVar("Server", bound=BaseServer)
+
+
+@contextmanager
+def served(server: Server) -> Iterator[Server]:
+    """The server while a thread of its own serves; it is closed at the end."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @contextmanager

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-from support.stand_in_model import Fault, ModelHandler, StandInModel, served
+from support.running import served
+from support.stand_in_model import Fault, ModelHandler, StandInModel
 
 __all__ = ["MODEL", "Fault", "Script", "StandInChat", "openai_error", "served"]
 

@@ -6,14 +6,11 @@ Belongs here: HTTP. Does not belong here: what a model answers (`stand_in_chat`,
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -45,21 +42,6 @@ class StandInModel(ThreadingHTTPServer):
     @property
     def bodies(self) -> list[dict[str, Any]]:
         return [body for _, body, _ in self.requests]
-
-
-Server = TypeVar("Server", bound=StandInModel)
-
-
-@contextmanager
-def served(server: Server) -> Iterator[Server]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class ModelHandler(BaseHTTPRequestHandler):

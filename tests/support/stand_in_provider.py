@@ -12,11 +12,9 @@ import json
 import secrets
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -24,6 +22,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.warnings import InsecureKeyLengthWarning
+
+from support.running import served
 
 CLIENT, SECRET = "citelock", "s3cret of the client"
 
@@ -148,17 +148,9 @@ def _hmac_signed(header: dict[str, Any], claims: dict[str, Any], secret: bytes) 
     return f"{signed}.{signature}"
 
 
-@contextmanager
-def served_provider() -> Iterator[StandInProvider]:
-    server = StandInProvider()
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def served_provider() -> AbstractContextManager[StandInProvider]:
+    """The provider while it serves."""
+    return served(StandInProvider())
 
 
 class _Handler(BaseHTTPRequestHandler):
