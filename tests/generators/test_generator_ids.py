@@ -1,8 +1,7 @@
-"""The ids of our headings are those of the real generators, and links lead to them.
+"""Addresses of our pages and ids of their headings are those of the real generators, and links lead to them.
 
-MkDocs and Sphinx build their form of the corpus here. What Asciidoctor gives is in `asciidoctor_ids.json`, which
-`node asciidoctor.mjs corpus/asciidoc` prints where `@asciidoctor/core` is installed; what Docusaurus' own plugin gives
-the headings is in `docusaurus_ids.json` (`docusaurus.mjs`).
+MkDocs and Sphinx build their forms of the corpus here. What the others make is in `recorded/`, with their versions;
+`python scripts/generator_ids.py` records it anew.
 """
 
 from __future__ import annotations
@@ -13,20 +12,37 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from urllib.parse import unquote
 
 import pytest
-from lxml import html
 
 from rag_assets.sources.sites.asciidoc import AsciidocSite
 from rag_assets.sources.sites.built_html import BuiltSite
 from rag_assets.sources.sites.docusaurus import DocusaurusSite
 from rag_assets.sources.sites.mkdocs import MkdocsSite
-from rag_assets.sources.sites.site import Site
+from rag_assets.sources.sites.site import ExcludedPageError, Site
 from rag_assets.sources.sites.sphinx import SphinxSite
+from scripts.generator_ids import built_pages, heading_ids
 
 HERE = Path(__file__).parent
-_OF_THEMES = {"searchlabel", "keyboardModalLabel", "searchModalLabel"}
+CORPUS = HERE / "corpus"
+# Settings that change ids or addresses, put into the corpus of pymdown's extensions.
+PYMDOWN = "!!python/object/apply:pymdownx.slugs.slugify"
+VARIANTS = {
+    "plain": ("toc: {permalink: true}", "use_directory_urls: false"),
+    "unicode": ("toc: {slugify: !!python/name:markdown.extensions.toc.slugify_unicode , separator: _}", ""),
+    "cased": (f"toc: {{slugify: {PYMDOWN} {{}}}}", ""),
+    "folded": (f"toc: {{slugify: {PYMDOWN} {{kwds: {{case: fold, percent_encode: true}}}}}}", ""),
+    "ascii": (f"toc: {{slugify: {PYMDOWN} {{kwds: {{case: lower-ascii, normalize: NFD}}}}}}", ""),
+}
+BUILD = """
+import os, sys
+from mkdocs.commands.build import build
+from mkdocs.config import load_config
+for folder in sys.argv[1:]:
+    os.chdir(folder)  # snippets are found below the working directory
+    build(load_config("mkdocs.yml", site_dir="built"))
+"""
 
 
 class Files:
@@ -47,77 +63,105 @@ def bodies(site: Site, root: Path) -> dict[str, str]:
     """Return the HTML of the pages of a site, by their paths."""
     tree = Files(root)
     plan = site.plan(tree)
-    return {page.path: site.body(tree, plan, page).html for page in plan.pages}
-
-
-def ids(source: str | bytes) -> list[str]:
-    """Return the ids of the headings of a page: their own, or those of the sections that they open."""
-    found = []
-    for heading in html.fromstring(source).iter("h1", "h2", "h3", "h4", "h5", "h6"):
-        above: Any = heading.getparent()
-        name = heading.get("id") or (above.get("id") if above is not None and above.tag == "section" else None)
-        if name and name not in _OF_THEMES:
-            found.append(name)
+    found = {}
+    for page in plan.pages:
+        try:
+            found[page.path] = site.body(tree, plan, page).html
+        except ExcludedPageError:
+            continue
     return found
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Where MkDocs and Sphinx built the corpus."""
-    folder = tmp_path_factory.mktemp("built")
-    corpus = HERE / "corpus"
-    commands = {
-        "sphinx": ["sphinx", "-q", "-d", str(folder / "trees"), str(corpus / "sphinx"), str(folder / "sphinx")],
-        "markdown": [
-            "mkdocs",
-            "build",
-            "-q",
-            "-f",
-            str(corpus / "markdown/mkdocs.yml"),
-            "-d",
-            str(folder / "markdown"),
-        ],
-    }
-    running = [subprocess.Popen([sys.executable, "-m", *command], cwd=folder) for command in commands.values()]
-    assert [process.wait(timeout=120) for process in running] == [0, 0]
-    return {name: folder / name for name in commands}
+def file_of(path: str) -> str:
+    """Return the file that an address of a page is served from."""
+    name = unquote(path)
+    return name if name.endswith(".html") else f"{name}/index.html".lstrip("/").replace("//", "/")
 
 
-@pytest.mark.parametrize(("name", "site"), [("sphinx", SphinxSite()), ("markdown", MkdocsSite())])
-def test_ids_are_those_of_the_generator_and_links_lead_to_them(name: str, site: Site, built: dict[str, Path]) -> None:
-    pages = bodies(site, HERE / "corpus" / name)
-    assert len(pages) == 2
-    for path, body in pages.items():
-        file = built[name] / (path if path.endswith(".html") else f"{path}index.html")
-        assert ids(body) == ids(file.read_bytes()), path
+def assert_same_pages(ours: dict[str, str], theirs: dict[str, list[str]], *, generated: frozenset[str]) -> None:
+    """Assert that the pages and the ids of their headings are the same; `generated` are theirs without a file."""
+    assert {file_of(path) for path in ours} == theirs.keys() - generated
+    for path, body in ours.items():
+        assert heading_ids(body) == theirs[file_of(path)], path
+
+
+def assert_links_lead_somewhere(pages: dict[str, str]) -> None:
+    """Assert that every link to an address of the site reaches a page and an id on it."""
     targets = [href for body in pages.values() for href in re.findall(r'href="/([^"]*)"', body)]
     assert targets
     for href in targets:
         path, mark, anchor = href.partition("#")
         assert path in pages, href
-        assert not mark or f'id="{anchor}"' in pages[path], href
+        assert not mark or f'id="{unquote(anchor)}"' in pages[path], href
+
+
+def variant(folder: Path, toc: str, further: str) -> None:
+    """Write the corpus of pymdown's extensions with other settings."""
+    shutil.copytree(CORPUS / "pymdown", folder)
+    settings = (folder / "mkdocs.yml").read_text(encoding="utf-8")
+    settings = re.sub(r"- toc:\n(?: {6}.*\n)+", f"- {toc}\n", settings)
+    (folder / "mkdocs.yml").write_text(f"{further}\n{settings}", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Where MkDocs and Sphinx built the corpora: their copies, with the site in `built`."""
+    folder = tmp_path_factory.mktemp("sites")
+    for name in ("markdown", "pymdown", "sphinx", "myst"):
+        shutil.copytree(CORPUS / name, folder / name)
+    for name, (toc, further) in VARIANTS.items():
+        variant(folder / name, toc, further)
+    mkdocs = [str(folder / name) for name in ("markdown", "pymdown", *VARIANTS)]
+    commands = [["-c", BUILD, *mkdocs]]
+    for name in ("sphinx", "myst"):
+        trees = str(folder / f"{name}-trees")
+        commands.append(["-m", "sphinx", "-q", "-d", trees, str(folder / name), str(folder / name / "built")])
+    running = [subprocess.Popen([sys.executable, *command], cwd=folder) for command in commands]
+    assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
+    return {path.name: path for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["markdown", "pymdown", *VARIANTS])
+def test_pages_and_ids_are_those_of_mkdocs(name: str, built: dict[str, Path]) -> None:
+    ours = bodies(MkdocsSite(), built[name])
+    assert_same_pages(ours, built_pages(built[name] / "built"), generated=frozenset({"404.html"}))
+    if name in ("markdown", "pymdown"):
+        assert_links_lead_somewhere(ours)
+
+
+@pytest.mark.parametrize("name", ["sphinx", "myst"])
+def test_pages_and_ids_are_those_of_sphinx(name: str, built: dict[str, Path]) -> None:
+    ours = bodies(SphinxSite(), CORPUS / name)
+    generated = frozenset({"genindex.html", "search.html"})
+    assert_same_pages(ours, built_pages(built[name] / "built"), generated=generated)
+    assert_links_lead_somewhere(ours)
 
 
 @pytest.mark.parametrize("name", ["sphinx", "markdown"])
 def test_a_built_site_keeps_the_ids_of_its_headings(name: str, built: dict[str, Path]) -> None:
-    tree = Files(built[name])
+    tree = Files(built[name] / "built")
     site = BuiltSite()
     plan = site.plan(tree)
     assert {"search.html", "genindex.html", "404.html"} & set(tree.names) <= plan.excluded.keys()
     for page in plan.pages:
-        assert ids(site.body(tree, plan, page).html) == ids(tree.read(page.name)), page.name
+        assert heading_ids(site.body(tree, plan, page).html) == heading_ids(tree.read(page.name)), page.name
 
 
-def test_ids_are_those_of_asciidoctor() -> None:
-    expected = json.loads((HERE / "asciidoctor_ids.json").read_text(encoding="utf-8"))
-    pages = bodies(AsciidocSite(), HERE / "corpus" / "asciidoc")
-    assert {path.replace(".html", ".adoc"): ids(body) for path, body in pages.items()} == expected
+RECORDED: dict[str, tuple[str, Site, frozenset[str]]] = {  # corpus, ours, pages that the generator makes of no file
+    "asciidoctor": ("asciidoc", AsciidocSite(), frozenset()),
+    "antora": ("antora", AsciidocSite(), frozenset()),
+    "docusaurus": (
+        "docusaurus",
+        DocusaurusSite(),
+        frozenset({"404.html", "docs/next/tags/index.html", "docs/next/tags/first/index.html"}),
+    ),
+}
 
 
-def test_ids_are_those_of_docusaurus(tmp_path: Path) -> None:
-    expected = json.loads((HERE / "docusaurus_ids.json").read_text(encoding="utf-8"))
-    shutil.copytree(HERE / "corpus/markdown/docs", tmp_path / "docs")
-    (tmp_path / "docusaurus.config.js").write_text("module.exports = {title: 'Corpus', baseUrl: '/'}")
-    tree, site = Files(tmp_path), DocusaurusSite()
-    plan = site.plan(tree)
-    assert {Path(page.name).name: ids(site.body(tree, plan, page).html) for page in plan.pages} == expected
+@pytest.mark.parametrize("name", RECORDED)
+def test_pages_and_ids_are_those_that_were_recorded(name: str) -> None:
+    theirs = json.loads((HERE / "recorded" / f"{name}.json").read_text(encoding="utf-8"))["pages"]
+    folder, site, generated = RECORDED[name]
+    ours = bodies(site, CORPUS / folder)
+    assert_same_pages(ours, theirs, generated=generated)
+    assert_links_lead_somewhere(ours)

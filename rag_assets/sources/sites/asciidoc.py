@@ -20,7 +20,7 @@ from rag_assets.steps.markup.asciidoc.page import asciidoc_page
 from rag_assets.steps.markup.records import MarkupError, Target
 
 ENDINGS = (".adoc", ".asciidoc", ".asc")
-COMPONENT = "antora.yml"
+COMPONENT, PLAYBOOK = "antora.yml", "antora-playbook.yml"
 _ITEM = re.compile(r"[ \t]*(\*{1,6}|-|\.{1,6})[ \t]+(.+)$")
 _XREF = re.compile(r"xref:([^\[\]\s]{1,500})\[([^\[\]]{0,500})\]")
 _RESOURCE = re.compile(
@@ -69,18 +69,16 @@ class AsciidocSite:
                 pages[name] = SitePage(name, _path(name, component), title, parents, category)
         for name in names:
             pages.setdefault(name, SitePage(name, _path(name, component)))
-        settings = [name for name in (COMPONENT, *component.navigation) if has_file(tree, name)]
+        settings = [name for name in (COMPONENT, PLAYBOOK, *component.navigation) if has_file(tree, name)]
         return SitePlan("asciidoc", list(pages.values()), excluded, tuple(settings), {"component": asdict(component)})
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         component = _Component(**plan.facts["component"])
         around = _Around(tree, plan, page)
-        attributes = {"idprefix": "", "idseparator": "-"} if component.name else {}
+        text = decoded(tree.read(page.name))
         try:
-            made = asciidoc_page(
-                decoded(tree.read(page.name)), page.name, around, {**attributes, **component.attributes}
-            )
+            made = asciidoc_page(text, page.name, around, component.attributes, keeps_marks=not component.name)
         except MarkupError as error:
             raise FileError(str(error)) from None
         if "noindex" in made.fields.get("page-robots", made.fields.get("robots", "")).lower():
@@ -100,19 +98,9 @@ class AsciidocSite:
 
 
 def _component(tree: Tree) -> _Component:
-    import yaml
-
     if not has_file(tree, COMPONENT):
         return _Component()
-    try:
-        values = yaml.safe_load(decoded(tree.read(COMPONENT)))
-    except (yaml.YAMLError, FileError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        return _Component(name="ROOT")
-    said: Any = values.get("asciidoc")
-    given = said.get("attributes") if isinstance(said, dict) else None
-    attributes = {str(name).lower(): str(value) for name, value in given.items()} if isinstance(given, dict) else {}
+    values = _yaml(tree, COMPONENT)
     navigation = values.get("nav")
     version = values.get("version")
     return _Component(
@@ -120,8 +108,33 @@ def _component(tree: Tree) -> _Component:
         str(version) if version not in (None, "~", True) else "",
         str(values.get("start_page") or ""),
         tuple(str(one) for one in navigation) if isinstance(navigation, list) else (),
-        {name.removesuffix("!").removesuffix("@"): value.removesuffix("@") for name, value in attributes.items()},
+        _attributes(_yaml(tree, PLAYBOOK), values),
     )
+
+
+def _yaml(tree: Tree, name: str) -> Mapping[str, Any]:
+    """Return what a file of settings says; nothing where it is not there, or not valid."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(decoded(tree.read(name))) if has_file(tree, name) else None
+    except (yaml.YAMLError, FileError, RecursionError):
+        values = None
+    return values if isinstance(values, dict) else {}
+
+
+def _attributes(playbook: Mapping[str, Any], component: Mapping[str, Any]) -> dict[str, str]:
+    """Return the attributes of AsciiDoc that a site and a component set; the site's win unless they end in `@`."""
+    site, own = ({str(key).lower(): str(value) for key, value in _given(one).items()} for one in (playbook, component))
+    firm = {name: value for name, value in site.items() if not value.endswith("@")}
+    found = {**site, **own, **firm}
+    return {name.removesuffix("!").removesuffix("@"): value.removesuffix("@") for name, value in found.items()}
+
+
+def _given(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    said = values.get("asciidoc")
+    given = said.get("attributes") if isinstance(said, dict) else None
+    return given if isinstance(given, dict) else {}
 
 
 def _left_out(name: str, component: _Component) -> str | None:

@@ -1,7 +1,8 @@
 """Sites of Docusaurus: documents of all versions, pages, their ids and addresses.
 
 Belongs here: settings, ids and slugs of documents, which files are pages, a page's text.
-Does not belong here: sidebars (`docusaurus_sidebars`), MDX (`mdx`), reading JavaScript (`js_values`).
+Does not belong here: ids of headings (`docusaurus_headings`), sidebars (`docusaurus_sidebars`), MDX (`mdx`), reading
+JavaScript (`js_values`).
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
+from rag_assets.sources.sites.docusaurus_headings import set_docusaurus_ids
 from rag_assets.sources.sites.docusaurus_sidebars import (
     Document,
     Folders,
@@ -29,12 +30,10 @@ from rag_assets.sources.sites.markdown_page import (
     markdown_body,
     markdown_main,
     read_markdown,
-    set_ids,
     text_of,
 )
 from rag_assets.sources.sites.mdx import Mdx
 from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree
-from rag_assets.sources.sites.slugs import GithubSlugger
 from rag_assets.sources.sites.trees import resolved
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
@@ -82,9 +81,7 @@ class DocusaurusSite:
         front, text = read_markdown(tree, page)
         mdx = Mdx(page.name, lambda name, path: _partial(tree, name, path))
         main = markdown_main(mdx.markdown(text), "HEADING_ATTRIBUTES")
-        set_ids(main, GithubSlugger(), _heading_text)
-        for heading in main.iter("h1"):  # the theme shows headings of level 1 without an id
-            del heading.attrib["id"]
+        set_docusaurus_ids(main)
         version = plan.facts["versions"].get(page.name)
         return markdown_body(
             main,
@@ -301,13 +298,3 @@ def _partial(tree: Tree, name: str, path: str) -> tuple[str, str] | None:
 def _title(front: FrontMatter, main: Element, name: str) -> str:
     stem = posixpath.splitext(posixpath.basename(name))[0]
     return front.text("title") or heading_title(main) or front.text("id") or without_number(stem)[0]
-
-
-def _heading_text(heading: Element) -> str:
-    """Return the words of a heading as mdast has them: those said of pictures included."""
-    if heading.find(".//img") is None:
-        return "".join(heading.itertext()).strip()
-    heading = deepcopy(heading)
-    for image in heading.xpath(".//img"):
-        image.tag, image.text = "span", image.get("alt") or ""
-    return "".join(heading.itertext()).strip()

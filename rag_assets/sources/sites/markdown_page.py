@@ -7,9 +7,11 @@ Does not belong here: what one generator adds to Markdown (`mdx`, `mkdocs_markdo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from rag_assets.sources.sites.fences import outside
 from rag_assets.sources.sites.front_matter import FrontMatter, split_front_matter
 from rag_assets.sources.sites.links import link_address
 from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree
@@ -19,6 +21,9 @@ from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element, PageError, parse_html
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+RAW = "data-raw"
+"""The attribute of headings that are written as HTML, to which some generators give no ids."""
+_RAW_HEADING = re.compile(r" {0,3}<h[1-6](?=[\s>])", re.IGNORECASE)
 HTML_PER_CHAR, HTML_MAX = 20, 20_000_000
 """Characters of HTML for each of Markdown, and without regard to it: link references can repeat long addresses."""
 ALERTS = MappingProxyType(
@@ -117,6 +122,18 @@ def markdown_main(text: str, *features: str) -> Element:
     return body
 
 
+def raw_headings_marked(text: str) -> str:
+    """Return Markdown in which headings that are written as HTML say so (`RAW`)."""
+    if "<h" not in text and "<H" not in text:
+        return text
+    lines = text.split("\n")
+    for begin, end, is_code in outside(lines):
+        for index in range(begin, end if not is_code else begin):
+            if match := _RAW_HEADING.match(lines[index]):
+                lines[index] = f'{match[0]} {RAW}=""{lines[index][match.end() :]}'
+    return "\n".join(lines)
+
+
 def html_of(main: Element) -> str:
     """Return an element as HTML."""
     from lxml import etree
@@ -130,8 +147,12 @@ def words_of(element: Element) -> str:
 
 
 def set_ids(main: Element, slugger: Slugger, text: Callable[[Element], str] | None = None) -> None:
-    """Give each heading the id that its generator gives it; one that its author wrote is kept."""
+    """Give each heading the id that its generator gives it; one that its author wrote is kept, and one that says that
+    it is written as HTML gets none."""
     for heading in main.iter(*HEADINGS):
+        is_raw = heading.attrib.pop(RAW, None) is not None
+        if is_raw and not heading.get("id"):
+            continue
         if written := heading.get("id"):
             heading.set("id", slugger.written(written))
         else:

@@ -19,13 +19,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from rag_assets.sources.sites.fences import outside
 from rag_assets.sources.sites.front_matter import FrontMatter
 from rag_assets.sources.sites.markdown_page import (
     HEADINGS,
+    RAW,
     heading_title,
     markdown_body,
     markdown_main,
+    raw_headings_marked,
     text_of,
     words_of,
 )
@@ -39,8 +40,6 @@ from rag_assets.steps.formats.element_tree import Element
 _SUMMARY, _SETTINGS = "SUMMARY.md", "book.toml"
 _README = re.compile(r"readme", re.IGNORECASE)
 _DASHES = re.compile(r"-{2,3}")
-_RAW_HEADING = re.compile(r" {0,3}<h[1-6](?=[\s>])", re.IGNORECASE)
-_RAW = "data-raw"
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class MdBookSite:
         book = Book(**plan.facts["book"])
         includes = Includes(lambda name: text_of(tree.read(name)))
         text = includes.expanded(text_of(tree.read(page.name)).removeprefix("\ufeff"), posixpath.dirname(page.name))
-        text = _raw_headings_marked(with_listings(text) if book.listings else text)
+        text = raw_headings_marked(with_listings(text) if book.listings else text)
         main = markdown_main(text, *_features(book))
         if book.notes:
             _open_notes(main)
@@ -137,7 +136,7 @@ def set_mdbook_ids(main: Element, *, is_smart: bool) -> None:
     used: set[str] = set()
     tried: Counter[str] = Counter()
     for heading in main.iter(*HEADINGS, "dt"):
-        if heading.attrib.pop(_RAW, None) is not None or heading.get("id"):
+        if heading.attrib.pop(RAW, None) is not None or heading.get("id"):
             continue
         base = name = mdbook_id(_id_text(heading) if is_smart else "".join(heading.itertext()))
         while name in used:
@@ -174,18 +173,6 @@ def _page(book: Book, chapter: Chapter, file: str, above: tuple[str, ...]) -> Si
 def _features(book: Book) -> list[str]:
     wanted = {"HEADING_ATTRIBUTES": True, "DEFINITION_LIST": book.definitions, "GFM": book.admonitions}
     return [name for name, is_wanted in wanted.items() if is_wanted]
-
-
-def _raw_headings_marked(text: str) -> str:
-    """Return Markdown in which headings that are written as HTML say so: mdBook gives them no ids."""
-    if "<h" not in text and "<H" not in text:
-        return text
-    lines = text.split("\n")
-    for begin, end, is_code in outside(lines):
-        for index in range(begin, end if not is_code else begin):
-            if match := _RAW_HEADING.match(lines[index]):
-                lines[index] = f'{match[0]} {_RAW}=""{lines[index][match.end() :]}'
-    return "\n".join(lines)
 
 
 def _open_notes(main: Element) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from rag_assets.sources.sites.fences import fence_run, is_end, opening, outside
+from rag_assets.sources.sites.markdown_page import HEADINGS, RAW
 from rag_assets.steps.files.records import FileError
 
 _ESM = re.compile(r"(?:import|export)\b")
@@ -29,11 +30,11 @@ _TICKS = re.compile("`+")
 _BRACE = re.compile(r"[{}]|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`|/\*(?:[^*]|\*(?!/))*\*/")
 _SPECIAL = re.compile(r"[\\`{<]")
 _KEPT = ("href", "src", "alt", "id", "title", "start", "colspan", "rowspan", "value")
-_LINKS = frozenset({"Link", "a"})
-_QUOTES = frozenset({"Admonition"})
+_LINKS, _QUOTES = frozenset({"Link", "a"}), frozenset({"Admonition"})
 _LOST_NAME = 60
 _EXPRESSION_MAX = 20_000
-
+PART = "data-part"
+"""The attribute of the `<div>` around a file that is inserted: Docusaurus makes ids of headings file by file."""
 _DEPTH_MAX, _INSERTED_MAX = 10, 5_000_000
 _FAILURES_MAX = 200
 """Of braces and tags that never end; after so many on a page they are taken for text without a look."""
@@ -123,7 +124,7 @@ class Mdx:
         attributes, is_empty, end = parsed
         is_block = _is_alone(text, tag.start(), end)
         if not is_close and name in partials:
-            out.append(f"\n\n{self._inserted_text(partials[name])}\n\n")
+            out.append(f"\n\n<div {PART}>\n\n{self._inserted_text(partials[name])}\n\n</div>\n\n")
             return end
         if name in ("TabItem", "summary", *_QUOTES):
             is_block = is_block or name != "summary"
@@ -179,7 +180,8 @@ class Mdx:
             return ""
         if is_close:
             return f"</{name}>"
-        kept = "".join(f' {key}="{html.escape(attributes[key])}"' for key in _KEPT if attributes.get(key))
+        mark = f" {RAW}" if name in HEADINGS else ""
+        kept = mark + "".join(f' {key}="{html.escape(attributes[key])}"' for key in _KEPT if attributes.get(key))
         return f"<{name}{kept}{' /' if is_empty else ''}>"
 
 
@@ -315,7 +317,7 @@ def _value(text: str, at: int) -> tuple[str, int | None]:
 
 
 def _balanced(text: str, at: int) -> int | None:
-    """Return where the expression that begins at a brace ends; None where it does not, or is longer than 20,000."""
+    """Return where the expression that begins at a brace ends; None where it has no end, or is longer than 20,000."""
     depth = 0
     for match in _BRACE.finditer(text, at, min(len(text), at + _EXPRESSION_MAX)):
         if match[0] == "{":

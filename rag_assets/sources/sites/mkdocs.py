@@ -20,6 +20,7 @@ from rag_assets.sources.sites.markdown_page import (
     heading_title,
     markdown_body,
     markdown_main,
+    raw_headings_marked,
     read_markdown,
     set_ids,
     text_of,
@@ -75,11 +76,18 @@ class MkdocsSettings:
 
     def extension(self, name: str) -> Mapping[str, Any]:
         """Return the settings of a Markdown extension."""
-        listed = self.values.get("markdown_extensions")
-        for one in [*(listed if isinstance(listed, list) else [listed]), self.values.get("mdx_configs")]:
+        for one in [*self._extensions(), self.values.get("mdx_configs")]:
             if isinstance(one, dict) and isinstance(found := one.get(name), dict):
                 return found
         return {}
+
+    def has_extension(self, name: str) -> bool:
+        """Return whether a Markdown extension is switched on."""
+        return any(one == name or (isinstance(one, dict) and name in one) for one in self._extensions())
+
+    def _extensions(self) -> list[Any]:
+        listed = self.values.get("markdown_extensions")
+        return listed if isinstance(listed, list) else [listed]
 
     def patterns(self, name: str) -> Callable[[str], bool]:
         """Return whether a path is among patterns as git has them."""
@@ -108,9 +116,9 @@ class MkdocsSite:
         settings = MkdocsSettings(plan.facts["settings"])
         front, text = read_markdown(tree, page)
         snippets = Snippets(tree, _snippet_folders(settings))
-        main = markdown_main(
-            plain_markdown(snippets.included(page.name, text)), "HEADING_ATTRIBUTES", "DEFINITION_LIST"
-        )
+        text = snippets.included(page.name, text)
+        text = plain_markdown(text, has_keys=settings.has_extension("pymdownx.keys"))
+        main = markdown_main(raw_headings_marked(text), "HEADING_ATTRIBUTES", "DEFINITION_LIST")
         set_ids(main, _slugger(main, settings), _heading_text)
         return markdown_body(
             main,

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rag_assets.sources.sites.fences import end_of, fence_run, opening
+from rag_assets.sources.sites.fences import end_of, fence_run, opening, outside
 
 _ADMONITION = re.compile(r"( *)(?:!!!|\?\?\?\+?) ?([\w\" ][^\n]*)")
 _TAB = re.compile(r'( *)===[+!]{0,2} +"([^\n]*)" *$')
 _ABBREVIATION = re.compile(r" {0,3}\*\[[^\]\n]{1,200}\]: ")
-_HEADING = re.compile(r"( {0,3}#{1,6})([^#\s][^\n]*)$")
+_KEYS = re.compile(r"(?<!\+)\+\+([a-z0-9-]{1,30}(?:\+[a-z0-9-]{1,30}){0,8})\+\+(?!\+)")
+_DEEPEST = 6
 _ATTRIBUTES = re.compile(r"\{:?[ ]*([^{}\n]{0,500})\}")
 _LONE_ATTRIBUTES = re.compile(r" *\{:[^{}\n]{0,500}\} *$")
 _AFTER_INLINE = re.compile(r"(?<=[)\]*_`])\{:?[ ]*[.#][^{}\n]{0,500}\}")
@@ -27,13 +28,14 @@ _DEPTH_MAX = 20
 _STEP = 4
 
 
-def plain_markdown(text: str) -> str:
-    """Return a page's Markdown without what only MkDocs' extensions read.
+def plain_markdown(text: str, *, has_keys: bool = False) -> str:
+    """Return a page's Markdown without what only MkDocs' extensions read; `has_keys`: whether `++ctrl+c++` is keys.
 
     An admonition becomes a `<blockquote>` that begins with its title in bold, a tab its title in bold before its
     content, code its title in bold before it. Code stays to the letter.
     """
-    return "\n".join(_rewritten(text.split("\n"), 0))
+    lines = _rewritten(text.split("\n"), 0)
+    return "\n".join(_with_keys(lines) if has_keys and "++" in text else lines)
 
 
 def _rewritten(lines: Sequence[str], depth: int) -> list[str]:
@@ -110,9 +112,10 @@ def _line(line: str) -> list[str]:
         if tag := _MARKDOWN_TAG.match(line):
             return [f"{tag[1]}<{tag[2]}{tag[3]}{tag[4]}>", ""]
         return ["", line] if _CLOSING_TAG.match(line) else [line]
-    if stripped.startswith("#"):
-        heading = _HEADING.match(line)
-        return [_with_id(f"{heading[1]} {heading[2]}" if heading else line)]
+    if line.startswith("#"):
+        return [_with_id(_heading(line))]
+    if stripped.startswith("#") and len(line) - len(stripped) < _STEP:  # no heading unless it begins the line
+        return [f"{line[: len(line) - len(stripped)]}\\{stripped}"]
     if "{" not in line:
         return [line]
     if _LONE_ATTRIBUTES.match(line):
@@ -120,6 +123,33 @@ def _line(line: str) -> list[str]:
     if line.rstrip().endswith("}") and _ID.search(line):  # the first line of a heading that is underlined
         return [_with_id(line)]
     return [_AFTER_INLINE.sub("", line)]
+
+
+def _heading(line: str) -> str:
+    """Return a line that begins with `#` as CommonMark has headings.
+
+    Python-Markdown needs no space after `#`, takes six of them at most, and leaves out all at the end.
+    """
+    level = min(len(line) - len(line.lstrip("#")), _DEEPEST)
+    words = line[level:].strip()
+    if not words.endswith("\\#"):
+        words = words.rstrip("#").rstrip()
+        words = f"{words[:-1]}\\#" if words.endswith("#") else words
+    escape = "\\" if words.startswith("#") else ""
+    return f"{'#' * level} {escape}{words}"
+
+
+def _with_keys(lines: Sequence[str]) -> list[str]:
+    """Return lines outside of code with keys as they are shown: `Ctrl+C` for `++ctrl+c++`."""
+    out: list[str] = []
+    for begin, end, is_code in outside(lines):
+        part = lines[begin:end]
+        out += part if is_code else [_KEYS.sub(_keys, line) if "`" not in line else line for line in part]
+    return out
+
+
+def _keys(match: re.Match[str]) -> str:
+    return "+".join(" ".join(word.capitalize() for word in key.split("-")) for key in match[1].split("+"))
 
 
 def _with_id(line: str) -> str:

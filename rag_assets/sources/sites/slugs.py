@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from types import MappingProxyType
+from typing import Literal, Protocol
 from urllib.parse import quote
 
 _NOT_ASCII_WORD = re.compile(r"[^\w\- ]", re.ASCII)
@@ -18,6 +19,9 @@ _KEPT = frozenset({"Nd", "Nl", "Pc"})
 _NOT_PYMDOWN = re.compile(r"[^\w\- ]")
 _SPACES = re.compile(r"\s+")
 _NOT_WORD = re.compile(r"[^\w\s-]")
+_FORMS: Mapping[object, Literal["NFC", "NFD", "NFKC", "NFKD"]] = MappingProxyType(
+    {"NFC": "NFC", "NFD": "NFD", "NFKC": "NFKC", "NFKD": "NFKD"}
+)
 _NUMBERED = re.compile(r"(.*)_([0-9]+)", re.DOTALL)
 
 
@@ -72,9 +76,8 @@ class GithubSlugger:
 
 def mkdocs_slug(text: str, separator: str = "-", *, keep_unicode: bool = False) -> str:
     """Return a heading's slug as Python-Markdown's `toc` makes it (`slugify`, `slugify_unicode`)."""
-    if keep_unicode:
-        value = unicodedata.normalize("NFC", text)
-    else:
+    value = text
+    if not keep_unicode:
         value = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
     value = _NOT_WORD.sub("", value).strip().lower()
     return _SPACES.sub(lambda _: separator, value.translate(dict.fromkeys(map(ord, separator), " ")))
@@ -106,6 +109,15 @@ class MkdocsSlugger:
         return name
 
 
+def _without_tags(text: str) -> str:
+    """Return a text without what stands between `<` and the next `>`."""
+    parts, at = [], 0
+    while (begin := text.find("<", at)) >= 0 and (end := text.find(">", begin)) >= 0:
+        parts.append(text[at:begin])
+        at = end + 1
+    return "".join([*parts, text[at:]])
+
+
 class PymdownSlugger(MkdocsSlugger):
     """The ids of `pymdownx.slugs.slugify`, which keeps letters of all scripts; `options` are its arguments."""
 
@@ -115,8 +127,9 @@ class PymdownSlugger(MkdocsSlugger):
 
     def base(self, text: str) -> str:
         """See `MkdocsSlugger`."""
-        case = self._options.get("case")
-        value = unicodedata.normalize("NFC", text).strip()
+        case, form = self._options.get("case"), self._options.get("normalize")
+        value = unicodedata.normalize(_FORMS.get(str(form), "NFC"), text)
+        value = _without_tags(value).strip()
         if case == "lower":
             value = value.lower()
         elif case == "fold":

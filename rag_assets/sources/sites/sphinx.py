@@ -25,7 +25,7 @@ from rag_assets.steps.markup.rst.page import rst_page
 from rag_serving.documents.kinds import is_document_name
 
 CONF = "conf.py"
-_INCLUDE = re.compile(r"(?<![^\n])([ \t]*)\.\. include:: *(\S+)[^\n]*")
+_INCLUDE = re.compile(r"(?<![^\n])([ \t]*)(?:\.\. include::|`{3,20}\{include\}) *(\S+)[^\n]*")
 _NESTED_MAX = 8
 
 

@@ -122,15 +122,13 @@ class Blocks:
 
     def _section(self, level: int, title: str, about: BlockAttributes) -> str:
         title = title.rstrip().removesuffix(f" {'=' * level}").rstrip()
-        leading = re.match(r"\[\[([\w:.-]{1,200})\]\]", title)
         trailing = re.search(r"\[\[([\w:.-]{1,200})\]\]$", title)
         if trailing:
             about.id, title = about.id or trailing[1], title[: trailing.start()].rstrip()
         html = self.inline.html(title)
         name = about.id
         if not name and "sectids" in self.context.attributes and about.style != "no-ids":
-            given = leading[1] if leading else ""
-            name = given or self.context.section_id(html)
+            name = self.context.section_id(html)
         if name:
             self.context.ids[name] = about.label or html
         offset = self.context.attributes.get("leveloffset", "0")

@@ -6,6 +6,7 @@ Belongs here: its attributes, ids, notes, what is lost. Does not belong here: bl
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,7 +24,10 @@ BUILT_IN = {
     "startsb": "[", "endsb": "]", "caret": "^", "asterisk": "*", "tilde": "~", "backslash": "\\", "backtick": "`",
     "two-colons": "::", "two-semicolons": ";;", "cpp": "C&#43;&#43;", "pp": "&#43;&#43;", "cxx": "C&#43;&#43;",
 }  # fmt: skip
-_INVALID = re.compile(r"<[^>]{1,500}>|&(?:[a-z][a-z]+\d{0,2}|#\d\d\d{0,5}|#x[\da-f][\da-f][\da-f]{0,4});|[^ \w\-.]")
+REFERENCE = re.compile("\x04([^\x04\x05]*)\x05")  # the title of an id, known when the page is read
+_MARKUP = re.compile(r"<[^>]{1,500}>|&(?:[a-z][a-z]+\d{0,2}|#\d\d\d{0,5}|#x[\da-f][\da-f][\da-f]{0,4});")
+_NOT_WORD = re.compile(r"[^ \w\-.]", re.ASCII)
+_WORD_CATEGORIES = frozenset({"Nd", "Nl", "Pc"})
 _REFERENCE = re.compile(r"\\?\{([A-Za-z0-9_][\w-]*)\}")
 
 
@@ -31,6 +35,23 @@ def _squeezed(text: str, others: str, separator: str) -> Iterator[str]:
     """Yield a text in which each run of some characters is one separator."""
     for is_other, run in groupby(text, others.__contains__):
         yield separator if is_other else "".join(run)
+
+
+def _id_words(title: str, keeps_marks: bool) -> str:
+    """Return what of a heading's HTML its id is made of, in lower case.
+
+    Letters, digits and connectors stay, and in Ruby, whose `[[:word:]]` has them, combining marks. Ruby lowers each
+    character by itself.
+    """
+    if title.isascii():
+        return _NOT_WORD.sub("", _MARKUP.sub("", title.lower()))
+    lowered = "".join(char.lower() for char in title) if keeps_marks else title.lower()
+    return "".join(char for char in _MARKUP.sub("", lowered) if char in " -." or _is_word(char, keeps_marks))
+
+
+def _is_word(char: str, keeps_marks: bool) -> bool:
+    category = unicodedata.category(char)
+    return category[0] == "L" or category in _WORD_CATEGORIES or (keeps_marks and category[0] == "M")
 
 
 @dataclass
@@ -45,12 +66,14 @@ class AsciiContext:
     lost: Counter[str] = field(default_factory=Counter)
     read: list[str] = field(default_factory=list)
     left: int = INCLUDED_MAX
+    keeps_marks: bool = True  # in ids: Asciidoctor in Ruby does, in JavaScript (Antora) it does not
 
     def section_id(self, title: str) -> str:
-        """Return the id of a heading, as Asciidoctor makes it of its HTML."""
+        """Return the id of a heading, as Asciidoctor makes it of its HTML with the titles that are known by then."""
+        title = REFERENCE.sub(lambda found: self.ids.get(found[1]) or found[1], title)
         prefix = self.attributes.get("idprefix", "_")
         separator = self.attributes.get("idseparator", "_")[:1]
-        name = prefix + _INVALID.sub("", title.lower())
+        name = prefix + _id_words(title, self.keeps_marks)
         if separator:
             others = " .-" if separator in "-." else f" {separator}.-"
             name = "".join(_squeezed(name, others, separator)).removesuffix(separator)

@@ -61,7 +61,6 @@ _MACROS = re.compile(
 )
 _BREAK = re.compile(r"[ ]\+(?:\n|$)")
 _KEPT = re.compile("\x02(\\d+)\x03")
-REFERENCE = re.compile("\x04([^\x04\x05]*)\x05")  # the title of an id, known when the page is read
 
 
 class Inline:

@@ -11,8 +11,7 @@ from html import escape, unescape
 from types import MappingProxyType
 
 from rag_assets.steps.markup.asciidoc.blocks import Blocks
-from rag_assets.steps.markup.asciidoc.context import AsciiContext
-from rag_assets.steps.markup.asciidoc.inline import REFERENCE
+from rag_assets.steps.markup.asciidoc.context import REFERENCE, AsciiContext
 from rag_assets.steps.markup.asciidoc.preprocessing import ATTRIBUTE, whole_lines
 from rag_assets.steps.markup.records import Alone, MarkupError, MarkupPage, Surroundings
 
@@ -36,6 +35,8 @@ def asciidoc_page(
     name: str = "",
     around: Surroundings | None = None,
     attributes: Mapping[str, str] = MappingProxyType({}),
+    *,
+    keeps_marks: bool = True,
 ) -> MarkupPage:
     """Return a page of AsciiDoc; ids are those that Asciidoctor gives.
 
@@ -44,11 +45,12 @@ def asciidoc_page(
         name: of its file, for what it includes.
         around: the files and pages around it.
         attributes: what the site sets.
+        keeps_marks: whether combining marks stay in ids: in Ruby they do, in JavaScript (Antora) they do not.
 
     Raises:
         MarkupError: it cannot be read.
     """
-    context = AsciiContext(name, around or Alone(), {**_GIVEN, **attributes})
+    context = AsciiContext(name, around or Alone(), {**_GIVEN, **attributes}, keeps_marks=keeps_marks)
     lines = whole_lines(text, context)
     if any(len(line) > LINE_MAX for line in lines):
         raise MarkupError(f"it has a line of more than {LINE_MAX:,} characters")

@@ -14,12 +14,16 @@ from typing import Any
 from docutils import nodes
 
 from rag_assets.steps.markup.rst.context import names
+from rag_assets.steps.markup.rst.roles import SHOWN
 
 
 def title_of(document: Any) -> str:
     """Return the text of the first heading."""
     title = next(iter(document.findall(nodes.title)), None)
-    return " ".join(title.astext().split()) if title is not None else ""
+    if title is None:
+        return ""
+    parts = [node.parent.get(SHOWN, str(node)) for node in title.findall(nodes.Text)]
+    return " ".join("".join(parts).split())
 
 
 class RstHtml:
@@ -44,6 +48,8 @@ class RstHtml:
         name = node.tagname
         if name in _SILENT:
             return ""
+        if SHOWN in node:
+            return escape(node[SHOWN], quote=False)
         ids = "" if isinstance(node, (nodes.section, nodes.problematic)) else "".join(map(_anchor, node.get("ids", ())))
         if (rule := _RULES.get(name)) is not None:
             return ids + rule(self, node)

@@ -88,12 +88,24 @@ class Include(Directive):  # type: ignore[misc]
         text = _between("\n".join(_numbered(text.splitlines(), self.options)), self.options)
         if "literal" in self.options or "code" in self.options:
             return shown(self, text, self.options.get("code", "").strip())
+        if hasattr(self.state, "_renderer") and not self.options.get("parser"):
+            return self._markdown(name, text)
         if self.options.get("parser") or name.endswith((".md", ".markdown")):
             context.lost["include of another markup"] += 1
             return shown(self, text, "markdown")
         end = f".. end of included file {len(context.read)}"
         lines = string2lines(text, tab_width=8, convert_whitespace=True)
         self.state_machine.insert_input([*lines, "", end], name)
+        return []
+
+    def _markdown(self, name: str, text: str) -> list[Any]:
+        """Have myst-parser read the lines where it is, as its own directive does."""
+        renderer, offset = self.state._renderer, self.options.get("heading-offset", "0")
+        above, renderer.document["source"] = renderer.document["source"], name
+        try:
+            renderer.nested_render_text(text, 0, heading_offset=int(offset) if re.fullmatch(r"\d", offset) else 0)
+        finally:
+            renderer.document["source"] = above
         return []
 
 

@@ -22,6 +22,8 @@ _CODE = frozenset(
     )
 )
 _WORDS = frozenset(names("menuselection guilabel kbd dfn abbr manpage cve cwe"))
+SHOWN = "shown"
+"""The attribute of a reference with the title that stands in its place when the page is shown."""
 _DOMAINS = frozenset(names("py js c cpp rst std http rust go java rb php"))
 
 
@@ -71,7 +73,9 @@ def _reference(kind: str, context: RstContext) -> Any:
         if found is None and kind in ("ref", "numref", "doc"):
             context.lost["reference"] += 1
         code = kind in ("option", "envvar", "download", "token", "keyword")
-        inner = nodes.literal(rawtext, shown) if code and kind != "download" else nodes.inline(rawtext, shown)
+        inner = nodes.literal(rawtext, shown) if code and kind != "download" else nodes.inline(rawtext, title)
+        if not code and shown != title:  # Sphinx, too, makes ids of headings before it looks titles up
+            inner[SHOWN] = shown
         return [nodes.reference(rawtext, "", inner, refuri=found.href) if found else inner], []
 
     return role
