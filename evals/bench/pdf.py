@@ -1,7 +1,7 @@
 """How PDF files are read: `python -m evals.bench.pdf [DIR]`, by default the files of ../shared/data/pdf.
 
 Told are pages a second on one core, pages accounted for, and of the cells of tables written by hand
-(`tests/pdf/table_cells.yaml`) how many stand in the row of their label and under the words of their column.
+(`tests/pdf/*_cells.yaml`) how many stand in the row of their label and under the words of their column.
 
 Belongs here: reading the files and counting. Does not belong here: questions about them (`citelock search`), quotes and
 their rectangles (`tests/rendering`).
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from rag_assets.steps.formats.budget import without_note
 from rag_serving.text.units import cells_of
 
 ROOT = Path(__file__).parents[2]
-TRUTH = ROOT / "tests/pdf/table_cells.yaml"
+TRUTH = ("table_cells.yaml", "more_table_cells.yaml")
 REAL = ROOT.parent / "shared/data/pdf"
 
 
@@ -56,7 +57,11 @@ def read(content: bytes) -> Read:
 
 def true_cells() -> dict[str, list[TrueCell]]:
     """Return the cells written by hand, by file."""
-    return {name: [TrueCell(*cell) for cell in cells] for name, cells in yaml.safe_load(TRUTH.read_text()).items()}
+    truth: defaultdict[str, list[TrueCell]] = defaultdict(list)
+    for file in TRUTH:
+        for name, cells in yaml.safe_load((ROOT / "tests/pdf" / file).read_text(encoding="utf-8")).items():
+            truth[name] += [TrueCell(*cell) for cell in cells]
+    return dict(truth)
 
 
 def found_cells(content: Content, cells: Sequence[TrueCell]) -> list[bool]:

@@ -15,7 +15,7 @@ from rag_assets.ocr.child import PdfChild, PdfFile
 from rag_assets.ocr.engine import Tesseract
 from rag_assets.ocr.recognition import Recognizer
 from rag_assets.ocr.records import ScannedPage
-from rag_assets.parsing.scanned import SETTINGS, Prepared
+from rag_assets.parsing.scanned import READ, SETTINGS, Prepared
 from rag_assets.steps.files.records import FileError, PagesDone
 from rag_serving.config.documents import Documents, Ocr
 from rag_serving.isolation.limits import Limits
@@ -56,8 +56,16 @@ class Scans:
             return as_it_came._replace(unread=dict.fromkeys((page.page for page in pages), why))
         return self._recognized(file, as_it_came, received, pages, _Told(pages_done, count, count - len(pages)))
 
-    def is_past(self, reason: str) -> bool:
+    @property
+    def manner(self) -> str:
         """See `ScannedDocuments`."""
+        languages = f"in {'+'.join(self._settings.languages)}" if self._settings.languages else "in what is installed"
+        return f"{languages} at {self._settings.dpi} dpi ({SETTINGS}languages, {SETTINGS}dpi)"
+
+    def is_past(self, reason: str) -> bool:
+        """See `ScannedDocuments`. What was read is not given up where nothing can be recognized now."""
+        if reason.startswith(READ):
+            return reason != f"{READ} {self.manner}" and self._obstacle() is None
         now = [self._obstacle(), self._too_many(), f"{self._settings.timeout_s:g} s ({SETTINGS}timeout_s)"]
         return f"({SETTINGS}" in reason and not any(one in reason for one in now if one)
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from rag_assets.parsing.outcomes import result_of
-from rag_assets.parsing.scanned import SETTINGS, Prepared, ScannedDocuments
+from rag_assets.parsing.scanned import READ, SETTINGS, Prepared, ScannedDocuments
 from rag_assets.steps.files.file_text import FileError, FileText, PagesDone, file_text
 from rag_assets.steps.files.packages import MODULES
 from rag_assets.steps.files.records import OcrPage
@@ -112,7 +112,9 @@ class LimitedReader:
             raise FileError(f"{error}; {why}") if reasons else error from None
         if reasons and not text.body.strip("\f \n"):
             raise FileError(why)
-        return ReadDocument(_counted(text, prepared, reasons), prepared.content, prepared.received_sha256)
+        return ReadDocument(
+            _counted(text, prepared, reasons, self._scans.manner), prepared.content, prepared.received_sha256
+        )
 
     def attachment(
         self,
@@ -162,7 +164,7 @@ class LimitedReader:
         return "(documents.max_" in reason and not any(one in reason for one in now)
 
     def is_outdated(self, body: str, body_format: str) -> bool:
-        """Return whether a stored body was cut, or lacks pages, for a reason that is past."""
+        """Return whether a stored body was cut, or lacks pages, for a reason that is past, or OCR reads otherwise now."""
         if self.is_past(without_note(body)[1] or ""):
             return True
         if body_format != "blocks" or f"({SETTINGS}" not in body:
@@ -210,15 +212,15 @@ def _of_pages(reasons: Mapping[str, int]) -> str:
     return "; ".join(told)
 
 
-def _counted(text: FileText, prepared: Prepared, reasons: Mapping[str, int]) -> FileText:
-    """Return the text with its pages that OCR read, and those that are missing, in its ledger."""
+def _counted(text: FileText, prepared: Prepared, reasons: Mapping[str, int], manner: str) -> FileText:
+    """Return the text with its pages that OCR read, how, and those that are missing, in its ledger."""
     if text.body_format != "blocks" or not (prepared.recognized or reasons):
         return text
     body, cut = without_note(text.body)
     content = blocks_content(body)
     ledger = Counter(content.ledger)
     if prepared.recognized:
-        ledger["page read by OCR", "rendered"] += len(prepared.recognized)
+        ledger[f"{READ} {manner}", "rendered"] += len(prepared.recognized)
     for why, count in reasons.items():
         ledger[f"page without a text layer: {why}", "lost"] += count
     body = blocks_body(content._replace(ledger=ledger))

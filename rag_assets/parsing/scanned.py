@@ -14,6 +14,8 @@ from rag_assets.steps.files.records import OcrPage, PagesDone
 
 SETTINGS = "documents.ocr."
 """Begins the name of the setting in a reason that holds only as long as the setting does."""
+READ = "page read by OCR"
+"""Begins the name of the ledger's row of pages that were read; the manner follows."""
 
 
 class Prepared(NamedTuple):
@@ -36,8 +38,13 @@ class ScannedDocuments(Protocol):
         """
         ...
 
+    @property
+    def manner(self) -> str:
+        """How pages are read, and the settings that say so: with others, what was read is worth another try."""
+        ...
+
     def is_past(self, reason: str) -> bool:
-        """Return whether a reason names a setting or a lack that is not there any more."""
+        """Return whether a reason, or a ledger's row, names a setting or a lack that is not there any more."""
         ...
 
     def close(self) -> None:

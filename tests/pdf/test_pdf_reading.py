@@ -87,7 +87,9 @@ def test_headers_footers_and_page_numbers_are_left_out_and_counted() -> None:
         for n in (1, 2, 3, 4)
     ]
     found = content(laid_out(*pages))
-    assert not any("handbook" in block.text or "of 4" in block.text for block in found.blocks)
+    name, *others = found.blocks
+    assert (name.kind, name.level, name.text) == ("heading", 1, "Harbour handbook")
+    assert not any("handbook" in block.text or "of 4" in block.text for block in others)
     assert found.ledger["header or footer", "navigation"] == 8
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from rag_assets.evaluation.bench import with_column
-from rag_assets.steps.contexts.context_prefix import metadata_prefix
+from rag_assets.steps.contexts.context_prefix import metadata_prefix, metadata_prefixes
 from rag_assets.steps.contexts.lexical_fields import lexical_prefixes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 
@@ -53,6 +53,8 @@ def merge(chunks: pa.Table, rule: Rule, count: Count) -> Merged:
     groups = _groups(chunks.to_pylist(), rule, count)
     rows = [_passage(group, rule, count) for group in groups]
     table = GENERATION_CHUNKS.table(rows)
+    if not rule.limit:
+        table = with_column(table, "prefix", metadata_prefixes(table))
     table = with_column(table, "lexical_prefix", lexical_prefixes(table))
     members = {str(row["chunk_id"]): tuple(group) for row, group in zip(rows, groups, strict=True)}
     return Merged(table, members)

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from rag_assets.steps.contexts.table_heads import shortened, table_head
+
 MAX_PREFIX_CHARS = 160
 """A longer path loses its middle: an embedding model reads some 250 tokens, and the text must have them."""
 
@@ -21,6 +23,16 @@ def under_prefixes(prefixes: Sequence[str], texts: Sequence[str]) -> list[str]:
 def embedded_texts(chunks: pa.Table) -> list[str]:
     """Return what is embedded for each row of GENERATION_CHUNKS: its prefix above its text."""
     return under_prefixes(chunks["prefix"].to_pylist(), chunks["text"].to_pylist())
+
+
+def metadata_prefixes(chunks: pa.Table) -> list[str]:
+    """Return what is embedded above the text of each chunk: page title and headings, and the head of the table that it
+    begins inside. `chunks` needs title, heading_path and structure."""
+    columns = (chunks[name].to_pylist() for name in ("title", "heading_path", "structure"))
+    return [
+        "\n".join(part for part in (metadata_prefix(title, path or ()), shortened(table_head(structure))) if part)
+        for title, path, structure in zip(*columns, strict=True)
+    ]
 
 
 def metadata_prefix(title: str, heading_path: Sequence[str]) -> str:

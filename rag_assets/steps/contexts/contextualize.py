@@ -13,13 +13,13 @@ from typing import Literal
 
 import pyarrow as pa
 
-from rag_assets.steps.contexts.context_prefix import metadata_prefix, under_prefixes
+from rag_assets.steps.contexts.context_prefix import metadata_prefixes, under_prefixes
 from rag_assets.steps.contexts.lexical_fields import lexical_prefixes
 from rag_assets.steps.contexts.prompt import document_type
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.models.protocols import Tokenizer
 
-VERSION = 3
+VERSION = 4
 """Raised when the same chunk would get another prefix."""
 
 Template = Literal["metadata", "none"]
@@ -69,8 +69,7 @@ def build_contexts(
     ids, texts = chunks["chunk_id"].to_pylist(), chunks["text"].to_pylist()
     prefixes = lexical = [""] * len(ids)
     if template == "metadata":
-        places = zip(chunks["title"].to_pylist(), chunks["heading_path"].to_pylist(), strict=True)
-        prefixes, lexical = [metadata_prefix(title, path or ()) for title, path in places], lexical_prefixes(chunks)
+        prefixes, lexical = metadata_prefixes(chunks), lexical_prefixes(chunks)
     contexts = [written.get(chunk_id) for chunk_id in ids]
     reasons = [failures.get(chunk_id) for chunk_id in ids]
     levels = [_level(*each) for each in zip(contexts, reasons, prefixes, strict=True)]

@@ -2,13 +2,16 @@
 
 Belongs here: which lines at the top and bottom of pages are repeated, or only number the page.
 Does not belong here: what the other lines are.
+
+Lines in the margins are told by their words. The last line of a page may stand higher, where the page is not filled: it
+is a footer where it ends with the page's number, as those of other pages do.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rag_assets.steps.files.pdf.records import PageRows, Row
 
@@ -17,7 +20,9 @@ _MARGIN = 0.13  # of the page's height
 _MARGIN_OF_TWO = 0.08  # of a file of two pages, where little shows what is repeated
 _PAGES = 3  # that a line is repeated on
 _CELLS = 4  # a line with more cells is a table's
+_FOOTER_CHARS = 160
 _DIGITS = re.compile(r"\d+")
+_LAST = re.compile(r"(?<![\d.,])\d{1,4}$")
 _NUMBER = re.compile(
     r"[-–—|\s]*(?:(?:page|seite|p\.)\s{0,3})?(?:\d{1,4}|[ivxl]{1,7}|[A-Z]-\d{1,3})"
     r"(?:\s{0,3}(?:of|/|von)\s{0,3}\d{1,4})?[-–—|\s]*",
@@ -32,6 +37,7 @@ def without_furniture(pages: Sequence[PageRows]) -> tuple[list[PageRows], int]:
     """Return the pages without repeated lines and page numbers, and how many lines that were."""
     share = _MARGIN if len(pages) >= _PAGES else _MARGIN_OF_TWO
     repeated, offsets = _repeated(pages, share)
+    counting = _counting(pages)
     removed = 0
     kept: list[PageRows] = []
     for page in pages:
@@ -40,6 +46,7 @@ def without_furniture(pages: Sequence[PageRows]) -> tuple[list[PageRows], int]:
             for place, row, zone in _outer(page, share)
             if _key(row, zone) in repeated or _is_number(row, zone, page.page, offsets)
         }
+        places |= {place for place, key in _ends(page) if key in counting}
         removed += len(places)
         kept.append(page._replace(rows=tuple(row for place, row in enumerate(page.rows) if place not in places)))
     return kept, removed
@@ -59,12 +66,42 @@ def _outer(page: PageRows, share: float) -> list[tuple[int, Row, str]]:
 
 
 def _heads_table(rows: Sequence[Row], place: int, order: Sequence[int]) -> bool:
-    """Return whether a line of several cells stands right above another one."""
+    """Return whether a line of several cells, or of one over the later cells, stands right above another one."""
     at = order.index(place)
-    if at + 1 == len(order) or len(rows[place].cells) < 2:
+    if at + 1 == len(order):
         return False
-    below = rows[order[at + 1]]
-    return len(below.cells) >= 2 and below.y0 - rows[place].y1 < 0.8 * below.size
+    row, below = rows[place], rows[order[at + 1]]
+    if len(below.cells) < 2 or below.y0 - row.y1 >= 0.8 * below.size:
+        return False
+    return len(row.cells) >= 2 or (row.x0 >= below.cells[0].x1 and row.x1 <= below.x1 + below.size)
+
+
+def _counting(pages: Sequence[PageRows]) -> set[tuple[str, int]]:
+    """Return the last lines of pages that end with a number which counts the pages: words, and by how much it differs
+    from the page."""
+    seen: defaultdict[tuple[str, int], set[int]] = defaultdict(set)
+    for page in pages:
+        for _, key in _ends(page):
+            seen[key].add(page.page)
+    return {key for key, on in seen.items() if len(on) >= _PAGES}
+
+
+def _ends(page: PageRows) -> Iterator[tuple[int, tuple[str, int]]]:
+    """Yield the place of the last line of a page, its words and by how much its number differs from the page; nothing
+    where it ends with none.
+
+    A number that stands apart counts alone, whatever the words before it are: they may name the chapter.
+    """
+    if not page.rows:
+        return
+    place = max(range(len(page.rows)), key=lambda place: page.rows[place].y1)
+    row = page.rows[place]
+    last = row.cells[-1].text
+    if (match := _LAST.search(row.text)) is None or len(row.cells) > _CELLS or len(row.text) > _FOOTER_CHARS:
+        return
+    is_low = row.y0 > (1 - _MARGIN) * page.height
+    words = "" if is_low and len(row.cells) > 1 and last.isdigit() else row.text[: match.start()].casefold()
+    yield place, (words, int(match[0]) - page.page)
 
 
 def _repeated(pages: Sequence[PageRows], share: float) -> tuple[set[tuple[str, str]], set[tuple[str, int]]]:

@@ -6,9 +6,11 @@ Does not belong here: where the outline comes from (`reading`), lines and tables
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from rag_assets.steps.files.pdf.records import PageRows, Row
@@ -18,7 +20,8 @@ _WORDS_MAX = 24
 _CHARS_MAX = 180
 _LINES_MAX = 4
 _LARGER = 1.12  # times the size of running text
-_PAGE_CHARS = 400  # letters of a page that show the size of its text
+_PAGE_CHARS = 400  # letters that show the size of text
+_AROUND = 2  # pages on either side that a page's sizes are compared with
 _PATTERNS = (
     re.compile(r"(?:part|chapter|teil|kapitel)\s{1,3}(?:[ivxlc]+|\d+)\b", re.I),
     re.compile(r"(?:item|section|article|appendix|annex|schedule)\s{1,3}(?:[ivxlc]+|\d+[a-z]?|[a-z])\b", re.I),
@@ -26,7 +29,7 @@ _PATTERNS = (
 )
 _DECIMAL = re.compile(r"(\d{1,3}(?:\.\d{1,3}){0,5})[.:)]?\s")
 _CAPTION = re.compile(r"(?:table|figure|fig\.|exhibit|chart|abbildung|tabelle)\s{1,3}\d", re.I)
-_LETTER = re.compile(r"[^\W\d_]{2}")
+_LETTER = re.compile(r"[^\W\d_]{2,}")
 _DATE = re.compile(
     r"(?:(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?\s\d{1,2},?\s\d{4}"
     r"|(?:(?:three|six|nine|twelve)\s(?:months|weeks)|(?:fiscal\s)?years?|quarters?)\s(?:ended|ending)\b.{0,40}"
@@ -42,6 +45,7 @@ class Outlined(NamedTuple):
     level: int  # from 1
     title: str
     page: int  # from 1
+    up: float = math.inf  # points from the bottom of the page to where it leads; infinite: to the top
 
 
 class Candidate(NamedTuple):
@@ -77,16 +81,19 @@ def heading_levels(candidates: Sequence[Candidate], outline: Sequence[Outlined])
 def usual_sizes(pages: Sequence[PageRows]) -> dict[int, float]:
     """Return the size of running text by page.
 
-    It is that of most letters of the document; on pages that are scaled as a whole, of most letters of the page.
+    It is that of most letters of the document. Pages that hardly use it are scaled as a whole: theirs is the one of
+    their own sizes that most letters of the pages around have, for a page of tables may have few of running text.
     """
-    by_page = {page.page: _sizes(page) for page in pages}
-    total: Counter[float] = sum(by_page.values(), Counter[float]())
+    every = [_sizes(page) for page in pages]
+    total: Counter[float] = sum(every, Counter[float]())
     usual = max(total, key=lambda size: (total[size], -size), default=10.0)
     sizes: dict[int, float] = {}
-    for page, own in by_page.items():
-        most = max(own, key=lambda size: (own[size], -size), default=usual)
-        is_scaled = own[most] >= _PAGE_CHARS and own[most] > 0.5 * own.total() and own[usual] < 0.1 * own.total()
-        sizes[page] = most if is_scaled and abs(most - usual) <= 0.2 * usual else usual
+    for at, (page, own) in enumerate(zip(pages, every, strict=True)):
+        around: Counter[float] = sum(every[max(at - _AROUND, 0) : at + _AROUND + 1], Counter[float]())
+        used = [size for size, letters in own.items() if letters >= 0.05 * own.total()]
+        most = max(used, key=lambda size: (around[size], -size), default=usual)
+        is_scaled = own[usual] < 0.1 * own.total() and around[most] >= _PAGE_CHARS
+        sizes[page.page] = most if is_scaled and abs(most - usual) <= 0.2 * usual else usual
     return sizes
 
 
@@ -124,7 +131,8 @@ def _looks_like_heading(candidate: Candidate, all_bold: bool) -> bool:
 
 def _style(candidate: Candidate) -> _Style:
     text, row = candidate.text, candidate.rows[0]
-    return _Style(-round(row.size / candidate.usual, 1), _pattern(text), not row.bold, not text.isupper())
+    is_small = not text.isupper() or len(_LETTER.findall(text)) < 2  # a name alone may be an abbreviation
+    return _Style(-round(row.size / candidate.usual, 1), _pattern(text), not row.bold, is_small)
 
 
 def _pattern(text: str) -> int:
@@ -166,11 +174,23 @@ def _levels(
 
 def _outlined(candidates: Sequence[Candidate], outline: Sequence[Outlined]) -> dict[int, int]:
     """Return the paragraphs that are entries of the outline, with their levels; each entry is one paragraph."""
-    by_page: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    return {at: min(max(entry.level, 1), LEVELS) for at, entry in _matched(candidates, outline).items()}
+
+
+def unseen_parents(candidates: Sequence[Candidate], outline: Sequence[Outlined]) -> list[Outlined]:
+    """Return the entries that others stand below and that no paragraph says: a part of the document without a heading
+    of its own."""
+    seen = set(map(id, _matched(candidates, outline).values()))
+    parents = (entry for entry, below in pairwise(outline) if below.level > entry.level)
+    return [entry for entry in parents if id(entry) not in seen]
+
+
+def _matched(candidates: Sequence[Candidate], outline: Sequence[Outlined]) -> dict[int, Outlined]:
+    by_page: defaultdict[int, list[tuple[str, Outlined]]] = defaultdict(list)
     for entry in outline:
         if name := _compared(entry.title):
-            by_page[entry.page].append((name, entry.level))
-    levels: dict[int, int] = {}
+            by_page[entry.page].append((name, entry))
+    matched: dict[int, Outlined] = {}
     for at, candidate in enumerate(candidates):
         waiting = by_page.get(candidate.page)
         if not waiting or len(candidate.rows) > _LINES_MAX or len(candidate.text) > _CHARS_MAX:
@@ -179,8 +199,8 @@ def _outlined(candidates: Sequence[Candidate], outline: Sequence[Outlined]) -> d
         found = next((entry for entry in waiting if _same(name, entry[0])), None)
         if found:
             waiting.remove(found)
-            levels[at] = min(max(found[1], 1), LEVELS)
-    return levels
+            matched[at] = found[1]
+    return matched
 
 
 def _same(name: str, title: str) -> bool:

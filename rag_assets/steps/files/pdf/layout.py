@@ -6,18 +6,27 @@ Does not belong here: each of these by itself (`headings`, `paragraphs`, `tables
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from rag_assets.steps.files.pdf.footnotes import Part as Noted
+from rag_assets.steps.files.pdf.footnotes import beside_marks
 from rag_assets.steps.files.pdf.furniture import without_furniture
-from rag_assets.steps.files.pdf.headings import Candidate, Outlined, heading_levels, usual_sizes
+from rag_assets.steps.files.pdf.headings import LEVELS, Candidate, Outlined, heading_levels, unseen_parents, usual_sizes
+from rag_assets.steps.files.pdf.naming import document_name, under_name
 from rag_assets.steps.files.pdf.paragraphs import Lines, Vocabulary, ends_sentence, paragraphs_of, usual_gap
 from rag_assets.steps.files.pdf.records import PageRows, Row
 from rag_assets.steps.files.pdf.tables import Grid, tables_of
 from rag_assets.steps.formats.blocks import Block, Content, clean
 from rag_assets.steps.formats.tables import Cell, Repeats, row_blocks
 
+_UNIT = re.compile(
+    r"\(?(?:(?:dollars|amounts|figures|angaben|beträge) )?in (?:us )?[$€£]?\s?"
+    r"(?:millions|thousands|billions|percent|dollars|euros|tonnes|tons|mio\.?|tsd\.?|millionen|tausend|prozent|%)\b.{0,120}",
+    re.I,
+)
 _NOTE_SIZE = 0.92  # times the size of running text: footnotes are smaller
 
 Place = tuple[float, float, float, float]
@@ -33,8 +42,10 @@ class _Part(NamedTuple):
     place: Place = (0, 0, 0, 0)
 
 
-def blocks_of(pages: Sequence[PageRows], outline: Sequence[Outlined], confidence: Confidences) -> Content:
-    """Return the blocks of a document, and what its pages lost on the way, counted."""
+def blocks_of(
+    pages: Sequence[PageRows], outline: Sequence[Outlined], confidence: Confidences, title: str = ""
+) -> Content:
+    """Return the blocks of a document, and what its pages lost on the way, counted. `title`: that of its metadata."""
     ledger = Counter[tuple[str, str]]()
     shown, removed = without_furniture(pages)
     ledger["header or footer", "navigation"] += removed
@@ -50,9 +61,23 @@ def blocks_of(pages: Sequence[PageRows], outline: Sequence[Outlined], confidence
     sizes = usual_sizes(shown)
     candidates = [Candidate(part.text, part.page, part.lines.rows, sizes[part.page]) for part in parts if part.lines]
     levels = iter(heading_levels(candidates, outline))
+    heights = {page.page: page.height for page in pages}
+    unseen = unseen_parents(candidates, outline)[::-1]
     for part in parts:
-        blocks.add(part, next(levels) if part.lines else 0)
-    return Content(_with_headings(blocks.done), +ledger)
+        level = next(levels) if part.lines else 0
+        while unseen and _is_past(part, unseen[-1], heights):
+            entry = unseen.pop()
+            if not 0 < level <= entry.level:  # else it is the entry in other words
+                blocks.add_outlined(entry)
+        blocks.add(part, level)
+    name = document_name(title, pages, shown, blocks.done)
+    return Content(under_name(name, _with_headings(blocks.done)), +ledger)
+
+
+def _is_past(part: _Part, entry: Outlined, heights: Mapping[int, float]) -> bool:
+    """Return whether a part of a page stands below the place that an entry of the outline leads to."""
+    down = heights.get(entry.page, 0.0) - entry.up
+    return part.page > entry.page or (part.page == entry.page and part.place[3] > down)
 
 
 def _with_headings(blocks: list[Block]) -> list[Block]:
@@ -86,15 +111,23 @@ class Confidences:
 
 def _parts(page: PageRows, usual: float, vocabulary: Vocabulary) -> Iterator[_Part]:
     """Yield the paragraphs and tables of a page in reading order, then what stands aslant, then its form's values."""
+    parts: list[_Part] = []
     place = 0
     for table in tables_of(page.rows):
-        yield from _texts(page, page.rows[place : table.start], usual, vocabulary)
+        parts += _texts(page, page.rows[place : table.start], usual, vocabulary)
         rows = page.rows[table.start : table.stop]
-        yield _Part(page.page, "", grid=table.grid, place=_around(rows))
+        parts.append(_Part(page.page, "", grid=table.grid, place=_around(rows)))
         place = table.stop
-    yield from _texts(page, page.rows[place:], usual, vocabulary)
+    parts += _texts(page, page.rows[place:], usual, vocabulary)
+    yield from (parts[at] for at in beside_marks([_noted(part) for part in parts]))
     for text in (*page.stray, *page.fields):
         yield _Part(page.page, clean(text), place=(0, 0, page.width, page.height))
+
+
+def _noted(part: _Part) -> Noted:
+    if part.grid is not None:
+        return Noted(" | ".join(text for row in (part.grid.header, *part.grid.rows) for text in row), 0.0)
+    return Noted(part.text, part.lines.rows[0].size if part.lines else 0.0)
 
 
 def _texts(page: PageRows, rows: Sequence[Row], usual: float, vocabulary: Vocabulary) -> Iterator[_Part]:
@@ -140,6 +173,12 @@ class _Blocks:
         else:
             self._add_paragraph(part, part.lines, sure)
 
+    def add_outlined(self, entry: Outlined) -> None:
+        """Append a heading that only the outline has."""
+        anchors = (f"page={entry.page}",)
+        level = min(max(entry.level, 1), LEVELS)
+        self._append(Block("heading", clean(entry.title), level=level, anchors=anchors, page=entry.page))
+
     def _append(self, block: Block, in_list: bool = False) -> None:
         self.done.append(block)
         self._in_list = in_list
@@ -174,7 +213,7 @@ class _Blocks:
         goes_on = self._table is not None and self._continues(part, self._table, grid)
         if not goes_on:
             self._group += 1
-        header = [Cell(clean(text), header=True) for text in grid.header]
+        header = [Cell(clean(text), header=True) for text in self._with_unit(part, grid, goes_on)]
         rows = [[Cell(clean(text)) for text in row] for row in grid.rows]
         with_header = bool(header) and not goes_on
         bands = [(part.place[1], grid.bands[0][0] if grid.bands else part.place[3])] if with_header else []
@@ -187,6 +226,18 @@ class _Blocks:
         kept = self._table[1] if goes_on and self._table and not grid.header else grid
         self._table = part.page, kept
         self._in_list = False
+
+    def _with_unit(self, part: _Part, grid: Grid, goes_on: bool) -> Sequence[str]:
+        """Return the header of a table; where it names no rows, the line above that tells the unit does."""
+        above = self.done[-1] if self.done else None
+        if not grid.header or grid.header[0] or goes_on or above is None or above.page != part.page:
+            return grid.header
+        if above.kind != "paragraph" or above.breaks or not _UNIT.fullmatch(above.text):
+            return grid.header
+        self.done.pop()
+        if self._open is not None and self._open[0] == len(self.done):
+            self._open = None
+        return [above.text, *grid.header[1:]]
 
     @staticmethod
     def _continues(part: _Part, table: tuple[int, Grid], grid: Grid) -> bool:

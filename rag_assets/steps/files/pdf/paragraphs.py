@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from rag_assets.steps.files.pdf.footnotes import is_note
 from rag_assets.steps.files.pdf.records import PageRows, Row
 from rag_assets.steps.files.pdf.rows import is_bullet
 
@@ -75,6 +76,8 @@ def _is_new(members: Sequence[Row], row: Row, usual: float, is_item: bool) -> bo
     if gap > usual + _MORE or gap < -1.5:
         return True
     if _ORDERED.match(row.text) and (ends_sentence(before.text) or _ORDERED.match(members[0].text)):
+        return True
+    if is_note(row.text) and is_note(members[0].text) and row.x0 <= members[0].x0 + 1:
         return True
     width = max(row.right - row.left, 1.0)
     is_short = (before.x1 - row.left) / width < _SHORT

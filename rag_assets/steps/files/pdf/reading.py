@@ -57,11 +57,11 @@ def pdf_text(
         if count > PDF_PAGES_MAX:
             raise FileError(f"it has more than {PDF_PAGES_MAX} pages")
         pages = _Pages(document, budget, recognized or {})
-        outline = _outline(document)
+        outline, title = _outline(document), _title(document)
         rows = list(pages.read(count, pages_done))
     if not any(page.letters for page in rows):
         raise FileError("the PDF has no text layer: its pages are images")
-    found = blocks_of(rows, outline, Confidences(pages.confidences))
+    found = blocks_of(rows, outline, Confidences(pages.confidences), title)
     body = within(found, budget)
     reason = pages.cut or body.cut
     text = blocks_body(body._replace(cut=None))
@@ -124,6 +124,20 @@ def _places(recognized: OcrPage, words: PageWords) -> Iterator[tuple[float, floa
         yield *turned_place(x, y, words.width, words.height, words.turned), word.confidence
 
 
+def _up(destination: Any) -> float:
+    """Return how far above the bottom of its page a destination lies, in points; infinite where it says only the
+    page."""
+    from pypdfium2 import raw
+
+    mode, values = destination.get_view()
+    return float(values[1]) if mode == raw.PDFDEST_VIEW_XYZ and len(values) > 1 and math.isfinite(values[1]) else math.inf
+
+
+def _title(document: Any) -> str:
+    """Return the title in a file's metadata."""
+    return str(document.get_metadata_value("Title"))[:_TITLE_MAX]
+
+
 def _outline(document: Any) -> list[Outlined]:
     """Return the entries of a file's outline; none where it has no readable one."""
     import pypdfium2
@@ -135,7 +149,7 @@ def _outline(document: Any) -> list[Outlined]:
             page = destination.get_index() if destination is not None else None
             title = bookmark.get_title()[:_TITLE_MAX]
             if page is not None and title.strip() and math.isfinite(page):
-                entries.append(Outlined(bookmark.level + 1, title, page + 1))
+                entries.append(Outlined(bookmark.level + 1, title, page + 1, _up(destination)))
             if len(entries) >= _OUTLINE_MAX:
                 break
     except (pypdfium2.PdfiumError, ValueError, RecursionError):

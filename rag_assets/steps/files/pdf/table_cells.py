@@ -21,7 +21,7 @@ _DATA = re.compile(rf"{_VALUE}|{_NONE}")
 _ONE = re.compile(_VALUE)
 _YEAR = re.compile(r"(?:19|20)\d\d\.?")
 _NUMBERING = re.compile(
-    r"(?:item|note|part|section|article|chapter|exhibit)?\s?\(?(?:[0-9]{1,3}|[a-z]|[ivx]{1,5})[A-Z]?[.):]{1,2}", re.I
+    r"(?:item|note|part|section|article|chapter|exhibit)?\s?\(?(?:[0-9]{1,3}|[a-z]|[ivx]{1,5})[A-Z]?\s?[.):]{1,2}", re.I
 )
 _DIGIT = re.compile(r"\d")
 
@@ -84,7 +84,7 @@ def _spans(text: str) -> list[tuple[int, int]]:
         spans.append(match.span())
         if match.end() == len(text):
             return spans
-        if text[match.end()] != " ":
+        if text[match.end()] != " " or text[match.end() - 1] == ",":  # a comma and a space: they are one value
             return []
         place = match.end() + 1
     return []

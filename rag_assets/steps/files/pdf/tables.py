@@ -113,10 +113,22 @@ def _run_end(rows: Sequence[Row], place: int) -> int:
             stop = at + 1
         elif not _is_filler(row, border) or at - stop > 3:
             break
-        elif stop == at and row.x1 <= border and row.cells[0].text[:1].islower():
+        elif stop == at and (_ends_label(row, border) or _ends_value(rows[at - 1], row, border)):
             stop = at + 1
         at += 1
     return stop
+
+
+def _ends_label(row: Row, border: float) -> bool:
+    """Return whether a line of one cell goes on with the label above it."""
+    return row.x1 <= border and row.cells[0].text[:1].islower()
+
+
+def _ends_value(before: Row, row: Row, border: float) -> bool:
+    """Return whether a line of one cell goes on with a later cell of the line above it: it begins below that, as near
+    as lines of one paragraph."""
+    is_below = any(abs(cell.x0 - row.x0) <= 0.2 * row.size for cell in before.cells)
+    return is_below and row.x0 >= border - 0.2 * row.size and row.y0 - before.y1 <= _WRAPPED * row.size
 
 
 def _is_near(before: Row, row: Row) -> bool:
@@ -147,7 +159,9 @@ def _grid(lines: Sequence[_Line]) -> Grid | None:
 
 
 def _body_begin(lines: Sequence[_Line]) -> int:
-    """Return the place of the first line below the header."""
+    """Return the place of the first line below the header; a table of labels and values has none."""
+    if _is_keyed(lines):
+        return 0
     first = next((at for at, line in enumerate(lines) if _has_data(line)), None)
     if first is None:
         return _text_body(lines)
@@ -160,6 +174,13 @@ def _body_begin(lines: Sequence[_Line]) -> int:
     return (
         first if any(len(line.cells) > 1 or line.row.x0 >= label_end - line.row.size for line in lines[:first]) else 0
     )
+
+
+def _is_keyed(lines: Sequence[_Line]) -> bool:
+    """Return whether most lines begin with a label and a colon, as the fields of a form do, the first one included."""
+    several = [line for line in lines if len(line.cells) > 1]
+    labels = sum(line.cells[0].text.endswith(":") and not line.cells[1].text.endswith(":") for line in several)
+    return len(several) > 1 and 2 * labels >= len(several) and several[0].cells[0].text.endswith(":")
 
 
 def _has_data(line: _Line) -> bool:
@@ -213,6 +234,12 @@ def _is_aligned(lines: Sequence[_Line], columns: Sequence[Column]) -> bool:
 def _column_of(cell: Cell, columns: Sequence[Column]) -> int:
     """Return the column that a cell lies in most, or is nearest to."""
     return max(range(len(columns)), key=lambda at: (_overlap(cell, columns[at]), -at))
+
+
+def _first_column(cell: Cell, columns: Sequence[Column]) -> int:
+    """Return the column of a cell: of text over several the one that it begins with."""
+    near = [at for at, column in enumerate(columns) if abs(column[0] - cell.x0) <= 0.2 * cell.size]
+    return near[0] if near and not is_data(cell.text) else _column_of(cell, columns)
 
 
 def _header(lines: Sequence[_Line], columns: Sequence[Column]) -> list[str]:
@@ -281,7 +308,7 @@ def _rows(lines: Sequence[_Line], columns: Sequence[Column]) -> tuple[list[list[
         texts = [""] * len(columns)
         for cell in line.cells:
             is_title = len(line.cells) == 1 and not is_data(cell.text) and cell.x0 < middle
-            at = 0 if is_title and line.row.bold else _column_of(cell, columns)
+            at = 0 if is_title and line.row.bold else _first_column(cell, columns)
             texts[at] = f"{texts[at]} {cell.text}".strip()
         if previous is not None and (is_cut or _goes_on(previous, line, texts, label_open, usual)):
             rows[-1] = [_joined(above, below) for above, below in zip(rows[-1], texts, strict=True)]
