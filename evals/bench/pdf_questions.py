@@ -31,7 +31,7 @@ from rag_assets.sources.documents.rows import Reading
 from rag_serving.access.principals import Principal
 from rag_serving.config.documents import Documents
 from rag_serving.config.sources import Files
-from rag_serving.records import Chunk
+from rag_serving.records.passages import Chunk
 from rag_serving.text.page_marks import pages_of
 from rag_serving.text.structure import decode
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+import struct
 import time
 from typing import Any
 
@@ -25,6 +26,18 @@ _INK, _LEAST_INK = 48, 2e-5  # shades darker than the paper; share of the pixels
 _LEAST_DPI, _MOST_DPI = 100.0, 1200.0  # that an image may claim
 _SMALL = 1000  # pixels; a smaller image is shown at half of the resolution, so that its letters are large enough
 _QUALITY = 92
+_BROKEN = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    LookupError,
+    EOFError,
+    TypeError,
+    ArithmeticError,
+    AttributeError,
+    struct.error,
+)
+"""What Pillow raises of damaged files: its readers trust their tables."""
 
 
 def picture(page: Any, dpi: int) -> PagePicture:
@@ -76,7 +89,7 @@ def image_pdf(content: bytes, dpi: int) -> bytes:
                 return saved(document)
     except UnidentifiedImageError:
         raise FileError("it is not a readable image") from None
-    except (OSError, SyntaxError, ValueError, KeyError, EOFError) as error:
+    except _BROKEN as error:
         raise FileError(f"it is not a readable image: {error}"[:200]) from None
 
 

@@ -27,10 +27,16 @@ MOST_PAGES = 2000
 class Scans:
     """Fulfils `ScannedDocuments`: one engine, one process that looks at files."""
 
-    def __init__(self, documents: Documents, folder: Path | None = None, engine: Tesseract | None = None) -> None:
+    def __init__(
+        self,
+        documents: Documents,
+        folder: Path | None = None,
+        engine: Tesseract | None = None,
+        child: PdfChild | None = None,
+    ) -> None:
         """`folder`: `Store.source(key) / cache.FOLDER`, where readings are kept; None: none is."""
         self._settings = documents.ocr
-        self._child = PdfChild(Limits(documents.max_seconds, documents.max_memory_mb))
+        self._child = child or PdfChild(Limits(documents.max_seconds, documents.max_memory_mb))
         self._engine = engine or Tesseract(documents.ocr)
         self._cache = OcrCache(folder) if folder else None
 

@@ -164,7 +164,7 @@ class LimitedReader:
         return "(documents.max_" in reason and not any(one in reason for one in now)
 
     def is_outdated(self, body: str, body_format: str) -> bool:
-        """Return whether a stored body was cut, or lacks pages, for a reason that is past, or OCR reads otherwise now."""
+        """Return whether a stored body was cut, or lacks pages, for a past reason, or OCR would read it otherwise."""
         if self.is_past(without_note(body)[1] or ""):
             return True
         if body_format != "blocks" or f"({SETTINGS}" not in body:

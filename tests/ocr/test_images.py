@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pypdfium2
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ocr.conftest import Opened
-from ocr.scanning import need_tesseract, text_of, text_pdf
+from ocr.scanning import engine, need_tesseract, text_of, text_pdf
 from PIL import Image
 
 from rag_assets.ocr.pictures import MOST_PIXELS, image_pdf
@@ -97,3 +98,42 @@ def test_a_flipped_bit_gives_a_picture_or_a_reason(place: int, flip: int, kind: 
     content[place % len(content)] ^= flip
     with suppress(FileError):
         assert image_pdf(bytes(content), 200).startswith(b"%PDF")
+
+
+def test_odd_images_are_documents_or_have_a_reason(opened: Opened, tmp_path: Path) -> None:
+    reader, _ = opened(command=str(engine(tmp_path, "exit 1")))
+    dot, wide = Image.new("L", (1, 1), 0), Image.new("1", (30_000, 3), 0)
+    cmyk, deep = shown().convert("CMYK"), Image.linear_gradient("L").convert("I").point(lambda shade: shade * 256)
+    claimed = bytearray(file(Image.new("L", (4, 4)), "PNG"))
+    claimed[16:24] = (2**31 - 1).to_bytes(4, "big") * 2  # width and height
+    files = {
+        "dot.png": file(dot, "PNG"),
+        "wide.tiff": file(wide, "TIFF", compression="group4"),
+        "cmyk.jpg": file(cmyk, "JPEG"),
+        "deep.tiff": file(deep, "TIFF"),
+        "sixteen.png": file(deep.convert("I;16"), "PNG"),
+        "claimed.png": bytes(claimed),
+        "cut.jpg": file(shown(), "JPEG")[:900],
+        "turned.tiff": file(shown(), "TIFF")[::-1],
+    }
+    reasons = {}
+    for name, content in files.items():
+        with pytest.raises(FileError) as error:
+            reader.document(name, content)
+        reasons[name] = str(error.value)
+    assert all("unexpected" not in reason and "\n" not in reason for reason in reasons.values()), reasons
+    assert "pixels" in reasons["claimed.png"] or "readable" in reasons["claimed.png"]
+    assert "readable image" in reasons["cut.jpg"]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_mutated_images_have_a_reason(opened: Opened, tmp_path: Path, data: st.DataObject) -> None:
+    reader, _ = opened(command=str(engine(tmp_path, "exit 1")))
+    mode, kind = data.draw(st.sampled_from([("RGB", "PNG"), ("CMYK", "JPEG"), ("I;16", "TIFF"), ("L", "TIFF")]))
+    content = bytearray(file(Image.linear_gradient("L").resize((30, 30)).convert(mode), kind))
+    for _ in range(data.draw(st.integers(1, 6))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    with pytest.raises(FileError) as error:
+        reader.document(f"scan.{kind.lower()}", bytes(content[: data.draw(st.integers(1, len(content)))]))
+    assert "\n" not in str(error.value)

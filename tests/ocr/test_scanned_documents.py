@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ocr.conftest import Processes
 from ocr.scanning import counting, joined, lines, need_tesseract, scanned, shades, text_of, text_pdf
 
 from rag_assets.monitoring.ocr_health import ocr_findings
@@ -29,16 +30,17 @@ TYPED = "\n".join("This page was typed, and has a text layer of its own." for _ 
 class Scanned:
     """A folder of documents; each sync gets what the last one left."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, processes: Processes) -> None:
         self.docs, self.folder = folder / "docs", folder / "sources" / "docs"
+        self.processes = processes
         self.docs.mkdir()
         self.last: SyncResult | None = None
 
     def sync(self, **ocr: Any) -> dict[str, dict[str, Any]]:
         settings = Files(kind="files", tenant="acme", path=self.docs, readers="everyone")
         documents = Documents(ocr={"languages": ["eng"], **ocr})
-        scans = Scans(documents, self.folder / FOLDER)
-        with LimitedReader(documents, scans=scans) as reader:
+        scans = Scans(documents, self.folder / FOLDER, child=self.processes.looker)
+        with LimitedReader(documents, self.processes.parser, scans) as reader:
             source = FolderSource("docs", settings, Reading(reader, self.folder / "originals"))
             last = self.last
             self.last = source.sync(last.pages if last else None, last.state if last else {})
@@ -51,8 +53,8 @@ class Scanned:
 
 
 @pytest.fixture
-def documents(tmp_path: Path) -> Scanned:
-    return Scanned(tmp_path)
+def documents(tmp_path: Path, processes: Processes) -> Scanned:
+    return Scanned(tmp_path, processes)
 
 
 def test_a_scan_is_a_page_with_a_file_that_has_its_text(documents: Scanned, tmp_path: Path) -> None:
@@ -70,7 +72,8 @@ def test_a_scan_is_a_page_with_a_file_that_has_its_text(documents: Scanned, tmp_
     assert len(lines(notes)) == 1
     if row["body_format"] == "blocks":
         read = blocks_content(row["body"])
-        assert read.ledger["page read by OCR", "rendered"] == 1
+        manner = "in eng at 200 dpi (documents.ocr.languages, documents.ocr.dpi)"
+        assert read.ledger[f"page read by OCR {manner}", "rendered"] == 1
         sure = {block.page: block.confidence for block in read.blocks if block.text}
         assert sure[1] is None
         assert (sure[2] or 0) > 60
@@ -99,6 +102,24 @@ def test_what_lacks_a_program_is_read_once_there_is_one(documents: Scanned) -> N
     assert "48 blades" in rows["scan"]["body"]
     if rows["mixed"]["body_format"] == "blocks":
         assert "48 blades" in rows["mixed"]["body"]
+
+
+def test_other_settings_of_ocr_read_again_what_they_affect(documents: Scanned, tmp_path: Path) -> None:
+    need_tesseract()
+    command, notes = counting(tmp_path)
+    (documents.docs / "scan.pdf").write_bytes(scanned(text_pdf(ENGLISH)))
+    (documents.docs / "typed.pdf").write_bytes(text_pdf(TYPED))
+    first = documents.sync(command=str(command))
+    assert len(lines(notes)) == 1
+    assert documents.sync(command=str(command), timeout_s=30) == first  # reads no other way
+    assert documents.sync(command="nowhere", dpi=120) == first  # nothing could be read now
+    assert len(lines(notes)) == 1
+    coarse = documents.sync(command=str(command), dpi=120)
+    assert len(lines(notes)) == 2
+    assert "at 120 dpi" in coarse["scan"]["body"]
+    assert coarse["typed"] == first["typed"]
+    assert documents.sync(command=str(command)) == first
+    assert len(lines(notes)) == 3
 
 
 def test_the_doctor_says_what_reads_scanned_pages(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 Belongs here: which paragraphs of a page are notes, and which part of it has their mark.
 Does not belong here: paragraphs (`paragraphs`), a table's cells (`tables`).
 
-A note begins with its mark, in letters no larger than those of the text; the mark stands glued to a word or a cell above
-it, as no spaces are set before superscripts. A note whose mark is nowhere above stays where it is.
+A note begins with its mark, in letters no larger than those of the text; the mark stands glued to a word or a cell
+above it, as no spaces are set before superscripts. A note whose mark is nowhere above stays where it is.
 """
 
 from __future__ import annotations
@@ -51,14 +51,28 @@ def beside_marks(parts: Sequence[Part]) -> list[int]:
 
 def _marked(parts: Sequence[Part], note: int, mark: str) -> int | None:
     """Return the place of the last part above a note that has its mark; None where none has."""
-    signs = {re.escape(mark), re.escape(mark.translate(_SUPERSCRIPT))}
-    before = r"(?:(?<=[^\W\d_])|(?<=[^\W\d_][.,)”\"]))" if mark[0] != "(" else r"(?<=\S)\s?"
-    glued = re.compile(rf"{before}(?:{'|'.join(sorted(signs))})(?![\w%]|[.,]\d)")
+    marks = {mark, mark.translate(_SUPERSCRIPT)}
     for at in range(note - 1, -1, -1):
         part = parts[at]
-        if not is_note(part.text) and part.size >= 0 and _fits(part, parts[note]) and glued.search(part.text):
+        if not is_note(part.text) and _fits(part, parts[note]) and any(_has_glued(part.text, one) for one in marks):
             return at
     return None
+
+
+def _has_glued(text: str, mark: str) -> bool:
+    """Return whether a mark stands in a text behind a word, and is no part of another number or word."""
+    at = text.find(mark, 1)
+    while at > 0:
+        before, after = text[max(at - 2, 0) : at], text[at + len(mark) : at + len(mark) + 2]
+        is_number = after[:1].isalnum() or after[:1] == "%" or (after[:1] in (".", ",") and after[1:].isdigit())
+        if not is_number and (mark[0] == "(" or _ends_word(before)):
+            return True
+        at = text.find(mark, at + 1)
+    return False
+
+
+def _ends_word(end: str) -> bool:
+    return end[-1:].isalpha() or (end[-1:] in '.,)”"' and end[:1].isalpha())
 
 
 def _fits(part: Part, note: Part) -> bool:

@@ -20,10 +20,14 @@ _MOST = 120  # characters of a name
 _LONG = 300  # characters of a paragraph that is no part of a cover
 _SHARE, _PAGES = 1 / 3, 3  # of the pages that repeat a line
 _WORD = re.compile(r"[^\W\d_]{3,}")
-_WRITTEN_BY = re.compile(r"^(?:microsoft (?:word|powerpoint|excel)|untitled|slide|document)\b[\s\-–:]{0,4}\d{0,3}", re.I)
+_WRITTEN_BY = re.compile(
+    r"^(?:microsoft (?:word|powerpoint|excel)|untitled|slide|document)\b[\s\-–:]{0,4}\d{0,3}", re.I
+)
 _FILE = re.compile(r"\.[a-z]{2,5}$", re.I)
 _COUNTED = re.compile(r"(?:\b(?:page|seite|p\.)\s{0,2})?\b\d{1,4}(?:\s{0,2}(?:of|von|/)\s{0,2}\d{1,4})?$", re.I)
-_COUNTED_FIRST = re.compile(r"^(?:(?:page|seite|p\.)\s{0,2})?\d{1,4}(?:\s{0,2}(?:of|von|/)\s{0,2}\d{1,4})?\b(?!\S)", re.I)
+_COUNTED_FIRST = re.compile(
+    r"^(?:(?:page|seite|p\.)\s{0,2})?\d{1,4}(?:\s{0,2}(?:of|von|/)\s{0,2}\d{1,4})?\b(?!\S)", re.I
+)
 _BORDER = " |·•-–—/,"
 _NAVIGATION = frozenset({"table of contents", "contents", "back to contents", "index", "confidential", "draft"})
 _BARE = re.compile(r"[\W_]+")

@@ -130,7 +130,9 @@ def _up(destination: Any) -> float:
     from pypdfium2 import raw
 
     mode, values = destination.get_view()
-    return float(values[1]) if mode == raw.PDFDEST_VIEW_XYZ and len(values) > 1 and math.isfinite(values[1]) else math.inf
+    return (
+        float(values[1]) if mode == raw.PDFDEST_VIEW_XYZ and len(values) > 1 and math.isfinite(values[1]) else math.inf
+    )
 
 
 def _title(document: Any) -> str:
