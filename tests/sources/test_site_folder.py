@@ -10,6 +10,7 @@ import pytest
 from sources.site_docs import Docs
 
 from rag_assets.sources.base import SourceError
+from rag_assets.steps.sections.splitting import build_sections
 
 LONG = "\n".join(
     f"Step {number} of the procedure needs a person who knows the {number}th machine." for number in range(30)
@@ -161,6 +162,65 @@ def test_what_is_no_archive_is_an_error_and_links_lead_nowhere(docs: Docs, tmp_p
     (docs.path / "folder").symlink_to(tmp_path)
     docs.sync()
     assert list(docs.rows()) == ["a.md"]
+
+
+LOSSES = {
+    "sphinx": (
+        {
+            "conf.py": "",
+            "index.rst": "A\n=\n\n.. frob:: x\n\n.. include:: no.inc\n\n.. image:: a.png\n\n:ref:`no` :zap:`x` text\n",
+        },
+        {
+            "directive frob": "lost",
+            "include": "unresolved",
+            "figure": "lost",
+            "reference": "unresolved",
+            "role zap": "lost",
+        },
+    ),
+    "docusaurus": (
+        {
+            "docusaurus.config.js": "",
+            "docs/a.mdx": "import P from './p.mdx'\n\n# A\n\n<Chart /> {compute()} ![](a.png)\n\n<P />\n\n"
+            "<iframe src='x'></iframe>\n",
+        },
+        {
+            "component Chart": "lost",
+            "expression": "lost",
+            "figure": "lost",
+            "include": "unresolved",
+            "embedded object": "lost",
+        },
+    ),
+    "mkdocs": (
+        {
+            "mkdocs.yml": "markdown_extensions: [pymdownx.snippets]",
+            "docs/a.md": '# A\n\n--8<-- "no.md"\n\n![](a.png)\n',
+        },
+        {"include": "unresolved", "figure": "lost"},
+    ),
+    "mdbook": (
+        {"src/SUMMARY.md": "[A](a.md)", "src/a.md": "# A\n\n{{#include no.md}}\n\n<video></video>\n"},
+        {"include": "unresolved", "embedded object": "lost"},
+    ),
+    "asciidoc": (
+        {"a.adoc": "= A\n\ninclude::no.adoc[]\n\nxref:no.adoc[x] image:a.png[]\n\nvideo::a.mp4[]\n"},
+        {"include": "unresolved", "reference": "unresolved", "figure": "lost", "macro video": "lost"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_what_a_page_lost_is_in_the_ledger(name: str, docs: Docs) -> None:
+    files, expected = LOSSES[name]
+    for file, text in files.items():
+        docs.write(file, text)
+    result = docs.sync(site=name)
+    ledger = build_sections(result.pages).ledger.to_pylist()
+    assert {row["macro"]: row["outcome"] for row in ledger if row["macro"] != "anchor"} == expected
+    assert {row["count"] for row in ledger} == {1}
+    again = docs.sync(site=name)
+    assert again.changed == 0
 
 
 @pytest.mark.load

@@ -1,29 +1,57 @@
 """What a folder held at the last sync, and what it may lose: the same for files and for documentation sites.
 
-Belongs here: digests of files that are not read when nothing was written, refusing to delete a large share.
+Belongs here: opening the files, digests of files that are not read when nothing was written, refusing to delete a large
+share.
 Does not belong here: which page a renamed file is (`renames`), pages themselves (`folder`, `sites.source`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
 from rag_assets.sources.base import READING_VERSION, Row, SourceError, digest, settings_digest
 from rag_assets.sources.documents.renames import Known
-from rag_assets.sources.sites.trees import FileTree
+from rag_assets.sources.documents.rows import MARK, Reading
+from rag_assets.sources.sites.trees import FileTree, opened_tree
 from rag_assets.steps.files.records import FileError
 from rag_serving.config.sources import Files, SiteSource
+
+S = TypeVar("S", bound=Files | SiteSource)
 
 SETTLED_S = 2.0
 """Seconds after which a file's times tell whether it was written to again: file systems keep them that coarsely."""
 
 
-def files_fingerprint(key: str, settings: Files | SiteSource, public_url: str | None, tree: FileTree) -> str:
-    """Return a digest of settings, names, sizes and times (in a zip: checksums): no file is opened."""
-    stamps = [f"{name}:{tree.stamp(name)}" for name in tree.names]
-    return digest(settings_digest(key, settings), public_url or "", *stamps)
+class FileSource(Generic[S]):
+    """A source whose pages are files of a folder, a zip or a prefix of an object store."""
+
+    def __init__(self, key: str, settings: S, reading: Reading) -> None:
+        self.key = key
+        self._settings = settings
+        self._reading = reading
+
+    def fingerprint(self) -> str:
+        """Return a digest of settings, names, sizes and times (in a zip: checksums): no file is opened."""
+        with self._tree() as tree:
+            stamps = [f"{name}:{tree.stamp(name)}" for name in tree.names]
+        return digest(settings_digest(self.key, self._settings), self._reading.public_url or "", *stamps)
+
+    @contextmanager
+    def _tree(self) -> Iterator[FileTree]:
+        if self._settings.path is None:
+            raise SourceError(f"sources.{self.key} has no path")
+        with opened_tree(self._settings.path, self.key, self._settings.max_file_bytes) as tree:
+            yield tree
+
+    def _id(self, page_id: str) -> str:
+        return f"{self._settings.id_prefix}{page_id}"
+
+    def _row_id(self, page_id: str | None, name: str) -> str:
+        """Return the id of a file's row; a file without a page of its own has the id of its name."""
+        return self._id(page_id or f"{MARK}{digest(self.key, name)[:16]}")
 
 
 def content_digest(tree: FileTree, name: str, known: Known | None, began: object) -> str | None:

@@ -8,8 +8,8 @@ Does not belong here: finding the files (`sites.trees`), members of archives (`a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 from urllib.parse import quote
 
@@ -18,39 +18,26 @@ import pyarrow as pa
 from rag_assets.sources.base import (
     READING_VERSION,
     Progress,
-    SourceError,
     SyncResult,
-    digest,
     finish,
     rows_by_id,
 )
 from rag_assets.sources.documents.archives import MembersTree
 from rag_assets.sources.documents.document_pages import Document, DocumentPages, rows_by_content
 from rag_assets.sources.documents.file_changes import (
+    FileSource,
     content_digest,
-    files_fingerprint,
     known_files,
     readers_notes,
     refuse_loss,
 )
 from rag_assets.sources.documents.renames import Known, identify
-from rag_assets.sources.documents.rows import MARK, Reading, RowMaker
-from rag_assets.sources.sites.trees import FileTree, opened_tree
+from rag_assets.sources.documents.rows import RowMaker
 from rag_serving.config.sources import Files
 
 
-class FolderSource:
+class FolderSource(FileSource[Files]):
     """The files of a folder and of those below it, of a zip, or of a prefix of an object store."""
-
-    def __init__(self, key: str, settings: Files, reading: Reading) -> None:
-        self.key = key
-        self._settings = settings
-        self._reading = reading
-
-    def fingerprint(self) -> str:
-        """Return a digest of settings, names, sizes and times: no file is opened."""
-        with self._tree() as tree:
-            return files_fingerprint(self.key, self._settings, self._reading.public_url, tree)
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
         """Read the files whose content is new; the others keep their text."""
@@ -87,23 +74,12 @@ class FolderSource:
             },
         )
 
-    @contextmanager
-    def _tree(self) -> Iterator[FileTree]:
-        if self._settings.path is None:
-            raise SourceError(f"sources.{self.key} has no path")
-        with opened_tree(self._settings.path, self.key, self._settings.max_file_bytes) as tree:
-            yield tree
-
     def _document(self, name: str, page_id: str | None, sha256: str | None, tree: MembersTree) -> Document:
         row_id = self._row_id(page_id, name)
         base = None if tree.is_member(name) else self._settings.base_url  # nothing serves a file inside another
         quoted = quote(name, errors="surrogateescape")
         url = self._reading.address(row_id) if base is None else f"{base.rstrip('/')}/{quoted}"
         return Document(name, page_id, row_id, sha256, tree.stamp(name), tree.written_at(name), url)
-
-    def _row_id(self, page_id: str | None, name: str) -> str:
-        """Return the id of a file's row; one that was never read has the id of its name."""
-        return f"{self._settings.id_prefix}{page_id or MARK + digest(self.key, name)[:16]}"
 
 
 def _hidden(tree: MembersTree, known: Mapping[str, Known]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from rag_assets.sources.sites.front_matter import YamlError, read_yaml
 from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError
@@ -105,7 +106,7 @@ def _component(tree: Tree) -> _Component:
     version = values.get("version")
     return _Component(
         str(values.get("name") or "ROOT"),
-        str(version) if version not in (None, "~", True) else "",
+        version if isinstance(version, str) and version != "~" else "",
         str(values.get("start_page") or ""),
         tuple(str(one) for one in navigation) if isinstance(navigation, list) else (),
         _attributes(_yaml(tree, PLAYBOOK), values),
@@ -114,11 +115,9 @@ def _component(tree: Tree) -> _Component:
 
 def _yaml(tree: Tree, name: str) -> Mapping[str, Any]:
     """Return what a file of settings says; nothing where it is not there, or not valid."""
-    import yaml
-
     try:
-        values = yaml.safe_load(decoded(tree.read(name))) if has_file(tree, name) else None
-    except (yaml.YAMLError, FileError, RecursionError):
+        values = read_yaml(decoded(tree.read(name))) if has_file(tree, name) else None
+    except (YamlError, FileError):
         values = None
     return values if isinstance(values, dict) else {}
 

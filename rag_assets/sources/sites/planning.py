@@ -47,7 +47,7 @@ def planned(site: Site, tree: Tree, key: str, settings: SiteSource) -> SitePlan:
         if name in named:
             continue
         if is_document_name(name):
-            documents.append(SitePage(name, _served_path(name, plan.roots)))
+            documents.append(SitePage(name, _served_path(name, plan.roots), is_document=True))
         elif kind_by_name(name) not in _ASSETS:
             excluded[name] = f"no page of a {plan.generator} site is made of it"
     return replace(plan, pages=pages, excluded=excluded, documents=documents)

@@ -53,6 +53,7 @@ class SitePage:
     category: str | None = None
     number: str | None = None  # of its chapter in a book, such as 3.2
     canonical: str = ""  # the address that it calls its own, as written; empty: it names none
+    is_document: bool = False  # whether it is read as files are (a PDF), not by the rules of a generator
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,25 +8,25 @@ Does not belong here: files (`trees`), generators (`detect`), which files are pa
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from rag_assets.parsing.reader import LimitedReader
-from rag_assets.sources.base import READING_VERSION, Progress, Row, SyncResult, digest, finish, rows_by_id
+from rag_assets.sources.base import READING_VERSION, Progress, Row, SyncResult, finish, rows_by_id
 from rag_assets.sources.documents.document_pages import Document, DocumentPages, rows_by_content, shown_name
 from rag_assets.sources.documents.file_changes import (
+    FileSource,
     content_digest,
-    files_fingerprint,
     known_files,
     readers_notes,
     refuse_loss,
 )
 from rag_assets.sources.documents.renames import Known, identify
-from rag_assets.sources.documents.rows import MARK, Reading, RowMaker
+from rag_assets.sources.documents.rows import RowMaker
 from rag_assets.sources.sites.detect import SUMMARY, found_site
 from rag_assets.sources.sites.git_index import missing_files
 from rag_assets.sources.sites.page_reader import SitePageReader
@@ -35,7 +35,7 @@ from rag_assets.sources.sites.planning import addressed, planned
 from rag_assets.sources.sites.rows import placed
 from rag_assets.sources.sites.similarity import renamed
 from rag_assets.sources.sites.site import SiteBody
-from rag_assets.sources.sites.trees import FileTree, SubTree, opened_tree
+from rag_assets.sources.sites.trees import FileTree, SubTree
 from rag_serving.config.sources import MarkdownBook, SiteSource
 from rag_serving.documents.kinds import is_document_name
 
@@ -57,18 +57,8 @@ class _Last:
         return {one.page_id: one for one in self.known.values()}
 
 
-class SiteFolder:
+class SiteFolder(FileSource[SiteSource]):
     """The pages of a site, read from the files that its generator reads."""
-
-    def __init__(self, key: str, settings: SiteSource, reading: Reading) -> None:
-        self.key = key
-        self._settings = settings
-        self._reading = reading
-
-    def fingerprint(self) -> str:
-        """Return a digest of settings, names, sizes and times (in a zip: checksums): no file is opened."""
-        with self._tree() as tree:
-            return files_fingerprint(self.key, self._settings, self._reading.public_url, tree)
 
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
         """Read the pages whose files, or what shapes them, changed; the others keep their text."""
@@ -83,25 +73,18 @@ class SiteFolder:
             sync, bodies = self._with_renames(sync, last)
             documents = self._documents(sync, last)
             missing = self._missing(folder, sync, last)
-            there = (page.name for page in (*sync.plan.pages, *sync.plan.documents))
-            there_ids = {self._row_id(name, sync.page_ids) for name in (*there, *sync.plan.excluded)}
-            missing_ids = {self._id(last.known[name].page_id) for name in missing}
-            refuse_loss(self.key, self._settings, last.rows, there_ids | missing_ids)
-            total = len(sync.plan.pages) + len(sync.plan.documents)
-            for done, page in enumerate(sync.plan.pages, start=1):
-                sync.take(page, self._row_id(page.name, sync.page_ids), bodies.get(page.name))
-                if progress is not None:
-                    progress(done, total)
-            for done, page in enumerate(sync.plan.documents, start=len(sync.plan.pages) + 1):
-                documents.take(self._document(page.name, sync))
+            self._refuse_loss(sync, last, missing)
+            total = len(sync.plan.by_name)
+            for done, page in enumerate((*sync.plan.pages, *sync.plan.documents), start=1):
+                if page.is_document:
+                    documents.take(self._document(page.name, sync))
+                else:
+                    sync.take(page, self._row_id(sync.page_ids.get(page.name), page.name), bodies.get(page.name))
                 if progress is not None:
                     progress(done, total)
             for name in missing:
                 documents.keep(name, last.known[name], self._id(last.known[name].page_id), _MISSING)
         return self._result(sync, documents, last, began)
-
-    def _tree(self) -> AbstractContextManager[FileTree]:
-        return opened_tree(self._settings.path, self.key, self._settings.max_file_bytes)
 
     def _begun(
         self, whole: FileTree, last: _Last, reader: LimitedReader, page_reader: SitePageReader
@@ -120,9 +103,19 @@ class SiteFolder:
         page_ids = identify(self.key, shas, last.known)
         plan = addressed(plan, self._settings, self._reading, page_ids)
         sync = PageSync(
-            self.key, self._settings, tree, site, plan, last.rows, last.by_id, last.inputs, shas, page_ids, page_reader,
-            reader,
-        )  # fmt: skip
+            key=self.key,
+            settings=self._settings,
+            tree=tree,
+            site=site,
+            plan=plan,
+            before=last.rows,
+            known=last.by_id,
+            inputs=last.inputs,
+            shas=shas,
+            page_ids=page_ids,
+            pages=page_reader,
+            reader=reader,
+        )
         return folder, sync
 
     def _with_renames(self, sync: PageSync, last: _Last) -> tuple[PageSync, dict[str, SiteBody]]:
@@ -154,7 +147,7 @@ class SiteFolder:
         return DocumentPages(sync.tree, last.rows, last.by_id, maker, twins)
 
     def _document(self, name: str, sync: PageSync) -> Document:
-        row_id, page_id = self._row_id(name, sync.page_ids), sync.page_ids.get(name)
+        row_id, page_id = self._row_id(sync.page_ids.get(name), name), sync.page_ids.get(name)
         url = sync.plan.address(sync.plan.by_name[name])
         stamp, written_at = sync.tree.stamp(name), sync.tree.written_at(name)
         return Document(name, page_id, row_id, sync.shas.get(name), stamp, written_at, url)
@@ -166,9 +159,16 @@ class SiteFolder:
         gone = [name for name, one in last.known.items() if name not in names and one.page_id not in ids]
         return sorted(missing_files(self._settings.path / folder, gone))
 
+    def _refuse_loss(self, sync: PageSync, last: _Last, missing: Iterable[str]) -> None:
+        """Refuse to delete a large share at once. Raises SourceError."""
+        names = (*sync.plan.by_name, *sync.plan.excluded)
+        there = {self._row_id(sync.page_ids.get(name), name) for name in names}
+        kept = {self._id(last.known[name].page_id) for name in missing}
+        refuse_loss(self.key, self._settings, last.rows, there | kept)
+
     def _result(self, sync: PageSync, documents: DocumentPages, last: _Last, began: float) -> SyncResult:
         excluded = {
-            self._row_id(name, sync.page_ids): f"{shown_name(name)}: {reason}"
+            self._row_id(sync.page_ids.get(name), name): f"{shown_name(name)}: {reason}"
             for name, reason in sync.plan.excluded.items()
         }
         rows = {**sync.rows, **documents.rows}
@@ -191,13 +191,6 @@ class SiteFolder:
                 "reading": READING_VERSION,
             },
         )
-
-    def _id(self, page_id: str) -> str:
-        return f"{self._settings.id_prefix}{page_id}"
-
-    def _row_id(self, name: str, page_ids: Mapping[str, str]) -> str:
-        """Return the id of a page's row; a file that is no page has the id of its name."""
-        return self._id(page_ids.get(name) or f"{MARK}{digest(self.key, name)[:16]}")
 
 
 def _asset_note(sync: PageSync) -> list[str]:

@@ -24,7 +24,7 @@ _TEMPLATE = re.compile(
 _AS_TEXT = r"<div>\1</div>"
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NO_TEXT = ("script", "style", "nav", "template", "noscript", "button", "select", "svg", "canvas", "iframe", "object")
-_ASIDE = (
+_FRAME = (
     ".//footer[not(ancestor::blockquote) and not(ancestor::figure)]",
     './/form[@role="search"]',
 )
@@ -82,14 +82,14 @@ def _without_frame(root: Element) -> None:
     from lxml import etree
 
     etree.strip_elements(root, "nav", with_tail=False)
-    for path in _ASIDE:
+    for path in _FRAME:
         for element in root.xpath(path):
             element.drop_tree()
-    for element in list(root.iter("aside")):
+    for element in root.xpath(".//aside[not(ancestor::aside)]"):
         if _is_links(element):
             element.drop_tree()
-        else:
-            element.tag = "div"
+    for element in list(root.iter("aside")):
+        element.tag = "div"
 
 
 def _without_scripts(root: Element) -> None:

@@ -12,55 +12,13 @@ from types import MappingProxyType
 from typing import Any
 
 from docutils import nodes
-from docutils.parsers.rst import Directive, directives
+from docutils.parsers.rst import Directive
 
 from rag_assets.steps.markup.rst.context import RstContext, context_of
 from rag_assets.steps.markup.rst.glossary import Glossary
 from rag_assets.steps.markup.rst.inclusion import CodeBlock, Highlight, Include, LiteralInclude, TreeCsvTable
+from rag_assets.steps.markup.rst.lenient import Lenient
 from rag_assets.steps.markup.rst.objects import ObjectDescription, SetModule, SetProgram, is_object
-
-
-class Lenient(Directive):  # type: ignore[misc]
-    """A directive whose options are read whatever they are called."""
-
-    optional_arguments = 1
-    final_argument_whitespace = True
-    has_content = True
-
-    class _AnyOption(dict[str, Any]):
-        def __getitem__(self, key: str) -> Any:
-            return directives.unchanged
-
-        def __bool__(self) -> bool:
-            return True
-
-    option_spec = _AnyOption()
-
-    @property
-    def argument(self) -> str:
-        """Return the argument, empty where there is none."""
-        return self.arguments[0] if self.arguments else ""
-
-    def inner(self) -> list[Any]:
-        """Return the nodes of the content, sections too."""
-        node = nodes.Element()
-        self.state.nested_parse(self.content, self.content_offset, node, match_titles=False)
-        return list(node.children)
-
-    def words(self, text: str) -> list[Any]:
-        """Return the inline nodes of a text."""
-        found, messages = self.state.inline_text(text, self.lineno)
-        return [*found, *messages]
-
-    def labelled(self, text: str) -> list[Any]:
-        """Return a paragraph in bold, none without text."""
-        return [nodes.paragraph("", "", nodes.strong("", "", *self.words(text)))] if text.strip() else []
-
-    def named(self, found: list[Any]) -> list[Any]:
-        """Return nodes of which the first bears the option `name`."""
-        if found and self.options.get("name"):
-            self.add_name(found[0])
-        return found
 
 
 class Unknown(Lenient):
@@ -153,13 +111,7 @@ class Only(Lenient):
 
     def run(self) -> list[Any]:
         """Return the content where its condition holds for HTML."""
-        return self.sections() if _holds(self.argument) else []
-
-    def sections(self) -> list[Any]:
-        """Return the content, with its headings where it stands in no other block."""
-        node = nodes.Element()
-        self.state.nested_parse(self.content, self.content_offset, node, match_titles=False)
-        return list(node.children)
+        return self.inner() if _holds(self.argument) else []
 
 
 class Centered(Lenient):

@@ -14,6 +14,7 @@ from docutils.parsers.rst import Directive, directives
 
 from rag_assets.steps.markup.rst.context import context_of, names
 from rag_assets.steps.markup.rst.ids import sphinx_id
+from rag_assets.steps.markup.rst.lenient import Lenient
 
 _PYTHON = frozenset(
     names(
@@ -72,21 +73,11 @@ class SetProgram(Directive):  # type: ignore[misc]
         return []
 
 
-class ObjectDescription(Directive):  # type: ignore[misc]
+class ObjectDescription(Lenient):
     """A signature, and what is said of it."""
 
     required_arguments = 1
-    has_content = True
-    final_argument_whitespace = True
-
-    class _AnyOption(dict[str, Any]):
-        def __getitem__(self, key: str) -> Any:
-            return directives.unchanged
-
-        def __bool__(self) -> bool:
-            return True
-
-    option_spec = _AnyOption()
+    optional_arguments = 0
 
     def run(self) -> list[Any]:
         """Return a list of definitions with one item."""
