@@ -103,7 +103,7 @@ def test_a_page_that_takes_too_long_is_one_failure_and_the_others_arrive_in_orde
     docs.write("conf.py", "")
     docs.write("index.rst", "Home\n====\n\n.. toctree::\n\n   a\n   slow\n   b\n")
     docs.write("a.rst", "A\n=\n\ntext a\n")
-    docs.write("slow.rst", "Slow\n====\n\n" + "\n\n".join(f"Item {n} **bold** ``code``" for n in range(9_000)))
+    docs.write("slow.rst", "Slow\n====\n\n" + "\n\n".join(f"Item {n} **bold** ``code``" for n in range(30_000)))
     docs.write("b.rst", "B\n=\n\ntext b\n")
     with LimitedReader(Documents(max_seconds=1)) as reader:
         docs.reading = Reading(reader)

@@ -32,6 +32,7 @@ class GithubSite:
     def plan(self, tree: Tree) -> SitePlan:
         """See `Site`: a README stands above the files of its folder and of those below it."""
         folders = by_folder([name for name in tree.names if name.lower().endswith(ENDINGS)])
+        indexes = {folder: index for folder, names in folders.items() if (index := _index(names))}
         pages: list[SitePage] = []
         excluded: dict[str, str] = {}
         for folder in sorted(folders):
@@ -39,7 +40,7 @@ class GithubSite:
                 if posixpath.basename(name).lower() in _NAVIGATION:
                     excluded[name] = "it is navigation"
                 else:
-                    pages.append(SitePage(name, quote(name), parents=_parents(name, folders)))
+                    pages.append(SitePage(name, quote(name), parents=_parents(name, indexes)))
         return SitePlan("github", pages, excluded)
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
@@ -64,11 +65,12 @@ def _order(name: str) -> tuple[int, str]:
     return (_INDEXES.index(base) if base in _INDEXES else len(_INDEXES), name)
 
 
-def _parents(name: str, folders: Mapping[str, list[str]]) -> tuple[str, ...]:
+def _parents(name: str, indexes: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the indexes of the folders that a page stands in, root first."""
     above: list[str] = []
     folder = posixpath.dirname(name)
     while True:
-        index = _index(folders.get(folder, ()))
+        index = indexes.get(folder)
         if index is not None and index != name:
             above.append(index)
         if not folder:
