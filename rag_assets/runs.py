@@ -14,6 +14,8 @@ import dagster as dg
 
 from rag_assets.assets.run_failures import step_failure
 from rag_assets.assets.run_queue import queue_tags
+from rag_assets.process_marks import TAG as PROCESS
+from rag_assets.process_marks import has_ended, own_mark
 
 LOCATION = "citelock"
 """Name of the code location in `workspace.yaml`."""
@@ -48,6 +50,11 @@ class Jobs:
     def __init__(self, named: Callable[[str], dg.JobDefinition]) -> None:
         self._named = named
 
+    def load(self, *jobs: str) -> None:
+        """Put the definitions of jobs together, which the first run of each would do."""
+        for job in jobs:
+            self._named(job)
+
     def run(
         self,
         job: str,
@@ -69,13 +76,30 @@ class Jobs:
                     partition_key=partition,
                     raise_on_error=False,
                     asset_selection=[dg.AssetKey(name) for name in options.only] or None,
-                    tags={**NO_RETRY, **queue_tags(frozenset({job}), partition), **options.tags},
+                    tags={**NO_RETRY, PROCESS: own_mark(), **queue_tags(frozenset({job}), partition), **options.tags},
                 )
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None
         if was_interrupted(result):
             raise KeyboardInterrupt
         return Outcome(None if result.success else failure_of(result), metadata_of(result), seconds_of(result))
+
+
+def mark_run(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Mark a run as one of this process."""
+    instance.add_run_tags(run_id, {PROCESS: own_mark()})
+
+
+def end_orphans(instance: dg.DagsterInstance) -> list[str]:
+    """Note runs whose process was killed as failed, so that nothing waits for them; return their ids.
+
+    Dagster itself notices that of the processes that its code server started, as long as the server lives.
+    """
+    running = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]))
+    orphans = [run for run in running if has_ended(run.tags.get(PROCESS, ""))]
+    for run in orphans:
+        instance.report_run_failed(run, "The process that ran it has ended, or was killed.")
+    return [run.run_id for run in orphans]
 
 
 @contextmanager

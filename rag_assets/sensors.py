@@ -29,8 +29,16 @@ from rag_assets.monitoring.watching import (
 from rag_assets.partitions import SOURCES, TENANTS, changes, partitions_in_flight
 from rag_assets.publishing.documents import note_stopped
 from rag_assets.resources import Installation
-from rag_assets.state.observed import published_damage, published_inputs, unseen_uploads, wanted_inputs
-from rag_assets.state.planning import PublishAttempt, publish_requests
+from rag_assets.runs import end_orphans
+from rag_assets.state.locks import is_held
+from rag_assets.state.observed import (
+    published_damage,
+    published_inputs,
+    unseen_uploads,
+    wanted_inputs,
+    watching_folder,
+)
+from rag_assets.state.planning import PublishAttempt, publish_requests, uploads_to_take
 from rag_assets.uploads import JOB as ADD_DOCUMENTS
 from rag_assets.uploads import run_config
 from rag_serving.artifacts.store import Store
@@ -80,23 +88,31 @@ def register_partitions(context: dg.SensorEvaluationContext, config: Config) -> 
     name="ingest_uploads",
     job_name=ADD_DOCUMENTS,
     minimum_interval_seconds=2,
-    description="Starts `add_documents` for an upload inbox when a document was put in, replaced or deleted. Waits for "
-    "a sync of it that is in flight; what a sync has seen starts none.",
+    description="Starts `add_documents` for an upload inbox when a document was put in, replaced or deleted. Leaves it "
+    "to the process that waits for uploads, where there is one, and waits for a sync that is in flight.",
 )
 def ingest_uploads(context: dg.SensorEvaluationContext, config: Config) -> Decision:
     store = Store(config.home)
     registered = context.instance.get_dynamic_partitions("sources")
     waiting = {key: mark for key, mark in unseen_uploads(config, store).items() if key in registered}
-    syncing = _in_flight(context, "ingest", ADD_DOCUMENTS) if waiting else frozenset()
+    is_watched = bool(waiting) and is_held(watching_folder(store))
+    taken, seen = uploads_to_take(waiting, read_uploads_seen(context.cursor), is_watched, time.time())
+    syncing = _in_flight(context, "ingest", ADD_DOCUMENTS) if taken else frozenset()
     requests = [
         dg.RunRequest(
-            run_key=f"{key}:{mark}", run_config=run_config(key), tags={PARTITION: key, WRITES: f"{ADD_DOCUMENTS}.{key}"}
+            run_key=f"{key}:{waiting[key]}",
+            run_config=run_config(key),
+            tags={PARTITION: key, WRITES: f"{ADD_DOCUMENTS}.{key}"},
         )
-        for key, mark in waiting.items()
+        for key in taken
         if key not in syncing
     ]
-    reason = f"being synced: {', '.join(sorted(waiting))}" if waiting else "no inbox has anything new"
-    return dg.SensorResult(run_requests=requests, skip_reason=None if requests else dg.SkipReason(reason))
+    reason = f"being synced, or about to be: {', '.join(sorted(waiting))}" if waiting else "no inbox has anything new"
+    return dg.SensorResult(
+        run_requests=requests,
+        skip_reason=None if requests else dg.SkipReason(reason),
+        cursor=json.dumps(seen),
+    )
 
 
 @configured_sensor(
@@ -119,7 +135,7 @@ def publish_when_sources_changed(context: dg.SensorEvaluationContext, config: Co
             tenant: None if published_damage(config, store, tenant, "sizes") else published_inputs(store, tenant)
             for tenant in registered
         },
-        publishing=partitions_in_flight(context.instance, "publish"),
+        publishing=_in_flight(context, "publish"),
         syncing=syncing,
         memory=read_cursor(context.cursor),
         now=time.time(),
@@ -225,6 +241,8 @@ def alert_when_a_build_fails(context: dg.RunFailureSensorContext, installation: 
 
 
 def _in_flight(context: dg.SensorEvaluationContext, *jobs: str) -> frozenset[str]:
+    """Return the partitions that runs of the jobs are in flight for; runs whose process was killed are ended before."""
+    end_orphans(context.instance)
     return frozenset().union(*(partitions_in_flight(context.instance, job) for job in jobs))
 
 
@@ -258,6 +276,14 @@ def configured(installation: Installation) -> Config | dg.SkipReason:
         return installation.config()
     except ConfigError as error:
         return dg.SkipReason(str(error))
+
+
+def read_uploads_seen(cursor: str | None) -> dict[str, tuple[str, float]]:
+    """Return the uploads that the last tick saw; nothing where that cannot be read."""
+    try:
+        return {key: (str(mark), float(first)) for key, (mark, first) in json.loads(cursor or "{}").items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
 
 
 def read_cursor(cursor: str | None) -> dict[str, PublishAttempt]:

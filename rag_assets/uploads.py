@@ -1,14 +1,17 @@
-"""The job `add_documents`: from an upload inbox to the published generation in one run's process.
+"""From an upload inbox to the published generation in one process: `ingest` of it, then `publish` for its tenant.
 
-Belongs here: running `ingest` for the inbox, then `publish` for its tenant, so that who uploads waits for the start of
-one process and one tick of a sensor. Does not belong here: the two jobs (`jobs`), what starts this one (`sensors`).
+Belongs here: the order of the two, and the job `add_documents` that a sensor starts. Does not belong here: the two jobs
+(`jobs`), the sensor (`sensors`), the process that waits for uploads (`build.inboxes`).
 """
+
+from dataclasses import dataclass
 
 import dagster as dg
 
 from rag_assets.publishing.documents import note_stopped, settle_documents
-from rag_assets.resources import Installation
-from rag_assets.runs import Jobs, Outcome, RunOptions
+from rag_assets.resources import STEP_WAIT_SECONDS, Installation, writing
+from rag_assets.runs import Jobs, Outcome, RunOptions, mark_run
+from rag_assets.state.locks import exclusive
 from rag_assets.state.observed import published_inputs, wanted_inputs
 from rag_assets.state.planning import tenants_to_publish
 from rag_serving.artifacts.store import Store
@@ -17,6 +20,43 @@ from rag_serving.models import open_embedder
 
 JOB, OP = "add_documents", "ingest_and_publish"
 _TAGS = {"citelock/started_by": JOB}
+
+
+@dataclass(frozen=True)
+class InboxBuild:
+    """One upload inbox, and the jobs that publish what is new in it."""
+
+    config: Config
+    source: str
+    jobs: Jobs
+    instance: dg.DagsterInstance
+    options: RunOptions
+
+    def run(self) -> dict[str, Outcome]:
+        """Run `ingest`, then `publish` where that is due; return what came of each. A failure ends it.
+
+        The locks are held from a job's first step to its last: steps of another build of the same tables wait.
+
+        Raises:
+            LockedError: another build is at it for longer than a step waits.
+            KeyboardInterrupt: a person stopped it.
+        """
+        store, tenant = Store(self.config.home), self.config.sources[self.source].tenant
+        with exclusive(store.source(self.source), STEP_WAIT_SECONDS):
+            outcomes = {"ingest": self.jobs.run("ingest", self.source, self.instance, self.options)}
+        if outcomes["ingest"].error is not None:
+            return outcomes
+        with exclusive(store.tenant(tenant), STEP_WAIT_SECONDS):
+            if self._is_due(store, tenant):
+                outcomes["publish"] = self.jobs.run("publish", tenant, self.instance, self.options)
+                if outcomes["publish"].error is not None:
+                    note_stopped(self.config, tenant)
+            settle_documents(self.config, tenant)
+        return outcomes
+
+    def _is_due(self, store: Store, tenant: str) -> bool:
+        wanted = wanted_inputs(self.config, store, open_embedder(self.config.embedding), [tenant])
+        return bool(tenants_to_publish(wanted, {tenant: published_inputs(store, tenant)}))
 
 
 class Inbox(dg.Config):
@@ -29,29 +69,16 @@ class Inbox(dg.Config):
 def ingest_and_publish(
     context: dg.OpExecutionContext, config: Inbox, installation: Installation, jobs: dg.ResourceParam[Jobs]
 ) -> None:
+    mark_run(context.instance, context.run_id)
     settings = installation.config()
-    tenant = settings.sources[config.source].tenant
-    options = RunOptions(_TAGS)
-    _told(context, "ingest", jobs.run("ingest", config.source, context.instance, options))
-    if _is_due(settings, tenant):
-        outcome = jobs.run("publish", tenant, context.instance, options)
+    build = InboxBuild(settings, config.source, jobs, context.instance, RunOptions(_TAGS))
+    with writing(Store(settings.home).source(config.source)):
+        outcomes = build.run()
+    for job, outcome in outcomes.items():
         if outcome.error is not None:
-            note_stopped(settings, tenant)
-        _told(context, "publish", outcome)
-    settle_documents(settings, tenant)
-
-
-def _is_due(config: Config, tenant: str) -> bool:
-    store = Store(config.home)
-    wanted = wanted_inputs(config, store, open_embedder(config.embedding), [tenant])
-    return bool(tenants_to_publish(wanted, {tenant: published_inputs(store, tenant)}))
-
-
-def _told(context: dg.OpExecutionContext, job: str, outcome: Outcome) -> None:
-    """Log how a run ended; a failed one fails this one, too, and is not tried again: the document says why."""
-    if outcome.error is not None:
-        raise dg.Failure(f"{job} failed: {outcome.error}", allow_retries=False)
-    context.log.info("%s took %.1f s", job, sum(outcome.seconds.values()))
+            # Not tried again: the document says why.
+            raise dg.Failure(f"{job} failed: {outcome.error}", allow_retries=False)
+        context.log.info("%s took %.1f s", job, sum(outcome.seconds.values()))
 
 
 @dg.job(name=JOB, description="Make what was uploaded searchable: `ingest` of an inbox, then `publish`.")

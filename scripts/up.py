@@ -1,5 +1,7 @@
 """The Dagster UI and the serving API side by side, until Ctrl-C, SIGTERM, or the end of either.
 
+Where the configuration has an upload inbox, a third process waits for uploads; it is started again when it ends.
+
 Each half has a process group of its own. At the end the whole group is interrupted, and what is left of it is killed
 after a while: neither Dagster's daemon, nor a code server, nor a run outlives this process.
 
@@ -19,10 +21,13 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from rag_serving.config.loading import ConfigError, load_config
+from rag_serving.config.loading import Config, ConfigError, load_config
+from rag_serving.documents.inbox import inboxes_of
 
 STOP_SECONDS = 20.0
 """How long the halves may take to end: Dagster waits for its webserver, its daemon and runs in flight."""
+RESTART_SECONDS = 5.0
+"""The least time between two starts of what is started again."""
 HOST = "127.0.0.1"
 BIN = Path(sys.executable).parent
 
@@ -32,15 +37,30 @@ class PortError(Exception):
 
 
 class Half:
-    """One of the two: its name, its command in a process group of its own, and how that is ended."""
+    """One of them: its name, its command in a process group of its own, and how that is ended.
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
+    One that `restarts` is started again when it ends.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], restarts: bool = False) -> None:
         self.name = name
-        self._process = subprocess.Popen(command, start_new_session=True)
+        self._command = command
+        self._restarts = restarts
+        self._start()
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(self._command, start_new_session=True)
+        self._started = time.monotonic()
 
     def ended(self) -> int | None:
-        """Return the exit status once the command has ended."""
-        return self._process.poll()
+        """Return the exit status once the command has ended, and is not started again."""
+        status = self._process.poll()
+        if status is None or not self._restarts:
+            return status
+        if time.monotonic() - self._started >= RESTART_SECONDS:
+            print(f"up: {self.name} ended with status {status}, and is started again", file=sys.stderr)
+            self._start()
+        return None
 
     def alive(self) -> bool:
         """Return whether any process of the group is left."""
@@ -121,6 +141,11 @@ def dagster_command(port: int) -> list[str]:
     return [str(BIN / "dagster"), "dev", "--host", HOST, "--port", str(port), "--workspace", "workspace.yaml"]
 
 
+def has_inbox(config: Config) -> bool:
+    """Return whether people can upload documents."""
+    return any(inboxes_of(config, tenant) for tenant in config.tenants)
+
+
 def main() -> int:
     received: list[int] = []
 
@@ -128,7 +153,8 @@ def main() -> int:
         received.append(number)
 
     try:
-        serving, port = load_config().serving, dagster_port()
+        config, port = load_config(), dagster_port()
+        serving = config.serving
         if serving.port == port:
             raise PortError(f"the Dagster UI and the API cannot share port {port}; set DAGSTER_PORT")
         check_free(HOST, port, "DAGSTER_PORT")
@@ -145,6 +171,9 @@ def main() -> int:
     try:
         halves.append(Half("the Dagster UI", dagster_command(port)))
         halves.append(Half("the API", [str(BIN / "citelock"), "serve"]))
+        if has_inbox(config):
+            inboxes = [sys.executable, "-m", "rag_assets.build.inboxes"]
+            halves.append(Half("the process that waits for uploads", inboxes, restarts=True))
         addresses = f"Dagster http://{HOST}:{port}, API http://{serving.host}:{serving.port}"
         print(f"up: {addresses}; Ctrl-C stops both", file=sys.stderr, flush=True)
         return watch(halves, lambda: bool(received))

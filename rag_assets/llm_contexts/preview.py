@@ -40,7 +40,7 @@ def preview(chunk: Chunk, page: Sequence[Chunk], settings: Context) -> Preview:
     Raises:
         ModelError: no model is named, or its key is missing.
     """
-    prefix = metadata_prefix(chunk.title, chunk.heading_path)
+    prefix = metadata_prefix(chunk.title, chunk.heading_path, chunk.chapter)
     models = models_of(settings)
     if not models:
         return Preview(prefix)

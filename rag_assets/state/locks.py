@@ -20,6 +20,18 @@ class LockedError(Exception):
     """Another process writes there; the message names it."""
 
 
+def is_held(folder: Path) -> bool:
+    """Return whether a process, this one included, holds the folder's lock."""
+    lock = FileLock(folder.resolve() / ".lock", thread_local=False, fallback_to_soft=False)
+    if not folder.is_dir():
+        return False
+    try:
+        with lock.acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
 @contextmanager
 def exclusive(folder: Path, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the folder's lock; a process that holds it already simply goes on.

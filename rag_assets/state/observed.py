@@ -7,6 +7,7 @@ Does not belong here: decisions (`rag_assets.state.planning`).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rag_assets.sources.registry import open_source
@@ -52,6 +53,11 @@ def unseen_uploads(config: Config, store: Store) -> dict[str, str]:
             elif deletions := inbox.deletions():  # of what was deleted before any sync saw it
                 waiting[inbox.key] = f"deleted:{deletions}"
     return waiting
+
+
+def watching_folder(store: Store) -> Path:
+    """Return the folder whose lock is held by the process that waits for uploads."""
+    return store.home / "inboxes"
 
 
 def chunk_digests(config: Config, store: Store, tenant: str) -> dict[str, str]:

@@ -16,6 +16,9 @@ QUIET_SECONDS = 600.0
 RETRY_SECONDS = 900.0
 """How long after a publish that did not get through it is tried again; each time twice as long, a day at most."""
 
+LEFT_SECONDS = 30.0
+"""How long the sensor leaves an upload to the process that waits for uploads."""
+
 
 @dataclass(frozen=True)
 class SourceFacts:
@@ -100,6 +103,26 @@ def tenants_to_publish(wanted: Mapping[str, str], published: Mapping[str, str | 
         for tenant, inputs in wanted.items()
         if published.get(tenant) != inputs
     }
+
+
+def uploads_to_take(
+    waiting: Mapping[str, str], seen: Mapping[str, tuple[str, float]], is_watched: bool, now: float
+) -> tuple[list[str], dict[str, tuple[str, float]]]:
+    """Return the inboxes that the sensor starts a run for, and what to remember: each mark, and when it was first seen.
+
+    Where a process waits for uploads they are left to it, unless they have been there for LEFT_SECONDS.
+
+    Args:
+        waiting: per inbox with anything new a mark, another one for other work.
+        seen: what was remembered at the last tick.
+        is_watched: whether there is such a process.
+        now: seconds since the epoch.
+    """
+    since = {
+        key: (mark, seen[key][1] if key in seen and seen[key][0] == mark else now) for key, mark in waiting.items()
+    }
+    taken = [key for key, (_, first) in since.items() if not is_watched or now - first >= LEFT_SECONDS]
+    return taken, since
 
 
 def partition_changes(

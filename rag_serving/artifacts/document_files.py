@@ -145,7 +145,11 @@ class DocumentFiles:
 
     def stamp(self) -> tuple[int, ...]:
         """Return what changes whenever a record or the states are written: a look at a folder and a file."""
-        return (*_times(self._folder_of_documents), *_times(self._states_path))
+        return (*self.records_stamp(), *_times(self._states_path))
+
+    def records_stamp(self) -> tuple[int, ...]:
+        """Return what changes whenever a record is written or removed."""
+        return _times(self._folder_of_documents)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sources.pdf_writer import pdf
 from support.api_client import ADDRESS, LOCAL, bearer
-from support.building import build, build_json, start
+from support.building import build, build_json
 from support.envelopes import Wiki
 from support.project import QUIET, Project
 
@@ -163,20 +161,6 @@ def test_the_sensor_starts_one_ingest_for_what_is_new(place: Place) -> None:
         assert second != first
         assert job.execute_in_process(run_config=settings, instance=instance).success
         assert wanted() == []
-
-
-def test_a_build_that_is_killed_is_made_good_by_the_next(place: Place) -> None:
-    leave = place.put("ann", "Leave.md", LEAVE)
-    for seconds in (3.0, 6.0):
-        process = start(place.wiki, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
-        process.kill()
-        process.wait()
-        assert place.shown("ann", leave)["status"] in {"received", "extracting", "chunking", "embedding", "published"}
-    build(place.wiki)
-    assert place.shown("ann", leave)["status"] == "published"
-    assert leave in place.cited("ann", SABBATICAL)
 
 
 def test_a_build_that_is_not_published_is_told_without_its_reasons(

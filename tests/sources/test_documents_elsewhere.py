@@ -149,6 +149,21 @@ def test_a_zip_takes_the_place_of_a_folder(tmp_path: Path) -> None:
         docs.sync()
 
 
+def test_a_file_that_is_renamed_in_a_zip_keeps_its_page(tmp_path: Path) -> None:
+    path = tmp_path / "all.zip"
+    inner = zipped({"deep/c.md": "# Inner"})
+    path.write_bytes(zipped({"docs/a.md": "# A", "docs/b.md": "# B", "in.zip": inner}))
+    docs = Documents(path)
+    docs.sync()
+    before = docs.ids()
+    moved = zipped({"deep/renamed.md": "# Inner"})
+    path.write_bytes(zipped({"docs/a.md": "# A", "elsewhere/new.md": "# B", "in.zip": moved}))
+    docs.sync()
+    assert docs.ids() == {"a": before["a"], "new": before["b"], "renamed": before["c"]}
+    assert docs.last is not None
+    assert set(docs.last.pages["version"].to_pylist()) == {1}
+
+
 def test_nothing_changed_in_a_zip_of_a_thousand_files_costs_less_than_a_second(tmp_path: Path) -> None:
     path = tmp_path / "all.zip"
     path.write_bytes(zipped({f"{n}.md": f"# Page {n}" for n in range(1000)}))

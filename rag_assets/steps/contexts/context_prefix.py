@@ -26,19 +26,22 @@ def embedded_texts(chunks: pa.Table) -> list[str]:
 
 
 def metadata_prefixes(chunks: pa.Table) -> list[str]:
-    """Return what is embedded above the text of each chunk: page title and headings, and the head of the table that it
-    begins inside. `chunks` needs title, heading_path and structure."""
-    columns = (chunks[name].to_pylist() for name in ("title", "heading_path", "structure"))
+    """Return what is embedded above the text of each chunk: chapter, page title and headings, and the head of the table
+    that it begins inside. `chunks` needs title, heading_path, chapter and structure."""
+    columns = (chunks[name].to_pylist() for name in ("title", "heading_path", "chapter", "structure"))
     return [
-        "\n".join(part for part in (metadata_prefix(title, path or ()), shortened(table_head(structure))) if part)
-        for title, path, structure in zip(*columns, strict=True)
+        "\n".join(filter(None, (metadata_prefix(title, path or (), chapter), shortened(table_head(structure)))))
+        for title, path, chapter, structure in zip(*columns, strict=True)
     ]
 
 
-def metadata_prefix(title: str, heading_path: Sequence[str]) -> str:
-    """Page title and headings, each once: `Deploy guide › Rolling back`; empty where there are none."""
+def metadata_prefix(title: str, heading_path: Sequence[str], chapter: str | None = None) -> str:
+    """Chapter, page title and headings, each once: `Deploy guide › Rolling back`; empty where there are none.
+
+    `chapter`: of a book, such as `Chapter 3: Common Concepts`; its number says nothing.
+    """
     names: list[str] = []
-    for name in (title, *heading_path):
+    for name in ((chapter or "").partition(": ")[2], title, *heading_path):
         clean = " ".join(name.split())
         if clean and clean not in names:
             names.append(clean)

@@ -19,7 +19,7 @@ from rag_assets.steps.contexts.prompt import document_type
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.models.protocols import Tokenizer
 
-VERSION = 4
+VERSION = 5
 """Raised when the same chunk would get another prefix."""
 
 Template = Literal["metadata", "none"]
