@@ -6,7 +6,7 @@ Belongs here: what names a process on its machine, and whether it is still there
 from __future__ import annotations
 
 import os
-import socket
+import platform
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,13 +16,13 @@ TAG = "citelock/process"
 
 def own_mark() -> str:
     """Return the mark of this process: machine, number, and when it was started, as numbers are given again."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
+    return f"{platform.node()}:{os.getpid()}:{_started(os.getpid())}"
 
 
 def has_ended(mark: str) -> bool:
     """Return whether the process of a mark was on this machine and is there no more."""
     host, number, started = mark.rsplit(":", 2) if mark.count(":") >= 2 else ("", "", "")
-    if host != socket.gethostname() or not (number.isascii() and number.isdecimal()):
+    if host != platform.node() or not (number.isascii() and number.isdecimal()):
         return False
     try:
         os.kill(int(number), 0)
