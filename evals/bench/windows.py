@@ -178,6 +178,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure as the command line says, and print JSON."""
     parser = argparse.ArgumentParser(prog="python -m evals.bench.windows", description=__doc__)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the corpora")
+    parser.add_argument("--corpora", nargs="*", default=["rust-book", "squad2", "scifact"], help="which of them")
     parser.add_argument("--tokens", type=int, default=750, help="length of joined passages")
     options = parser.parse_args(arguments)
     settings = Embedding()
@@ -187,9 +188,8 @@ def main(arguments: list[str] | None = None) -> int:
         "squad2": lambda: squad(options.data, tokenizer, options.tokens),
         "scifact": lambda: scifact(options.data, tokenizer, options.tokens),
     }
-    found: Mapping[str, Any] = {
-        name: measure(read(), embedder, tokenizer) for name, read in corpora.items() if (options.data / name).is_dir()
-    }
+    wanted = [name for name in corpora if name in options.corpora and (options.data / name).is_dir()]
+    found: Mapping[str, Any] = {name: measure(corpora[name](), embedder, tokenizer) for name in wanted}
     print(json.dumps({"machine": machine(), "corpora": found}, indent=1))
     return 0
 
