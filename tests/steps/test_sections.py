@@ -37,6 +37,12 @@ def test_a_skipped_level_is_no_matter() -> None:
     assert [row["heading_path"][1:] for row in sections(body)] == [["A"], ["B"], ["B", "C"]]
 
 
+def test_a_heading_that_is_the_title_again_stands_in_the_path_once() -> None:
+    body = "<h1>My Page</h1><p>One.</p><h2>My Page</h2><p>Two.</p><h1>Other</h1><h2>My Page</h2><p>Three.</p>"
+    paths = [["My Page"], ["My Page", "My Page"], ["My Page", "Other", "My Page"]]
+    assert [row["heading_path"] for row in sections(body)] == paths
+
+
 def test_rows_have_ids_order_and_the_pages_hash() -> None:
     rows = sections("<p>x</p><h2>A</h2><p>y</p>")
     assert [(row["section_id"], row["order"], row["content_hash"]) for row in rows] == [

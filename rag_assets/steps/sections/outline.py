@@ -65,8 +65,14 @@ def split_at_headings(
             while above and above[-1][0] >= block.level:
                 above.pop()
             above.append((block.level, block.text))
-            section = Section(block.level, block.text, (*path, *(text for _, text in above)), anchor)
+            section = Section(block.level, block.text, _joined(path, [text for _, text in above]), anchor)
             section.anchors.extend((*waiting, *named))
             waiting.clear()
     section.anchors.extend(waiting)
     yield section
+
+
+def _joined(path: tuple[str, ...], headings: Sequence[str]) -> tuple[str, ...]:
+    """Return the headings below a path. A file's first heading is mostly its title again: it stands there once."""
+    is_said = path and headings[0] == path[-1]
+    return (*path, *headings[1:]) if is_said else (*path, *headings)
