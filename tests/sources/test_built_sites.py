@@ -81,3 +81,25 @@ def test_templates_are_text_and_files_of_nothing_but_includes_are_excluded(docs:
         (row["macro"], row["outcome"], row["count"]) for row in made.ledger.to_pylist() if row["macro"] == "include"
     ]
     assert lost == [("include", "unresolved", 1)]
+
+
+def test_pages_that_leave_themselves_out_and_pages_of_the_generator_have_a_reason(docs: Docs) -> None:
+    docs.write("a.html", PAGE.format("", "A", "a", ""))
+    docs.write("no.html", PAGE.format("<meta name='ROBOTS' content='noindex, follow'>", "No", "no", ""))
+    docs.write("old.html", PAGE.format("<meta http-equiv='refresh' content='0; url=a.html'>", "Old", "old", ""))
+    for name in ("404.html", "genindex.html", "search.html", "toc.html", "print.html", "_static/x.html"):
+        docs.write(name, PAGE.format("", name, name, ""))
+    docs.write("changelog/index.html", PAGE.format("", "Changes", "changes", ""))
+    docs.sync()
+    assert list(docs.rows()) == ["a.html"]
+    assert {name: why.split(";")[0] for name, why in docs.reasons().items()} == {
+        "no.html": "its robots tag says noindex",
+        "old.html": "it leads to another page",
+        "404.html": "it is what the server shows for a page that is missing",
+        "genindex.html": "it is a generated index",
+        "search.html": "it is a search page",
+        "toc.html": "it is navigation",
+        "print.html": "it repeats all pages for printing",
+        "_static/x.html": "it is no page of the documentation",
+        "changelog/index.html": "it is a changelog",
+    }

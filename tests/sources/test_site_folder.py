@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import zipfile
 from pathlib import Path
@@ -128,6 +129,49 @@ def test_many_pages_gone_at_once_stop_the_sync(docs: Docs) -> None:
     with pytest.raises(SourceError, match="lacks 5 of 10 pages"):
         docs.sync()
     assert docs.sync(max_deleted_share=1).deleted == 5
+
+
+@pytest.mark.parametrize(
+    ("site", "settings", "folder", "ending"),
+    [
+        ("github", "README.md", "", "md"),
+        ("mkdocs", "mkdocs.yml", "docs", "md"),
+        ("docusaurus", "docusaurus.config.js", "docs", "md"),
+        ("sphinx", "conf.py", "", "rst"),
+        ("asciidoc", "antora-playbook.yml", "", "adoc"),
+        ("html", "x.css", "", "html"),
+    ],
+)
+def test_names_in_any_encoding_have_addresses(site: str, settings: str, folder: str, ending: str, docs: Docs) -> None:
+    docs.write(settings, "")
+    odd, spaced = docs.path / folder / os.fsdecode(b"caf\xe9." + ending.encode()), f"{folder}/two words.{ending}"
+    docs.write(spaced.lstrip("/"), "text")
+    odd.write_text("text", encoding="utf-8")
+    docs.sync(site=site, base_url="https://docs.example/")
+    urls = " ".join(row["url"] for row in docs.rows().values())
+    assert "/caf%E9" in urls
+    assert "/two%20words" in urls
+    assert docs.sync(site=site, base_url="https://docs.example/").changed == 0
+
+
+def test_links_to_pictures_keep_the_address_of_their_page(docs: Docs) -> None:
+    docs.write("a b/c.md", "[plan](plan.png) [other](two%20words.md)")
+    docs.write("a b/two words.md", "text")
+    docs.sync(base_url="https://docs.example/")
+    body = docs.rows()["a b/c.md"]["body"]
+    assert 'href="https://docs.example/a%20b/plan.png"' in body
+    assert 'href="https://docs.example/a%20b/two%20words.md"' in body
+
+
+def test_a_folder_that_is_gone_or_empty_deletes_nothing(docs: Docs) -> None:
+    docs.write("a.md", "text")
+    docs.sync()
+    (docs.path / "a.md").unlink()
+    with pytest.raises(SourceError, match="holds no file"):
+        docs.sync(max_deleted_share=1)
+    docs.path.rmdir()
+    with pytest.raises(SourceError, match="does not exist"):
+        docs.sync(max_deleted_share=1)
 
 
 def test_a_zip_is_read_like_the_folder_in_it(docs: Docs, tmp_path: Path) -> None:

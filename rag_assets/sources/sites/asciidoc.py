@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
-from urllib.parse import quote
 
 from rag_assets.sources.sites.front_matter import YamlError, read_yaml
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file, quoted
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.markup.asciidoc.page import asciidoc_page
@@ -46,7 +45,7 @@ class _Component:
     def path(self) -> str:
         """Return what stands before the paths of its pages."""
         parts = [one for one in (self.name if self.name != "ROOT" else "", self.version) if one]
-        return "".join(f"{quote(one)}/" for one in parts)
+        return "".join(f"{quoted(one)}/" for one in parts)
 
 
 class AsciidocSite:
@@ -151,8 +150,8 @@ def _path(name: str, component: _Component) -> str:
     """Return the path of a page's address."""
     if found := _MODULE.match(name) if component.name else None:
         module = "" if found[1] == "ROOT" else f"{found[1]}/"
-        return f"{component.path}{quote(f'{module}{posixpath.splitext(found[2])[0]}.html')}"
-    return quote(f"{posixpath.splitext(name)[0]}.html")
+        return f"{component.path}{quoted(f'{module}{posixpath.splitext(found[2])[0]}.html')}"
+    return quoted(f"{posixpath.splitext(name)[0]}.html")
 
 
 def _navigated(tree: Tree, component: _Component) -> Iterator[tuple[str, str | None, tuple[str, ...], str | None]]:

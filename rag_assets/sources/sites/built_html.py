@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Iterator
 from html import unescape
 from typing import Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file, quoted
 from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import PageError, parse_html
@@ -98,16 +98,9 @@ class BuiltSite:
             raise FileError(str(error)) from None
         if reason := _exclusion(root):
             raise ExcludedPageError(reason)
-        main = next((found[0] for path in _MAIN if (found := root.xpath(path))), None)
-        if main is None:
-            main = root.find("body")
-        if main is None:
-            raise FileError("it has no body")
+        main = _main_part(root)
         title = page.title or _title(root, main)
-        etree.strip_elements(main, "script", "style", "nav", "noscript", "template", "button", with_tail=False)
-        _without_navigation(main)
-        _mark_code(main)
-        _mark_notes(main)
+        _clean(main)
         _set_links(main, plan, page)
         main.tag = "main"
         main.tail = None
@@ -123,6 +116,25 @@ class BuiltSite:
         )
 
 
+def _main_part(root: Any) -> Any:
+    """Return the element that holds the text of a page. Raises FileError where there is none."""
+    main = next((found[0] for path in _MAIN if (found := root.xpath(path))), None)
+    main = root.find("body") if main is None else main
+    if main is None:
+        raise FileError("it has no body")
+    return main
+
+
+def _clean(main: Any) -> None:
+    """Take away what is no text, and write code and admonitions as all sites have them."""
+    from lxml import etree
+
+    etree.strip_elements(main, "script", "style", "nav", "noscript", "template", "button", with_tail=False)
+    _without_navigation(main)
+    _mark_code(main)
+    _mark_notes(main)
+
+
 def _order(name: str) -> tuple[str, bool, str]:
     return posixpath.dirname(name), not posixpath.basename(name).startswith("index."), name
 
@@ -131,8 +143,8 @@ def _path(name: str) -> str:
     """Return the path of an address: that of a folder's index is the folder."""
     folder, base = posixpath.split(name)
     if base in ("index.html", "index.htm"):
-        return quote(f"{folder}/") if folder else ""
-    return quote(name)
+        return quoted(f"{folder}/") if folder else ""
+    return quoted(name)
 
 
 def _canonical(tree: Tree, name: str) -> str:

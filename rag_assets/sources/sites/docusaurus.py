@@ -12,7 +12,6 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
 from rag_assets.sources.sites.docusaurus_headings import set_docusaurus_ids
 from rag_assets.sources.sites.docusaurus_sidebars import (
@@ -33,7 +32,7 @@ from rag_assets.sources.sites.markdown_page import (
     text_of,
 )
 from rag_assets.sources.sites.mdx import Mdx
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted
 from rag_assets.sources.sites.trees import resolved
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
@@ -268,7 +267,7 @@ def _address(route: str, slug: str, trailing_slash: Any) -> str:
         joined += "/"
     if trailing_slash is False:
         joined = joined.rstrip("/")
-    return quote(joined)
+    return quoted(joined)
 
 
 def _standalone(names: frozenset[str], known: set[str]) -> list[SitePage]:
@@ -280,7 +279,7 @@ def _standalone(names: frozenset[str], known: set[str]) -> list[SitePage]:
             path = posixpath.splitext(name.removeprefix(prefix))[0]
             if not any(part.startswith("_") for part in path.split("/")):
                 is_folder = posixpath.basename(path) == "index"
-                pages.append(SitePage(name, quote(path.removesuffix("index") if is_folder else path)))
+                pages.append(SitePage(name, quoted(path.removesuffix("index") if is_folder else path)))
     return pages
 
 

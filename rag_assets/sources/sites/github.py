@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote
 
 from rag_assets.sources.sites.markdown_page import (
     heading_title,
@@ -17,7 +16,7 @@ from rag_assets.sources.sites.markdown_page import (
     read_markdown,
     set_ids,
 )
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted
 from rag_assets.sources.sites.slugs import GithubSlugger
 from rag_assets.sources.sites.trees import by_folder
 
@@ -40,7 +39,7 @@ class GithubSite:
                 if posixpath.basename(name).lower() in _NAVIGATION:
                     excluded[name] = "it is navigation"
                 else:
-                    pages.append(SitePage(name, quote(name), parents=_parents(name, indexes)))
+                    pages.append(SitePage(name, quoted(name), parents=_parents(name, indexes)))
         return SitePlan("github", pages, excluded)
 
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:

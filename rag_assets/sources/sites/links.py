@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from urllib.parse import quote, unquote, urljoin
+from urllib.parse import unquote, urljoin
 
 from rag_assets.sources.sites.site import SitePage, SitePlan
 from rag_assets.sources.sites.trees import resolved
@@ -41,7 +41,7 @@ def _target(plan: SitePlan, page: SitePage, path: str) -> SitePage | None:
         for ending in _ENDINGS:
             if found := plan.by_name.get(f"{name}{ending}".lstrip("/")):
                 return found
-    below = urljoin(f"/{page.path}", path).strip("/")
+    below = urljoin(f"/{unquote(page.path)}", path).strip("/")
     return plan.by_path.get(below) or plan.by_path.get(below.removesuffix(".html"))
 
 
@@ -51,4 +51,4 @@ def _file_address(plan: SitePlan, page: SitePage, href: str) -> str:
         return href
     if href.startswith("/"):
         return f"{plan.base_url}{href[1:]}"
-    return urljoin(f"{plan.base_url}{quote(page.path)}", href)
+    return urljoin(f"{plan.base_url}{page.path}", href)

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
-from urllib.parse import quote
 
 from rag_assets.sources.sites.front_matter import FrontMatter
 from rag_assets.sources.sites.markdown_page import (
@@ -33,7 +32,7 @@ from rag_assets.sources.sites.markdown_page import (
 from rag_assets.sources.sites.mdbook_includes import Includes, shown_code
 from rag_assets.sources.sites.mdbook_listings import with_listings
 from rag_assets.sources.sites.mdbook_summary import Chapter, read_summary
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
 
@@ -166,7 +165,7 @@ def _page(book: Book, chapter: Chapter, file: str, above: tuple[str, ...]) -> Si
     folder, base = posixpath.split(path)
     stem = posixpath.splitext(base)[0]
     name = "index" if _README.fullmatch(stem) else stem
-    address = quote(posixpath.join(folder, f"{name}.html"))
+    address = quoted(posixpath.join(folder, f"{name}.html"))
     return SitePage(file, address, chapter.title or None, above, chapter.part, chapter.numbered)
 
 
@@ -178,10 +177,10 @@ def _features(book: Book) -> list[str]:
 def _open_notes(main: Element) -> None:
     """Make notes of the Rust book, which are quotes that begin with `Note:` or a heading, what its program makes of
     them: text of the page with headings of its own."""
-    for quoted in list(main.iter("blockquote")):
-        first = next(iter(quoted), None)
+    for note in list(main.iter("blockquote")):
+        first = next(iter(note), None)
         if first is not None and (first.tag in HEADINGS or words_of(first).startswith("Note:")):
-            quoted.tag = "section"
+            note.tag = "section"
 
 
 def _show_code(main: Element, hidden: Mapping[str, str]) -> None:

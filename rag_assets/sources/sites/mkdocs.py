@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote
 
 from rag_assets.sources.sites.front_matter import TAG, YamlError, read_yaml
 from rag_assets.sources.sites.github import name_title
@@ -27,7 +26,7 @@ from rag_assets.sources.sites.markdown_page import (
     words_of,
 )
 from rag_assets.sources.sites.mkdocs_markdown import plain_markdown
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted
 from rag_assets.sources.sites.slugs import MkdocsSlugger, PymdownSlugger
 from rag_assets.sources.sites.snippets import Snippets
 from rag_assets.steps.files.records import FileError
@@ -169,7 +168,7 @@ def _placed(page: SitePage, settings: MkdocsSettings) -> SitePage:
         path = above if settings.has_directories else f"{above}index.html"
     else:
         path = f"{above}{stem}/" if settings.has_directories else f"{above}{stem}.html"
-    return replace(page, path=quote(path))
+    return replace(page, path=quoted(path))
 
 
 def _snippet_folders(settings: MkdocsSettings) -> Sequence[str]:

@@ -11,11 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from rag_assets.sources.base import SourceError, digest
 from rag_assets.sources.documents.rows import Reading
-from rag_assets.sources.sites.site import Site, SitePage, SitePlan, Tree, has_file
+from rag_assets.sources.sites.site import Site, SitePage, SitePlan, Tree, has_file, quoted
 from rag_assets.steps.files.records import FileError
 from rag_serving.config.sources import SiteSource
 from rag_serving.documents.kinds import is_document_name, kind_by_name
@@ -95,7 +95,7 @@ def _served_path(name: str, roots: tuple[str, ...]) -> str:
     """Return the path of a file that is served as it is: below the innermost of the roots that it lies in."""
     inside = [root for root in roots if not root or name.startswith(f"{root}/")]
     root = max(inside, key=len, default="")
-    return quote(name[len(root) :].lstrip("/"), errors="surrogateescape")
+    return quoted(name[len(root) :].lstrip("/"))
 
 
 def _canonical(page: SitePage, own: str, base: str) -> str:

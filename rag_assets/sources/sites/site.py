@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Protocol
+from urllib.parse import quote, unquote
 
 
 class Tree(Protocol):
@@ -42,12 +43,17 @@ def has_file(tree: Tree, name: str) -> bool:
     return at < len(tree.names) and tree.names[at] == name
 
 
+def quoted(path: str) -> str:
+    """Return a path as addresses have it; bytes of a name that are no UTF-8 stay what they are."""
+    return quote(path, errors="surrogateescape")
+
+
 @dataclass(frozen=True)
 class SitePage:
     """A page of the site, before it is read."""
 
     name: str  # of its file in the tree
-    path: str  # of its address below `base_url`, such as `ch01-02.html` or `guides/setup/`; `` is the site's root
+    path: str  # of its address, quoted, below `base_url`: `ch01-02.html`, `guides/setup/`; empty: the root of the site
     title: str | None = None  # in the navigation; None: the page says it
     parents: tuple[str, ...] = ()  # names of the pages above it in the navigation, root first
     category: str | None = None
@@ -79,8 +85,8 @@ class SitePlan:
 
     @cached_property
     def by_path(self) -> Mapping[str, SitePage]:
-        """The pages by their paths without `/` at the ends; the first where two have one."""
-        return {page.path.strip("/"): page for page in reversed(self.pages)}
+        """The pages by their paths, not quoted, without `/` at the ends; the first where two have one."""
+        return {unquote(page.path).strip("/"): page for page in reversed(self.pages)}
 
     def address(self, page: SitePage) -> str:
         """Return where a page is reached: what links to it lead to, before `#`."""

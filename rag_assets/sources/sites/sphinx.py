@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
 
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file, quoted
 from rag_assets.sources.sites.sphinx_config import SphinxConfig, glob_pattern, sphinx_config
 from rag_assets.sources.sites.sphinx_index import PageIndex, TocEntry, normalized, page_index
 from rag_assets.steps.files.decoding import decoded
@@ -202,7 +201,7 @@ def _page(documents: _Documents, document: str, parents: tuple[str, ...], entry:
     names = tuple(documents.files[one] for one in parents)
     title = entry.title if entry else None
     category = entry.caption if entry else None
-    return SitePage(documents.files[document], quote(f"{document}{suffix}"), title, names, category)
+    return SitePage(documents.files[document], quoted(f"{document}{suffix}"), title, names, category)
 
 
 def _walk(

@@ -99,7 +99,7 @@ def clean(text: str) -> str:
 
 
 def paragraphs(text: str) -> list[str]:
-    """Inline text as cleaned paragraphs: one break is a new line, two a new paragraph."""
+    """Return inline text as cleaned paragraphs: one break is a new line, two a new paragraph."""
     if BREAK not in text:
         line = clean(text)
         return [line] if line else []
@@ -122,7 +122,7 @@ def code_block(body: str, language: str = "") -> Block:
 
 
 def flat(blocks: Iterable[Block], lifted: list[Block]) -> str:
-    """Blocks as one line, list items joined by "; ".
+    """Return blocks as one line, list items joined by "; ".
 
     Code that a line cannot carry to the letter is appended to `lifted`, for its own place after the line, and so are
     references. The line keeps a short body of code with its white space collapsed, and "(code n)" for a long one.

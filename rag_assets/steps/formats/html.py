@@ -163,7 +163,7 @@ def _words(element: Element) -> list[str]:
 
 
 def _plain(element: Element) -> None:
-    """Only tags and attributes that storage format has as well: XML would stumble over `v-on:click` and `<o:p>`."""
+    """Leave tags and attributes that storage format has as well: XML would stumble over `v-on:click` and `<o:p>`."""
     for name in list(element.attrib):
         if name not in _KEPT:
             del element.attrib[name]

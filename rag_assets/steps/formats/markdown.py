@@ -38,6 +38,6 @@ def markdown_content(body: str) -> Content:
 
 
 def _repeated(tokens: Sequence[Any]) -> int:
-    """Characters of attributes: a short link repeats the address and title that are written once."""
+    """Count the characters of attributes: a short link repeats the address and title that are written once."""
     inner = (child for token in tokens for child in token.children or ())
     return sum(len(value) for token in inner for value in token.attrs.values() if isinstance(value, str))

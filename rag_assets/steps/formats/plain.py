@@ -14,7 +14,7 @@ _LINES_MAX = 40  # a log has no empty lines; its lines still become blocks that 
 
 
 def plain_content(body: str) -> Content:
-    """Paragraphs of a plain text: an empty line or a form feed ends one, and so does the fortieth line."""
+    """Return the paragraphs of a plain text: an empty line or a form feed ends one, and so does the fortieth line."""
     blocks: list[Block] = []
     for paragraph in paragraphs(BREAK.join(body.replace("\f", "\n\n").splitlines())):
         lines = paragraph.split("\n")

@@ -147,7 +147,7 @@ class _Finder:
 
 
 def _plain_cdata(source: str) -> str:
-    """CDATA sections of a malformed body as escaped text.
+    """Return a malformed body with its CDATA sections as escaped text.
 
     Only a body element opens one, or the one before it that was split; any other mark is a stray, and what follows is
     markup. One that lost its end, as another begins before it or none comes, ends at the next tag of storage format.

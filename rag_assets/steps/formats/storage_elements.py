@@ -24,7 +24,7 @@ _LANGUAGE_CLASS = re.compile(r"\blanguage-([\w+#.-]+)")
 
 
 def storage_content(body: str, lists: bool = False) -> Content:
-    """Blocks and macros of a storage-format body; with `lists` the places of lists of pages, too.
+    """Return blocks and macros of a storage-format body; with `lists` the places of lists of pages, too.
 
     Raises PageError where it cannot be read.
     """
@@ -40,7 +40,7 @@ def tree_content(tree: Element, lists: bool = False) -> Content:
 
 
 def storage_excerpt(body: str, name: str) -> Content | None:
-    """Blocks and macros of the excerpt of this name, or without a name of the first; None where there is none.
+    """Return blocks and macros of the excerpt of this name, or without a name of the first; None where there is none.
 
     Raises PageError where the body cannot be read.
     """
@@ -63,7 +63,7 @@ def one_line(element: Element) -> str:
 
 
 def _not_met(tree: Element, met: set[Element]) -> Counter[tuple[str, str]]:
-    """Macros that the walk never came to: hidden where nothing is text or an excerpt is hidden, else lost."""
+    """Count macros that the walk never came to: hidden where nothing is text or an excerpt is hidden, else lost."""
     left: Counter[tuple[str, str]] = Counter()
     for node in tree.iter(*MACROS):
         if node not in met:
@@ -148,7 +148,7 @@ def _cells(walk: Walk, row: Element, lifted: list[Block]) -> list[Cell]:
 
 
 def _preformatted(walk: Walk, node: Element) -> None:
-    """A fenced block; `<pre>` after `<pre>` is one block, as the editors mean that write one for each line."""
+    """Write a fenced block; `<pre>` after `<pre>` is one block, as the editors mean that write one for each line."""
     walk.flush()
     if _joins(node.getprevious(), node):  # stands in the block of the one before
         return
@@ -215,7 +215,7 @@ def _user(walk: Walk, _node: Element) -> None:
 
 
 def _extension(walk: Walk, node: Element) -> None:
-    """A node of the new editor: its content or, where it has none, its fallback; never both."""
+    """Write a node of the new editor: its content or, where it has none, its fallback; never both."""
     has_content = any(clean("".join(content.itertext())) for content in node.iter(f"{AC}adf-content"))
     nodes = list(node.iterchildren(f"{AC}adf-node"))
     for child in nodes if has_content else node.iterchildren(f"{AC}adf-fallback"):
@@ -232,7 +232,7 @@ def _editor_node(walk: Walk, node: Element) -> None:
 
 
 def _drop(_walk: Walk, _node: Element) -> None:
-    """Nothing of this element is text."""
+    """Leave out an element: nothing of it is text."""
 
 
 def _count(value: str | None) -> int:
@@ -241,7 +241,7 @@ def _count(value: str | None) -> int:
 
 
 def _language(node: Element) -> str:
-    """`language-x` of a class on `<pre>` or on the `<code>` in it."""
+    """Return `language-x` of a class on `<pre>` or on the `<code>` in it."""
     match = _LANGUAGE_CLASS.search(" ".join(each.get("class", "") for each in (node, *node.iterchildren("code"))))
     return match[1] if match else ""
 

@@ -21,7 +21,7 @@ _MACHINE_NAME = re.compile(  # image2019-3-4 10:20:30, worddav0123abcd, a UUID
 
 
 def link(walk: Walk, node: Element) -> None:
-    """The link's own text, else what names its target; the target itself stays out of the text."""
+    """Write the link's own text, else what names its target; the target itself stays out of the text."""
     lifted: list[Block] = []
     bodies = node.iterchildren(f"{AC}link-body", f"{AC}plain-text-link-body")
     text = "".join(_spaced(body, walk.cell(body, lifted)) if len(body) else body.text or "" for body in bodies)
@@ -61,7 +61,7 @@ def _spaced(element: Element, line: str) -> str:
 
 
 def image(walk: Walk, node: Element) -> None:
-    """What is said of an image: its alternative text, else its file name; and its caption."""
+    """Write what is said of an image: its alternative text, else its file name; and its caption."""
     if walk.in_heading:  # the heading's id is made of its words
         return
     text = node.get(f"{AC}alt") or node.get("alt") or _file_name(_target(node) or node.get("src", ""))
@@ -91,7 +91,7 @@ def _target(node: Element) -> str:
 
 
 def _file_name(target: str) -> str:
-    """`[name.png]`, or nothing where a machine made the name."""
+    """Return `[name.png]`, or nothing where a machine made the name."""
     if target.startswith("data:"):
         return ""
     name = re.split(r"[?#]", target)[0].rsplit("/", 1)[-1]

@@ -70,7 +70,7 @@ class Walk:
         self.flush()
 
     def code(self, body: str, language: str = "", title: str = "") -> None:
-        """A fenced block, its title in a line before it."""
+        """Write a fenced block, its title in a line before it."""
         self.paragraph(title)
         if body.strip():
             self.announce()
@@ -100,13 +100,13 @@ class Walk:
             self.links.clear()
 
     def container(self, element: Element) -> None:
-        """What stands inside an element, in blocks of its own."""
+        """Write what stands inside an element, in blocks of its own."""
         self.flush()
         self.content(element)
         self.flush()
 
     def inline(self, element: Element) -> None:
-        """What stands inside an element, within the sentence around it though it is made of blocks."""
+        """Write what stands inside an element, within the sentence around it though it is made of blocks."""
         text, lifted = self.line(element)
         self.write(text)
         self.lift(lifted)
@@ -196,19 +196,19 @@ class Walk:
         return Block("paragraph", f"{'' if place.line else '> '}{label}{text}", linked=linked)
 
     def item(self, node: Element, marker: str, group: int, indent: int) -> None:
-        """A list item; inside a line it has no marker, only a task's box."""
+        """Write a list item; inside a line it has no marker, only a task's box."""
         if self.place.line:
             marker = marker[2:] if marker.startswith("- [") else ""
         with self.at(Place(marker, group, indent, line=self.place.line)):
             self.container(node)
 
     def list_place(self) -> tuple[int, int]:
-        """Group and indent of a list that begins here: its own, or the enclosing list's, one level deeper."""
+        """Return group and indent of a list that begins here: its own, or the enclosing list's, one level deeper."""
         self.announce()
         return (self.place.group, self.place.indent + 2) if self.place.group else (self.group(), 0)
 
     def heading(self, text: str, level: int, anchors: tuple[str, ...]) -> None:
-        """A heading; within a line it is text that splits nothing and only takes its id."""
+        """Write a heading; within a line it is text that splits nothing and only takes its id."""
         if self.place.line:
             self.blocks.append(Block("paragraph", text))
             level = 0

@@ -47,7 +47,7 @@ def row_blocks(rows: Sequence[Sequence[Cell]], group: int, repeats: Repeats | No
 
 
 def row_line(texts: Sequence[str]) -> str:
-    """`| a | b |`, pipes inside a cell escaped."""
+    """Return `| a | b |`, pipes inside a cell escaped."""
     return "|" + "".join(f" {text.replace('|', chr(92) + '|')} |" if text else " |" for text in texts)
 
 
