@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sources.site_docs import Docs
 
 from rag_assets.parsing.reader import LimitedReader
+from rag_assets.sources.base import SourceError
 from rag_assets.sources.documents.rows import Reading
 from rag_assets.sources.sites.detect import GENERATORS
 from rag_assets.sources.sites.page_reader import (
@@ -138,3 +144,35 @@ def test_what_a_small_page_includes_counts_as_its_size(
     plan = site.plan(tree)
     assert "3999th" in pages.body(site, tree, plan, plan.pages[0]).html
     assert set(asked) == {"docs/a.md"}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(SITES)), st.randoms(use_true_random=False))
+def test_broken_files_stop_no_sync_and_a_second_one_changes_nothing(name: str, chance: random.Random) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        docs = Docs(Path(folder))
+        for file, text in SITES[name].items():
+            content = text[:2000].encode()
+            docs.write(file, broken(content, chance) if chance.random() < 0.6 else content)
+        with contextlib.suppress(SourceError):  # the settings of the site are the broken file
+            docs.sync(site=name)
+            assert docs.sync(site=name).changed == 0
+
+
+def broken(content: bytes, chance: random.Random) -> bytes:
+    """A file that is cut, has another bit, or repeats a piece of itself."""
+    at, end = sorted(chance.randrange(len(content) + 1) for _ in range(2))
+    match chance.randrange(4):
+        case 0:
+            return content[:at]
+        case 1:
+            return (
+                content[:at]
+                + bytes(byte ^ 1 << chance.randrange(8) for byte in content[at : at + 3])
+                + content[at + 3 :]
+            )
+        case 2:
+            return content[:at] + content[at : min(end, at + 50)] * 100 + content[end:]
+        case _:
+            piece = chance.choice([b"\0", b"<", b"[", b"{", b"`", b"]]>", b"---\n", b"::", b"|", b"\xff", b"    "])
+            return content[:at] + piece * chance.randrange(1, 300) + content[at:]

@@ -29,10 +29,9 @@ from rag_assets.sources.sites.markdown_page import (
     markdown_body,
     markdown_main,
     read_markdown,
-    text_of,
 )
 from rag_assets.sources.sites.mdx import Mdx
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted, settings_text, text_of
 from rag_assets.sources.sites.trees import resolved
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
@@ -112,7 +111,7 @@ def _settings(tree: Tree, names: frozenset[str]) -> tuple[dict[str, Any], list[s
     if name is None:
         return {}, []
     try:
-        found = exported(text_of(tree.read(name)))
+        found = exported(settings_text(tree, name))
     except JsError as error:
         raise FileError(f"{name}: {error}") from None
     return found if isinstance(found, dict) else {}, [name]
@@ -196,14 +195,14 @@ def _sidebars(tree: Tree, name: str | None) -> Any:
     if name.endswith(".json"):
         return _json(tree, name)
     try:
-        return exported(text_of(tree.read(name)))
+        return exported(settings_text(tree, name))
     except JsError as error:
         raise FileError(f"{name}: {error}") from None
 
 
 def _json(tree: Tree, name: str) -> Any:
     try:
-        return json.loads(text_of(tree.read(name)))
+        return json.loads(settings_text(tree, name))
     except (ValueError, RecursionError) as error:
         raise FileError(f"{name}: it is not valid JSON: {error}") from None
 

@@ -14,9 +14,8 @@ from types import MappingProxyType
 from rag_assets.sources.sites.fences import outside
 from rag_assets.sources.sites.front_matter import FrontMatter, split_front_matter
 from rag_assets.sources.sites.links import link_address
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree
+from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, text_of
 from rag_assets.sources.sites.slugs import Slugger
-from rag_assets.steps.files.decoding import decoded
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element, PageError, parse_html
 
@@ -31,11 +30,6 @@ ALERTS = MappingProxyType(
 )
 """Titles of the quotes that GitHub's Markdown has for alerts, by their class."""
 _RENAMED = MappingProxyType({"aside": "div", "footer": "div", "header": "div", "form": "div", "button": "span"})
-
-
-def text_of(content: bytes) -> str:
-    """Return the text of a Markdown file with `\\n` at the ends of its lines. Raises FileError where it is none."""
-    return decoded(content).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_markdown(tree: Tree, page: SitePage) -> tuple[FrontMatter, str]:

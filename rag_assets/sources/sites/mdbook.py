@@ -26,13 +26,12 @@ from rag_assets.sources.sites.markdown_page import (
     markdown_body,
     markdown_main,
     raw_headings_marked,
-    text_of,
     words_of,
 )
 from rag_assets.sources.sites.mdbook_includes import Includes, shown_code
 from rag_assets.sources.sites.mdbook_listings import with_listings
 from rag_assets.sources.sites.mdbook_summary import Chapter, read_summary
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted, settings_text, text_of
 from rag_assets.steps.files.records import FileError
 from rag_assets.steps.formats.element_tree import Element
 
@@ -65,7 +64,7 @@ class MdBookSite:
         summary = posixpath.join(book.src, _SUMMARY)
         if summary not in names:
             raise FileError(f"the book has no {summary}")
-        chapters = read_summary(text_of(tree.read(summary)))
+        chapters = read_summary(settings_text(tree, summary))
         files = [_file(book.src, chapter) for chapter in chapters]
         pages, excluded = [], {summary: "it is the table of contents"}
         for chapter, file in zip(chapters, files, strict=True):
@@ -103,7 +102,7 @@ def read_book(tree: Tree) -> Book:
     if _SETTINGS not in names:
         return Book(src="src" if f"src/{_SUMMARY}" in names else "")
     try:
-        said = tomllib.loads(text_of(tree.read(_SETTINGS)))
+        said = tomllib.loads(settings_text(tree, _SETTINGS))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise FileError(f"{_SETTINGS} is not valid: {error}") from None
     book, html = _table(said, "book"), _table(said, "output", "html")

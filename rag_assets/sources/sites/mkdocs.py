@@ -22,11 +22,10 @@ from rag_assets.sources.sites.markdown_page import (
     raw_headings_marked,
     read_markdown,
     set_ids,
-    text_of,
     words_of,
 )
 from rag_assets.sources.sites.mkdocs_markdown import plain_markdown
-from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted
+from rag_assets.sources.sites.site import SiteBody, SitePage, SitePlan, Tree, quoted, settings_text
 from rag_assets.sources.sites.slugs import MkdocsSlugger, PymdownSlugger
 from rag_assets.sources.sites.snippets import Snippets
 from rag_assets.steps.files.records import FileError
@@ -204,7 +203,7 @@ def read_settings(tree: Tree) -> tuple[MkdocsSettings, tuple[str, ...]]:
     while name is not None and name not in used and len(used) < 5:
         used.append(name)
         try:
-            found = read_yaml(text_of(tree.read(name)))
+            found = read_yaml(settings_text(tree, name))
         except YamlError as error:
             raise FileError(f"{name}: {error}") from None
         except KeyError:

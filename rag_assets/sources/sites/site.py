@@ -14,6 +14,9 @@ from functools import cached_property
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
+from rag_assets.steps.files.decoding import decoded
+from rag_assets.steps.files.records import FileError
+
 
 class Tree(Protocol):
     """The files of a folder, an archive, or a git working tree, by their names below its root, with `/`."""
@@ -46,6 +49,19 @@ def has_file(tree: Tree, name: str) -> bool:
 def quoted(path: str) -> str:
     """Return a path as addresses have it; bytes of a name that are no UTF-8 stay what they are."""
     return quote(path, errors="surrogateescape")
+
+
+def text_of(content: bytes) -> str:
+    """Return the text of a file with `\\n` at the ends of its lines. Raises FileError where it is none."""
+    return decoded(content).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def settings_text(tree: Tree, name: str) -> str:
+    """Return the text of a file of settings. Raises FileError, naming it, where it cannot be read."""
+    try:
+        return text_of(tree.read(name))
+    except FileError as error:
+        raise FileError(f"{name}: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rag_assets.sources.sites.markdown_page import text_of
-from rag_assets.sources.sites.site import Tree
+from rag_assets.sources.sites.site import Tree, text_of
 from rag_assets.sources.sites.trees import resolved
 from rag_assets.steps.files.records import FileError
 

@@ -13,7 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rag_assets.sources.sites.site import ExcludedPageError, SiteBody, SitePage, SitePlan, Tree, has_file, quoted
+from rag_assets.sources.sites.site import (
+    ExcludedPageError,
+    SiteBody,
+    SitePage,
+    SitePlan,
+    Tree,
+    has_file,
+    quoted,
+    settings_text,
+)
 from rag_assets.sources.sites.sphinx_config import SphinxConfig, glob_pattern, sphinx_config
 from rag_assets.sources.sites.sphinx_index import PageIndex, TocEntry, normalized, page_index
 from rag_assets.steps.files.decoding import decoded
@@ -57,7 +66,7 @@ class SphinxSite:
 
     def plan(self, tree: Tree) -> SitePlan:
         """See `Site`: the documents in the order of the toctrees, then those that are in none."""
-        conf = decoded(tree.read(CONF)) if has_file(tree, CONF) else ""
+        conf = settings_text(tree, CONF) if has_file(tree, CONF) else ""
         documents = _documents(tree, sphinx_config(conf))
         config = documents.config
         pages: dict[str, SitePage] = {}
