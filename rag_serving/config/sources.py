@@ -272,8 +272,9 @@ class SiteSource(SourceBase):
 
 class DocsFolder(SiteSource):
     """The sources of a documentation site: Markdown as GitHub, Docusaurus or MkDocs show it, reStructuredText of
-    Sphinx, AsciiDoc, or the HTML that was built, with the addresses and
-    anchors that the site has. `readers: from_source` opens nothing, because files do not say who may read them."""
+    Sphinx, AsciiDoc, or the HTML that was built, with the addresses and anchors that the site has. PDF and Office files
+    among them are documents of the same source. `readers: from_source` opens nothing, because files do not say who may
+    read them."""
 
     kind: Literal["docs_folder"]
 

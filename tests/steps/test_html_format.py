@@ -62,6 +62,18 @@ def test_all_ids_beside_a_heading_lead_to_it_and_not_to_the_text_before() -> Non
     )
 
 
+def test_ids_of_all_that_holds_text_lead_to_its_section() -> None:
+    body = (
+        '<h2 id="a">A</h2><p>One.</p><h2 id="b">B</h2><table id="t"><tr><th id="h">X</th></tr>'
+        '<tr><td id="c">1</td></tr></table><pre id="p">code</pre>'
+        '<ul id="u"><li id="l">item</li></ul><p>a <code id="k">word</code></p>'
+    )
+    first, second = sections(body)
+    assert first["anchors"] == []
+    assert {one["name"] for one in second["anchors"]} == set("thcpulk")
+    assert [block["kind"] for block in second["blocks"]] == ["table", "table", "code", "list", "paragraph"]
+
+
 def test_boxes_and_forms_around_text_are_text_and_lists_of_links_are_not() -> None:
     body = (
         "<main><form><p>Whole pages stand in forms.</p></form>"

@@ -75,7 +75,7 @@ class AsciidocSite:
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         component = _Component(**plan.facts["component"])
-        around = _Around(tree, plan, page)
+        around = _PageSurroundings(tree, plan, page)
         text = decoded(tree.read(page.name))
         try:
             made = asciidoc_page(text, page.name, around, component.attributes, keeps_marks=not component.name)
@@ -199,7 +199,7 @@ def _resource(tree: Tree, above: str, name: str, family: str = "page") -> str | 
     return joined if has_file(tree, joined) else None
 
 
-class _Around:
+class _PageSurroundings:
     """The files and pages around one page (`Surroundings`)."""
 
     def __init__(self, tree: Tree, plan: SitePlan, page: SitePage) -> None:

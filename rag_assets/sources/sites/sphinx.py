@@ -87,7 +87,7 @@ class SphinxSite:
     def body(self, tree: Tree, plan: SitePlan, page: SitePage) -> SiteBody:
         """See `Site`."""
         project = self._project(plan)
-        around = _Around(tree, plan, page, project)
+        around = _PageSurroundings(tree, plan, page, project)
         try:
             made = _read(page.name, decoded(tree.read(page.name)), around, project.config)
         except MarkupError as error:
@@ -117,7 +117,7 @@ class SphinxSite:
         return self._last[1]
 
 
-def _read(name: str, text: str, around: _Around, config: SphinxConfig) -> MarkupPage:
+def _read(name: str, text: str, around: _PageSurroundings, config: SphinxConfig) -> MarkupPage:
     if name.endswith((".md", ".markdown")):
         from rag_assets.steps.markup.myst import myst_page
 
@@ -248,7 +248,7 @@ def _entered(documents: _Documents, document: str, entry: TocEntry) -> list[str]
     return [one for one in documents.files if pattern.fullmatch(one) and one != document]
 
 
-class _Around:
+class _PageSurroundings:
     """The files and pages around one page (`Surroundings`)."""
 
     def __init__(self, tree: Tree, plan: SitePlan, page: SitePage, project: _Project) -> None:

@@ -32,7 +32,26 @@ _LINKED_MOST = 0.6  # share of the characters of an `<aside>`; one that is links
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _OPENED = frozenset({"section", "div", "article", "header", "hgroup", "ul", "li", "dl", "dt", "dd"})
 _OPENED_MAX = 4  # elements that one heading opens; those further out are the frame of the page
-_MARKABLE = ("a", "span", "p", "div", "section", "figure", "figcaption", "dt", "dd", "li", "blockquote", "sup")
+_MARKABLE = (
+    *(
+        "a",
+        "span",
+        "p",
+        "div",
+        "section",
+        "article",
+        "header",
+        "figure",
+        "figcaption",
+        "details",
+        "summary",
+        "dt",
+        "dd",
+    ),
+    *("li", "blockquote", "sup", "sub", "td", "th", "caption", "strong", "b", "em", "i", "code", "dfn", "abbr", "mark"),
+)
+_MARKED_BEFORE = frozenset({"table", "pre", "ul", "ol", "dl"})  # what stands in them first is no running text
+_OF_TABLES = frozenset({"table", "thead", "tbody", "tfoot", "tr"})
 _IDS_MAX = 5_000  # of one page; links to those beyond land on the heading above
 _KEPT = frozenset({"class", "colspan", "rowspan", "start", "alt", "src", "href", "datetime"})
 
@@ -106,18 +125,23 @@ def _is_links(element: Element) -> bool:
 def _other_ids(root: Element, of_headings: set[str]) -> list[tuple[Element, str]]:
     """Return the elements of running text that links reach by an id which is no heading's."""
     ids: dict[str, Element] = {}
-    for element in root.iter(*_MARKABLE):
+    for element in root.iter(*_MARKABLE, *_MARKED_BEFORE):
         if (name := _name(element)) and name not in of_headings and len(ids) < _IDS_MAX:
             ids.setdefault(name, element)
     return [(element, name) for name, element in ids.items()]
 
 
 def _mark(element: Element, name: str) -> None:
-    """Begin an element with the anchor macro that storage format would have there."""
+    """Begin an element with the anchor macro that storage format would have there; of a list or table put it before."""
     from lxml import etree
 
     macro = etree.Element(f"{AC}structured-macro", {f"{AC}name": "anchor"})
     etree.SubElement(macro, f"{AC}parameter", {f"{AC}name": ""}).text = name
+    if element.tag in _MARKED_BEFORE:
+        above = element.getparent()
+        if above is not None and above.tag not in _OF_TABLES:
+            element.addprevious(macro)
+        return
     macro.tail, element.text = element.text, None
     element.insert(0, macro)
 
