@@ -127,8 +127,8 @@ class SiteFolder(FileSource[SiteSource]):
             for name, one in last.known.items()
             if name not in names and one.page_id not in ids and (row := last.rows.get(self._id(one.page_id)))
         }
-        known = last.by_id
-        new = [page for page in sync.plan.pages if sync.page_ids.get(page.name, "") not in {"", *known}]
+        known_ids = {"", *last.by_id}
+        new = [page for page in sync.plan.pages if sync.page_ids.get(page.name, "") not in known_ids]
         if not gone or not new:
             return sync, {}
         read = {page.name: sync.body(page) for page in new}

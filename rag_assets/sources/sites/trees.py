@@ -70,12 +70,17 @@ def opened_tree(path: Path, key: str, max_bytes: int) -> Iterator[FileTree]:
     if path.is_dir():
         yield FolderTree(path, key, max_bytes)
         return
+    with _opened_zip(path, key) as archive:
+        yield _without_top(ZipTree(archive, path, key, max_bytes))
+
+
+def _opened_zip(path: Path, key: str) -> zipfile.ZipFile:
+    """Return a zip file. Raises SourceError where it is none."""
     mend = f"set sources.{key}.path to a folder or zip of documents, or to s3://BUCKET/PREFIX"
     if not path.is_file():
         raise SourceError(f"{path} does not exist; {mend}")
     try:
-        with zipfile.ZipFile(path) as archive:
-            yield _without_top(ZipTree(archive, path, key, max_bytes))
+        return zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise SourceError(f"{path} is not a readable zip file ({error}); {mend}") from None
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _ITEM = re.compile(r"[ \t]*(\*{1,6}|-|\.{1,6}|\d{1,5}\.|[a-zA-Z]\.|[ivxIVX]{1,6}\)|<(?:\d{1,3}|\.)>)[ \t]+(\S.*)$")
 _TERM = re.compile(r"[ \t]*(?!//)(\S.{0,500}?)(:{2,4}|;;)(?:[ \t]+(\S.*))?$")
+_TERM_MARKS = ("::", ":::", "::::", ";;")
 _CHECK = re.compile(r"\[([ xX*])\]\s+")
 _STOP = re.compile(r"={1,6}\s+\S|\[[^\]]|\.[^ .]|-{4,}$|\.{4,}$|={4,}$|\*{4,}$|_{4,}$|\|={3,}$|--$")
 _OPEN = re.compile(r"(-{4,}|\.{4,}|={4,}|\*{4,}|_{4,}|\+{4,}|/{4,}|--|```.*|[|,:!]={3,})$")
@@ -41,44 +42,54 @@ def _list(blocks: Blocks, lines: list[str], at: int, above: list[str]) -> tuple[
     while at < len(lines) and _mark(lines[at]) == kind:
         at, html = _item(blocks, lines, at, [*above, kind])
         items.append(html)
-    tag = "dl" if kind in ("::", ":::", "::::", ";;") else "ul" if kind[0] in "*-" else "ol"
+    tag = "dl" if kind in _TERM_MARKS else "ul" if kind[0] in "*-" else "ol"
     return at, f"<{tag}>{''.join(items)}</{tag}>"
 
 
 def _item(blocks: Blocks, lines: list[str], at: int, kinds: list[str]) -> tuple[int, str]:
     """Return where the next item begins, and this one."""
     kind = kinds[-1]
-    heads: list[str] = []
-    if kind in ("::", ":::", "::::", ";;"):
-        first = ""
-        while at < len(lines) and (term := _TERM.match(lines[at])) and term[2] == kind and not first:
-            heads.append(blocks.inline.html(term[1]))
-            first = term[3] or ""
-            at += 1
-            following = _skip(lines, at)
-            if not first and following < len(lines) and _mark(lines[following]) == kind:
-                at = following
+    if kind in _TERM_MARKS:
+        at, terms, first = _terms(lines, at, kind)
     else:
         item = _ITEM.match(lines[at])
-        first, at = item[2] if item else lines[at], at + 1
-    text = [first] if first else []
-    if not text:
+        at, terms, first = at + 1, [], item[2] if item else lines[at]
+    heads = "".join(f"<dt>{blocks.inline.html(term)}</dt>" for term in terms)
+    at, words = _words(lines, at, first)
+    at, rest = _attached(blocks, lines, at, kinds)
+    check = _CHECK.match(words) if kind[0] in "*-" else None
+    if check:
+        words = f"[{'x' if check[1] != ' ' else ' '}] {words[check.end() :]}"
+    inner = f"<p>{blocks.inline.html(words)}</p>" if words else ""
+    return at, f"{heads}<dd>{inner}{rest}</dd>" if heads else f"<li>{inner}{rest}</li>"
+
+
+def _terms(lines: list[str], at: int, kind: str) -> tuple[int, list[str], str]:
+    """Return the line after the terms of an item, the terms, and what stands beside the last one."""
+    terms: list[str] = []
+    first = ""
+    while at < len(lines) and (term := _TERM.match(lines[at])) and term[2] == kind and not first:
+        terms.append(term[1])
+        first = term[3] or ""
+        at += 1
+        following = _skip(lines, at)
+        if not first and following < len(lines) and _mark(lines[following]) == kind:
+            at = following
+    return at, terms, first
+
+
+def _words(lines: list[str], at: int, first: str) -> tuple[int, str]:
+    """Return the line after the words of an item, and the words; `first`: those beside its mark."""
+    words = [first] if first else []
+    if not words:
         following = _skip(lines, at)
         at = following if following < len(lines) and not _mark(lines[following]) and _is_text(lines, following) else at
     while at < len(lines) and lines[at].strip() and not _mark(lines[at]) and lines[at] != "+":
         if _STOP.match(lines[at]):
             break
-        text.append(lines[at].strip())
+        words.append(lines[at].strip())
         at += 1
-    at, rest = _attached(blocks, lines, at, kinds)
-    words = "\n".join(line for line in text if not line.startswith("//"))
-    check = _CHECK.match(words) if kind[0] in "*-" else None
-    if check:
-        words = f"[{'x' if check[1] != ' ' else ' '}] {words[check.end() :]}"
-    inner = f"<p>{blocks.inline.html(words)}</p>" if words else ""
-    if heads:
-        return at, f"{''.join(f'<dt>{head}</dt>' for head in heads)}<dd>{inner}{rest}</dd>"
-    return at, f"<li>{inner}{rest}</li>"
+    return at, "\n".join(line for line in words if not line.startswith("//"))
 
 
 def _is_text(lines: list[str], at: int) -> bool:
