@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rag_assets.build.summary import Summary, source_counts, tenant_facts
+from rag_assets.build.summary import Summary, left_out, source_counts, tenant_facts
 from rag_assets.llm_contexts.estimate import Estimate
 from rag_assets.llm_contexts.last_run import has_failures, read_last_run
 from rag_assets.llm_contexts.tenant import plan_contexts
@@ -142,6 +142,7 @@ class Build:
             for key in due:
                 locks.enter_context(exclusive(self._store.source(key)))
             outcomes = {key: self._start("ingest", key, full, summary) for key in due}
+        summary.reasons = {key: left_out(self._store, key) for key in due if key not in summary.errors}
         return {key: source_counts(self._store, key, outcomes.get(key), summary.errors.get(key)) for key in keys}
 
     def _note_unchanged(self, keys: Iterable[str]) -> None:

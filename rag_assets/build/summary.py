@@ -14,6 +14,7 @@ from rag_assets.llm_contexts.estimate import Estimate
 from rag_assets.llm_contexts.last_run import read_last_run
 from rag_assets.state.passage_readers import PassageReaders, passage_readers
 from rag_assets.state.records import PublishState, read_checked, read_publish_state, read_state
+from rag_assets.state.sync_files import SYNC_FILE, read_last_sync
 from rag_serving.artifacts.manifest import Manifest
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.indexes.catalog import show_generation
@@ -31,6 +32,7 @@ class Summary:
     estimates: dict[str, Estimate | None] = field(default_factory=dict)  # by tenant; None: no model writes contexts
     errors: dict[str, str] = field(default_factory=dict)
     step_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+    reasons: dict[str, list[str]] = field(default_factory=dict)  # why pages of a source that was read are not there
     seconds: float = 0.0
 
     def payload(self) -> dict[str, Any]:
@@ -58,7 +60,9 @@ class Summary:
         """For people, one line for each source and tenant."""
         keys = [*self.sources, *self.tenants, *self.estimates]
         width = max(map(len, keys), default=0)
-        lines = [f"{key:<{width}}  {source_line(counts)}" for key, counts in self.sources.items()]
+        lines = []
+        for key, counts in self.sources.items():
+            lines += [f"{key:<{width}}  {line}" for line in (source_line(counts), *self.reasons.get(key, ()))]
         lines += [f"{key:<{width}}  {note}" for key, note in self.notes().items()]
         lines += [f"{key:<{width}}  {tenant_line(facts)}" for key, facts in self.tenants.items()]
         lines += [f"{tenant:<{width}}  {estimate_line(expected)}" for tenant, expected in self.estimates.items()]
@@ -68,12 +72,12 @@ class Summary:
 def source_counts(store: Store, key: str, outcome: Outcome | None, error: str | None = None) -> dict[str, Any]:
     """Return the counts of a source: of its run, or of its tables where nothing had to be done.
 
-    `pages_cut` is there where pages were too long to be read whole. A source that failed also has its `error`, and
-    `kept_from`: when the tables that stay were made, null for none.
+    `pages_cut` is there where pages were too long to be read whole, `pages_excluded` where some are left out. A source
+    that failed also has its `error`, and `kept_from`: when the tables that stay were made, null for none.
     """
     state = read_state(store, key)
     pages, sections, chunks = state.pages, state.sections, state.chunks
-    readers = passage_readers(store, key)
+    readers, last = passage_readers(store, key), read_last_sync(store.source(key))
     ran = outcome is not None and "pages" in outcome.metadata
     counts: dict[str, Any] = {
         "pages_seen": pages.pages_seen if pages else 0,
@@ -84,11 +88,24 @@ def source_counts(store: Store, key: str, outcome: Outcome | None, error: str | 
         "chunks_new": outcome.count("chunks", "chunks_new") if outcome is not None else 0,
         "macros_lost": sections.macros_lost if sections else 0,
     }
+    if last and last.excluded:
+        counts["pages_excluded"] = len(last.excluded)
     if sections and sections.cut:
         counts["pages_cut"] = len(sections.cut)
     if readers.passages:
         counts |= {"chunks_for_everyone": readers.for_everyone, "chunks_for_nobody": readers.for_nobody}
     return counts if error is None else {**counts, "error": error, "kept_from": _made_at(store, key)}
+
+
+def left_out(store: Store, key: str) -> list[str]:
+    """Return the first reasons why pages of a source are not there, failures first, and where the others stand."""
+    folder, sections = store.source(key), read_state(store, key).sections
+    last = read_last_sync(folder)
+    failed = [*(last.failed if last else {}).values(), *(sections.failed if sections else {}).values()]
+    excluded = [*(last.excluded if last else {}).values()]
+    told = [*(f"failed: {why}" for why in failed[:_TOLD]), *(f"left out: {why}" for why in excluded[:_TOLD])]
+    more = len(failed) + len(excluded) - len(told)
+    return [*told, f"and {more} more, in {folder / SYNC_FILE}"] if more else told
 
 
 def readers_of(counts: dict[str, Any]) -> PassageReaders:
@@ -152,7 +169,17 @@ def _manifest(store: Store, tenant: str) -> Manifest | None:
         return None
 
 
-_CHANGES = {"pages_changed": "changed", "pages_deleted": "deleted", "pages_failed": "failed", "pages_cut": "cut short"}
+_CHANGES = {
+    "pages_changed": "changed",
+    "pages_deleted": "deleted",
+    "pages_excluded": "left out",
+    "pages_failed": "failed",
+    "pages_cut": "cut short",
+}
+
+
+_DONE = ("pages_changed", "pages_deleted", "pages_failed", "pages_cut")
+_TOLD = 3
 
 
 def source_line(counts: dict[str, Any]) -> str:
@@ -162,7 +189,9 @@ def source_line(counts: dict[str, Any]) -> str:
             return "failed; it has no earlier sync, so nothing of it is indexed"
         return f"failed; kept from {counts['kept_from']}: {pages}, {chunks}"
     changes = [f"{counts[name]} {word}" for name, word in _CHANGES.items() if counts.get(name)]
-    line = f"{pages} ({', '.join(changes) or 'nothing changed'}), {chunks}"
+    if not any(counts.get(name) for name in _DONE):
+        changes.insert(0, "nothing changed")
+    line = f"{pages} ({', '.join(changes)}), {chunks}"
     line += f" ({counts['chunks_new']} new)" if counts["chunks_new"] else ""
     return line + (f", {of(counts['macros_lost'], 'macro')} lost" if counts["macros_lost"] else "")
 

@@ -26,7 +26,7 @@ from rag_serving.artifacts.signed_files import write_signed_table
 from rag_serving.artifacts.store import Store, StoreError, read_json, write_json, write_table
 from rag_serving.escaping.redaction import redacted_values
 
-_FILE = "sync_state.json"
+SYNC_FILE = "sync_state.json"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def write_sync(folder: Path, fingerprint: str | None, result: SyncResult) -> Non
         store = Store(folder.parents[1])
         write_signed_table(store, folder / membership.FILE, GROUP_MEMBERS.table([*members]), GROUP_MEMBERS)
     write_json(
-        folder / _FILE,
+        folder / SYNC_FILE,
         {
             "state": result.state,
             "complete": True,
@@ -78,7 +78,7 @@ def _named(pages: pa.Table, digest: str) -> frozenset[str]:
 def read_last_sync(folder: Path) -> LastSync | None:
     """Return what the last sync of a source saw; None where there was none, or it cannot be read."""
     try:
-        content = read_json(folder / _FILE)
+        content = read_json(folder / SYNC_FILE)
         return LastSync(
             finished_at=_moment(content["state"].get("finished_at")),
             enumerated=int(content["enumerated"]),

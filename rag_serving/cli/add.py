@@ -33,6 +33,10 @@ def command(
         list[str] | None,
         typer.Option("--readers", help="Who may read them: everyone, group:NAME or user:NAME; repeatable."),
     ] = None,
+    replace: Annotated[
+        str | None,
+        typer.Option("--replace", metavar="DOCUMENT", help="The document that the one file is a new version of."),
+    ] = None,
     config: ConfigPath = None,
     tenant: Tenant = None,
     build: Annotated[bool, typer.Option("--build", help="Build the inbox at once.")] = False,
@@ -44,16 +48,20 @@ def command(
     citelock add Handbook.pdf --readers group:staff --build
 
     The same file again costs nothing. A file that is not taken is told, and the others are put in.
+    With --replace a document gets a new version; its id is what `citelock add` printed, and its readers stay unless
+    --readers says others.
     """
     from rag_serving.documents.kinds import KindError
 
+    if replace and len(files) > 1:
+        raise UsageError("--replace takes one file: the new version of the document")
     settings = load_config(config)
     inbox = _inbox(settings, source, tenant)
-    wanted = _readers(inbox, readers)
+    wanted = None if replace and not readers else _readers(inbox, readers)
     entries, failed = [], 0
     for file in files:
         try:
-            entries.append(_put(inbox, file, wanted, settings))
+            entries.append(_put(inbox, file, (wanted, replace), settings))
         except (OSError, KindError, UsageError) as error:
             failed += 1
             complain(for_log(f"{file.name}: {error.strerror if isinstance(error, OSError) else error}"))
@@ -64,6 +72,10 @@ def command(
             typer.echo(for_terminal(_line(entry)))
     if build and entries:
         _build(ctx, inbox.key, config)
+    elif not as_json and any(entry.status == "received" for entry in entries):
+        typer.echo(
+            f"The next build reads them: citelock build {inbox.key}, or --build; `dagster dev` does so by itself."
+        )
     if failed:
         raise typer.Exit(FAILED)
 
@@ -106,16 +118,17 @@ def _readers(inbox: Inbox, readers: list[str] | None) -> str:
         raise UsageError(str(error)) from None
 
 
-def _put(inbox: Inbox, file: Path, readers: str, config: Config) -> Entry:
-    """Return the document that a file became.
+def _put(inbox: Inbox, file: Path, wanted: tuple[str | None, str | None], config: Config) -> Entry:
+    """Return the document that a file became; `wanted` are its readers and the document that it replaces.
 
     Raises:
         OSError: the file cannot be read, or kept.
         KindError: it is of no kind that is read.
-        UsageError: it is empty or too large, or the inbox is full.
+        UsageError: it is empty or too large, the inbox is full, or lacks the document to replace.
     """
-    from rag_serving.documents.inbox import TooManyDocumentsError, Upload
+    from rag_serving.documents.inbox import NoSuchDocumentError, TooManyDocumentsError, Upload
 
+    readers, replaced = wanted
     spool = inbox.files.spool()
     try:
         with file.open("rb") as stream:
@@ -126,8 +139,10 @@ def _put(inbox: Inbox, file: Path, readers: str, config: Config) -> Entry:
                     raise UsageError(f"it is larger than {most} bytes (serving.max_document_bytes)")
         if not spool.size:
             raise UsageError("it is empty")
-        upload = Upload(spool, file.name, readers, by=None)
+        upload = Upload(spool, file.name, readers, document_id=replaced, by=None)
         return inbox.receive(None, upload, config.serving.max_documents)
+    except NoSuchDocumentError:
+        raise UsageError(f"the inbox has no document {replaced}") from None
     except TooManyDocumentsError:
         most = config.serving.max_documents
         raise UsageError(f"the inbox holds {most} documents, as many as it may (serving.max_documents)") from None

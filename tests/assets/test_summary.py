@@ -11,12 +11,20 @@ from support.building import build, build_json
 from support.envelopes import DEPLOY, Wiki, envelope
 from support.stand_in_chat import MODEL
 
-from rag_assets.build.summary import Summary, estimate_line, source_counts, source_line, tenant_facts, tenant_line
+from rag_assets.build.summary import (
+    Summary,
+    estimate_line,
+    left_out,
+    source_counts,
+    source_line,
+    tenant_facts,
+    tenant_line,
+)
 from rag_assets.llm_contexts.last_run import note_run, read_last_run
 from rag_assets.runs import Outcome
 from rag_assets.state.records import ChunksState, PagesState, update_state
 from rag_serving.artifacts.schema import CHUNKS
-from rag_serving.artifacts.store import Store, write_table
+from rag_serving.artifacts.store import Store, write_json, write_table
 from rag_serving.indexes.catalog import list_generations
 
 
@@ -139,3 +147,29 @@ def test_a_candidate_that_a_gate_stopped_is_named_with_its_own_gates(built_wiki:
     line = tenant_line(stopped)
     assert f"generation {first} stays published" in line
     assert f"candidate {stopped['candidate']} is not published (quality: floor of answerability)" in line
+
+
+def test_what_is_not_there_is_told_with_its_reason(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    excluded = {f"d{number}": f"d{number}.md: it is a draft" for number in range(5)}
+    write_json(
+        store.source("docs") / "sync_state.json",
+        {
+            "state": {},
+            "enumerated": 6,
+            "excluded": excluded,
+            "failed": {"x": "x.pdf: it is broken"},
+            "hidden": {},
+            "notes": [],
+            "fingerprint": None,
+        },
+    )
+    assert left_out(store, "docs") == [
+        "failed: x.pdf: it is broken",
+        *(f"left out: d{number}.md: it is a draft" for number in range(3)),
+        f"and 2 more, in {store.source('docs') / 'sync_state.json'}",
+    ]
+    counts = {**source_counts(store, "docs", None), "pages_seen": 6}
+    assert counts["pages_excluded"] == 5
+    assert source_line(counts) == "6 pages (nothing changed, 5 left out), 0 chunks"
+    assert left_out(store, "none") == []

@@ -103,7 +103,7 @@ def test_what_is_left_out_has_a_reason(docs: Docs) -> None:
         "broken.md": docs.reasons()["broken.md"],
     }
     assert "not valid YAML in line" in docs.reasons()["broken.md"]
-    assert result.notes == ("1 files are no documents: pictures, settings, source code",)
+    assert result.notes == ("1 file is no document: pictures, settings, source code",)
     docs.sync(changelogs=True)
     assert set(docs.rows()) == {"good.md", "CHANGELOG.md"}
 

@@ -196,7 +196,8 @@ class SiteFolder(FileSource[SiteSource]):
 def _asset_note(sync: PageSync) -> list[str]:
     named = sync.plan.by_name.keys() | sync.plan.excluded.keys()
     count = sum(name not in named for name in sync.tree.names)
-    return [f"{count} files are no documents: pictures, settings, source code"] if count else []
+    files = "1 file is no document" if count == 1 else f"{count} files are no documents"
+    return [f"{files}: pictures, settings, source code"] if count else []
 
 
 def _known_inputs(state: Mapping[str, Any]) -> dict[str, PageInputs]:
