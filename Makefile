@@ -65,6 +65,13 @@ demo: $(VENV)/.installed  ## Build the sample wiki and answer a question from it
 	@echo "Ask your own:   $(BIN)/citelock ask \"...\""
 	@echo "Open the UI:    make up   (Dagster on http://127.0.0.1:3000, a page that asks on http://127.0.0.1:8088/)"
 
+demo-documents: $(VENV)/.installed  ## Build the sample's docs site, book and files, and answer a question from each.
+	@$(LOCKED) --requirement requirements/pdf.txt
+	@citelock build --config config/documents.yaml
+	@for question in "How do I ask for leave?" "What is under-keel clearance?" "What does a cancelled stay cost?"; do \
+	  echo; echo "\$$ citelock ask --config config/documents.yaml \"$$question\""; \
+	  citelock ask --config config/documents.yaml "$$question"; done
+
 up: $(VENV)/.installed  ## Start Dagster (DAGSTER_PORT, 3000) and the API (CITELOCK_SERVING__PORT, 8088); Ctrl-C stops both.
 	@python scripts/up.py
 
@@ -121,4 +128,4 @@ examples: $(VENV)/.installed-test  ## Write what the product prints for README's
 clean:  ## Remove artifacts (.citelock) and the environment.
 	rm -rf $(VENV) .citelock
 
-.PHONY: help install demo up lint test test-nightly lock sbom bench ablation bench-gpu docs web examples clean
+.PHONY: help install demo demo-documents up lint test test-nightly lock sbom bench ablation bench-gpu docs web examples clean

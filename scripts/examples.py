@@ -1,7 +1,7 @@
-"""The example questions in README, docs and help texts, and what the product prints for them on the sample wiki.
+"""The example questions in README, docs and help texts, and what the product prints for them on the samples.
 
 `python scripts/examples.py` runs those whose output is shown and tells which is not what it says; `--write` writes what
-the product prints now. The sample has to be built before (`make demo`). The tests run all of them.
+the product prints now. The samples have to be built before (`make demo demo-documents`). The tests run all of them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[1]
 _COMMAND = re.compile(r"^\s*(?:\$ |@)?(?P<command>(?:citelock (?:ask|search) [^-\[{].*|curl .*/v1/\w+ .*))$")
 _EPILOG = re.compile(r"then: (?P<command>citelock ask '[^']+')$")
 _BLOCK = re.compile(r"^```console\n(?P<content>.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCUMENTS = "config/documents.yaml"
+"""The configuration that the examples of docs/documents.md name; the tests have it built elsewhere."""
 _ID = re.compile(r"\b[0-9a-f]{32}\b")
 _URL = re.compile(r"\S+(?P<path>/v1/\w+)")
 
@@ -58,15 +60,20 @@ def _shown(path: Path, text: str) -> Iterator[Example]:
                 yield Example(path, command, output.rstrip("\n"))
 
 
-def printed(command: str, config: Path) -> str:
+def printed(command: str, config: Path, documents: Path = ROOT / DOCUMENTS) -> str:
     """Return what the product prints for a command, without the line break at its end.
+
+    Args:
+        command: as it is shown.
+        config: of the sample wiki.
+        documents: what `--config config/documents.yaml` stands for.
 
     Raises:
         ValueError: this program cannot run such a command.
     """
     lexer = shlex.shlex(command, posix=True, punctuation_chars="|>")
     lexer.whitespace_split = True
-    tokens = list(lexer)
+    tokens = [str(documents) if token == DOCUMENTS else token for token in lexer]
     ends = [at for at, token in enumerate(tokens) if token in ("|", ">>")]
     own, rest = (tokens[: ends[0]], tokens[ends[0] :]) if ends else (tokens, [])
     text = _posted(own, config) if own[0] == "curl" else _invoked(own[1:], config)

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rag_serving.cli.group import _MODULES
+from rag_serving.config.loading import parse_config
 from scripts import generate_docs
 
 ROOT = Path(__file__).parents[1]
@@ -84,8 +86,17 @@ def test_every_promise_of_the_threat_model_names_its_test() -> None:
     assert [row for row in promises if not NAMED.search(row)] == []
 
 
-@pytest.mark.parametrize("name", ["SECURITY.md", "docs/security.md", "CONTRIBUTING.md"])
-def test_links_of_the_security_documents_lead_somewhere(name: str) -> None:
+def test_each_configuration_in_the_docs_of_documents_is_valid() -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/documents.md").read_text(), re.MULTILINE | re.DOTALL)
+    kinds = set()
+    for block in blocks:
+        config = parse_config({"tenants": {"acme": {}}, **yaml.safe_load(block)})
+        kinds |= {source.kind for source in config.sources.values()}
+    assert kinds == {"docs_folder", "markdown_book", "files"}
+
+
+@pytest.mark.parametrize("name", ["SECURITY.md", "docs/security.md", "docs/documents.md", "CONTRIBUTING.md"])
+def test_links_of_documents_lead_somewhere(name: str) -> None:
     for target, anchor in re.findall(r"\]\(([^)#:]*)#?([^)]*)\)", (ROOT / name).read_text()):
         file = (ROOT / name).parent / target if target else ROOT / name
         assert file.exists(), target

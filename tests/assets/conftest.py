@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 from support.building import BuiltAs, build
 from support.damaged import Sample
 from support.envelopes import Wiki
 from support.project import Project
 from support.shared import SharedFolders
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture(scope="session")
 def published_sample(shared_folders: SharedFolders) -> Path:
     """The folder of the whole sample wiki, built, evaluated and published once for all tests."""
     return shared_folders.get("published_sample", lambda folder: publish_sample(Sample(folder)))
+
+
+@pytest.fixture(scope="session")
+def published_documents(shared_folders: SharedFolders) -> Path:
+    """The folder of the sample's docs, book and files, built and published once for all tests."""
+    return shared_folders.get("published_documents", publish_documents)
+
+
+def publish_documents(folder: Path) -> None:
+    content = yaml.safe_load((ROOT / "config" / "documents.yaml").read_text(encoding="utf-8"))
+    for source in content["sources"].values():
+        if "path" in source:
+            source["path"] = str(ROOT / source["path"])
+    config = folder / "app.yaml"
+    config.write_text(yaml.safe_dump({**content, "home": str(folder / "home")}), encoding="utf-8")
+    command = "from rag_serving.cli.main import main; main()"
+    subprocess.run([sys.executable, "-c", command, "build", "--config", str(config)], check=True, cwd=ROOT)
 
 
 def publish_sample(sample: Sample) -> None:

@@ -1,4 +1,4 @@
-"""Every example question of README, docs and help texts is answered on the sample as is shown, or as one would expect.
+"""Every example question of README, docs and help texts is answered on the samples as is shown, or as one would expect.
 
 `python scripts/examples.py --write` puts what the product prints now into the blocks that show it.
 """
@@ -46,7 +46,9 @@ def module() -> ModuleType:
 
 
 SCRIPT = module()
-SHOWN = {example.command: example.shown for example in SCRIPT.examples() if example.shown is not None}
+EXAMPLES = {example.command: example.shown for example in SCRIPT.examples() if example.shown is not None}
+OF_DOCUMENTS = {command: shown for command, shown in EXAMPLES.items() if SCRIPT.DOCUMENTS in command}
+SHOWN = {command: shown for command, shown in EXAMPLES.items() if command not in OF_DOCUMENTS}
 OTHERS = {example.command for example in SCRIPT.examples() if example.shown is None}
 
 
@@ -66,6 +68,15 @@ def test_each_example_is_shown_or_expected() -> None:
 def test_what_is_shown_is_what_is_printed(command: str, published_sample: Path) -> None:
     printed = SCRIPT.printed(command, published_sample / "app.yaml")
     assert SCRIPT.comparable(printed) == SCRIPT.comparable(SHOWN[command] or ""), (
+        "run python scripts/examples.py --write"
+    )
+
+
+@pytest.mark.parametrize("command", OF_DOCUMENTS)
+def test_what_is_shown_of_documents_is_what_is_printed(command: str, published_documents: Path) -> None:
+    config = published_documents / "app.yaml"
+    printed = SCRIPT.printed(command, config, config)
+    assert SCRIPT.comparable(printed) == SCRIPT.comparable(OF_DOCUMENTS[command] or ""), (
         "run python scripts/examples.py --write"
     )
 
