@@ -66,3 +66,19 @@ def test_it_can_build_at_once(config: str, tmp_path: Path) -> None:
     code, out, _ = run("add", file(tmp_path, "a.md"), "--readers", "everyone", "--build", "--config", config)
     assert code == 0
     assert "1 page" in out
+
+
+def test_a_new_version_takes_the_place_of_the_document_that_is_named(
+    run: Run, inbox_config: str, tmp_path: Path
+) -> None:
+    config, path = inbox_config, Path(file(tmp_path, "a.md"))
+    code, out, _ = run("add", str(path), "--readers", "group:staff", "--config", config)
+    assert (code, "citelock build uploads" in out) == (0, True)
+    document_id = out.split()[0]
+    path.write_text("# Other words", encoding="utf-8")
+    code, out, _ = run("add", str(path), "--replace", document_id, "--config", config)
+    assert out.splitlines()[0] == f"{document_id}  a.md  received, version 2, for group:staff"
+    code, _, err = run("add", str(path), "--replace", "doc0", "--config", config)
+    assert (code, "has no document doc0" in err) == (1, True)
+    code, _, err = run("add", str(path), str(path), "--replace", document_id, "--config", config)
+    assert (code, "--replace takes one file" in err) == (2, True)
