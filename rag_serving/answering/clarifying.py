@@ -1,7 +1,7 @@
 """What an asker is told beside an answer, or in place of one: what can be asked, which page comes closest.
 
 Belongs here: the wording and the options. Does not belong here: when they are shown (`pipeline`, `answering.gates`),
-their shape (`refusal`).
+their shape (`records.refusal`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Why these passages: what speaks for each one that was locked, what was left out, in codes and one line of English.
 
 Belongs here: putting an explained search together. Does not belong here: the reasons of one passage (`reasons`), of one
-that is no passage (`left_out`), what flags mean (`flags`).
+that is no passage (`left_out`), what flags mean (`records.flags`).
 
 Everything is read from the columns that the stages left, and from chunks that the reader may see.
 """
