@@ -4,8 +4,8 @@ Belongs here: making pages pictures, comparing words with the text layer, asking
 Does not belong here: OCR (`rag_assets.ocr`), the files.
 
 Words are compared as a bag for each page: in which order a table is read is not what an engine is judged by. Accuracy
-is the share of the text layer's words that were read, or that stand there as several words in a row. A passage answers
-a question where it has at least half of the figures of the known answer; answers without figures are not compared.
+is the share of the text layer's words that were read, or that stand there as several words in a row. Which passages
+answer the questions is judged (`pdf_questions`).
 """
 
 from __future__ import annotations
@@ -24,27 +24,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
 import pypdfium2
 
-from evals.bench.passages.corpora import cut
-from evals.bench.people import published
+from evals.bench.pdf_questions import judged_questions, ranks, read_pages
 from evals.bench.real_text import DATA
-from rag_assets.evaluation.bench import TENANT
 from rag_assets.ocr.engine import Tesseract
 from rag_assets.ocr.recognition import cores
 from rag_assets.ocr.records import PagePicture, PageWords
 from rag_assets.ocr.scans import Scans
-from rag_assets.parsing.reader import LimitedReader
-from rag_assets.sources.documents.folder import FolderSource
-from rag_assets.sources.documents.rows import Reading
-from rag_serving.access.principals import Principal
 from rag_serving.config.documents import Documents, Ocr
-from rag_serving.config.sources import Files
 
-QUESTIONS = "questions.jsonl"
-DEPTH = 50
-_FIGURE = re.compile(r"\d[\d,.]*\d|\d")
 _LEADERS = re.compile(r"[.·_]{3,}")
 _LEAST_HEIGHT = 3.0  # points
 _EDGES = re.compile(r"^\W+|\W+$")
@@ -240,47 +229,19 @@ def _letters(word: str) -> str:
 
 def ranks_of_questions(data: Path, dpi: int, cache: Path) -> list[dict[str, object]]:
     """Return the rank of the first passage that answers each question, in the text layer and in what OCR read."""
-    questions = [json.loads(line) for line in (data / QUESTIONS).read_text(encoding="utf-8").splitlines()]
-    names = sorted({question["file"] for question in questions})
+    questions = [question for question in judged_questions(data) if question.is_given]
+    names = sorted({question.file for question in questions})
     with tempfile.TemporaryDirectory() as folder:
         scans = Path(folder)
         for name in names:
             with pypdfium2.PdfDocument(data / name) as document:
                 (scans / name).write_bytes(pictured(document, range(len(document)), dpi))
-        texts = {"text": _pages(data, names, cache), "ocr": _pages(scans, names, cache)}
-    ranks = {kind: _ranks(questions, pages, cache / kind) for kind, pages in texts.items()}
+        texts = {"text": read_pages(data, names, cache), "ocr": read_pages(scans, names, cache)}
+    found = {kind: ranks(questions, pages, cache / kind) for kind, pages in texts.items()}
     return [
-        {"question": question["question"], **{kind: ranks[kind][place] for kind in ranks}}
+        {"question": question.question, **{kind: found[kind][place] for kind in found}}
         for place, question in enumerate(questions)
     ]
-
-
-def _pages(folder: Path, names: Sequence[str], cache: Path) -> pa.Table:
-    """Return files of a folder as rows of PAGES."""
-    with tempfile.TemporaryDirectory() as chosen:
-        for name in names:
-            (Path(chosen) / name).write_bytes((folder / name).read_bytes())
-        settings = Files(kind="files", tenant=TENANT, path=Path(chosen), readers="everyone")
-        documents = Documents(max_seconds=600)
-        scans = Scans(documents, cache / "sources" / "bench" / "ocr")
-        with LimitedReader(documents, scans=scans) as reader:
-            return FolderSource("bench", settings, Reading(reader)).sync(None, {}).pages
-
-
-def _ranks(questions: Sequence[dict[str, str]], pages: pa.Table, home: Path) -> list[int | None]:
-    asker = Principal(TENANT, "bench", frozenset())
-    ranks: list[int | None] = []
-    with published(cut("pdf", pages), home) as pipeline:
-        for question in questions:
-            figures = {figure for figure in _FIGURE.findall(question["answer"]) if len(figure) > 2}
-            results = pipeline.search(asker, question["question"], DEPTH).results
-            ranks.append(next((rank for rank, one in enumerate(results, 1) if _answers(one.chunk.text, figures)), None))
-    return ranks
-
-
-def _answers(text: str, figures: set[str]) -> bool:
-    found = set(_FIGURE.findall(text))
-    return bool(figures) and 2 * len(figures & found) >= len(figures)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

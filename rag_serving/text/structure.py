@@ -8,6 +8,7 @@ Does not belong here: splitting a text into units (`units`), pages of a paged fi
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -19,6 +20,11 @@ from rag_serving.text.units import Block, Kind, Unit, cells_of, clipped, units
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _HANGING = ("list", "table", "code")
 FENCES = ("```", "~~~")
+_CAPTION = re.compile(
+    r"[*_]{0,2}(?:table|figure|fig\.|exhibit|chart|tabelle|abbildung|abb\.|tableau)\s{1,3}(?:\d|[A-Z]?[.-]?\d|[IVX]{1,5}\b)",
+    re.I,
+)
+_CAPTION_CHARS = 300
 _LONGEST = 1_000  # characters of a header or an introduction that another chunk repeats
 
 
@@ -55,7 +61,8 @@ class Structure(NamedTuple):
         return self.table_header if self.units[0].block == row.block else ""
 
     def introduction_of(self, unit: Unit, text: str) -> str:
-        """Return the sentence or heading that introduces the list, table or code a unit is of: it ends with a colon."""
+        """Return the sentence, heading or caption that introduces the list, table or code a unit is of: it ends with a
+        colon, or is a caption."""
         place = self.place_at(unit.start)
         if place is None or unit.kind not in _HANGING:
             return ""
@@ -131,8 +138,13 @@ def units_above(found: Sequence[Unit]) -> Iterator[Unit | None]:
             yield above if kind in _HANGING else None
 
 
+def is_caption(text: str) -> bool:
+    """Return whether a text is the caption of a table or a figure: short, and begins with its number."""
+    return len(text) <= _CAPTION_CHARS and _CAPTION.match(text) is not None
+
+
 def _introducing(said: str) -> str:
-    return said if said.rstrip("*_ ").endswith(":") else ""
+    return said if said.rstrip("*_ ").endswith(":") or is_caption(said) else ""
 
 
 def _short(text: str) -> str:

@@ -21,8 +21,20 @@ def paragraph(x: float, y: float, *texts: str, pitch: float = 12) -> list[Line]:
     return [Line(x, y + at * pitch, text) for at, text in enumerate(texts)]
 
 
-def laid_out(*pages: Sequence[Line], turned: int = 0, outline: Sequence[tuple[str, int]] = ()) -> bytes:
-    """A PDF of these pages. `turned`: degrees that each page is shown turned by; `outline`: titles and their pages."""
+def ruled(xs: Sequence[float], ys: Sequence[float]) -> list[tuple[float, float, float, float]]:
+    """Thin boxes around the cells of a grid: left, top, right, bottom."""
+    across = [(xs[0], y, xs[-1], y + 1) for y in ys]
+    return [*across, *((x, ys[0], x + 1, ys[-1]) for x in xs)]
+
+
+def laid_out(
+    *pages: Sequence[Line],
+    turned: int = 0,
+    outline: Sequence[tuple[str, int]] = (),
+    boxes: Sequence[tuple[float, float, float, float]] = (),
+) -> bytes:
+    """A PDF of these pages. `turned`: degrees that each page is shown turned by; `outline`: titles and their pages;
+    `boxes`: filled on each page."""
     fonts = "/F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> "
     fonts += "/F2 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold >>"
     first = 4 + len(outline)
@@ -37,7 +49,7 @@ def laid_out(*pages: Sequence[Line], turned: int = 0, outline: Sequence[tuple[st
         target = f"/Dest [{first + 2 * (page - 1)} 0 R /Fit]"
         objects.append(f"<< /Title ({_escaped(title)}) /Parent 3 0 R {ahead} {target} >>")
     for number, lines in enumerate(pages):
-        stream = " ".join(
+        stream = "".join(f"{x0} {792 - y1} {x1 - x0} {y1 - y0} re f " for x0, y0, x1, y1 in boxes) + " ".join(
             f"BT /F{2 if line.bold else 1} {line.size} Tf {line.x} {792 - line.y} Td ({_escaped(line.text)}) Tj ET"
             for line in lines
         )

@@ -30,9 +30,9 @@ from rag_serving.access.principals import EVERYONE, intersect_readers
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.models.protocols import Tokenizer
 from rag_serving.text.page_marks import marks_of, page_anchor, page_at
-from rag_serving.text.structure import chunk_structures
+from rag_serving.text.structure import chunk_structures, is_caption
 
-VERSION = 6
+VERSION = 7
 """Raised when the same section would give other chunks: unchanged pages are then chunked again."""
 
 APART, _BLOCK, _BLOCKS = 1 << 30, 1 << 13, 1 << 17
@@ -177,6 +177,8 @@ def pieces_of(text: str, blocks: Sequence[Mapping[str, Any]], starts: Sequence[i
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
         start, end, kind = block["start"], block["end"], block["kind"]
         after = _cut_price(text[start:end], kind, following["kind"] if following else None)
+        if kind == "table" and following and is_caption(text[following["start"] : following["end"]]):
+            after = _LEAD_IN
         longest = size.most
         windows = window_cuts(text, start, end)
         if kind == "code" or windows:
@@ -268,6 +270,8 @@ def _cut_price(text: str, kind: str, following: str | None) -> float:
     """Return what a cut after an atom costs: more between rows of a table or after a line that introduces what
     follows."""
     if kind == "heading" or (kind == "paragraph" and text.rstrip().endswith(":")):
+        return _LEAD_IN
+    if kind == "paragraph" and following == "table" and is_caption(text):
         return _LEAD_IN
     if kind == following == "table":
         return _LEAD_IN if "\n" in text else _ROW

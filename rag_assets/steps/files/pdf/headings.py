@@ -37,6 +37,7 @@ _DATE = re.compile(
     re.I,
 )
 _SIGNS = re.compile(r"[\W_]+")
+_LEADER = "....."  # to the number of a page in a table of contents
 
 
 class Outlined(NamedTuple):
@@ -121,6 +122,8 @@ def _looks_like_heading(candidate: Candidate, all_bold: bool) -> bool:
     if len(rows) > _LINES_MAX or len(text) > _CHARS_MAX or len(text.split()) > _WORDS_MAX or not _LETTER.search(text):
         return False
     if _DATE.fullmatch(text) or _CAPTION.match(text) or text[:1].islower() or text[-1] in ",;" or text[0] in "(*†$€£■":
+        return False
+    if _LEADER in text:
         return False
     is_sentence = text[-1] in ".!?" and len(text.split()) > 6
     is_larger = min(row.size for row in rows) >= _LARGER * candidate.usual

@@ -17,8 +17,8 @@ from rag_assets.steps.files.pdf.furniture import without_furniture
 from rag_assets.steps.files.pdf.headings import LEVELS, Candidate, Outlined, heading_levels, unseen_parents, usual_sizes
 from rag_assets.steps.files.pdf.naming import document_name, under_name
 from rag_assets.steps.files.pdf.paragraphs import Lines, Vocabulary, ends_sentence, paragraphs_of, usual_gap
-from rag_assets.steps.files.pdf.records import PageRows, Row
-from rag_assets.steps.files.pdf.tables import Grid, tables_of
+from rag_assets.steps.files.pdf.records import Grid, PageRows, Row, RuledTable
+from rag_assets.steps.files.pdf.tables import tables_of
 from rag_assets.steps.formats.blocks import Block, Content, clean
 from rag_assets.steps.formats.tables import Cell, Repeats, row_blocks
 
@@ -113,15 +113,35 @@ def _parts(page: PageRows, usual: float, vocabulary: Vocabulary) -> Iterator[_Pa
     """Yield the paragraphs and tables of a page in reading order, then what stands aslant, then its form's values."""
     parts: list[_Part] = []
     place = 0
-    for table in tables_of(page.rows):
-        parts += _texts(page, page.rows[place : table.start], usual, vocabulary)
-        rows = page.rows[table.start : table.stop]
-        parts.append(_Part(page.page, "", grid=table.grid, place=_around(rows)))
-        place = table.stop
-    parts += _texts(page, page.rows[place:], usual, vocabulary)
+    for at, table in _ruled_places(page):
+        parts += _unruled(page, page.rows[place:at], usual, vocabulary)
+        parts.append(_Part(page.page, "", grid=table.grid, place=table.box))
+        place = at
+    parts += _unruled(page, page.rows[place:], usual, vocabulary)
     yield from (parts[at] for at in beside_marks([_noted(part) for part in parts]))
     for text in (*page.stray, *page.fields):
         yield _Part(page.page, clean(text), place=(0, 0, page.width, page.height))
+
+
+def _ruled_places(page: PageRows) -> Iterator[tuple[int, RuledTable]]:
+    """Yield the tables with lines, and before which line of the page each is read: the first that stands below it."""
+    place = 0
+    for table in page.ruled:
+        x0, _, x1, y1 = table.box
+        below = (at for at, row in enumerate(page.rows) if row.y0 >= y1 - row.size and row.x0 < x1 and row.x1 > x0)
+        place = max(place, next(below, len(page.rows)))
+        yield place, table
+
+
+def _unruled(page: PageRows, rows: Sequence[Row], usual: float, vocabulary: Vocabulary) -> Iterator[_Part]:
+    """Yield the paragraphs and tables of some lines of a page."""
+    place = 0
+    for table in tables_of(rows):
+        yield from _texts(page, rows[place : table.start], usual, vocabulary)
+        found = rows[table.start : table.stop]
+        yield _Part(page.page, "", grid=table.grid, place=_around(found))
+        place = table.stop
+    yield from _texts(page, rows[place:], usual, vocabulary)
 
 
 def _noted(part: _Part) -> Noted:

@@ -88,7 +88,7 @@ def _running(pages: Sequence[PageRows], shown: Sequence[PageRows]) -> Iterator[s
                 names.setdefault(name.casefold(), name)
     needed = max(_PAGES, _SHARE * len(pages))
     for key in sorted(on, key=lambda key: (-len(on[key]), key)):
-        if len(on[key]) >= needed and key not in _NAVIGATION and any(map(str.isalpha, key)):
+        if len(on[key]) >= needed and key not in _NAVIGATION and _WORD.search(key):
             yield names[key]
 
 

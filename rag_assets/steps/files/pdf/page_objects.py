@@ -1,22 +1,32 @@
-"""What a page has beside its text: pictures, and values in the fields of a form.
+"""What a page has beside its text: pictures, lines, and values in the fields of a form.
 
-Belongs here: counting figures, reading filled fields, by pypdfium2. Does not belong here: the text layer (`words`).
+Belongs here: counting figures, lines, reading filled fields, by pypdfium2.
+Does not belong here: the text layer (`words`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 OBJECTS_MAX = 20_000
 """Objects of a page that are looked at."""
 _FIELDS_MAX = 2_000
 _VALUE_MAX = 4_000
+_THIN = 3.5  # points: thickness of a line
 _FIGURE = 0.02  # of the page's area: a smaller picture is a mark or a line
 
 
-def figures(page: Any) -> int:
-    """Return how many pictures of a page are large enough to show something."""
+class Drawn(NamedTuple):
+    """What a page shows beside text, in the coordinates of the file."""
+
+    figures: int  # pictures that are large enough to show something
+    lines: list[tuple[float, float, float, float]]  # left, bottom, right, top of paths that are thin
+
+
+def drawn(page: Any) -> Drawn:
+    """Return the pictures and the lines of a page."""
     from ctypes import byref, c_float
 
     from pypdfium2 import raw
@@ -24,18 +34,23 @@ def figures(page: Any) -> int:
     handle = page.raw
     count = raw.FPDFPage_CountObjects(handle)
     if count <= 0:
-        return 0
+        return Drawn(0, [])
     left, bottom, right, top = (c_float() for _ in range(4))
     width, height = page.get_size()
     least, found = _FIGURE * width * height, 0
+    lines: list[tuple[float, float, float, float]] = []
     for index in range(min(count, OBJECTS_MAX)):
         part = raw.FPDFPage_GetObject(handle, index)
-        if raw.FPDFPageObj_GetType(part) != raw.FPDF_PAGEOBJ_IMAGE:
+        kind = raw.FPDFPageObj_GetType(part)
+        if kind not in (raw.FPDF_PAGEOBJ_IMAGE, raw.FPDF_PAGEOBJ_PATH):
             continue
         if raw.FPDFPageObj_GetBounds(part, byref(left), byref(bottom), byref(right), byref(top)):
-            area = (right.value - left.value) * (top.value - bottom.value)
-            found += area >= least
-    return found
+            x0, y0, x1, y1 = left.value, bottom.value, right.value, top.value
+            if kind == raw.FPDF_PAGEOBJ_IMAGE:
+                found += (x1 - x0) * (y1 - y0) >= least
+            elif min(x1 - x0, y1 - y0) <= _THIN and all(map(math.isfinite, (x0, y0, x1, y1))):
+                lines.append((x0, y0, x1, y1))
+    return Drawn(found, lines)
 
 
 def filled_fields(page: Any) -> Iterator[str]:

@@ -14,9 +14,10 @@ from typing import Any
 
 from rag_assets.steps.files.pdf.headings import Outlined
 from rag_assets.steps.files.pdf.layout import Confidences, blocks_of
-from rag_assets.steps.files.pdf.page_objects import figures, filled_fields
+from rag_assets.steps.files.pdf.page_objects import drawn, filled_fields
 from rag_assets.steps.files.pdf.records import PageRows
 from rag_assets.steps.files.pdf.rows import readable, rows_of
+from rag_assets.steps.files.pdf.ruled import ruled_tables
 from rag_assets.steps.files.pdf.words import PageWords, page_words, turned_place
 from rag_assets.steps.files.records import FileError, FileText, OcrPage, PagesDone
 from rag_assets.steps.formats.block_json import blocks_body
@@ -112,8 +113,10 @@ class _Pages:
         letters = words.letters + sum(map(len, fields))
         shown = readable(words.words)
         tiny = len(words.words) - len(shown)
-        rows = tuple(rows_of(shown, words.width))
-        beside = tuple(words.stray), fields, figures(page), letters, tiny
+        seen = drawn(page)
+        ruled, others = ruled_tables([words.placed(line) for line in seen.lines], shown)
+        rows = tuple(rows_of(others, words.width))
+        beside = tuple(words.stray), fields, seen.figures, letters, tiny, tuple(ruled)
         return PageRows(number, words.width, words.height, rows, *beside)
 
 

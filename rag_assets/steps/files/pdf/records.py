@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
 
 class Word(NamedTuple):
     """What white space parts on a page."""
@@ -56,6 +59,21 @@ class Row(NamedTuple):
         return " ".join(cell.text for cell in self.cells)
 
 
+class Grid(NamedTuple):
+    """A table: the words above each column, and its rows."""
+
+    header: list[str]  # one text a column; empty: it has none
+    rows: list[list[str]]
+    bands: list[tuple[float, float]]  # top and bottom of each row
+
+
+class RuledTable(NamedTuple):
+    """A table with lines around its cells, and where it stands."""
+
+    box: Box
+    grid: Grid
+
+
 class PageRows(NamedTuple):
     """One page: its lines in reading order, and what it has beside text."""
 
@@ -68,3 +86,4 @@ class PageRows(NamedTuple):
     images: int = 0  # that are large enough to show something
     letters: int = 0  # of the text layer
     tiny: int = 0  # words that are too small to be read
+    ruled: tuple[RuledTable, ...] = ()  # from top to bottom; no row has their words

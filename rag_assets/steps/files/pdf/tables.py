@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rag_assets.steps.files.pdf.records import Cell, Row
+from rag_assets.steps.files.pdf.records import Cell, Grid, Row
 from rag_assets.steps.files.pdf.table_cells import is_data, is_numbering, table_cells
 
 _GAP = 2.2  # of a line's height: the widest gap between two lines of one table
@@ -24,14 +24,6 @@ _HEADER_LINES = 8
 _COLUMNS_MAX = 60
 _CELL_CHARS = 80  # of half of a table's cells
 _LABEL_CHARS = 200  # of a line between rows that names those below it
-
-
-class Grid(NamedTuple):
-    """A table: the words above each column, and its rows."""
-
-    header: list[str]  # one text a column; empty: it has none
-    rows: list[list[str]]
-    bands: list[tuple[float, float]]  # top and bottom of each row
 
 
 class FoundTable(NamedTuple):

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from rag_assets.steps.files.pdf.records import Word
+from rag_assets.steps.files.pdf.records import Box, Word
 
 CHARS_MAX = 500_000
 """Characters of one page that are read."""
@@ -27,6 +27,13 @@ _NAME_BYTES = 128
 _HOSTILE = 1e6  # points; what lies farther away is nowhere
 
 
+class _Place(NamedTuple):
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
 class PageWords(NamedTuple):
     """The words of a page in the order of its text layer; those that stand aslant are apart."""
 
@@ -36,13 +43,7 @@ class PageWords(NamedTuple):
     stray: list[str]
     letters: int
     turned: int  # quarter turns, clockwise, by which the shown page is turned to be read
-
-
-class _Place(NamedTuple):
-    x0: float
-    y0: float
-    x1: float
-    y1: float
+    placed: Callable[[Box], _Place]  # where what the file says to stand somewhere stands on the page as it is read
 
 
 def page_words(page: Any) -> PageWords:
@@ -65,7 +66,8 @@ def page_words(page: Any) -> PageWords:
     words = [Word(word.text, *turn(word), word.bold) for word, quarter in found if quarter == main]
     stray = _joined([word.text for word, quarter in found if quarter != main])
     turned = (main - rotation) % 4
-    return PageWords(*size, words, stray, sum(map(str.isalnum, text)), turned)
+    letters = sum(map(str.isalnum, text))
+    return PageWords(*size, words, stray, letters, turned, lambda box: turn(Word("", *box)))
 
 
 def turned_place(x: float, y: float, width: float, height: float, turned: int) -> tuple[float, float]:
