@@ -7,6 +7,7 @@ from pdf.laid_out_pdf import Line, laid_out, paragraph
 from rag_assets.steps.files.pdf.footnotes import Part, beside_marks
 from rag_assets.steps.files.pdf.naming import document_name
 from rag_assets.steps.files.pdf.reading import pdf_text
+from rag_assets.steps.files.records import OcrPage, OcrWord
 from rag_assets.steps.formats.block_json import blocks_content
 from rag_assets.steps.formats.blocks import Block
 from rag_assets.steps.formats.budget import BUDGET
@@ -139,3 +140,17 @@ def test_a_name_is_what_pages_repeat_or_the_metadata_say() -> None:
     assert document_name("Harbour handbook of Gdansk", [], [], []) == "Harbour handbook of Gdansk"
     for title in ("Microsoft Word - Document1", "report.docx", "0000320193-23-000006", "untitled", ""):
         assert document_name(title, [], [], []) == ""
+
+
+def test_a_row_of_figures_is_no_heading_however_large_it_is() -> None:
+    lines = [Line(72, 90, "Results", 16), *paragraph(72, 120, *PROSE), Line(72, 200, "Total $ 36,016 $ 41,488", 16)]
+    assert [block.text for block in blocks(lines) if block.kind == "heading"] == ["Results"]
+
+
+def test_lines_that_ocr_read_a_little_higher_are_no_headings() -> None:
+    lines = [*paragraph(72, 120, *PROSE), Line(72, 200, "Believes that investors find them useful", 11.6)]
+    file = laid_out([Line(72, 90, "Results", 16), *lines])
+    words = (OcrWord("Results", 72, 80, 120, 92, 90),)
+    read = blocks_content(pdf_text(file, BUDGET, None, {1: OcrPage(1, words)}).body).blocks
+    assert [block.text for block in read if block.kind == "heading"] == ["Results"]
+    assert len([block for block in blocks([Line(72, 90, "Results", 16), *lines]) if block.kind == "heading"]) == 2

@@ -37,6 +37,7 @@ _DATE = re.compile(
     re.I,
 )
 _SIGNS = re.compile(r"[\W_]+")
+_VALUE = re.compile(r"[$€£]\s?\d|\d,\d{3}\b|\(\d")
 _LEADER = "....."  # to the number of a page in a table of contents
 
 
@@ -123,7 +124,7 @@ def _looks_like_heading(candidate: Candidate, all_bold: bool) -> bool:
         return False
     if _DATE.fullmatch(text) or _CAPTION.match(text) or text[:1].islower() or text[-1] in ",;" or text[0] in "(*†$€£■":
         return False
-    if _LEADER in text:
+    if _LEADER in text or len(_VALUE.findall(text)) > 1:
         return False
     is_sentence = text[-1] in ".!?" and len(text.split()) > 6
     is_larger = min(row.size for row in rows) >= _LARGER * candidate.usual

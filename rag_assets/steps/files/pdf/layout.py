@@ -27,6 +27,7 @@ _UNIT = re.compile(
     r"(?:millions|thousands|billions|percent|dollars|euros|tonnes|tons|mio\.?|tsd\.?|millionen|tausend|prozent|%)\b.{0,120}",
     re.I,
 )
+_UNSURE = 1.1  # times its size: what text that OCR read counts as, for heights of its lines are guessed
 _NOTE_SIZE = 0.92  # times the size of running text: footnotes are smaller
 
 Place = tuple[float, float, float, float]
@@ -59,7 +60,8 @@ def blocks_of(
     ledger["page of headers and footers alone", "navigation"] += len(bare)
     blocks = _Blocks(vocabulary, confidence)
     sizes = usual_sizes(shown)
-    candidates = [Candidate(part.text, part.page, part.lines.rows, sizes[part.page]) for part in parts if part.lines]
+    usual_of = {page: size * (_UNSURE if confidence.knows(page) else 1.0) for page, size in sizes.items()}
+    candidates = [Candidate(part.text, part.page, part.lines.rows, usual_of[part.page]) for part in parts if part.lines]
     levels = iter(heading_levels(candidates, outline))
     heights = {page.page: page.height for page in pages}
     unseen = unseen_parents(candidates, outline)[::-1]
@@ -98,6 +100,10 @@ class Confidences:
 
     def __init__(self, pages: Mapping[int, Sequence[tuple[float, float, int]]] | None = None) -> None:
         self._pages = pages or {}
+
+    def knows(self, page: int) -> bool:
+        """Return whether OCR read a page."""
+        return page in self._pages
 
     def at(self, page: int, place: Place) -> int | None:
         """Return the mean confidence of the words whose middle lies in a rectangle; 0 where there are none."""
