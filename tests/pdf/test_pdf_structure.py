@@ -154,3 +154,11 @@ def test_lines_that_ocr_read_a_little_higher_are_no_headings() -> None:
     read = blocks_content(pdf_text(file, BUDGET, None, {1: OcrPage(1, words)}).body).blocks
     assert [block.text for block in read if block.kind == "heading"] == ["Results"]
     assert len([block for block in blocks([Line(72, 90, "Results", 16), *lines]) if block.kind == "heading"]) == 2
+
+
+def test_lines_that_ocr_read_in_uneven_heights_are_one_paragraph() -> None:
+    sizes = (10, 11, 9.4)
+    lines = [Line(72, 120 + 12 * at, text, sizes[at]) for at, text in enumerate(PROSE)]
+    words = (OcrWord("The", 72, 112, 90, 122, 90),)
+    read = blocks_content(pdf_text(laid_out(lines), BUDGET, None, {1: OcrPage(1, words)}).body).blocks
+    assert [block.text for block in read] == [" ".join(PROSE)]

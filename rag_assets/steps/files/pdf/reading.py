@@ -16,7 +16,7 @@ from rag_assets.steps.files.pdf.headings import Outlined
 from rag_assets.steps.files.pdf.layout import Confidences, blocks_of
 from rag_assets.steps.files.pdf.page_objects import drawn, filled_fields
 from rag_assets.steps.files.pdf.records import PageRows
-from rag_assets.steps.files.pdf.rows import readable, rows_of
+from rag_assets.steps.files.pdf.rows import evened, readable, rows_of
 from rag_assets.steps.files.pdf.ruled import ruled_tables
 from rag_assets.steps.files.pdf.words import PageWords, page_words, turned_place
 from rag_assets.steps.files.records import FileError, FileText, OcrPage, PagesDone
@@ -115,9 +115,10 @@ class _Pages:
         tiny = len(words.words) - len(shown)
         seen = drawn(page)
         ruled, others = ruled_tables([words.placed(line) for line in seen.lines], shown)
-        rows = tuple(rows_of(others, words.width))
+        rows = rows_of(others, words.width)
+        rows = rows if recognized is None else evened(rows)
         beside = tuple(words.stray), fields, seen.figures, letters, tiny, tuple(ruled)
-        return PageRows(number, words.width, words.height, rows, *beside)
+        return PageRows(number, words.width, words.height, tuple(rows), *beside)
 
 
 def _places(recognized: OcrPage, words: PageWords) -> Iterator[tuple[float, float, int]]:

@@ -15,6 +15,7 @@ from rag_assets.steps.files.pdf.records import Cell, Row, Word
 _READABLE = 2.5  # points; smaller letters are not there to be read, where most of the page is larger
 _TINY = 0.35  # of the height that most letters of the page have
 _SPACE = 0.75  # of the height: the widest space between two words of one cell
+_EVEN = 0.18  # of the height: how much higher or lower OCR may read a line of the same size
 _SAME_LINE = 0.4  # of the height: how far the middles of two words of one line are apart
 _LONG = 24  # characters of a line that looks like running text
 _COLUMN_LINES = 4  # lines of running text that make a column
@@ -43,6 +44,16 @@ def readable(words: Sequence[Word]) -> Sequence[Word]:
     most = max(heights, key=lambda height: (heights[height], height), default=0.0)
     least = min(_READABLE, _TINY * most)
     return words if min(heights, default=0.0) >= least else [word for word in words if word.height >= least]
+
+
+def evened(rows: Sequence[Row]) -> list[Row]:
+    """Return lines that OCR read, those about as high as most of the page's letters with that size: how high a line is
+    depends on which letters it has."""
+    letters = Counter[float]()
+    for row in rows:
+        letters[round(row.size)] += len(row.text)
+    usual = max(letters, key=lambda size: (letters[size], size), default=0.0)
+    return [row._replace(size=usual) if abs(row.size - usual) <= _EVEN * usual else row for row in rows]
 
 
 def is_bullet(text: str) -> bool:
