@@ -18,6 +18,7 @@ from importlib.util import find_spec
 
 from rag_assets.monitoring.ocr_health import ocr_findings
 from rag_assets.sources.reach import Reach, reach
+from rag_assets.sources.sites.source import NO_DOCUMENTS
 from rag_assets.state.passage_readers import passage_readers
 from rag_assets.state.records import read_state
 from rag_assets.state.sync_files import LastSync, read_last_sync
@@ -100,9 +101,10 @@ def _sync_finding(store: Store, key: str, source: Source) -> Finding:
     detail += f"; {readers.for_everyone:,} of {readers.passages:,} passages are readable for everyone"
     if late := _is_late(last, source):
         return Finding(name, "warn", detail, late.format(key=key))
-    if last.failed or last.notes:
+    notes = [note for note in last.notes if not note.endswith(NO_DOCUMENTS)]
+    if last.failed or notes:
         reason = next(iter(last.failed.items()), None)
-        more = f"page {reason[0]}: {reason[1]}" if reason else last.notes[0]
+        more = f"page {reason[0]}: {reason[1]}" if reason else notes[0]
         mend = f"mend it and run `citelock build {key}`"
         return Finding(name, "warn", without_secrets(f"{detail}; {more}", source), mend)
     return Finding(name, "ok", detail)

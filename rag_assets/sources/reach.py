@@ -126,8 +126,8 @@ def _(settings: source_kinds.Files, key: str) -> Reach:
     lacks_pdf = find_spec("pypdfium2") is None
     mend = "install citelock[pdf] here, or PDF files fail"
     if settings.path is None:
-        state: Literal["ok", "warn"] = "warn" if lacks_pdf else "ok"
-        return Reach(state, "an upload inbox" + ("; PDF files cannot be read" if lacks_pdf else ""), mend)
+        detail = "an upload inbox"
+        return Reach("warn", f"{detail}; PDF files cannot be read", mend) if lacks_pdf else Reach("ok", detail)
     with opened_tree(settings.path, key, settings.max_file_bytes) as tree:
         names = tree.names
     found = Reach("ok", f"{len(names):,} files in {settings.path}")

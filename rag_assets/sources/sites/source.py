@@ -39,6 +39,8 @@ from rag_assets.sources.sites.trees import FileTree, SubTree
 from rag_serving.config.sources import MarkdownBook, SiteSource
 from rag_serving.documents.kinds import is_document_name
 
+NO_DOCUMENTS = "pictures, settings, source code"
+"""How the note ends that counts the files of a site which are no documents; nothing is wrong with them."""
 _MISSING = "its file is missing, though git tracks it: the working tree is not whole"
 
 
@@ -197,7 +199,7 @@ def _asset_note(sync: PageSync) -> list[str]:
     named = sync.plan.by_name.keys() | sync.plan.excluded.keys()
     count = sum(name not in named for name in sync.tree.names)
     files = "1 file is no document" if count == 1 else f"{count} files are no documents"
-    return [f"{files}: pictures, settings, source code"] if count else []
+    return [f"{files}: {NO_DOCUMENTS}"] if count else []
 
 
 def _known_inputs(state: Mapping[str, Any]) -> dict[str, PageInputs]:
