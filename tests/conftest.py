@@ -73,6 +73,10 @@ DIVIDED = {
     "test_up.py",
 }
 
+# Compiled modules are kept: each process, and each that they start, would compile them again, assertions included.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # A shell's job in the background ignores Ctrl-C, and what it starts would, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

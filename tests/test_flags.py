@@ -10,7 +10,6 @@ from rag_serving.records import flags
 from rag_serving.records.flags import FINDINGS, SENTENCES, flags_told
 
 ROOT = Path(__file__).parents[1]
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "rag_serving").rglob("*.py")}
 
 
 def constants(tree: ast.Module) -> dict[str, str]:
@@ -44,11 +43,12 @@ def places_of_flags(tree: ast.AST) -> Iterator[ast.AST]:
 
 def flags_raised() -> set[str]:
     """Return the values of the constants that stand where flags are raised: their module's own before others'."""
-    of_module = {path: constants(tree) for path, tree in TREES.items()}
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "rag_serving").rglob("*.py")}
+    of_module = {path: constants(tree) for path, tree in trees.items()}
     everywhere = {name: value for named in of_module.values() for name, value in named.items()}
     return {
         {**everywhere, **of_module[path]}[name.id]
-        for path, tree in TREES.items()
+        for path, tree in trees.items()
         for place in places_of_flags(tree)
         for name in ast.walk(place)
         if isinstance(name, ast.Name) and name.id.isupper() and name.id in everywhere

@@ -15,9 +15,13 @@ from support.building import BuiltAs, build
 from support.damaged import Sample
 from support.envelopes import Wiki
 from support.project import Project
+from support.remembered import draw_plots_once, read_migrations_once
 from support.shared import SharedFolders
 
 ROOT = Path(__file__).parents[2]
+
+read_migrations_once()
+draw_plots_once()
 
 
 @pytest.fixture(scope="session")

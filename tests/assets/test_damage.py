@@ -24,6 +24,7 @@ from rag_serving.indexes.catalog import list_generations
 from rag_serving.text.analyzer import STOP_WORDS
 
 EDITS = count(1)
+SPACES = ("OPS",)
 REBUILDS = int(os.environ.get("CITELOCK_REBUILDS", "1"))
 
 
@@ -34,12 +35,22 @@ def sample(published_sample: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def unjudged(tmp_path_factory: pytest.TempPathFactory) -> Sample:
-    """One space of the sample, published without gold questions: what a check stops is never asked any."""
-    sample = Sample(tmp_path_factory.mktemp("unjudged"), ["OPS"], judged=False)
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One space of the sample, published without gold questions: what a check stops is never asked any.
+
+    The inputs of another generation than the published one are made up to its vectors.
+    """
+    sample = Sample(tmp_path_factory.mktemp("prepared"), SPACES, judged=False)
     sample.ingest()
     assert sample.publish().success
-    return sample
+    sample.edit_page(next(EDITS))
+    assert sample.run(TENANT, MADE).success
+    return sample.config_path.parent
+
+
+@pytest.fixture
+def unjudged(prepared: Path, tmp_path: Path) -> Sample:
+    return Sample.copy(prepared, tmp_path, SPACES, judged=False)
 
 
 def failures(result: dg.ExecuteInProcessResult) -> dict[str, str]:
@@ -68,18 +79,11 @@ def test_damage_is_named_and_not_published(
     unjudged: Sample, damage: Callable[[Sample], None], check: str, named: str
 ) -> None:
     before = unjudged.current()
-    changed(unjudged)
     damage(unjudged)
     result = unjudged.run(TENANT, INDEXED)
     assert not result.success
     assert re.search(named, failures(result)[check])
     assert unjudged.current() == before
-
-
-def changed(sample: Sample) -> None:
-    """The inputs of another generation than the published one, made up to its vectors."""
-    sample.edit_page(next(EDITS))
-    assert sample.run(TENANT, MADE).success
 
 
 def unstemmed(text: str) -> list[str]:
@@ -88,7 +92,6 @@ def unstemmed(text: str) -> list[str]:
 
 def test_an_index_without_stems_is_named_and_not_published(unjudged: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     before = unjudged.current()
-    changed(unjudged)
     with monkeypatch.context() as patch:
         patch.setattr(lexical_writer, "terms_in", lambda text, _language: unstemmed(text))
         assert unjudged.run(TENANT, ["lexical_index"]).success
@@ -100,7 +103,6 @@ def test_an_index_without_stems_is_named_and_not_published(unjudged: Sample, mon
 
 def test_a_damaged_candidate_can_be_inspected_until_the_damage_is_mended(unjudged: Sample) -> None:
     before = unjudged.current()
-    changed(unjudged)
     damaged.shuffled_vectors(unjudged)
     assert not unjudged.run(TENANT, INDEXED).success
     newest = list_generations(unjudged.store, TENANT)[0]
@@ -115,18 +117,16 @@ def halved(*arguments: Any, **options: Any) -> pa.Table:
 
 
 def test_a_gate_stops_chunks_that_were_lost_before_they_were_counted(
-    sample: Sample, monkeypatch: pytest.MonkeyPatch
+    published_sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    sample = Sample.copy(published_sample, tmp_path)
     before = sample.current()
-    sample.edit_page(next(EDITS))
-    with monkeypatch.context() as patch:
-        patch.setattr(incremental, "build_chunks", halved)
-        sample.ingest(full="true")
-        result = sample.publish()
+    monkeypatch.setattr(incremental, "build_chunks", halved)
+    sample.ingest(full="true")
+    result = sample.publish()
     assert not result.success
     assert "floor of text_kept" in failures(result)["quality_gates"]
     assert sample.current() == before
-    sample.ingest(full="true")
 
 
 @pytest.mark.timeout(300 + 90 * REBUILDS)

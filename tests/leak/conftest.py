@@ -28,8 +28,8 @@ def pairs() -> int:
 
 @pytest.fixture(scope="session")
 def synthetic(tmp_path_factory: pytest.TempPathFactory, seed: int, pairs: int) -> Iterator[Built]:
-    """2,000 pages of nested restrictions; 5,000 where many pairs ask."""
-    count = 5_000 if pairs >= 10_000 else 2_000
+    """1,000 pages of nested restrictions; 5,000 where many pairs ask."""
+    count = 5_000 if pairs >= 10_000 else 1_000
     yield from opened(tmp_path_factory.mktemp("synthetic"), restricted_wiki(count, seed, including=0.1))
 
 

@@ -20,6 +20,7 @@ from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.indexes.protocols import HiddenRowError
+from rag_serving.indexes.readable_rows import ReadableRows
 from rag_serving.indexes.view import GenerationView
 from rag_serving.pipeline import Pipeline
 
@@ -60,8 +61,8 @@ def lexical_without_filter(scores: Callable[..., Any]) -> Callable[..., Any]:
     return lambda index, terms, allowed=None: scores(index, terms)  # noqa: ARG005
 
 
-def open_to_whoever_has_many_classes(generation: Generation, classes: frozenset[str]) -> Any:
-    return READABLE(generation, frozenset(generation.reader_classes) if len(classes) > 3 else classes)
+def open_to_whoever_has_many_classes(rows: ReadableRows, classes: frozenset[str]) -> Any:
+    return READABLE(rows, rows.classes if len(classes) > 3 else classes)
 
 
 def all_places(places: DuplicateLocations, row: int, classes: frozenset[str]) -> Any:  # noqa: ARG001
@@ -73,13 +74,13 @@ def everything_is_visible(view: GenerationView, generation: Generation, classes:
 
 
 OF = DuplicateLocations.of
-READABLE = Generation._readable
+READABLE = ReadableRows.of
 INIT = GenerationView.__init__
 SERVING_FAULTS: dict[str, tuple[object, str, object]] = {
     "one clause is enough": (access, "_satisfied", one_clause_is_enough),
     "the dense index is not filtered": (Generation, "dense", dense_without_filter),
     "the lexical index is not filtered": (LexicalIndex, "scores", lexical_without_filter(LexicalIndex.scores)),
-    "many classes open all": (Generation, "_readable", open_to_whoever_has_many_classes),
+    "many classes open all": (ReadableRows, "of", open_to_whoever_has_many_classes),
     "a view shows everything": (GenerationView, "__init__", everything_is_visible),
     "also_at is told to everybody": (DuplicateLocations, "of", all_places),
     "everybody may see every receipt": (Pipeline, "receipt", lambda self, _, i: self.receipts.get(i, self.tenant)),

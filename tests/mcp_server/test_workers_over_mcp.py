@@ -17,19 +17,20 @@ from support.mcp_calls import talk
 from support.waiting import status_of, wait_until
 
 
-@pytest.fixture
-def address(wiki_home: Path, tmp_path: Path) -> Iterator[str]:
-    config = write_config(tmp_path, wiki_home, "serving: {workers: 2}\n")
+@pytest.fixture(scope="module")
+def address(wiki_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("served")
+    config = write_config(folder, wiki_home, "serving: {workers: 2}\n")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with (tmp_path / "log").open("w") as log:
+    with (folder / "log").open("w") as log:
         process = subprocess.Popen([*CITELOCK, "mcp", "--http", str(port), "--config", config], stderr=log)
     url = f"http://127.0.0.1:{port}"
     wait_until(lambda: process.poll() is None and status_of(f"{url}/readyz") == 200)
     yield url
     process.send_signal(signal.SIGINT)
     process.wait(30)
-    assert "Traceback" not in (tmp_path / "log").read_text()
+    assert "Traceback" not in (folder / "log").read_text()
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
