@@ -1,4 +1,5 @@
-"""Make the pictures of docs/asking.md and of the README: the web page over the sample that `make demo` built.
+"""Make the pictures of docs/asking.md, docs/documents.md and of the README: the web page over the samples that
+`make demo demo-documents` built.
 
     python scripts/pictures.py [--folder docs/images]
 
@@ -28,6 +29,7 @@ CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--force-color-profile=srgb"]
 SIZE = {"width": 1280, "height": 800}
 QUESTION, FOLLOW_UP = "How long can a release be rolled back?", "and who approves it?"
+DOCUMENTS, OF_PDF = "config/documents.yaml", "What does a cancelled stay cost?"
 FRAME_MS, RECORDED_S = 200, 20
 
 
@@ -57,12 +59,13 @@ class Recording:
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """Yield the address of a server over the home of the configuration."""
+def serving(config: str = "config/app.yaml") -> Iterator[str]:
+    """Yield the address of a server over the home of a configuration."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "CITELOCK_SERVING__PORT": str(port), "CITELOCK_TELEMETRY__ENABLED": "false"}
+    environment["CITELOCK_CONFIG"] = config
     command = [str(Path(sys.executable).with_name("citelock")), "serve"]
     with subprocess.Popen(command, cwd=ROOT, env=environment) as server:
         try:
@@ -113,6 +116,20 @@ def record(page: Page, address: str, folder: Path) -> None:
     recording.save(folder / "asking.webp")
 
 
+def show_pdf(page: Page, address: str, folder: Path) -> None:
+    """Save a picture of a quote that is marked in its page of a PDF."""
+    page.goto(address)
+    expect(page.get_by_role("textbox")).to_be_visible()
+    page.keyboard.type(OF_PDF)
+    page.keyboard.press("Enter")
+    source = page.get_by_role("button", name="Source 1", exact=False).first
+    expect(source).to_be_visible(timeout=30_000)
+    source.click()
+    page.wait_for_timeout(6000)
+    shot = Image.open(io.BytesIO(page.screenshot()))
+    shot.convert("RGB").quantize(64).save(folder / "documents-source.png", optimize=True)
+
+
 def main() -> None:
     """Make all pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -122,6 +139,10 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         context = browser.new_context(viewport=SIZE, color_scheme="light", device_scale_factor=1)
         record(context.new_page(), address, folder)
+        browser.close()
+    with serving(DOCUMENTS) as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        show_pdf(browser.new_page(viewport=SIZE, color_scheme="light"), address, folder)
         browser.close()
 
 

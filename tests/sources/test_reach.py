@@ -28,7 +28,15 @@ from rag_assets.state.sync_files import write_sync
 from rag_serving.artifacts.schema import CHUNKS
 from rag_serving.artifacts.store import Store, read_json, write_json, write_table
 from rag_serving.config.loading import parse_config
-from rag_serving.config.sources import BasicAuth, Confluence, ConfluenceDump, ConfluenceExport, ConfluenceMcp, Files
+from rag_serving.config.sources import (
+    BasicAuth,
+    Confluence,
+    ConfluenceDump,
+    ConfluenceExport,
+    ConfluenceMcp,
+    DocsFolder,
+    Files,
+)
 
 RESTRICTIONS, TREE = "confluence_get_page_restrictions", "confluence_get_space_page_tree"
 STAFF = {"results": [{"type": "group", "name": "staff"}]}
@@ -294,3 +302,14 @@ def test_a_folder_of_documents_is_looked_at(tmp_path: Path) -> None:
         "set sources.docs.path to a folder or zip of documents, or to s3://BUCKET/PREFIX",
     )
     assert reach("inbox", Files(kind="files", tenant="acme")).state == "ok"
+
+
+def test_pictures_and_settings_of_a_site_are_no_fault_of_its_sync(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "a.md").write_text("# A\n\nWords.\n")
+    (site / "logo.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    source = DocsFolder(kind="docs_folder", tenant="acme", path=site, readers="everyone")
+    synced(tmp_path, "docs", source)
+    found = found_by(config_of(tmp_path, docs=source))
+    assert [one.state for one in found.values()] == ["ok", "ok"]
