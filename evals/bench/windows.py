@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import bm25s
 import numpy as np
 import yaml
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ from rag_serving.config.sources import MarkdownBook
 from rag_serving.models import open_embedder, open_tokenizer
 from rag_serving.models.embedding.local import MAX_WINDOWS, spread
 from rag_serving.models.protocols import Embedder, Tokenizer
+from rag_serving.text.stemming import terms_in
 
 ROOT = Path(__file__).parents[2]
 WINDOW = 254  # tokens that the local model reads at once, without the two of its own
@@ -150,18 +152,40 @@ def measure(corpus: Corpus, embedder: Embedder, tokenizer: Tokenizer) -> dict[st
     np.maximum.at(best.T, owner, (asked @ every.T).T)
     scores = {"first_window": asked @ first.T, "average": asked @ average.T, "best_window": best}
     scores["best_and_average"] = (scores["best_window"] + scores["average"]) / 2
+    lexical = lexical_scores(whole, [question for question, _ in corpus.questions])
+    for name in ("average", "best_window"):
+        scores[f"{name}_and_bm25"] = (standardized(scores[name]) + standardized(lexical)) / 2
     values = {name: _reciprocal_ranks(found, corpus) for name, found in scores.items()}
-    gain = [b - a for a, b in zip(values["average"], values["best_window"], strict=True)]
-    interval = bootstrap_interval(gain)
     return {
         "passages": len(windows),
         "longer_than_a_window": sum(len(parts) > 1 for parts in windows),
         "windows": len(owner),
         "questions": len(asked),
         "mrr_at_10": {name: round(float(np.mean(found)), 3) for name, found in values.items()},
-        "best_window_adds": [round(interval.mean, 3), round(interval.low, 3), round(interval.high, 3)],
-        "p": round(paired_p_value(values["average"], values["best_window"]), 4),
+        "best_window_adds": gain(values["average"], values["best_window"]),
+        "best_window_adds_beside_bm25": gain(values["average_and_bm25"], values["best_window_and_bm25"]),
     }
+
+
+def lexical_scores(texts: Sequence[str], questions: Sequence[str]) -> Vectors:
+    """Return BM25 scores [questions, passages] of the product's terms."""
+    index = bm25s.BM25()
+    index.index([list(terms_in(text, "en")) for text in texts], show_progress=False)
+    known = index.vocab_dict
+    return np.stack([index.get_scores([term for term in terms_in(one, "en") if term in known]) for one in questions])
+
+
+def standardized(scores: Vectors) -> Vectors:
+    """Return each question's scores with mean 0 and deviation 1, as the product fuses them."""
+    deviation = scores.std(axis=1, keepdims=True)
+    return (scores - scores.mean(axis=1, keepdims=True)) / np.where(deviation > 0, deviation, 1)
+
+
+def gain(before: Sequence[float], after: Sequence[float]) -> dict[str, float]:
+    """Return what the mean of `after` has more, the bounds of its 95 % interval, and a p-value."""
+    interval = bootstrap_interval([b - a for a, b in zip(before, after, strict=True)])
+    figures = {"mean": interval.mean, "low": interval.low, "high": interval.high, "p": paired_p_value(before, after)}
+    return {name: round(figure, 4) for name, figure in figures.items()}
 
 
 def _reciprocal_ranks(scores: Vectors, corpus: Corpus) -> list[float]:

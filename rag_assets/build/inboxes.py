@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 
 import dagster as dg
@@ -37,6 +38,11 @@ LOOK_EVERY_S = 0.2
 LOOK_CLOSELY_EVERY_S = 5.0
 """How often records are compared although no file of an inbox was written: the configuration may be another one."""
 PAUSE_AFTER_ERROR_S = 5.0
+_IMPORTED_LATER = (
+    "bm25s", "chromadb", "datasketch", "markdown_it", "matplotlib.backends.backend_agg", "matplotlib.figure", "pandas",
+    "pyarrow.parquet", "scipy.integrate", "upath",
+)  # fmt: skip
+"""What a build imports where it is needed: 1.8 s of processor time, which the first upload would wait for."""
 _OPTIONS = RunOptions({"citelock/started_by": "inboxes"}, log_level="CRITICAL")
 
 
@@ -59,6 +65,8 @@ class Watch:
 
     def warm_up(self) -> None:
         """Open what the first run would open."""
+        for name in _IMPORTED_LATER:
+            import_module(name)
         self._jobs.load("ingest", "publish")
         open_embedder(self._config.embedding).embed_query("ready")
 
