@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from evals.bench.machine import machine
 from rag_assets.evaluation.significance import bootstrap_interval, paired_p_value
 from rag_assets.sources.registry import open_source
+from rag_assets.steps.chunks.book_places import with_book_places
 from rag_assets.steps.chunks.chunking import build_chunks
 from rag_assets.steps.chunks.sizes import ChunkSize
 from rag_assets.steps.contexts.context_prefix import metadata_prefix
@@ -54,14 +55,16 @@ class Corpus:
     questions: list[tuple[str, set[int]]] = field(default_factory=list)
 
 
-def rust_book(data: Path, tokenizer: Tokenizer) -> Corpus:
+def rust_book(data: Path, tokenizer: Tokenizer, names_chapters: bool) -> Corpus:
     """Return the book as the product cuts it, and the questions of `evals/gold/people` whose quote one passage has."""
     settings = MarkdownBook(kind="markdown_book", tenant="t", path=data / "rust-book", readers="everyone")
     pages = open_source("book", settings, data).sync(None, {}).pages
     size = ChunkSize.of(Profiles().book, Ingestion())
-    rows = build_chunks(build_sections(pages).sections, pages, tokenizer, size).to_pylist()
+    chunks = build_chunks(build_sections(pages).sections, pages, tokenizer, size)
+    rows = with_book_places(chunks, pages, is_book=names_chapters).to_pylist()
     files = dict(zip(pages["page_id"].to_pylist(), pages["source_file"].to_pylist(), strict=True))
-    corpus = Corpus("rust-book", [metadata_prefix(row["title"], row["heading_path"] or ()) for row in rows])
+    places = [(row["title"], row["heading_path"] or (), row["chapter"] if names_chapters else None) for row in rows]
+    corpus = Corpus("rust-book", [metadata_prefix(*place) for place in places])
     corpus.texts = [row["text"] for row in rows]
     for half in ("build", "measured"):
         gold = yaml.safe_load((ROOT / f"evals/gold/people/rust_book_{half}.yaml").read_text(encoding="utf-8"))
@@ -203,12 +206,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m evals.bench.windows", description=__doc__)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="folder of the corpora")
     parser.add_argument("--corpora", nargs="*", default=["rust-book", "squad2", "scifact"], help="which of them")
+    parser.add_argument("--no-chapters", action="store_true", help="name no chapters above passages of the book")
     parser.add_argument("--tokens", type=int, default=750, help="length of joined passages")
     options = parser.parse_args(arguments)
     settings = Embedding()
     embedder, tokenizer = open_embedder(settings), open_tokenizer(settings)
     corpora = {
-        "rust-book": lambda: rust_book(options.data, tokenizer),
+        "rust-book": lambda: rust_book(options.data, tokenizer, not options.no_chapters),
         "squad2": lambda: squad(options.data, tokenizer, options.tokens),
         "scifact": lambda: scifact(options.data, tokenizer, options.tokens),
     }
