@@ -26,7 +26,7 @@ from rag_assets.state.locks import exclusive
 from rag_assets.state.observed import watching_folder
 from rag_assets.state.planning import LEFT_SECONDS, uploads_to_take
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.store import Store
+from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import load_config
 from rag_serving.documents.inbox import Inbox, Upload, inboxes_of
 
@@ -82,7 +82,7 @@ def test_a_build_that_fails_is_not_tried_again_until_there_is_something_else(
     wiki: Wiki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> None:
-        raise OSError("the disk is full")
+        raise StoreError("the disk is full")
 
     with dg.DagsterInstance.ephemeral() as instance:
         watch = Watch(wiki.config_path, instance)
