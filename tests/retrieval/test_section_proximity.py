@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.passages import candidate_of
 
-from rag_serving.records import Candidate
+from rag_serving.records.passages import Candidate
 from rag_serving.retrieval.section_proximity import in_document_order, nearest_sections, nearness
 
 
