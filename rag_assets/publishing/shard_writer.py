@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_assets.publishing.manifest_writer import folder_facts
+from rag_assets.publishing.zeroed_memory import zeroed_allocations
 from rag_serving.artifacts.store import StoreError, read_json, remove_folder, write_json
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.shard_collections import ShardCollections
@@ -86,6 +87,10 @@ class ShardWriter(ShardCollections):
             number += 1
 
     def _build(self, name: str, content: ShardContent, progress: Callable[[int], None] | None) -> None:
+        with zeroed_allocations():
+            self._add(name, content, progress)
+
+    def _add(self, name: str, content: ShardContent, progress: Callable[[int], None] | None) -> None:
         before = graph_folders(self.folder) if self.folder else frozenset()
         collection = self.client.create_collection(
             _BUILDING + uuid.uuid4().hex, configuration=_configuration(len(content.ids)), embedding_function=None

@@ -18,6 +18,7 @@ from support.api_client import bearer
 from support.building import build
 from support.envelopes import Wiki
 from support.running import running
+from support.waiting import wait_until
 
 from rag_assets.sources.registry import open_source
 from rag_serving.api.app import create_app
@@ -88,6 +89,7 @@ def test_an_upload_is_told_of_stage_by_stage_to_whom_it_is_for_alone(wiki: Wiki,
     with heard(url, "ann", last="Note.md") as to_ann, heard(url, "bob", last="Note.md") as to_bob:
         secret = put(url, "ann", "Plan.md", b"# Plan\n\nThe kettle is replaced in May.\n", '["group:hr"]')
         shared = put(url, "bob", "Note.md", b"# Note\n\nThe kettle is in the kitchen.\n", "everyone")
+        wait_until(lambda: {event["document_id"] for event in to_ann} == {secret, shared})
         build(wiki)
     stages = [event["status"] for event in to_ann if event["document_id"] == secret]
     assert (stages[0], stages[-1]) == ("received", "published")
