@@ -97,6 +97,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name tests of bytes by their parameter: an archive holds the time when it was made, and all processes of a run
+    must name the same tests."""
+    return argname if isinstance(val, bytes | bytearray) else None
+
+
 @pytest.fixture(scope="session")
 def shared_folders(tmp_path_factory: pytest.TempPathFactory) -> SharedFolders:
     """Folders that are made once for all processes of this session."""
