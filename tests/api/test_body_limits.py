@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
@@ -49,7 +50,16 @@ def exchanged(url: str, *parts: bytes) -> bytes:
         for part in parts:
             client.sendall(part)
             found += client.recv(100_000)
+        while not is_whole(found) and (more := client.recv(100_000)):
+            found += more
         return found
+
+
+def is_whole(answer: bytes) -> bool:
+    """Whether an answer has as many bytes as it says; head and body may come apart."""
+    head, _, body = answer.removeprefix(CONTINUE).partition(b"\r\n\r\n")
+    told = re.search(rb"content-length: (\d+)", head, re.I)
+    return told is None or len(body) >= int(told[1])
 
 
 def status_of(answer: bytes) -> int:
