@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from app_host import heard, shown
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 from support.mcp_calls import call, server_of
 
 from rag_serving.access.principals import Principal
@@ -177,7 +177,7 @@ def test_a_host_gives_it_colours_and_no_addresses(page: Page) -> None:
         "(variables) => window.send({method: 'ui/notifications/host-context-changed', params: {styles: {variables}}})",
         variables,
     )
-    frame.wait_for_function("getComputedStyle(document.querySelector('h1')).color === 'rgb(1, 2, 3)'")
+    expect(frame.locator("h1")).to_have_css("color", "rgb(1, 2, 3)")
     assert frame.evaluate("document.documentElement.style.getPropertyValue('--color-background-primary')") == ""
 
 
