@@ -1,4 +1,4 @@
-"""How much of office files is read, on files that LibreOffice and libraries made: `python -m evals.bench.office`.
+"""Measure how much is read of office files that LibreOffice and libraries made: `python -m evals.bench.office`.
 
 Belongs here: recall of words in their order, cells under their headers, by file.
 Does not belong here: what the files say (`office_truth`).

@@ -1,4 +1,4 @@
-"""How PDF files are read: `python -m evals.bench.pdf [DIR]`, by default the files of ../shared/data/pdf.
+"""Measure how PDF files are read: `python -m evals.bench.pdf [DIR]`, by default the files of ../shared/data/pdf.
 
 Told are pages a second on one core, pages accounted for, and of the cells of tables written by hand
 (`tests/pdf/*_cells.yaml`) how many stand in the row of their label and under the words of their column.

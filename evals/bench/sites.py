@@ -1,4 +1,4 @@
-"""How fast documentation folders are read: `python -m evals.bench.sites [DIR…]`, by default the Rust book and Kafka's
+"""Measure reading of documentation folders: `python -m evals.bench.sites [DIR…]`, by default the Rust book and Kafka's
 documentation of ../shared/data, and a thousand small pages of Markdown that are made here.
 
 Told are pages a second of processor time: read from their files, and split into sections afterwards; the seconds of
@@ -38,7 +38,7 @@ class Figures(NamedTuple):
 
     @property
     def pages(self) -> int:
-        """How many pages it has."""
+        """Return the number of its pages."""
         return len(self.synced.pages)
 
 

@@ -336,9 +336,8 @@ class _Reader:
         self._row = RtfRow(texts=self._row.texts)
 
     def _shape(self, number: int | None) -> None:
-        shape, self._row.shape = self._row.shape, CellShape()
-        shape.edge = number or 0
-        self._row.shapes.append(shape)
+        self._row.shapes.append(replace(self._row.shape, edge=number or 0))
+        self._row.shape = CellShape()
 
     def _end_row(self) -> None:
         self._table.add(self._row.shapes, self._row.texts, self._row.is_header)
