@@ -22,7 +22,7 @@ publish = dg.define_asset_job(
 
 report = dg.define_asset_job(
     "report",
-    selection=dg.AssetSelection.assets("quality_report", "dedup_report"),
+    selection=dg.AssetSelection.assets("quality_report", "retrieval_report", "dedup_report"),
     description="Tell analysts of a tenant's published generation. Nothing waits for it; its failure stops nothing.",
 )
 

@@ -24,11 +24,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class StageTrace:
-    """What was degraded so far, and how long each part took; `listen` hears of each part when it begins."""
+    """What was degraded so far, and how long each part took; `listen` hears of each part when it begins, for whoever
+    waits; `watch` as well, for whoever bounds its time."""
 
     listen: Listen | None = None
     flags: list[str] = field(default_factory=list)
     timings_ms: dict[str, float] = field(default_factory=dict)
+    watch: Callable[[str], None] | None = None
 
     @contextmanager
     def part(self, name: str, flag: str | None = None) -> Iterator[None]:
@@ -38,6 +40,8 @@ class StageTrace:
             StoppedError: nobody waits for the answer any more.
         """
         check()
+        if self.watch:
+            self.watch(name)
         self.tell(name)
         start = time.perf_counter()
         try:

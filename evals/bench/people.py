@@ -22,19 +22,19 @@ import pyarrow as pa
 from evals.bench.passages.corpora import ROOT, Corpus, cut, file_pages, sample_pages, wiki_pages
 from evals.bench.passages.merged import Rule, merge
 from evals.bench.real_text import DATA
-from rag_assets.evaluation.bench import TENANT, with_column
+from rag_assets.evaluation.bench import TENANT
 from rag_assets.evaluation.cli.bench import Progress
 from rag_assets.evaluation.gold import GoldSet, read_gold
 from rag_assets.evaluation.usefulness import JudgedUse, judge_use, use_payload, use_table
 from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.publishing.sentences import embedding_through
 from rag_assets.state.vector_cache import VectorCache
-from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
-from rag_serving.models import open_embedder, open_tokenizer
+from rag_serving.models import open_embedder, open_input_limit, open_tokenizer
 from rag_serving.models.embedding.weights import MODEL
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 PEOPLE = ROOT / "evals" / "gold" / "people"
 CORPORA = ("sample", "cwiki", "rust-book")
@@ -92,10 +92,9 @@ def published(corpus: Corpus, home: Path, model: str = MODEL) -> Iterator[Pipeli
     embedder = open_embedder(config.embedding)
     table = merge(corpus.chunks, Rule("apart"), lambda text: len(tokenizer.offsets([text])[0])).table
     cache = VectorCache(store.cache(TENANT), embedder.name)
-    embedded = cache.embed(embedder, embedded_texts(table))
-    table = with_column(table, "vector_key", embedded.keys)
+    embedded = embed_passages(cache, embedder, table, open_input_limit(config.embedding))
     embed = embedding_through(cache, embedder, partial(Progress(), "sentences embedded"))
-    generation = build_generation(store, TENANT, table, embedded.vectors, config, embedder.name, embed=embed)
+    generation = build_generation(store, TENANT, embedded.chunks, embedded.vectors, config, embedder.name, embed=embed)
     generation.close()
     store.point_current(TENANT, generation.id)
     pipeline = Pipeline.open(config, TENANT, embedder)

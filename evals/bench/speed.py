@@ -33,7 +33,7 @@ from rag_serving.config.loading import Config
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 QUERIES, WARM, DEPTH = 200, 20, 80
 _ASKER = Principal(TENANT)

@@ -4,7 +4,8 @@ Belongs here: an installation as `make up` starts it, with homes of its own, and
 go through. Does not belong here: how fast files are read (`pdf`, `office`, `ocr`).
 
 Processor seconds are those of all processes of the installation while the document was on its way, whatever else the
-machine does; the load average is of the whole machine.
+machine does; the load average is of the whole machine. Memory is resident memory by kind of process; `most` is the peak
+since the process was started, so that what an upload took shows after it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -122,15 +124,33 @@ class Installation:
 
     def cpu(self) -> dict[str, float]:
         """Return the processor seconds that each kind of process has used since it was started, with its children."""
-        mark, used = f"DAGSTER_HOME={self.environment['DAGSTER_HOME']}".encode(), dict[str, float]()
-        for process in Path("/proc").glob("[0-9]*"):
+        used: dict[str, float] = {}
+        for kind, process in self._processes():
             with suppress(OSError, IndexError):
-                if mark not in (process / "environ").read_bytes().split(b"\0"):
-                    continue
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
                 ticks = (process / "stat").read_text().rpartition(")")[2].split()[11:15]  # with children that ended
-                used[_kind(command)] = used.get(_kind(command), 0.0) + sum(map(int, ticks)) / _TICKS
+                used[kind] = used.get(kind, 0.0) + sum(map(int, ticks)) / _TICKS
         return used
+
+    def memory(self) -> dict[str, dict[str, int]]:
+        """Return the resident memory of each kind of process, and the most that it ever was, in MB."""
+        used: dict[str, dict[str, int]] = {}
+        for kind, process in self._processes():
+            with suppress(OSError):
+                status = (process / "status").read_text()
+                for name, label in (("now", "VmRSS"), ("most", "VmHWM")):
+                    if found := re.search(rf"^{label}:\s+(\d+) kB$", status, re.MULTILINE):
+                        of_kind = used.setdefault(kind, {})
+                        of_kind[name] = of_kind.get(name, 0) + int(found[1]) // 1024
+        return used
+
+    def _processes(self) -> Iterator[tuple[str, Path]]:
+        """Yield what each process of the installation is, and its folder below /proc."""
+        mark = f"DAGSTER_HOME={self.environment['DAGSTER_HOME']}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (process / "environ").read_bytes().split(b"\0"):
+                    command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                    yield _kind(command), process
 
     def _await(self, client: httpx.Client) -> None:
         """Wait until the API answers, Dagster's daemon has ticked, and nothing uses the processor much any more."""
@@ -181,6 +201,24 @@ def measure(installation: Installation, client: httpx.Client, number: int) -> Up
     raise RuntimeError(f"document {number} was not found within {_FOUND_S:g} s: {upload.stages}")
 
 
+def send(client: httpx.Client, file: Path) -> float:
+    """Send a file, and return after how many seconds it is published.
+
+    Raises:
+        RuntimeError: it is not, in time or at all.
+    """
+    began = time.monotonic()
+    sent = client.post("/v1/documents", files={"file": (file.name, file.read_bytes())})
+    sent.raise_for_status()
+    path, document = f"/v1/documents/{sent.json()['document_id']}", sent.json()
+    while time.monotonic() - began < _FOUND_S and document["status"] != "failed":
+        time.sleep(_EVERY_S)
+        document = client.get(path).json()
+        if document["status"] == "published":
+            return time.monotonic() - began
+    raise RuntimeError(f"{file.name} is {document['status']}: {document.get('reason')}")
+
+
 def _finds(client: httpx.Client, query: str, identifier: str) -> bool:
     response = client.post("/v1/search", json={"query": query, "k": 5})
     return response.status_code == 200 and identifier in response.text
@@ -190,6 +228,7 @@ def _kind(command: str) -> str:
     """Return what a process of the installation is."""
     kinds: Mapping[str, str] = {
         "rag_assets.build.inboxes": "inboxes",
+        "rag_assets.parsing.worker": "reader",
         "dagster_webserver": "webserver",
         "dagster._daemon": "daemon",
         "code-server": "code server",
@@ -210,18 +249,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m evals.bench.upload", description=__doc__)
     parser.add_argument("--uploads", type=int, default=5, help="documents to send, one after the other")
     parser.add_argument("--empty", action="store_true", help="without the sample wiki: the very first document of all")
+    parser.add_argument("--file", type=Path, help="a file to send after them")
     options = parser.parse_args(arguments)
     facts = machine()
     with tempfile.TemporaryDirectory() as folder:
         installation = Installation(Path(folder), not options.empty)
         with installation.running() as client:
+            memory = {"idle": installation.memory()}
             uploads = [measure(installation, client, number) for number in range(options.uploads)]
+            memory["after_uploads"] = installation.memory()
+            if options.file:
+                large = {"name": options.file.name, "published_s": round(send(client, options.file), 2)}
+                memory["after_file"] = installation.memory()
     found = [upload.stages["found"] for upload in uploads]
     print(
         json.dumps(
             {
                 "machine": facts,
                 "uploads": [upload.payload() for upload in uploads],
+                "memory_mb": memory,
+                **({"file": large} if options.file else {}),
                 "first_s": round(found[0], 2),
                 "median_s": round(statistics.median(found), 2),
                 "median_cpu_s": round(statistics.median(sum(upload.cpu.values()) for upload in uploads), 2),

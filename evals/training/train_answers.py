@@ -38,7 +38,7 @@ from rag_serving.answering.extraction.ranker import WEIGHTS, learnt
 from rag_serving.config.loading import Config, load_config, parse_config
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.models.protocols import Embedder
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline, Services
 from rag_serving.records.claims import Draft
 from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze
@@ -108,11 +108,9 @@ class Watching(Answering):
 class Watched(Pipeline):
     """A pipeline whose sentences are kept."""
 
-    def __init__(
-        self, config: Config, tenant: str, published: CurrentGeneration, embedder: Embedder, *others: Any
-    ) -> None:
-        super().__init__(config, tenant, published, embedder, *others)
-        self._answering = self.watching = Watching(config, embedder)
+    def __init__(self, config: Config, tenant: str, published: CurrentGeneration, services: Services) -> None:
+        super().__init__(config, tenant, published, services)
+        self._answering = self.watching = Watching(config, services.embedder)
 
     def see(self, gold: GoldQuestion) -> Seen:
         self.watching.front = None

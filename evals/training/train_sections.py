@@ -36,7 +36,7 @@ from rag_serving.answering.extraction.extractor import rank, rank_sections
 from rag_serving.answering.extraction.features import FOR_SECTIONS, QuestionFeatures
 from rag_serving.answering.extraction.ranker import TABLES, WEIGHTS, learnt
 from rag_serving.config.loading import parse_config
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.passages import Chunk, Lock
 from rag_serving.text.analyzer import analyze
 from rag_serving.tracing import StageTrace

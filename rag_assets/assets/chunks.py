@@ -13,6 +13,7 @@ from rag_assets.state.fingerprints import chunk_size, chunks_settings, ingest_se
 from rag_assets.state.records import ChunksState, SourceAccount, read_state, update_state, write_account
 from rag_assets.steps.chunks.book_places import with_book_places
 from rag_assets.steps.chunks.chunking import VERSION
+from rag_assets.steps.chunks.document_fields import with_document_fields
 from rag_assets.steps.incremental.completeness import take_account
 from rag_assets.steps.incremental.incremental import update_chunks
 from rag_serving.artifacts.schema import CHUNKS, PAGES, SECTIONS
@@ -52,7 +53,8 @@ def chunks(
             chunk_size(config, key),
             page_language,
         )
-        table = with_book_places(update.chunks, pages, is_book=config.profiles.name_of(config.sources[key]) == "book")
+        documents = with_document_fields(update.chunks, pages)
+        table = with_book_places(documents, pages, is_book=config.profiles.name_of(config.sources[key]) == "book")
         sync = read_json(folder / "sync_state.json")
         failed = {**sync["failed"], **(state.sections.failed if state.sections else {})}
         page_ids = pages["page_id"].to_pylist()

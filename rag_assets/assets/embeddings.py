@@ -1,4 +1,4 @@
-"""The asset `embeddings`: a vector for every chunk, computed once for every text."""
+"""The asset `embeddings`: a vector for every chunk, or for each window of a long one, computed once for every text."""
 
 import time
 
@@ -8,32 +8,33 @@ from rag_assets import metadata
 from rag_assets.assets.groups import publish_asset, retry_after
 from rag_assets.progress import Reporter
 from rag_assets.publishing.documents import begin_embedding
+from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.publishing.sentences import SentencesBuild, build_sentences, embedding_through, wants_sentences
 from rag_assets.publishing.vector_files import save_vectors
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VERSION, VectorCache
-from rag_assets.steps.contexts.context_prefix import embedded_texts
-from rag_assets.steps.contexts.contextualize import with_vector_keys
+from rag_assets.steps.contexts import embedded_windows
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
-from rag_serving.models import open_embedder
+from rag_serving.models import open_embedder, open_input_limit
 
 
 @publish_asset(
     deps=["contexts"],
     kinds={"onnx", "numpy"},
     pool="embedding",
-    code_version=str(VERSION),
+    code_version=f"{VERSION}.{embedded_windows.VERSION}",
     retry_policy=retry_after(3),
 )
 def embeddings(
     context: dg.AssetExecutionContext, installation: Installation, reporter: dg.ResourceParam[Reporter]
 ) -> dg.MaterializeResult:
     """Vectors of prefix and text, and of the sentences that answers are extracted from (`indexing.sentence_vectors`);
-    what was embedded before comes from the tenant's cache, whatever page it is on.
+    what was embedded before comes from the tenant's cache, whatever page it is on. A passage that is longer than the
+    model reads at once has a vector for each of its windows, of which the nearest to a question counts.
 
     The cache is written every 64 texts: a run that is killed goes on where it was.
     """
@@ -46,11 +47,13 @@ def embeddings(
         embedder = open_embedder(config.embedding)
         cache = VectorCache(store.cache(tenant), embedder.name, Seal(store.home, SEAL_PURPOSE))
         started = time.monotonic()
-        embedded = cache.embed(embedder, embedded_texts(chunks), reporter.track("texts embedded", context.log.info))
+        limit = open_input_limit(config.embedding)
+        track = reporter.track("texts embedded", context.log.info)
+        embedded = embed_passages(cache, embedder, chunks, limit, track)
         seconds = time.monotonic() - started
         working = folder / ".embeddings"
         remove_folder(working)
-        write_table(working / "chunks.parquet", with_vector_keys(chunks, embedded.keys), GENERATION_CHUNKS)
+        write_table(working / "chunks.parquet", embedded.chunks, GENERATION_CHUNKS)
         save_vectors(working, embedded.vectors)
         write_json(working / "model.json", {"embedder": embedder.name, "dimension": embedded.vectors.shape[1]})
         commit_folder(working, folder / "embeddings")
@@ -69,7 +72,8 @@ def embeddings(
             "model": embedder.name,
             "dimension": int(embedded.vectors.shape[1]),
             "texts_embedded": embedded.computed,
-            "texts_from_cache": len(set(embedded.keys)) - embedded.computed,
+            "texts_from_cache": embedded.texts - embedded.computed,
+            "vectors": len(embedded.vectors),
             "sentences": made.sentences,
             "sentences_embedded": made.embedded,
             "sentences_bytes": made.bytes,

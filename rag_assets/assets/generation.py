@@ -21,7 +21,7 @@ from rag_assets.state.records import PublishState, read_candidate, read_checked,
 from rag_serving.artifacts.manifest import FORMAT
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS
 from rag_serving.artifacts.store import read_table
-from rag_serving.models import open_embedder
+from rag_serving.models import open_embedder, open_input_limit
 
 
 @publish_asset(
@@ -50,7 +50,7 @@ def generation(
         reporter.begin(tenant, "checks")
         embedder = open_embedder(config.embedding)
         folder = store.generation(tenant, manifest.id)
-        again = checks_made_again(embedder, folder, candidate.selected)
+        again = checks_made_again(embedder, open_input_limit(config.embedding), folder, candidate.selected)
         results = check_generation(store, tenant, manifest.id, config, coverage, embedder.name, again)
         checked = PublishState(
             generation=manifest.id,

@@ -6,6 +6,7 @@ from rag_assets import metadata
 from rag_assets.assets.groups import publish_asset
 from rag_assets.progress import Reporter
 from rag_assets.publishing.build import build_dense, build_lexical_index
+from rag_assets.publishing.passage_vectors import count_vectors
 from rag_assets.publishing.publish import discard_failed
 from rag_assets.publishing.vector_files import load_vectors
 from rag_assets.resources import Installation, of_tenant, writing
@@ -35,7 +36,7 @@ def dense_index(
             store,
             tenant,
             chunks,
-            load_vectors(folder, len(chunks), model["dimension"]),
+            load_vectors(folder, count_vectors(chunks), model["dimension"]),
             config,
             model["embedder"],
             progress=reporter.track("chunks indexed", context.log.info),

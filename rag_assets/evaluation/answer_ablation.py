@@ -26,18 +26,18 @@ from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.measures import Values, of_answers, of_rankings
 from rag_assets.evaluation.significance import paired_p_value
 from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
-from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes.catalog import current_generation
 from rag_serving.indexes.current import CurrentGeneration
 from rag_serving.indexes.generation import Generation
-from rag_serving.models import Embedder, open_embedder
+from rag_serving.models import Embedder, open_embedder, open_input_limit
 from rag_serving.models.protocols import Progress
 from rag_serving.models.reranker_client import open_reranker
-from rag_serving.pipeline import Pipeline, Services
+from rag_serving.pipeline.pipeline import Pipeline, Services
 from rag_serving.receipts.store import ReceiptStore
 
 Report = Callable[[str, int, int], None]
@@ -200,12 +200,11 @@ def _reshaped(variant: Variant, config: Config, home: Path, tenant: str, embedde
     store, there = Store(config.home), Store(home)
     table, _ = _published_table(config, tenant, variant.reshape)
     cache = VectorCache(store.cache(tenant), embedder.name, Seal(store.home, SEAL_PURPOSE))
-    embedded = cache.embed(embedder, embedded_texts(table))
-    table = table.set_column(table.column_names.index("vector_key"), table.schema.field("vector_key"), [embedded.keys])
+    embedded = embed_passages(cache, embedder, table, open_input_limit(config.embedding))
     local = config.model_copy(
         update={"home": home, "indexing": config.indexing.model_copy(update={"chroma_url": None})}
     )
-    made = build_generation(there, tenant, table, embedded.vectors, local, embedder.name)
+    made = build_generation(there, tenant, embedded.chunks, embedded.vectors, local, embedder.name)
     made.close()
     there.point_current(tenant, made.id)
 

@@ -23,15 +23,16 @@ from rag_assets.evaluation.beir import Collection, Document, Ranking
 from rag_assets.evaluation.metrics import mrr_at_k, ndcg_at_k, recall_at_k
 from rag_assets.evaluation.tables import percentiles
 from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.state.vector_cache import VectorCache
-from rag_assets.steps.contexts.context_prefix import embedded_texts, metadata_prefix
+from rag_assets.steps.contexts.context_prefix import metadata_prefix
 from rag_assets.steps.contexts.lexical_fields import lexical_prefixes
 from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
 from rag_serving.indexes.generation import Generation
-from rag_serving.models import Embedder, Tokenizer, open_embedder, open_tokenizer
+from rag_serving.models import Embedder, Tokenizer, open_embedder, open_input_limit, open_tokenizer
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.retrieval.search import Search, search_candidates
@@ -137,12 +138,14 @@ def indexed(
     chunks = reshape(table)
     started = time.perf_counter()
     cache = VectorCache(store.cache(TENANT), embedder.name)
-    embedded = cache.embed(embedder, embedded_texts(chunks), _part(report, "texts embedded"))
-    chunks = with_column(chunks, "vector_key", embedded.keys)
+    limit = open_input_limit(config.embedding)
+    embedded = embed_passages(cache, embedder, chunks, limit, _part(report, "texts embedded"))
     embed_seconds = time.perf_counter() - started
     started = time.perf_counter()
     progress = _part(report, "chunks indexed")
-    generation = build_generation(store, TENANT, chunks, embedded.vectors, config, embedder.name, progress=progress)
+    generation = build_generation(
+        store, TENANT, embedded.chunks, embedded.vectors, config, embedder.name, progress=progress
+    )
     index_seconds = time.perf_counter() - started
     try:
         yield Index(generation, ids, embedder, index_seconds, embed_seconds, embedded.computed)
@@ -221,7 +224,7 @@ def _row(document: Document, index: int, section: int, tokens: int, contexts: bo
         "places": [],
         "prefix": metadata_prefix(document.title, path) if contexts else "",
         "lexical_prefix": "",
-        "vector_key": "",
+        "vector_keys": [""],
         "shard": "",
     }
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rag_assets.evaluation.clearness import Clearness, clearness
 from rag_assets.evaluation.confidence import CalibrationExample, Fit, learn
 from rag_assets.evaluation.evaluate import Evaluation, Judged
 from rag_assets.evaluation.gold import GoldSet
@@ -23,6 +24,7 @@ from rag_serving.records.refusal import Refusal
 from rag_serving.text.question_types import is_claim
 
 ASKED, STATED, CLOSEST = "min_confidence", "min_confidence_statement", "min_closest"
+CLEAR = "min_clear"
 # Right answers that the gate before writing may cost.
 _LOST = 0.005
 _STEPS = 200
@@ -80,6 +82,7 @@ class Calibration:
     curve: tuple[Point, ...]  # of the half that was not learnt from
     measured: Evaluation
     cost: float = 0.0  # of errors, per question measured
+    clear: Clearness | None = None  # of the questions measured
 
     def payload(self) -> dict[str, Any]:
         """Return the JSON shape of `evaluate --calibrate --json`."""
@@ -89,6 +92,7 @@ class Calibration:
             "cost": self.cost,
             "confidence": {"prior_strength": self.confidence.strength, "learnt_from": len(self.confidence.unseen)},
             "measured": self.measured.payload(),
+            "clarity": self.clear.payload() if self.clear else None,
             "curve": [asdict(point) for point in self.curve],
         }
 
@@ -124,13 +128,13 @@ def calibrate(gold: GoldSet, measured: Evaluation) -> Calibration:
     """
     learning = {question.id for question in halves(gold)[0].questions}
     first = [case for case in measured.judged if case.gold.id in learning]
-    taught = [case for case in first if case.answer.evidence]
+    taught = [case for case in first if case.answer.features]
     confidence = learn([_seen(case) for case in taught])
     unseen = dict(zip((case.gold.id for case in taught), confidence.unseen, strict=True))
     learnt = [_confident(case, unseen[case.gold.id]) if case.gold.id in unseen else case for case in first]
     confidence_of_evidence = confidence.tables.with_vectors.told
     kept = [
-        _confident(case, confidence_of_evidence(case.answer.evidence)) if case.answer.evidence else case
+        _confident(case, confidence_of_evidence(case.answer.features)) if case.answer.features else case
         for case in measured.judged
         if case.gold.id not in learning
     ]
@@ -142,11 +146,14 @@ def calibrate(gold: GoldSet, measured: Evaluation) -> Calibration:
     for name in (ASKED, STATED):
         if some := [case for case in learnt if _threshold_of(case) == name]:
             gates[name] = boundary(some, "told", "closest")
+    if (min_clear := clearness(first).min_clear) is not None:
+        gates[CLEAR] = min_clear
     told = {name: gates[name] for name in (ASKED, STATED) if name in gates}
     gates[CLOSEST] = min([boundary(learnt, "closest", "none"), *told.values()])
     closed = tuple(closed_at(case, told.get(_threshold_of(case), 0.0), gates[CLOSEST]) for case in kept)
     cost = sum(COSTS.of(end.answer.outcome, is_right(case)) for end, case in zip(closed, kept, strict=True))
-    return Calibration(gates, confidence, tuple(curve(kept)), Evaluation(closed), round(cost / (len(kept) or 1), 4))
+    mean = round(cost / (len(kept) or 1), 4)
+    return Calibration(gates, confidence, tuple(curve(kept)), Evaluation(closed), mean, clearness(kept))
 
 
 def curve(judged: Sequence[Judged]) -> list[Point]:
@@ -195,7 +202,7 @@ def confidence_of(judged: Judged) -> float:
 
 
 def _seen(judged: Judged) -> CalibrationExample:
-    return CalibrationExample(judged.answer.evidence, is_right(judged), judged.gold.part)
+    return CalibrationExample(judged.answer.features, is_right(judged), judged.gold.part)
 
 
 def _confident(judged: Judged, confidence: float) -> Judged:

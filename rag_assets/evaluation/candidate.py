@@ -34,7 +34,7 @@ from rag_serving.indexes.generation import Generation
 from rag_serving.models.chat.entailment_judge import Entails
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import open_reranker
-from rag_serving.pipeline import Pipeline, Services
+from rag_serving.pipeline.pipeline import Pipeline, Services
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.text.analyzer import ANALYZER_VERSION
 
@@ -160,7 +160,9 @@ def candidate_pipeline(candidate: Candidate) -> Iterator[Pipeline]:
 
 
 def _evaluated_config(config: Config) -> Config:
-    """Return the configuration that is evaluated: without models behind HTTP unless they were asked for."""
+    """Return the configuration that is evaluated: without models behind HTTP unless they were asked for, and in the
+    highest phase of retrieval, whatever is switched off for readers now."""
+    config = config.searched_in_full()
     if config.evaluation.models == "configured":
         return config
     features = config.features.model_copy(update={"FEATURE_RERANKER": False})

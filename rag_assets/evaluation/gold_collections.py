@@ -22,13 +22,13 @@ from rag_assets.evaluation.beir import Document, read_documents
 from rag_assets.evaluation.bench import TENANT, chunk_table
 from rag_assets.evaluation.gold import GoldError, GoldQuestion, GoldSet
 from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.publishing.sentences import embedding_through
 from rag_assets.state.vector_cache import VectorCache
-from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config
-from rag_serving.models import Embedder, open_embedder, open_tokenizer
-from rag_serving.pipeline import Pipeline
+from rag_serving.models import Embedder, open_embedder, open_input_limit, open_tokenizer
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.text.units import units
 
 EVIDENCE = "evidence_sentences.jsonl"
@@ -86,12 +86,13 @@ def published(
 def _indexable(collection: Collection, store: Store, embedder: Embedder, config: Config) -> tuple[pa.Table, Any]:
     table, _ = chunk_table(collection.documents, open_tokenizer(config.embedding), config.context.provider != "none")
     urls = [f"https://collection.example/{page}#{_ANCHOR}" for page in table["page_id"].to_pylist()]
-    embedded = VectorCache(store.cache(TENANT), embedder.name).embed(embedder, embedded_texts(table))
-    columns = {"url": urls, "anchor": [_ANCHOR] * len(urls), "vector_key": embedded.keys}
+    columns = {"url": urls, "anchor": [_ANCHOR] * len(urls)}
     for name, values in columns.items():
         place = table.column_names.index(name)
         table = table.set_column(place, table.schema.field(name), pa.array(values, pa.string()))
-    return table, embedded.vectors
+    cache = VectorCache(store.cache(TENANT), embedder.name)
+    embedded = embed_passages(cache, embedder, table, open_input_limit(config.embedding))
+    return embedded.chunks, embedded.vectors
 
 
 def _squad(path: Path) -> Collection:

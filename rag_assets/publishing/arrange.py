@@ -19,6 +19,7 @@ from rag_assets.steps.contexts.context_prefix import under_prefixes
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError
 from rag_serving.indexes.exact import Vectors
+from rag_serving.indexes.window_map import WindowMap, WindowsError, window_counts
 
 ORDER = [("source", "ascending"), ("page_id", "ascending"), ("chunk_idx", "ascending"), ("chunk_id", "ascending")]
 
@@ -28,21 +29,26 @@ class BuildError(RedactedError):
 
 
 def arranged(chunks: pa.Table, vectors: Vectors) -> tuple[pa.Table, Vectors]:
-    """Return chunks with their vectors [n, d], by source, page and place in the page.
+    """Return chunks with their vectors [vectors, d], by source, page and place in the page.
 
     Raises:
-        BuildError: a chunk id stands twice, or the vectors are not finite numbers, one for each chunk.
+        BuildError: a chunk id stands twice, or the vectors are not finite numbers, as many as the chunks name.
     """
-    if vectors.ndim != 2 or len(vectors) != len(chunks):
+    try:
+        counts = window_counts(chunks["vector_keys"])
+    except WindowsError as error:
+        raise BuildError(f"{error}; run `citelock build`") from error
+    if vectors.ndim != 2 or len(vectors) != counts.sum():
         raise BuildError(f"{len(chunks)} chunks came with vectors of shape {vectors.shape}")
-    infinite = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    windows, infinite = WindowMap(counts), np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(infinite):
-        chunk_id = chunks["chunk_id"][int(infinite[0])].as_py()
+        chunk_id = chunks["chunk_id"][windows.row_of(int(infinite[0]))].as_py()
         raise BuildError(f"the vector of chunk {chunk_id!r} is not finite; delete the tenant's cache and build again")
     if repeated := repeated_id(chunks):
         raise BuildError(f"chunk id {repeated!r} stands twice; sources that share page ids need an `id_prefix`")
     order = pc.sort_indices(chunks, sort_keys=ORDER)
-    return chunks.take(order), np.ascontiguousarray(vectors[order.to_numpy()], dtype=np.float32)
+    places = windows.places(order.to_numpy().astype(np.int64)).vectors
+    return chunks.take(order), np.ascontiguousarray(vectors[places], dtype=np.float32)
 
 
 def repeated_id(chunks: pa.Table) -> str | None:

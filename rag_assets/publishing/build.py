@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,12 @@ from rag_assets.publishing import shard_writer
 from rag_assets.publishing.arrange import ORDER, arranged, lexical_documents, table_digest, values, with_shards
 from rag_assets.publishing.lexical_writer import build_lexical, documents_digest
 from rag_assets.publishing.manifest_writer import create_manifest, folder_facts, pages_digest, signed, write_manifest
+from rag_assets.publishing.passage_vectors import count_vectors, vectors_at
 from rag_assets.publishing.sentences import Embed, build_sentences
 from rag_assets.publishing.shard_writer import ShardContent, ShardWriter, discard_unreadable
 from rag_assets.publishing.shards import content_digest
 from rag_assets.publishing.workspace import BuildWorkspace
+from rag_serving.artifacts import keyword_tables
 from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, SourcePages, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder
@@ -36,6 +39,7 @@ from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation, place_of
 from rag_serving.indexes.integrity import MARK, find_file_damage
+from rag_serving.indexes.window_map import vector_ids
 from rag_serving.text import analyzer as terms
 
 _log = logging.getLogger(__name__)
@@ -99,8 +103,8 @@ def build_dense(
 ) -> DenseBuild:
     """Build the shards whose content is new.
 
-    `chunks`: GENERATION_CHUNKS in any order; column `shard` is filled here. `vectors` [n, d]: L2-normalized, row by row
-    those of `chunks`. `embedder`: name of the model that made them.
+    `chunks`: GENERATION_CHUNKS in any order; column `shard` is filled here. `vectors` [vectors, d]: L2-normalized, row
+    by row those that `chunks` name. `embedder`: name of the model that made them.
 
     Raises:
         BuildError: chunks and vectors do not fit together.
@@ -205,7 +209,7 @@ def _ensure_shards(
         collections.remove_unfinished()
         for name in sorted(set(names)):
             rows = np.flatnonzero(names == name)
-            content = shard_content(table.take(pa.array(rows, pa.int64())), vectors[rows], embedder)
+            content = shard_content(table.take(pa.array(rows, pa.int64())), vectors_at(table, vectors, rows), embedder)
             collection, fresh = collections.ensure(content, partial(_report, progress, done, len(table)))
             done, built = done + len(rows), built + fresh
             _report(progress, 0, len(table), done)
@@ -224,9 +228,13 @@ def _report(progress: Progress | None, before: int, total: int, part: int) -> No
 
 def shard_content(rows: pa.Table, vectors: Vectors, embedder: str) -> ShardContent:
     """Return a shard's content under the digest of everything that shapes its collection."""
-    ids, keys, readers = values(rows, "chunk_id", "vector_key", "readers")
+    ids, keys, classes = values(rows, "chunk_id", "vector_keys", "readers")
+    counts = [len(own) for own in keys]
+    readers = [readers for readers, count in zip(classes, counts, strict=True) for _ in range(count)]
+    ids = vector_ids(ids, counts)
     header = [embedder, str(vectors.shape[1]), *(f"{name}={value}" for name, value in sorted(_hnsw().items()))]
-    return ShardContent(content_digest(header, zip(ids, keys, readers, strict=True)), ids, vectors, readers)
+    digest = content_digest(header, zip(ids, chain.from_iterable(keys), readers, strict=True))
+    return ShardContent(digest, ids, vectors, readers)
 
 
 def _hnsw() -> dict[str, int]:
@@ -255,12 +263,14 @@ def _content_facts(
         "embedder": EmbedderFacts(name=facts["embedder"], dimension=facts["dimension"]),
         "shards": tuple(Shard.model_validate(shard) for shard in facts["shards"]),
         "chunks": len(table),
+        "vectors": vectors if (vectors := count_vectors(table)) != len(table) else None,
         "pages": _pages(table),
         "formats": {
             "chunks": GENERATION_CHUNKS.version,
             "dense": shard_collections.FORMAT,
             "lexical": lexical.FORMAT,
             "analyzer": terms.ANALYZER_VERSION,
+            "keyword": keyword_tables.FORMAT,
             **({"sentences": sentence_vectors.FORMAT} if has_sentences else {}),
             **({"originals": ORIGINALS.version} if len(originals) else {}),
         },

@@ -100,8 +100,10 @@ def check_files(folder: Path, generation: Generation) -> CheckResult:
 
 
 def check_ids(generation: Generation, place: ChromaLocation) -> CheckResult:
-    """Return chunk table, dense shards and lexical index hold the same chunks, the shards with the same readers."""
-    expected = {chunk_id: generation.readers_of(row) for row, chunk_id in enumerate(generation.chunk_ids())}
+    """Return chunk table, dense shards and lexical index hold the same chunks, the shards with the same readers and
+    every window of a long one."""
+    ids = generation.vector_ids()
+    expected = {name: generation.readers_of(generation.row_of_vector(number)) for number, name in enumerate(ids)}
     try:
         collections = ShardCollections.open(place)
         dense = [pair for shard in generation.manifest.shards for pair in stored_readers(collections, shard.collection)]
@@ -113,16 +115,16 @@ def check_ids(generation: Generation, place: ChromaLocation) -> CheckResult:
         wrong.append(f"{len(dense) - len(expected)} more in the dense index than in the chunk table")
     if generation.lexical_ids() != generation.chunk_ids():
         wrong.append("lexical: other chunks or another order")
-    counts = {"chunks": len(expected), "dense": len(dense), "lexical": len(generation.lexical_ids())}
-    return _result("ids", wrong, f"{len(expected)} chunk ids are the same in table, dense and lexical index", counts)
+    counts = {"chunks": len(generation), "dense": len(dense), "lexical": len(generation.lexical_ids())}
+    return _result("ids", wrong, f"{len(generation)} chunk ids are the same in table, dense and lexical index", counts)
 
 
 def check_vectors(generation: Generation) -> CheckResult:
     """All vectors are finite and of length 1."""
     wrong: list[str] = []
-    ids = generation.chunk_ids()
+    ids = generation.vector_ids()
     for start in range(0, len(ids), _BLOCK):
-        vectors = generation.vectors(range(start, min(start + _BLOCK, len(ids))))
+        vectors = generation.vector_table.vectors[start : start + _BLOCK]
         with np.errstate(invalid="ignore"):
             bad = ~(np.abs(np.linalg.norm(vectors, axis=1) - 1) <= SAME)
         wrong += [ids[start + row] for row in np.flatnonzero(bad)]
@@ -137,34 +139,35 @@ def check_embedder(generation: Generation, embedder: str) -> CheckResult:
 
 
 def check_neighbours(generation: Generation, minimum: float) -> list[CheckResult]:
-    """By the vectors of sampled chunks: each finds itself, or an identical vector, first; and recall@10 of the dense
-    index against exact search.
+    """By sampled vectors: each finds its chunk, or an identical vector, first; and recall@10 of the dense index against
+    exact search.
     """
-    rows, ids, everyone = sample_rows(len(generation)), generation.chunk_ids(), frozenset(generation.reader_classes)
+    vectors, ids = generation.vector_table.vectors, generation.vector_ids()
+    sampled, everyone = sample_rows(len(vectors)), frozenset(generation.reader_classes)
     astray: list[str] = []
     found = wanted = 0
     try:
-        for row, vector in zip(rows, generation.vectors(rows), strict=True):
+        for number in sampled:
+            vector = vectors[number]
             approximate = generation.approximate(vector, RECALL_AT)
-            if not _is_itself(approximate, row):
-                astray.append(ids[row])
+            if not _is_itself(approximate, generation.row_of_vector(number)):
+                astray.append(ids[number])
             exact = generation.exact(vector, RECALL_AT, everyone)
             found += sum(hit.score >= exact[-1].score - 1e-5 for hit in approximate)
             wanted += len(exact)
     except DenseError as error:
         return [CheckResult(name, False, str(error)) for name in ("found_by_own_vector", "ann_recall")]
     recall = found / wanted if wanted else 1.0
+    measured = {"recall_at_10": recall, "minimum": minimum, "sampled": len(sampled)}
     detail = f"recall@{RECALL_AT} is {recall:.4f}, at least {minimum} is asked for"
     return [
         _result(
             "found_by_own_vector",
             astray,
-            f"{len(rows)} of {len(generation)} chunks find themselves",
-            {"sampled": len(rows), "chunks": len(generation)},
+            f"{len(sampled)} of {len(vectors)} vectors find their chunks",
+            {"sampled": len(sampled), "chunks": len(generation)},
         ),
-        CheckResult(
-            "ann_recall", recall >= minimum, detail, {"recall_at_10": recall, "minimum": minimum, "sampled": len(rows)}
-        ),
+        CheckResult("ann_recall", recall >= minimum, detail, measured),
     ]
 
 

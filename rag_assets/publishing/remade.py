@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,16 +20,17 @@ from numpy.typing import NDArray
 
 from rag_assets.publishing.arrange import lexical_documents
 from rag_assets.publishing.checks import CheckResult, sample_rows
-from rag_assets.steps.contexts.context_prefix import embedded_texts
+from rag_assets.steps.contexts.embedded_windows import embedded_windows
+from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.generation_files import LEXICAL_FOLDER
 from rag_serving.indexes.lexical import LexicalIndex
-from rag_serving.models.protocols import Embedder
+from rag_serving.models.protocols import Embedder, InputLimit
 from rag_serving.text.analyzer import stems
 from rag_serving.text.stemming import terms_in
 
 EMBEDDED = 48
-"""Chunks that are embedded again: the cost of this check where a model is paid for."""
+"""Vectors that are made again: the cost of this check where a model is paid for."""
 
 # Servers batch and round differently from call to call: the same text came back at 0.9999 and above.
 SAME_TEXT = 0.999
@@ -41,48 +43,76 @@ _REPEATED = re.compile(r"[.-]\d+$")
 
 
 def checks_made_again(
-    embedder: Embedder, folder: Path, selected: Mapping[str, int]
+    embedder: Embedder, limit: InputLimit | None, folder: Path, selected: Mapping[str, int]
 ) -> list[Callable[[Generation], CheckResult]]:
-    """Return the checks below, ready for a generation in this folder; `selected`: chunks to index, by source."""
+    """Return the checks below, ready for a generation in this folder; `limit`: how much the embedder reads at once,
+    `selected`: chunks to index, by source."""
     return [
-        lambda generation: check_embedded_again(generation, embedder),
+        lambda generation: check_embedded_again(generation, embedder, limit),
         lambda generation: check_analyzed_again(generation, folder),
         lambda generation: check_counts(generation, selected),
         check_anchors,
     ]
 
 
-def check_embedded_again(generation: Generation, embedder: Embedder) -> CheckResult:
-    """Sampled chunks have the vectors that the configured model and prompts give their texts now."""
-    rows = _spread(len(generation), EMBEDDED)
-    texts = embedded_texts(generation.table.take(pa.array(rows, pa.int64())))
-    fresh = embedder.embed_documents(texts) if texts else np.zeros((0, embedder.dimension), np.float32)
-    stored = generation.vectors(rows)
+@dataclass(frozen=True)
+class _Sample:
+    """Vectors of a generation [n, d], the texts that they should be of, and these without what stands above them."""
+
+    stored: Vectors
+    texts: list[str]
+    bare: list[str]
+
+    def take(self, places: Sequence[int]) -> _Sample:
+        return _Sample(
+            self.stored[list(places)], [self.texts[one] for one in places], [self.bare[one] for one in places]
+        )
+
+
+def _sampled(generation: Generation, limit: InputLimit | None) -> _Sample:
+    """Return evenly spread vectors with the text, or the window of it, that each should be of now."""
+    vectors, windows = generation.vector_table.vectors, generation.vector_table.windows
+    numbers = _spread(len(vectors), EMBEDDED)
+    rows = [generation.row_of_vector(number) for number in numbers]
+    chunks = generation.table.take(pa.array(rows, pa.int64()))
+    texts, bare = list[str](), list[str]()
+    columns = zip(numbers, rows, embedded_windows(chunks, limit), chunks["prefix"].to_pylist(), strict=True)
+    for number, row, own, prefix in columns:
+        place = 0 if windows is None else number - windows.start_of(row)
+        texts.append(own[min(place, len(own) - 1)])
+        bare.append(texts[-1].removeprefix(f"{prefix}\n"))
+    return _Sample(vectors[numbers], texts, bare)
+
+
+def check_embedded_again(generation: Generation, embedder: Embedder, limit: InputLimit | None) -> CheckResult:
+    """Sampled vectors are those that the configured model and prompts give their texts now."""
+    sample = _sampled(generation, limit)
+    fresh = embedder.embed_documents(sample.texts) if sample.texts else np.zeros((0, embedder.dimension), np.float32)
+    stored = sample.stored
     if fresh.shape != stored.shape:
         detail = f"vectors have {stored.shape[1]} dimensions, the model gives {fresh.shape[1]}: embedding model mix-up"
-        return CheckResult("embedded_again", False, detail, {"sampled": len(rows), "wrong": len(rows)})
+        return CheckResult("embedded_again", False, detail, {"sampled": len(fresh), "wrong": len(fresh)})
     wrong = np.flatnonzero((fresh * stored).sum(axis=1) < SAME_TEXT)
-    numbers = {"sampled": len(rows), "wrong": len(wrong)}
+    numbers = {"sampled": len(fresh), "wrong": len(wrong)}
     if not len(wrong):
         return CheckResult(
-            "embedded_again", True, f"{len(rows)} sampled chunks have the vectors of their texts", numbers
+            "embedded_again", True, f"{len(fresh)} sampled chunks have the vectors of their texts", numbers
         )
-    damage = _vector_damage(generation, embedder, [rows[row] for row in wrong], fresh[wrong])
-    detail = f"{len(wrong)} of {len(rows)} sampled vectors are wrong: {damage}; {_MEND}"
+    damage = _vector_damage(generation, embedder, sample.take(wrong.tolist()), fresh[wrong])
+    detail = f"{len(wrong)} of {len(fresh)} sampled vectors are wrong: {damage}; {_MEND}"
     return CheckResult("embedded_again", False, detail, numbers)
 
 
-def _vector_damage(generation: Generation, embedder: Embedder, rows: Sequence[int], fresh: NDArray[np.float32]) -> str:
+def _vector_damage(generation: Generation, embedder: Embedder, sample: _Sample, fresh: NDArray[np.float32]) -> str:
     """Return what became of vectors that are not those of their texts; most of them decide."""
-    stored, everyone = generation.vectors(rows), frozenset(generation.reader_classes)
+    stored, everyone = sample.stored, frozenset(generation.reader_classes)
     elsewhere = [generation.exact(vector, 1, everyone)[0].score >= SAME_TEXT for vector in fresh]
-    if 2 * sum(elsewhere) >= len(rows):
+    if 2 * sum(elsewhere) >= len(stored):
         return "shuffled, these vectors stand at other chunks"
-    texts = generation.table.take(pa.array(rows, pa.int64()))
-    asked = np.stack([embedder.embed_query(text) for text in embedded_texts(texts)])
+    asked = np.stack([embedder.embed_query(text) for text in sample.texts])
     if _most_same(asked, stored):
         return "wrong prompt prefix, passages were embedded as questions"
-    if _most_same(embedder.embed_documents(texts["text"].to_pylist()), stored):
+    if _most_same(embedder.embed_documents(sample.bare), stored):
         return "wrong prompt prefix, passages were embedded without their context"
     if float(np.median((fresh * stored).sum(axis=1))) >= SAME_MODEL:
         return "wrong prompt prefix, the model is right and the text that it read is not"

@@ -13,6 +13,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,11 @@ import pyarrow as pa
 
 from rag_assets.publishing.arrange import lexical_documents
 from rag_assets.publishing.build import shard_content
+from rag_assets.publishing.keyword_writer import write_keyword_index
 from rag_assets.publishing.lexical_writer import build_lexical
 from rag_assets.publishing.originals import restore_originals
 from rag_assets.publishing.page_readers import write_page_readers
+from rag_assets.publishing.passage_vectors import vectors_at
 from rag_assets.publishing.sentences import write_sentences
 from rag_assets.publishing.shard_writer import ShardWriter, discard_unreadable
 from rag_assets.publishing.vector_files import load_vectors, save_codes, save_vectors
@@ -43,6 +46,7 @@ from rag_serving.artifacts.store import (
     write_table,
 )
 from rag_serving.config.loading import Config
+from rag_serving.indexes import keyword_index
 from rag_serving.indexes.chroma import DenseError
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
 from rag_serving.indexes.exact import Vectors, VectorsError
@@ -133,7 +137,14 @@ class _Parts:
     def ways(self) -> list[Callable[[], None]]:
         """Return how parts are had again, in this order: what is made of chunks and vectors comes after them."""
         first = [self.copy, self.convert_chunks, self.recall_vectors]
-        return [*first, self.code_vectors, self.recall_sentences, self.list_readers, self.index_words]
+        return [
+            *first,
+            self.code_vectors,
+            self.recall_sentences,
+            self.list_readers,
+            self.index_words,
+            self.index_keywords,
+        ]
 
     def accept(self) -> None:
         """Take what was made again and is to the last bit what the manifest says."""
@@ -168,7 +179,7 @@ class _Parts:
         if VECTORS_FILE not in self.wanted or (table := self._table()) is None:
             return
         try:
-            vectors = self._cache().remembered(table["vector_key"].to_pylist())
+            vectors = self._cache().remembered([*chain.from_iterable(table["vector_keys"].to_pylist())])
         except (ModelError, SecretError, ValueError) as error:
             _log.warning("the vectors cannot be restored from the cache: %s", error)
             return
@@ -199,7 +210,7 @@ class _Parts:
         """Codes follow from vectors."""
         if {CODES_FILE, FACTS_FILE} & self.wanted and (path := self._sound.get(VECTORS_FILE)):
             try:
-                vectors = load_vectors(path.parent, self._manifest.chunks, self._manifest.embedder.dimension)
+                vectors = load_vectors(path.parent, self._manifest.vector_count, self._manifest.embedder.dimension)
             except VectorsError as error:
                 _log.warning("the codes cannot be restored: %s", error)
                 return
@@ -214,6 +225,11 @@ class _Parts:
         """The lexical index follows from the chunks."""
         if any(name.startswith(f"{LEXICAL_FOLDER}/") for name in self.wanted) and (table := self._table()) is not None:
             build_lexical(self.working / LEXICAL_FOLDER, *lexical_documents(table))
+
+    def index_keywords(self) -> None:
+        """The keyword index follows from the chunks."""
+        if self.wanted.intersection(keyword_index.FILES) and (table := self._table()) is not None:
+            write_keyword_index(self.working, table)
 
     def _take(self, folder: Path) -> None:
         for name in self.wanted:
@@ -247,7 +263,7 @@ def _restore_shards(store: Store, tenant: str, manifest: Manifest, config: Confi
     if any(fault_of(folder / name, manifest.files[name], True) for name in (CHUNKS_FILE, VECTORS_FILE)):
         return []
     table = read_table(folder / CHUNKS_FILE, GENERATION_CHUNKS)
-    vectors = load_vectors(folder, manifest.chunks, manifest.embedder.dimension)
+    vectors = load_vectors(folder, manifest.vector_count, manifest.embedder.dimension)
     try:
         parts = {damage.part for damage in damaged}
         if (place.url is None and discard_unreadable(place.folder)) or not parts & manifest.collections:
@@ -266,7 +282,8 @@ def _built_shards(
         rows = np.flatnonzero(names == shard.name)
         if shard.collection not in wanted or not len(rows):
             continue
-        content = shard_content(table.take(pa.array(rows, pa.int64())), vectors[rows], manifest.embedder.name)
+        own = vectors_at(table, vectors, rows)
+        content = shard_content(table.take(pa.array(rows, pa.int64())), own, manifest.embedder.name)
         if content.digest == shard.digest:
             collections.replace(shard.collection, content)
             yield shard.collection

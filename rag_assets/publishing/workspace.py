@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rag_assets.publishing.keyword_writer import write_keyword_index
 from rag_assets.publishing.page_readers import write_page_readers
 from rag_assets.publishing.vector_files import save_codes, save_vectors
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
@@ -57,6 +58,7 @@ class BuildWorkspace:
             write_table(working / CHUNKS_FILE, table, GENERATION_CHUNKS)
             write_mapped(working / MAPPED_FILE, table, GENERATION_CHUNKS)
             write_page_readers(working, table)
+            write_keyword_index(working, table)
             save_vectors(working, vectors)
             save_codes(working, vectors)
             write_json(working / _FACTS, dict(facts))

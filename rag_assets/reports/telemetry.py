@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rag_assets.reports.report import Case, Cell, Figure, Report, Table, filled, words
+from rag_assets.reports.retrieval import phase_tables
 from rag_assets.reports.unanswered import outcome_of, unanswered_table
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-VERSION = 3
+VERSION = 4
 """Raised when the report of the same figures changes."""
 FLOOR = 0.95
 """Citation precision below this is shown as bad."""
@@ -40,7 +41,7 @@ def telemetry_report(tenant: str, date: str, day: Day, dedup: Sequence[Table] = 
         title=f"Questions of {tenant} on {date}",
         about=f"{kpis.questions} questions and {kpis.searches} searches{people}, {date} (UTC)",
         figures=_figures(kpis),
-        tables=filled(unanswered_table(day.questions), *_tables(kpis), *dedup),
+        tables=filled(unanswered_table(day.questions), *_tables(kpis), *phase_tables(day.questions), *dedup),
         cases=day.complaints,
         cases_title="Answers that readers complained of",
     )

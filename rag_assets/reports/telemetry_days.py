@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 _OUTCOME = frozenset({"at", "kind", "question", "question_hash", "status", "outcome", "user_hash", "refusal"})
 
+_RETRIEVAL = frozenset(
+    {"kind", "origin", "question", "flags", "receipt_id", "phase", "retrieval_ms", "matched", "corrected", "action"}
+)
+
 
 @contextmanager
 def database(config: Config) -> Iterator[Engine]:
@@ -67,6 +71,22 @@ def read_questions(engine: Engine, tenant: str, last: date, days: int) -> list[d
     from rag_serving.telemetry.tables import QUESTIONS
 
     return records(rows_of_days(engine, QUESTIONS, tenant, last_days(days, last), _OUTCOME))
+
+
+def read_retrieval(
+    engine: Engine, tenant: str, last: date, days: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the questions of so many days of which `last` is the last, without their rankings, and the verdicts.
+
+    Raises:
+        TelemetryError: the database cannot be read.
+    """
+    from rag_assets.evaluation.telemetry_rows import last_days, records, rows_of_days
+    from rag_serving.telemetry.tables import FEEDBACK, QUESTIONS
+
+    span = last_days(days, last)
+    asked = records(rows_of_days(engine, QUESTIONS, tenant, span, _RETRIEVAL))
+    return asked, records(rows_of_days(engine, FEEDBACK, tenant, span, {"verdict", "comment"}))
 
 
 def plots_of(kpis: Kpis) -> list[Plot]:

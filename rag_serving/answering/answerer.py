@@ -9,7 +9,7 @@ Does not belong here: how passages are found (`pipeline`), what a stage does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,17 +20,21 @@ from rag_serving.answering.currency_notes import told_out_of_force, told_to_diff
 from rag_serving.answering.extraction.conflicts import Comparison, Differing, differing
 from rag_serving.answering.extraction.extractor import MODEL, Extraction, Similarity, extract
 from rag_serving.answering.extraction.features import QuestionFeatures
+from rag_serving.answering.extraction.parts import Part, StoredSimilarity, extracted_apart
 from rag_serving.answering.extraction.precedence import Opening
 from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated
-from rag_serving.answering.gates import gate_passages, gate_question, is_close, least_confidence, likeness
+from rag_serving.answering.gates import gate_clarity, gate_passages, gate_question, is_close, least_confidence, likeness
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.loading import Config, ConfigError
+from rag_serving.config.sections import Gates
 from rag_serving.models.chat.entailment_judge import Entails, open_judge
 from rag_serving.models.protocols import Embedder
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.claims import EXTRACTIVE, Draft, Verdict
+from rag_serving.records.decisions import Decision
 from rag_serving.records.flags import CLOSEST_PASSAGE, CONFLICTING, LOW_OCR, OCR_QUOTE, SUPERSEDED
+from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
 from rag_serving.records.refusal import Clarification
 from rag_serving.text.analyzer import analyze
@@ -40,10 +44,6 @@ from rag_serving.tracing import StageTrace
 
 NO_VECTORS, UNSUPPORTED = "sentence_vectors_unavailable", "unsupported_claims"
 NOT_JUDGED, DOUBTED = "claims_not_judged", "claims_doubted_by_the_model"
-
-
-StoredSimilarity = Callable[[Sequence[str]], Sequence[float | None]]
-"""Cosine similarity of each text to the question; None where no vector of it is stored."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,11 @@ class Question:
     opening: Opening = lambda _: ()  # how the page of a passage begins
     is_foreign: bool = False  # in a language that the pages are not in: passages are near by meaning alone
     farther: float = 0.0  # by how much of similarity they are then farther off
+    gates: Gates | None = None  # None: those of the configuration
+    occasion: Occasion = PLAIN
     analyze: Analyze = analyze  # gives the terms of a text as `weights` have them
+    parts: tuple[Part, ...] = ()  # what is asked of runs of passages, each by itself; none: all is asked of all
+    decision: Decision | None = None  # whether it is clear what it means, where that was decided
 
 
 class Answering:
@@ -73,7 +77,7 @@ class Answering:
         """
         self._config = config
         self._embedder = embedder
-        self.generator = Generator(config.generation)
+        self.generator = Generator(config.generation, budgets=config.prompt)
         self._tables = open_tables(config)
         self._judge: Entails | None = None
 
@@ -81,12 +85,12 @@ class Answering:
         self, attempt: StageTrace, asked: Question, lock: Lock, generation: str = "", explain: bool = False
     ) -> AnswerTrace:
         """Return what the passages of the lock say to a question; `generation` is the id of the one they are of."""
-        settings, gates = self._config.generation, self._config.gates
+        settings, gates = self._config.generation, asked.gates or self._config.gates
         found = likeness(lock, set(asked.weights), asked.weights, asked.analyze)
         chosen = len(lock) == 1 and not lock.passages[0].scores  # a selection is read, however far it seems
-        stop = gate_question(asked.text, asked.weights, asked.original, asked.remark) or (
-            None if chosen else gate_passages(lock, found, gates.nearer_by(asked.farther))
-        )
+        stop = gate_question(asked.text, asked.weights, asked.original, asked.remark) or gate_clarity(asked.decision)
+        if not (stop or chosen or asked.parts):
+            stop = gate_passages(lock, found, gates.nearer_by(asked.farther))
         if stop:
             return self._stopped(replace(stop.answer(generation), gates=found), attempt, asked, lock, explain)
         with attempt.part("generate"):
@@ -95,6 +99,7 @@ class Answering:
                 lock,
                 lambda: self._extracted(attempt, asked, lock),
                 lambda chars: attempt.tell("generate", f"{chars} characters written"),
+                asked.occasion,
             )
         for flag in draft.flags:
             attempt.raise_flag(flag)
@@ -118,7 +123,7 @@ class Answering:
 
     def _composed(self, attempt: StageTrace, written: VerifiedDraft, asked: Question, lock: Lock) -> Composition:
         """Return what becomes of what was written: where it is doubted, what extraction finds may come closest."""
-        gates, min_ocr = self._config.gates, self._config.verification.min_ocr_confidence
+        gates, min_ocr = asked.gates or self._config.gates, self._config.verification.min_ocr_confidence
         doubt = written.doubt(asked.text, lock, gates, min_ocr)
         if not doubt:
             return Composition(written, written, None, is_shown=True)
@@ -126,7 +131,7 @@ class Answering:
             draft = written.draft if written.draft.model == MODEL else self._extracted(attempt, asked, lock)
             widened = replace(draft, claims=(*draft.claims, *draft.further))
             tried = VerifiedDraft(*self._verified(widened, asked, lock)) if widened != written.draft else written
-        is_shown = asked.is_foreign or is_close(tried.draft.confidence, gates)
+        is_shown = (asked.is_foreign and gates.min_closest < 1) or is_close(tried.draft.confidence, gates)
         return Composition(written, tried, doubt, tried.stands and is_shown)
 
     def _stopped(self, answer: Answer, attempt: StageTrace, asked: Question, lock: Lock, explain: bool) -> AnswerTrace:
@@ -145,7 +150,8 @@ class Answering:
         words = self._config.generation.quote_max_words
         verdicts = verify(draft, lock, asked.original, self.rules)
         features = QuestionFeatures.of(asked.text, asked.weights, asked.analyze)
-        differs = differing(Comparison(features, lock, asked.analyze, words, asked.opening), verdicts)
+        comparison = Comparison(features, lock, asked.analyze, words, asked.opening)
+        differs = None if asked.parts else differing(comparison, verdicts)  # what is told of two things may differ
         if differs:
             draft = replace(draft, claims=differs.beside(draft.claims, may_move=draft.model == MODEL))
             verdicts = verify(draft, lock, asked.original, self.rules)
@@ -173,20 +179,37 @@ class Answering:
         return replace(written, verdicts=without_doubted(found, lock))
 
     def _extracted(self, attempt: StageTrace, asked: Question, lock: Lock) -> Draft:
+        if asked.vector is not None:
+            with attempt.part("sentences", NO_VECTORS):
+                return self._compared(asked, lock, by_meaning=True)
+        return self._compared(asked, lock, by_meaning=False)
+
+    def _compared(self, asked: Question, lock: Lock, by_meaning: bool) -> Draft:
+        """Return what extraction finds, comparing sentences by meaning or by their words alone.
+
+        Raises:
+            ModelError: no vector of a sentence can be had.
+        """
         settings = self._config.generation
 
-        def extracted(similarity: Similarity | None) -> Draft:
-            options = Extraction(similarity, settings.max_citations, settings.quote_max_words, self._tables)
-            return extract(asked.text, lock, asked.weights, asked.analyze, options)
+        def options_of(compared: Question | Part) -> Extraction:
+            similarity = self._similarity(compared) if by_meaning else None
+            return Extraction(similarity, settings.max_citations, settings.quote_max_words, self._tables)
 
-        if (vector := asked.vector) is not None:
-            with attempt.part("sentences", NO_VECTORS):
-                return extracted(lambda texts: self._similarities(asked, vector, texts))
-        return extracted(None)
+        if asked.parts:
+            return extracted_apart(asked.parts, lock, asked.analyze, options_of)
+        return extract(asked.text, lock, asked.weights, asked.analyze, options_of(asked))
 
-    def _similarities(self, asked: Question, vector: NDArray[np.float32], texts: Sequence[str]) -> list[float]:
+    def _similarity(self, asked: Question | Part) -> Similarity | None:
+        """Return what compares texts with a question by meaning; None without its vector."""
+        vector = asked.vector
+        return None if vector is None else lambda texts: self._similarities(asked.stored, vector, texts)
+
+    def _similarities(
+        self, stored_of: StoredSimilarity | None, vector: NDArray[np.float32], texts: Sequence[str]
+    ) -> list[float]:
         """Return the similarity of each text to the question; what has no stored vector is embedded now."""
-        stored = asked.stored(texts) if asked.stored else [None] * len(texts)
+        stored = stored_of(texts) if stored_of else [None] * len(texts)
         missing = [text for text, value in zip(texts, stored, strict=True) if value is None]
         made = iter((self._embedder.embed_documents(missing) @ vector).tolist() if missing else ())
         return [next(made) if value is None else value for value in stored]

@@ -8,12 +8,64 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from rag_serving.records.decisions import Contender, Decision
 from rag_serving.records.passages import Lock
 from rag_serving.records.refusal import Clarification, ClarificationOption
+from rag_serving.text.orders import orders_assistant
 
 EXAMPLES = "You can ask, for example:"
 CLOSEST_PAGE = "The page that comes closest:"
+WHICH_PART = "Which part should I explain?"
+GO_DEEPER = "Which one should I go deeper on?"
+LONGEST_LABEL = 160
+_NOT_SURE = "I’m not sure which feature you mean. Are you asking about {}? If not, tell me the feature name."
+_ONE_WEAK = "I think you mean {}. Is that right?"
+_AMBIGUOUS = "Do you mean {} or {}?"
+
+
+def asked_back(decision: Decision) -> Clarification:
+    """Return what is asked back of a question that is not clear, with the pages that it may mean as options.
+
+    A page whose title gives orders to an assistant is not named.
+    """
+    likely = _nameable(decision.contenders)
+    options = tuple(_option_of(each) for each in likely)
+    if decision.action == "no_match" or not likely:
+        return Clarification(WHICH_PART)
+    if decision.action == "ambiguous" and len(likely) > 1:
+        return Clarification(_AMBIGUOUS.format(*map(_with_category, likely)), options)
+    if len(likely) == 1:
+        return Clarification(_ONE_WEAK.format(likely[0].label), options)
+    return Clarification(_NOT_SURE.format(likely[0].label), options)
+
+
+def deeper(contenders: Sequence[Contender]) -> Clarification:
+    """Return what is asked below a short answer to each of two things."""
+    return Clarification(GO_DEEPER, tuple(_option_of(each) for each in _nameable(contenders)))
+
+
+def _nameable(contenders: Sequence[Contender]) -> list[Contender]:
+    """Return the first two that can be named, in a line of readable length."""
+    named = [each for each in contenders if not orders_assistant(each.label)][:2]
+    return [replace(each, label=_shortened(each.label), category=_shortened(each.category)) for each in named]
+
+
+def _shortened(text: str) -> str:
+    """Return a text on one line of at most `LONGEST_LABEL` characters."""
+    line = " ".join(text[: 4 * LONGEST_LABEL].split())
+    return line if len(line) <= LONGEST_LABEL else line[: LONGEST_LABEL - 1] + "…"
+
+
+def _with_category(contender: Contender) -> str:
+    return f"{contender.label} ({contender.category})" if contender.category else contender.label
+
+
+def _option_of(contender: Contender) -> ClarificationOption:
+    return ClarificationOption(
+        contender.label, "meaning", contender.query, contender.url or None, contender.category or None
+    )
 
 
 def closest(lock: Lock) -> Clarification | None:

@@ -77,7 +77,7 @@ class Composition:
         """Return the claims that stand, below the line that says so where they are only the closest; without any the
         answer is withheld."""
         made = self._shown(lock, settings) if self.is_shown else self._withheld(lock)
-        return replace(made, usage=self.written.draft.usage, refusal=self.doubt, evidence=self.tried.draft.evidence)
+        return replace(made, usage=self.written.draft.usage, refusal=self.doubt, features=self.tried.draft.evidence)
 
     def _shown(self, lock: Lock, settings: AnswerGeneration) -> Answer:
         shown = self.tried

@@ -12,13 +12,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from rag_serving.answering.clarifying import closest
+from rag_serving.answering.clarifying import WHICH_PART, asked_back, closest
 from rag_serving.answering.refusals import badly_read, nothing_kept, too_doubtful, too_far
 from rag_serving.config.sections import Gates
 from rag_serving.records.answers import Answer, Status
 from rag_serving.records.claims import Verdict
+from rag_serving.records.decisions import Decision
 from rag_serving.records.passages import Lock
-from rag_serving.records.refusal import Gate, Refusal
+from rag_serving.records.refusal import Clarification, Gate, Refusal
 from rag_serving.text.orders import is_order
 from rag_serving.text.question_types import is_claim
 from rag_serving.text.small_talk import Remark, plain_words
@@ -28,7 +29,7 @@ CLOSEST = "The pages do not answer this outright. They come closest with:"
 """The line above passages that are shown without confidence; clients that know no outcome show it, too."""
 REFUSED_ORDER = "This asks to answer by other rules than the pages'. Ask what the pages tell."
 REFUSED_EMPTY = "This has no words to look for. Ask a question in words."
-CLARIFY_POINTER = "It is not clear what is meant. Name the page, product or setting that you ask about."
+CLARIFY_POINTER = WHICH_PART
 REMARKS: Mapping[Remark, str] = MappingProxyType(
     {
         "greeting": "Hello. Ask a question about the pages.",
@@ -54,10 +55,11 @@ class Stop:
     status: Status
     message: str
     refusal: Refusal
+    clarification: Clarification | None = None
 
     def answer(self, generation: str = "", lock: Lock | None = None) -> Answer:
         """Return the answer that says so, with the closest page where something was found."""
-        clarification = closest(lock) if lock else None
+        clarification = self.clarification or (closest(lock) if lock else None)
         return Answer(
             self.status, self.message, clarification=clarification, refusal=self.refusal, generation=generation
         )
@@ -78,6 +80,14 @@ def gate_question(question: str, terms: Collection[str], typed: str = "", remark
     if not terms:
         return Stop("clarify", CLARIFY_POINTER, Refusal("pointer", "the question has no word that a page could hold"))
     return None
+
+
+def gate_clarity(decision: Decision | None) -> Stop | None:
+    """Stop what is not clear: one thing may be meant and it is not sure, several may be, or none."""
+    if decision is None or decision.action == "answer":
+        return None
+    told = asked_back(decision)
+    return Stop("clarify", told.text, Refusal("meaning", decision.reason, decision.confidence), told)
 
 
 def is_heading(text: str, lock: Lock) -> bool:

@@ -75,8 +75,8 @@ def _link(number: int, citation: Citation | None) -> str:
 def _below(answer: Answer) -> list[str]:
     """Return the lines below an answer: what it asks back, then its sources by number."""
     lines = []
-    if answer.clarification:
-        lines += ["", markdown_text(answer.clarification.text), *map(_option, answer.clarification.options)]
+    if told := answer.clarification:
+        lines += ["", *([markdown_text(told.text)] if told.text != answer.answer else []), *map(_option, told.options)]
     if answer.citations:
         lines.append("")
     by_number = sorted(answer.citations, key=lambda citation: citation.index)

@@ -38,7 +38,8 @@ def too_far(passages: int, likeness: Mapping[str, float], gates: Gates) -> Refus
     if similarity is None:
         return Refusal("coverage", f"{looked}: {words}", coverage, gates.min_coverage)
     near = f"the nearest has a similarity of {similarity:.2f}, {gates.min_similarity:.2f} is needed"
-    return Refusal("similarity", f"{looked}: {near}; {words}", similarity, gates.min_similarity)
+    told = near if gates.min_coverage > 1 else f"{near}; {words}"  # beyond 1 words do not count
+    return Refusal("similarity", f"{looked}: {told}", similarity, gates.min_similarity)
 
 
 def too_doubtful(passages: int, confidence: float, least: float, closest: float) -> Refusal:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI
 from fastapi import Request as HttpRequest
@@ -22,8 +22,11 @@ from pydantic import Field
 from rag_serving.access.principals import Principal
 from rag_serving.api.admission import Admission
 from rag_serving.api.background import BackgroundWork
-from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Text
+from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, Filters, Message, Name, Shown, Text
+from rag_serving.api.book_chat import check_books, selection_of, source_payload
+from rag_serving.api.book_chat import router as book_chat
 from rag_serving.api.connections import UNREAD
+from rag_serving.api.conversation_sessions import router as conversation_sessions
 from rag_serving.api.deadlines import Deadlines, Running
 from rag_serving.api.document_events import router as document_events
 from rag_serving.api.documents import router as documents
@@ -62,12 +65,15 @@ from rag_serving.api.uploads import Uploads
 from rag_serving.api.watch import Watch
 from rag_serving.api.wire import BodyLimit, RequestError, error_body
 from rag_serving.config.loading import Config
+from rag_serving.conversations.remembering import Remembered
+from rag_serving.conversations.stored import Exchange
+from rag_serving.conversations.turns import conversation_of
 from rag_serving.indexes.current import BEING_OPENED
 from rag_serving.mcp.extra import require_mcp
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.query.filters import parse_filters
-from rag_serving.query.follow_up import completed
 from rag_serving.records.answers import Answer
+from rag_serving.records.occasion import Occasion
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.rendering.pictures import Pictures
 from rag_serving.tracing import Listen
@@ -84,12 +90,14 @@ class AskBody(Body):
     """POST /v1/ask."""
 
     question: Text = Field(min_length=1)
-    mode: Literal["corpus", "selected_text"] = "corpus"
-    context: Text | None = Field(None, max_length=MAX_SELECTION_CHARS)
+    mode: Literal["corpus", "selected_text", "book-wide", "selected-text"] = "corpus"
+    context: Annotated[Text, Field(max_length=MAX_SELECTION_CHARS)] | Shown | None = None
     filters: Filters | None = None
     history: list[Message] | None = Field(None, max_length=100)
+    session_id: Name | None = None
     explain: bool = False
     stream: bool = False
+    sources: bool = False
 
 
 class SearchBody(Body):
@@ -109,25 +117,25 @@ def ask(body: AskBody, request: HttpRequest, caller: Caller, service: CurrentSer
     pipeline = service.pipelines[caller.tenant]
     question = checked_text("question", body.question, service.config)
     filters = parse_filters(body.filters)
-    earlier = [turn.text for turn in body.history or () if turn.role == "user"]
-    if body.mode == "selected_text" and not (body.context and body.context.strip()):
-        raise RequestError(400, "BAD_REQUEST", "mode 'selected_text' needs the selected text in 'context'")
-    if body.mode == "corpus" and body.context is not None:
-        raise RequestError(400, "BAD_REQUEST", "'context' is only read in mode 'selected_text'")
+    conversation = conversation_of((message.role, message.text) for message in body.history or ())
+    selected, is_book = selection_of(body.mode, body.context), body.mode == "book-wide"
+    occasion = body.context.occasion(is_book) if isinstance(body.context, Shown) else Occasion(is_book)
+    if occasion.is_book:
+        check_books(pipeline)
 
     def answer(listen: Listen | None = None) -> Answer:
-        if body.mode == "selected_text":
-            made = pipeline.ask_selection(question, body.context or "", body.explain, listen, caller)
+        remembered = Remembered(pipeline.sessions, caller, body.session_id)
+        said = remembered.conversation(conversation)
+        if selected is not None:
+            made = pipeline.ask_selection(question, selected, body.explain, listen, caller)
         else:
-            understood = completed(question, earlier)
-            made = pipeline.ask(caller, understood or question, filters, body.explain, listen)
-            made = replace(made, understood=understood)
-        return made
+            made = pipeline.ask(caller, question, filters, body.explain, listen, said, occasion)
+        return remembered.kept(Exchange(question, made, filters, selected, body.mode))
 
     if body.stream:
-        events = partial(events_of, payload=partial(_content, caller=caller))
+        events = partial(events_of, payload=partial(_content, caller=caller, with_sources=body.sources))
         return EventStream(answer, events, slots_of(request))
-    return _answer(answer(), caller)
+    return _answer(answer(), caller, body.sources)
 
 
 @router.post("/v1/search")
@@ -228,10 +236,12 @@ def create_app(
     app.add_middleware(Uploads)
     app.add_middleware(Admission)  # the last one added is the first one asked
     app.include_router(router)
+    app.include_router(book_chat)
     for openai in (completions, responses, openai_models, embeddings):
         app.include_router(openai)
     app.include_router(session)
     app.include_router(sign_in)
+    app.include_router(conversation_sessions)
     app.include_router(feedback)
     app.include_router(documents)
     app.include_router(document_events)
@@ -266,18 +276,20 @@ def _on_loop(call: Callable[[], object]) -> Callable[[], None]:
     return later
 
 
-def _answer(answer: Answer, caller: Principal) -> JSONResponse:
+def _answer(answer: Answer, caller: Principal, with_sources: bool = False) -> JSONResponse:
     if answer.status == "unavailable":
         return JSONResponse(_content(answer, caller), 503, {"Retry-After": str(RETRY_AFTER_S)})
-    return JSONResponse(_content(answer, caller))
+    return JSONResponse(_content(answer, caller, with_sources))
 
 
-def _content(answer: Answer, caller: Principal) -> dict[str, Any]:
-    """Return the JSON of an answer; one that is not available is an error as well."""
+def _content(answer: Answer, caller: Principal, with_sources: bool = False) -> dict[str, Any]:
+    """Return the JSON of an answer, where that is asked for with its sources as book clients read them; one that is
+    not available is an error as well."""
     answer = replace(answer, timings_ms=timings_for(caller, answer.timings_ms))
     if answer.status == "unavailable":
         return {**answer.payload(), **error_body("UNAVAILABLE", answer.answer, retry_after=RETRY_AFTER_S)}
-    return answer.payload()
+    sources = {"sources": [source_payload(citation) for citation in answer.citations]} if with_sources else {}
+    return {**answer.payload(), **sources}
 
 
 def _readiness(problems: Mapping[str, str | None], show: bool) -> JSONResponse:

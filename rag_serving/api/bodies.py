@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from rag_serving.records.occasion import Occasion
 from rag_serving.text.characters import fault_of
 
 MAX_TEXT_CHARS = 200_000
@@ -18,6 +19,9 @@ MAX_TEXT_CHARS = 200_000
 MAX_NAME_CHARS = 500
 MAX_SELECTION_CHARS = 50_000
 MAX_FILTER_VALUES = 100
+MAX_APPLICATION_CHARS = 20_000
+MAX_WIDGET_CHARS = 2000
+MAX_VALUES = 100
 MAX_MESSAGES = 1000
 MAX_PARTS = 100
 
@@ -51,6 +55,25 @@ class Part(BaseModel):
 
     type: Name
     text: Text = ""
+
+
+WidgetState = Annotated[Text, Field(max_length=MAX_WIDGET_CHARS)]
+
+
+class Shown(Body):
+    """What an application shows to whoever asks: its state, as text or as names with values, and its widgets."""
+
+    application: (
+        Annotated[Text, Field(max_length=MAX_APPLICATION_CHARS)]
+        | Annotated[dict[Name, Name | int | float | bool | None], Field(max_length=MAX_VALUES)]
+    ) = ""
+    widgets: Annotated[dict[Name, WidgetState], Field(max_length=MAX_VALUES)] = {}
+
+    def occasion(self, is_book: bool) -> Occasion:
+        """Return what the question is asked beside."""
+        state = self.application
+        text = state if isinstance(state, str) else "\n".join(f"{name}: {value}" for name, value in state.items())
+        return Occasion(is_book, text, tuple(self.widgets.items()))
 
 
 Parts = Annotated[list[Part], Field(max_length=MAX_PARTS)]

@@ -18,8 +18,10 @@ from starlette.exceptions import HTTPException
 
 from rag_serving.api.streams import INTERNAL
 from rag_serving.api.wire import RequestError, error_response, first_fault
+from rag_serving.conversations.store import SessionError
 from rag_serving.indexes.current import UnpublishedError
-from rag_serving.pipeline import RETRIEVAL_DOWN
+from rag_serving.pipeline.phases import RetrievalOffError
+from rag_serving.pipeline.pipeline import RETRIEVAL_DOWN, RETRIEVAL_OFF
 from rag_serving.query.filters import FilterError
 from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError, ReceiptsAwayError
 from rag_serving.retrieval.hybrid import RetrievalError
@@ -52,7 +54,9 @@ _REFUSALS: dict[type[Exception], Refusal] = {
     ReceiptError: Refusal(404, "NOT_FOUND", "there is no such receipt", level=logging.INFO),
     NotTheAskerError: Refusal(403, "FORBIDDEN", "only who asked, or an operator, may share an answer"),
     ReceiptsAwayError: _AWAY("UNAVAILABLE", "receipts cannot be read at the moment", level=logging.ERROR),
+    SessionError: _AWAY("UNAVAILABLE", "sessions cannot be read at the moment", level=logging.ERROR),
     UnpublishedError: _AWAY("UNAVAILABLE"),
+    RetrievalOffError: _AWAY("RETRIEVAL_DISABLED", RETRIEVAL_OFF),
     RetrievalError: _AWAY("RETRIEVAL_UNAVAILABLE", RETRIEVAL_DOWN, level=logging.ERROR),
 }
 

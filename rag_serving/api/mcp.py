@@ -33,7 +33,7 @@ from rag_serving.config.serving import Serving
 from rag_serving.deadline import Deadline
 from rag_serving.mcp.callers import Caller, Release
 from rag_serving.mcp.server import build_server
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 PATH = "/mcp"
 

@@ -16,7 +16,6 @@ from typing import Protocol
 from rag_serving.api.auth import check_address
 from rag_serving.api.service import Service
 from rag_serving.config.loading import Config, ConfigError, load_config
-from rag_serving.config.sections import Features
 from rag_serving.config.serving import Serving
 
 RETIRED_S = 300.0
@@ -62,7 +61,8 @@ class ConfigFile:
 
 
 class Switches:
-    """Follows the section `features` of the configuration file. A file that cannot be used changes nothing."""
+    """Follows the section `features` of the configuration file, and of `retrieval`, the tenants' own too, `enabled`,
+    `phase` and `canary`. A file that cannot be used changes nothing."""
 
     def __init__(self, file: ConfigFile, service: Callable[[], Service]) -> None:
         self._file, self._service = file, service
@@ -87,9 +87,8 @@ class Switches:
         except ConfigError as error:
             _log.error("the configuration that was changed is not used: %s", error)
             return
-        if changed := _changes(service.features, config.features):
-            service.switch(config.features)
-            _log.warning("features: %s", ", ".join(changed))
+        for line in service.switch(config):
+            _log.warning("%s", line)
 
 
 class Reload:
@@ -132,9 +131,3 @@ class Reload:
                 return
             self._retired.remove(service)
         service.close()
-
-
-def _changes(old: Features, new: Features) -> list[str]:
-    """Return each switch that differs, as it was and is."""
-    before, after = old.model_dump(), new.model_dump()
-    return [f"{name} {before[name]} → {after[name]}" for name in after if before[name] != after[name]]

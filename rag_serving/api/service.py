@@ -23,12 +23,13 @@ from rag_serving.api.cookies import SESSION, cookie_of
 from rag_serving.api.stream_slots import ActiveStreams, Slots
 from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.config.loading import Config
+from rag_serving.config.phases import Canary
 from rag_serving.config.sections import Features
 from rag_serving.models.embedding.token_count import TokenCount
 from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.telemetry.metrics import Metrics
 from rag_serving.telemetry.telemetry import open_telemetry
@@ -76,6 +77,7 @@ class Service:
         }
         for pipeline in pipelines.values():
             pipeline.cited = cited
+            pipeline.watch(metrics.add_change)
         return cls(config, authenticator, pipelines, embedder, metrics, cited)
 
     @property
@@ -83,10 +85,16 @@ class Service:
         """The switches in force."""
         return next((pipeline.config.features for pipeline in self.pipelines.values()), self.config.features)
 
-    def switch(self, features: Features) -> None:
-        """Ask by other switches from the next question on."""
-        for pipeline in self.pipelines.values():
-            pipeline.switch(features)
+    def switch(self, config: Config) -> list[str]:
+        """Ask by the switches and in the phases of another configuration from the next question on; return what is
+        otherwise now, a line each."""
+        told = changes_of(self.features, config.features, "features: ")
+        for tenant, pipeline in self.pipelines.items():
+            if tenant in config.tenants:
+                wanted = config.phases_of(tenant)
+                told += changes_of(pipeline.phases.settings, wanted, f"retrieval of {tenant}: ")
+                pipeline.switch(config.features, wanted)
+        return told
 
     def warm(self) -> None:
         """Open models and generations before a question needs them."""
@@ -101,6 +109,8 @@ class Service:
     def measure(self) -> None:
         """Set the metrics of what is now: circuit breakers, rows of telemetry."""
         for tenant, pipeline in self.pipelines.items():
+            if state := pipeline.phases.state():
+                self.metrics.set_phase(tenant, state.in_force if pipeline.phases.settings.enabled else 0)
             if pipeline.reranker:
                 self.metrics.set_breaker(tenant, "reranker", pipeline.reranker.breaker.state)
             if pipeline.telemetry:
@@ -126,6 +136,17 @@ class Service:
         for pipeline in self.pipelines.values():
             pipeline.close()
         self.measure()
+
+
+def changes_of(old: object, new: object, what: str) -> list[str]:
+    """Return each setting of two of a kind that differs, as it was and is."""
+    before, after = _settings_of(old), _settings_of(new)
+    told = [f"{name} {before[name]} → {after[name]}" for name in after if before[name] != after[name]]
+    return [what + ", ".join(told)] if told else []
+
+
+def _settings_of(settings: object) -> dict[str, object]:
+    return {name: str(value) if isinstance(value, Canary) else value for name, value in vars(settings).items()}
 
 
 def service_of(request: HttpRequest) -> Service:

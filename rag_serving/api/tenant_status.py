@@ -21,10 +21,8 @@ from rag_serving.config.loading import Config
 from rag_serving.escaping.redaction import redacted
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.source_dates import SourcePages, source_pages
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
-_HYBRID = 3
-"""The phase of retrieval that searches passages by words and by meaning."""
 _NO_PAGES = SourcePages(0, None)
 
 
@@ -40,7 +38,7 @@ def status_of(pipeline: Pipeline, now: datetime | None = None) -> dict[str, Any]
         "version": version("citelock"),
         "generation": generation,
         "sources": _sources(config, tenant, pages, moment),
-        "phase": {"enabled": True, "phase": _HYBRID},
+        "phase": _phase(pipeline),
         "features": config.features.model_dump(),
         "breakers": [{"name": name, "state": state} for name, state in breakers.items()],
         "degraded": [redacted(line) for line in (*problems, *failing)],
@@ -49,6 +47,35 @@ def status_of(pipeline: Pipeline, now: datetime | None = None) -> dict[str, Any]
             "generator": _model(config.generation.provider, config.generation.model),
             "reranker": _model(None, config.reranker.model) if pipeline.reranker else None,
         },
+    }
+
+
+def _phase(pipeline: Pipeline) -> dict[str, Any]:
+    """Return which phase of retrieval is configured and which is in force in this process, why and since when, and what
+    the questions of its window show."""
+    settings, state = pipeline.phases.settings, pipeline.phases.state()
+    told: dict[str, Any] = {
+        "enabled": settings.enabled,
+        "phase": settings.phase if settings.enabled else None,
+        "configured": {
+            "enabled": settings.enabled,
+            "phase": settings.phase,
+            "canary": settings.canary.model_dump() if settings.canary else None,
+        },
+    }
+    if state is None:
+        return told
+    told["phase"] = state.in_force or None if settings.enabled else None
+    told["enabled"] = settings.enabled and state.in_force > 0
+    changes = [{**vars(change), "at": change.at.isoformat(timespec="seconds")} for change in state.changes]
+    return {
+        **told,
+        "why": state.why if settings.enabled else "retrieval.enabled is false",
+        "since": state.since.isoformat(timespec="seconds"),
+        "window": vars(state.window),
+        "changes": changes,
+        "hanging": pipeline.phases.hanging,
+        "trial_over": pipeline.phases.is_trial_over,
     }
 
 

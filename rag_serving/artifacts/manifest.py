@@ -79,7 +79,12 @@ class Manifest(Record):
     settings: dict[str, Any]
     files: dict[str, FileFacts]
     versions: dict[str, str]  # of the libraries that wrote the indexes
+    vectors: int | None = None  # None: one for each chunk
     signature: str = ""  # keyed digest of all the rest: whoever can write files alone cannot make one
+
+    @property
+    def vector_count(self) -> int:
+        return self.chunks if self.vectors is None else self.vectors
 
     @property
     def collections(self) -> frozenset[str]:

@@ -97,7 +97,7 @@ class TableSchema:
         return pa.Table.from_pylist(rows, schema=self.arrow)
 
 
-def _table(name: str, version: int, columns: Sequence[Column], optional: Sequence[Column] = ()) -> TableSchema:
+def table_schema(name: str, version: int, columns: Sequence[Column], optional: Sequence[Column] = ()) -> TableSchema:
     """Return a table's schema with a description for each column; all tables are rebuilt by `citelock build`."""
     every = [*columns, *optional]
     types = pa.schema([(column, kind) for column, kind, _ in every])
@@ -105,7 +105,7 @@ def _table(name: str, version: int, columns: Sequence[Column], optional: Sequenc
     return TableSchema(name, version, "citelock build", types, described, frozenset(column for column, *_ in optional))
 
 
-PAGES = _table(
+PAGES = table_schema(
     "pages",
     4,
     [
@@ -138,7 +138,7 @@ PAGES = _table(
     ],
 )
 
-SECTIONS = _table(
+SECTIONS = table_schema(
     "sections",
     5,
     [
@@ -163,7 +163,7 @@ SECTIONS = _table(
     ],
 )
 
-GROUP_MEMBERS = _table(
+GROUP_MEMBERS = table_schema(
     "group_members",
     1,
     [
@@ -172,7 +172,7 @@ GROUP_MEMBERS = _table(
     ],
 )
 
-MACRO_LEDGER = _table(
+MACRO_LEDGER = table_schema(
     "macro_ledger",
     1,
     [
@@ -222,6 +222,8 @@ _DOCUMENT_COLUMNS: list[Column] = [
     ("section", _STRING, "number and title of its page below the chapter's own; null: the chapter's own, or no book"),
     ("page_order", _INT, "place of its page in the source's reading order, from 1; null: the source has none"),
     ("source_file", _STRING, "name of the file that its page was read from; null: no file"),
+    ("slug", _STRING, "short name of its document, as `pages` has it; null: none"),
+    ("category", _STRING, "category of its document, as `pages` has it; null: none"),
 ]
 _PREFIX_COLUMNS: list[Column] = [
     ("prefix", _STRING, "prepended to what is embedded; never shown, never quotable"),
@@ -233,9 +235,9 @@ _PLACE_COLUMNS: list[Column] = [
     ("places", _PLACES, "where the text stands as well: chunks dropped as duplicates of this one"),
 ]
 
-CHUNKS = _table(
+CHUNKS = table_schema(
     "chunks",
-    6,
+    7,
     [
         *_CHUNK_COLUMNS,
         ("content_hash", _STRING, "of its section"),
@@ -245,9 +247,9 @@ CHUNKS = _table(
     optional=_DOCUMENT_COLUMNS,
 )
 
-SELECTED_CHUNKS = _table("selected_chunks", 5, [*_CHUNK_COLUMNS, *_PLACE_COLUMNS], optional=_DOCUMENT_COLUMNS)
+SELECTED_CHUNKS = table_schema("selected_chunks", 6, [*_CHUNK_COLUMNS, *_PLACE_COLUMNS], optional=_DOCUMENT_COLUMNS)
 
-DEDUP_MAP = _table(
+DEDUP_MAP = table_schema(
     "dedup_map",
     1,
     [
@@ -258,7 +260,7 @@ DEDUP_MAP = _table(
     ],
 )
 
-CONTEXTS = _table(
+CONTEXTS = table_schema(
     "contexts",
     4,
     [
@@ -282,20 +284,24 @@ CONTEXTS = _table(
     ],
 )
 
-GENERATION_CHUNKS = _table(
+GENERATION_CHUNKS = table_schema(
     "generation_chunks",
-    6,
+    7,
     [
         *_CHUNK_COLUMNS,
         *_PLACE_COLUMNS,
         *_PREFIX_COLUMNS,
-        ("vector_key", _STRING, "content address of the embedded text"),
+        (
+            "vector_keys",
+            _STRINGS,
+            "content addresses of the embedded text, or of each of its windows",
+        ),
         ("shard", _STRING, "name of the dense shard that holds it"),
     ],
     optional=_DOCUMENT_COLUMNS,
 )
 
-PAGE_READERS = _table(
+PAGE_READERS = table_schema(
     "page_readers",
     1,
     [
@@ -305,7 +311,7 @@ PAGE_READERS = _table(
     ],
 )
 
-ORIGINALS = _table(
+ORIGINALS = table_schema(
     "originals",
     1,
     [

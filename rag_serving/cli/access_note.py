@@ -14,7 +14,7 @@ from rag_serving.indexes.current import UnpublishedError
 from rag_serving.retrieval.search import NOTHING_READABLE
 
 if TYPE_CHECKING:
-    from rag_serving.pipeline import Pipeline
+    from rag_serving.pipeline.pipeline import Pipeline
     from rag_serving.records.answers import Answer, SearchResults
 
     Noted = TypeVar("Noted", Answer, SearchResults)

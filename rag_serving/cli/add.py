@@ -1,17 +1,19 @@
 """`citelock add`: arguments and printing.
 
-Belongs here: the command. Does not belong here: what becomes of a file (`documents.inbox`), building.
+Belongs here: the command. Does not belong here: what becomes of a file (`documents.inbox`), which inbox is meant
+(`inboxes`), building.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rag_serving.cli.group import FAILED, UsageError
+from rag_serving.cli.inboxes import build_inbox, chosen_inbox, document_line
 from rag_serving.cli.options import AsJson, ConfigPath, Tenant
 from rag_serving.config.loading import load_config
 from rag_serving.config.logging import complain
@@ -56,7 +58,7 @@ def command(
     if replace and len(files) > 1:
         raise UsageError("--replace takes one file: the new version of the document")
     settings = load_config(config)
-    inbox = _inbox(settings, source, tenant)
+    inbox = chosen_inbox(settings, source, tenant)
     wanted = None if replace and not readers else _readers(inbox, readers)
     entries, failed = [], 0
     for file in files:
@@ -69,33 +71,14 @@ def command(
         typer.echo(json.dumps([entry.payload() for entry in entries]))
     else:
         for entry in entries:
-            typer.echo(for_terminal(_line(entry)))
+            typer.echo(for_terminal(document_line(entry)))
     if build and entries:
-        _build(ctx, inbox.key, config)
+        build_inbox(ctx, inbox.key, config)
     elif not as_json and any(entry.status == "received" for entry in entries):
         hint = f"the next build reads them: citelock build {inbox.key}, or --build; a running Dagster does so by itself"
         typer.echo(hint, err=True)
     if failed:
         raise typer.Exit(FAILED)
-
-
-def _inbox(config: Config, source: str | None, tenant: str | None) -> Inbox:
-    """Return the inbox that is meant.
-
-    Raises:
-        UsageError: there is none, or several and none is named.
-    """
-    from rag_serving.documents.inbox import inboxes_of
-
-    tenants = [tenant] if tenant else sorted(config.tenants)
-    inboxes = {inbox.key: inbox for name in tenants for inbox in inboxes_of(config, name)}
-    if not inboxes:
-        raise UsageError("the configuration has no upload inbox: add a source of kind `files` without `path`")
-    if source is None and len(inboxes) == 1:
-        return next(iter(inboxes.values()))
-    if source is None or source not in inboxes:
-        raise UsageError(f"name the inbox with --source; there are: {', '.join(inboxes)}")
-    return inboxes[source]
 
 
 def _readers(inbox: Inbox, readers: list[str] | None) -> str:
@@ -147,20 +130,3 @@ def _put(inbox: Inbox, file: Path, wanted: tuple[str | None, str | None], config
         raise UsageError(f"the inbox holds {most} documents, as many as it may (serving.max_documents)") from None
     finally:
         spool.discard()
-
-
-def _line(entry: Entry) -> str:
-    document = entry.document
-    version = f", version {document.current.version}" if document.current.version > 1 else ""
-    return f"{document.document_id}  {document.name}  {entry.status}{version}, for {entry.readers}"
-
-
-def _build(ctx: typer.Context, source: str, config: Path | None) -> None:
-    """Run `citelock build` of the inbox, on a machine that builds."""
-    root: Any = ctx.find_root()
-    found = root.command.get_command(root, "build")
-    if found is None:
-        raise UsageError("--build needs the machine that builds: install citelock with its extra `assets`")
-    arguments = [source, *(["--config", str(config)] if config else [])]
-    with found.make_context("build", arguments, parent=root) as context:
-        context.command.invoke(context)

@@ -1,12 +1,14 @@
 """`citelock forget`: arguments and printing.
 
-Belongs here: the command. Does not belong here: deleting rows (`telemetry.writer`, `receipts.store`).
+Belongs here: the command. Does not belong here: deleting rows (`telemetry.writer`, `receipts.store`,
+`conversations.store`).
 """
 
 from __future__ import annotations
 
 import json
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -21,7 +23,7 @@ def command(
     tenant: Tenant = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete what a user asked and judged: receipts, telemetry and feedback.
+    """Delete what a user asked and judged: receipts, sessions, telemetry and feedback.
 
     \b
     citelock forget --user ann
@@ -31,6 +33,7 @@ def command(
     from rag_serving.access.principals import Principal
     from rag_serving.artifacts.secret import derived_key
     from rag_serving.artifacts.store import Store
+    from rag_serving.conversations.store import SessionStore
     from rag_serving.receipts.secrecy import Secrecy
     from rag_serving.receipts.store import open_receipts
     from rag_serving.telemetry.events import RowBuilder
@@ -47,7 +50,12 @@ def command(
         digest = RowBuilder(name, derived_key(settings.home, KEY_PURPOSE)).user_hash(user) or ""
         with opened(settings.telemetry.url, database) as engine:
             rows = forget_user(engine, name, digest)
+    sessions = 0
+    if settings.telemetry.url is not None or database.exists():
+        with closing(SessionStore(settings, name, lambda: datetime.now(UTC))) as stored:
+            sessions = stored.forget(user)
     if as_json:
-        typer.echo(json.dumps({"tenant": name, "receipts": receipts, "telemetry": rows}))
+        typer.echo(json.dumps({"tenant": name, "receipts": receipts, "sessions": sessions, "telemetry": rows}))
     else:
-        typer.echo(f"{name}: deleted {receipts} receipts, {rows} rows of telemetry and feedback")
+        told = f"{receipts} receipts, {sessions} sessions, {rows} rows of telemetry and feedback"
+        typer.echo(f"{name}: deleted {told}")

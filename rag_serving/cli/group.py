@@ -24,6 +24,7 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 # Commands of other modules with the line that `citelock --help` shows: importing them for it would take seconds.
 _MODULES: Mapping[str, tuple[str, str]] = {
     "add": ("rag_serving.cli.add:command", "Put files into an upload inbox."),
+    "chat": ("rag_serving.cli.chat:command", "Ask in a conversation: a question may lean on those before it."),
     "generations": (
         "rag_serving.cli.generations:app",
         "List, show, roll back, verify or repair generations.",
@@ -31,6 +32,7 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     "feedback": ("rag_serving.cli.feedback:command", "Say what an answer was: helpful, or not."),
     "forget": ("rag_serving.cli.forget:command", "Delete what a user asked and judged."),
     "mcp": ("rag_serving.cli.mcp:command", "Let agents and chat clients ask over MCP."),
+    "uploads": ("rag_serving.cli.uploads:app", "List, show or delete uploaded documents."),
     "rerank-service": ("rag_serving.rerank_service.command:command", "Serve a cross-encoder that reranks passages."),
 }
 _HELP = {

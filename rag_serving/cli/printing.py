@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -38,20 +38,21 @@ def shaped(answer: Answer, shape: str) -> str:
     return "\n".join(answer_lines(answer))
 
 
-def answer_lines(answer: Answer) -> Iterator[str]:
+def answer_lines(answer: Answer, explaining: str = "--explain") -> Iterator[str]:
+    """Yield an answer with its citations; `explaining` is what shows more of one that is none."""
     if answer.outcome == "closest":
         heading, _, passages = answer.answer.partition("\n\n")
         yield from (bold(heading), "", for_terminal(passages))
     else:
         yield for_terminal(answer.answer)
     if answer.clarification:
-        yield from clarification_lines(answer.clarification)
+        lines = clarification_lines(answer.clarification)
+        yield from islice(lines, int(answer.clarification.text == answer.answer), None)
     if answer.refusal:
-        yield from refusal_lines(answer.refusal, is_explained=answer.passages is not None)
-    by_passage = sorted(answer.citations, key=lambda citation: citation.index)
-    for _, citations in groupby(by_passage, key=lambda citation: citation.index):
+        yield from refusal_lines(answer.refusal, "" if answer.passages is not None else explaining)
+    for citations in citation_groups(answer.citations):
         yield ""
-        yield from citation_lines(list(citations))
+        yield from citation_lines(citations)
     yield from (dim(f"    {note}") for note in answer.notes or ())
     for passage in answer.passages or ():
         yield ""
@@ -59,12 +60,28 @@ def answer_lines(answer: Answer) -> Iterator[str]:
         cited = f", cited as [{passage['index']}]" if passage["index"] else ""
         where = f"passage {passage['passage']}{cited}: {' → '.join(passage['heading_path'])}"
         yield dim(f"{where}: {passage['why']} ({scores})")
+    yield from evidence_lines(answer)
+    if answer.passages is not None and answer.decision:
+        yield dim(f"decided: {answer.decision.action}: {answer.decision.reason}")
     if answer.passages is not None and "confidence" in answer.gates:
         yield from ("", dim(confidence_line(answer)), *rejected_lines(answer.rejected))
     if answer.receipt_id:
         commands = "citelock receipt verify ID, citelock feedback ID helpful"
         yield from ("", dim(f"receipt {answer.receipt_id}  ({commands})"))
     tell_flags(answer.flags)
+
+
+def evidence_lines(answer: Answer) -> Iterator[str]:
+    """Yield what matched of the passages of an explained answer."""
+    if answer.passages is None or not answer.evidence:
+        return
+    yield from ("", dim("evidence:"))
+    for place, each in enumerate(answer.evidence, start=1):
+        where = f"{each.doc_slug} ({each.category})" if each.category else each.doc_slug
+        matched = f"matched {', '.join(each.matched_terms)}" if each.matched_terms else "no word matched"
+        yield dim(
+            f"    passage {place}: {where}, chunk {each.chunk_index}, by {each.source}: {matched}; “{each.snippet}”"
+        )
 
 
 def clarification_lines(clarification: Clarification) -> Iterator[str]:
@@ -74,11 +91,11 @@ def clarification_lines(clarification: Clarification) -> Iterator[str]:
         yield f"    {dim(option.label)}{f'  {link(option.url, option.url)}' if option.url else ''}"
 
 
-def refusal_lines(refusal: Refusal, is_explained: bool) -> Iterator[str]:
-    """Yield what was looked at; explained, also the gate that decided and the best sentence that was not good
-    enough."""
-    if not is_explained:
-        yield dim(f"{refusal.reason} (--explain shows more)")
+def refusal_lines(refusal: Refusal, explaining: str) -> Iterator[str]:
+    """Yield what was looked at, and what shows more; where that is nothing, because it is explained, also the gate
+    that decided and the best sentence that was not good enough."""
+    if explaining:
+        yield dim(f"{refusal.reason} ({explaining} shows more)")
         return
     yield dim(f"gate {refusal.gate}: {refusal.reason}")
     if best := refusal.best:
@@ -89,7 +106,7 @@ def refusal_lines(refusal: Refusal, is_explained: bool) -> Iterator[str]:
 def confidence_line(answer: Answer) -> str:
     """Return how confident the best sentence is, what it needs, and what spoke for it."""
     told = "confidence {confidence:.2f} of {min_confidence:.2f}".format_map(answer.gates)
-    return f"{told}: {scores_line(answer.evidence)}"
+    return f"{told}: {scores_line(answer.features)}"
 
 
 def rejected_lines(rejected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -99,6 +116,13 @@ def rejected_lines(rejected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for candidate in rejected:
         features = scores_line({"score": candidate["score"], **candidate["features"]})
         yield dim(f"    passage {candidate['passage']}: “{candidate['text']}” ({features})")
+
+
+def citation_groups(citations: Sequence[Citation]) -> Iterator[list[Citation]]:
+    """Yield the citations of each passage, in the order of their numbers."""
+    by_passage = sorted(citations, key=lambda citation: citation.index)
+    for _, of_passage in groupby(by_passage, key=lambda citation: citation.index):
+        yield list(of_passage)
 
 
 def citation_lines(citations: Sequence[Citation]) -> Iterator[str]:

@@ -28,8 +28,11 @@ from rag_serving.config.keys import (
     url_passwords,
     variable_of,
 )
+from rag_serving.config.keyword import Keyword
 from rag_serving.config.monitoring import Monitoring
+from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
 from rag_serving.config.profiles import Profiles
+from rag_serving.config.prompting import Prompt
 from rag_serving.config.reranking import Reranker, RerankService
 from rag_serving.config.sections import (
     AnswerGeneration,
@@ -45,6 +48,7 @@ from rag_serving.config.sections import (
     Verification,
 )
 from rag_serving.config.serving import Serving
+from rag_serving.config.sessions import Sessions
 from rag_serving.config.sources import SLUG, Source
 from rag_serving.escaping.redaction import RedactedError, hide
 
@@ -72,8 +76,11 @@ class Config(BaseSettings):
     features: Features = Features()
     ingestion: Ingestion = Ingestion()
     profiles: Profiles = Profiles()
+    prompt: Prompt = Prompt()
     documents: Documents = Documents()
     retrieval: Retrieval = Retrieval()
+    keyword: Keyword = Keyword()
+    degradation: Degradation = Degradation()
     reranker: Reranker = Reranker()
     rerank_service: RerankService = RerankService()
     embedding: Embedding = Embedding()
@@ -84,6 +91,7 @@ class Config(BaseSettings):
     evaluation: Evaluation = Evaluation()
     indexing: Indexing = Indexing()
     serving: Serving = Serving()
+    sessions: Sessions = Sessions()
     telemetry: Telemetry = Telemetry()
     monitoring: Monitoring = Monitoring()
     tenants: dict[str, Tenant] = {}
@@ -112,6 +120,16 @@ class Config(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _canaries_name_switches(self) -> Config:
+        canaries = [self.retrieval.canary, *(tenant.retrieval.canary for tenant in self.tenants.values())]
+        for canary in filter(None, canaries):
+            for name, value in canary.features.items():
+                if name not in Features.model_fields:
+                    raise ValueError(f"canary.features: {name!r} is none of {', '.join(Features.model_fields)}")
+                Features.model_validate({name: value})
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -122,11 +140,27 @@ class Config(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Environment over file (the file's content comes as init arguments)."""
-        return env_settings, init_settings
+        return env_settings, DocVariables(init_settings()), init_settings  # type: ignore[return-value]
 
     def sources_of(self, tenant: str) -> dict[str, Source]:
         """Return the sources of one tenant, by key."""
         return {key: source for key, source in sorted(self.sources.items()) if source.tenant == tenant}
+
+    def phases_of(self, tenant: str) -> PhaseSettings:
+        """Return whether and in which phase pages are searched for a tenant's questions."""
+        given, own = self.retrieval, self.tenants.get(tenant, Tenant()).retrieval
+        return PhaseSettings(
+            given.enabled if own.enabled is None else own.enabled,
+            given.phase if own.phase is None else own.phase,
+            own.canary or given.canary,
+        )
+
+    def searched_in_full(self) -> Config:
+        """Return the same with retrieval on in its highest phase for every tenant, and nothing tried out."""
+        retrieval = self.retrieval.model_copy(update={"enabled": True, "phase": PHASES[0], "canary": None})
+        own = {"retrieval": TenantRetrieval()}
+        tenants = {name: tenant.model_copy(update=own) for name, tenant in self.tenants.items()}
+        return self.model_copy(update={"retrieval": retrieval, "tenants": tenants})
 
 
 def load_config(path: Path | None = None) -> Config:
@@ -237,8 +271,10 @@ def _explain(fault: ErrorDetails) -> str:
         near = nearest_key(Config, fault["loc"])
         return f"unknown key {where!r}" + (f"; did you mean {near!r}?" if near else "")
     message = fault["msg"].removeprefix("Value error, ")
-    if (variable := variable_of(where.split("."))) in os.environ:
-        message += f" (set by {variable})"
+    for variable in (variable_of(where.split(".")), VARIABLES.get(where.rpartition("retrieval.")[2], "")):
+        if os.environ.get(variable):
+            message += f" (set by {variable})"
+            break
     return f"{where}: {message}" if where else message
 
 

@@ -30,6 +30,19 @@ class Profile(Section):
     `ingestion.chunk_stride_tokens`."""
     keep_runs: bool = False
     """Never cut a list or a table that fits into a chunk. Code stays whole in every profile."""
+    pool: int = Field(10, ge=1, le=100)
+    """Best passages of which those are chosen that stand near each other, for a question to the books alone (`mode:
+    book-wide`, which only `profiles.book` is asked by)."""
+    passages: int = Field(5, ge=1, le=50)
+    """Passages that such a question is answered from, in the order of the book."""
+    min_similarity: float | None = Field(None, ge=-1, le=1)
+    """Cosine similarity that the nearest passage needs in such a question, however many of its words it has; null: 0.7
+    where `embedding` is one of OpenAI's text-embedding-3 models, whose scale this is of, else the gates' own."""
+    min_confidence: float | None = Field(None, ge=0, le=1)
+    """Confidence that an answer to such a question needs to be told; null: 0.6 with the same models, else the gates'
+    own."""
+    warn_without_words: bool = True
+    """Flag an answer to such a question whose passages have none of its words."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Profile:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from rag_serving.config.phases import Canary, TenantRetrieval
 from rag_serving.config.sources import Section
 
 
@@ -63,6 +64,15 @@ class Ingestion(Section):
 class Retrieval(Section):
     """From a question to ranked passages."""
 
+    enabled: bool = True
+    """Whether pages are searched. Where false, every question is told that search is switched off, and no index is
+    touched. A running server follows this key, `phase` and `canary`; a tenant's own stand over them, and
+    `DOC_RETRIEVAL_ENABLED` and `DOC_RETRIEVAL_PHASE` of the environment over both."""
+    phase: int = Field(3, ge=1, le=3)
+    """What is searched: 3 by words and meaning, 2 chunks by keywords, 1 documents by keywords. A phase that fails, or
+    is too slow, falls through to the one below."""
+    canary: Canary | None = None
+    """Another phase, or other switches, for some questions: a mapping of `phase`, `features`, `share` and `spaces`."""
     dense_k: int = Field(80, ge=1, le=10_000)
     """Candidates of the dense index."""
     lexical_backend: Literal["bm25"] = "bm25"
@@ -259,6 +269,9 @@ class Gates(Section):
     """The same for a whole sentence that claims something: it gets what bears on it."""
     min_closest: float = Field(0.02, ge=0, le=1)
     """How likely it must be to be shown as what the pages come closest with; 1: only confident answers are shown."""
+    min_clear: float = Field(0.6, ge=0, le=1)
+    """Lead, (best - second) / best, by which a title or heading must be what a question names for its page to be told
+    instead of asked back for; 0: the likeliest page is always told."""
     confidence_weights: Path | None = None
     """File of the weights by which that estimate is made, as `citelock evaluate --calibrate --write` puts it beside the
     configuration; null: the weights of the package, learnt from several sets."""
@@ -314,3 +327,6 @@ class Telemetry(Section):
 
 class Tenant(Section):
     """A tenant: sources and readers that share nothing with others."""
+
+    retrieval: TenantRetrieval = TenantRetrieval()
+    """What of `retrieval` is otherwise for it: `enabled`, `phase`, `canary`."""

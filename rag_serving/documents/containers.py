@@ -62,6 +62,22 @@ def ole_holds(content: bytes, name: str) -> bool:
     return False
 
 
+def first_ole_names(content: bytes) -> list[str]:
+    """Return the names in the first sector of an OLE file's directory, without its root's (MS-CFB 2.2, 2.6.1)."""
+    if len(content) < _OLE_SECTOR:
+        return []
+    shift, sector = *struct.unpack_from("<H", content, 30), *struct.unpack_from("<I", content, 48)
+    if shift not in (9, 12):
+        return []
+    begin = (sector + 1) << shift
+    entries = (content[at : at + _OLE_NAME] for at in range(begin + _OLE_NAME, begin + (1 << shift), _OLE_NAME))
+    return [
+        entry[: max(0, size - 2)].decode("utf-16-le", "replace")
+        for entry in entries
+        if len(entry) == _OLE_NAME and (size := struct.unpack_from("<H", entry, 64)[0]) <= 64
+    ]
+
+
 def _names(content: bytes, start: int, end: int) -> Iterator[str]:
     for _ in range(MOST_NAMES):
         if start < 0 or start + _ENTRY_SIZE > end or content[start : start + 4] != _ENTRY:

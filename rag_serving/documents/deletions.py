@@ -61,15 +61,16 @@ def write_deletion(store: Store, inbox: Inbox, entry: Entry, generation: str | N
     write_signed(store, _path(inbox, document.document_id), record.model_dump(mode="json"))
 
 
-def deletion_for(store: Store, inbox: Inbox, principal: Principal, document_id: str) -> Deletion | None:
-    """Return the record for a caller who could read the document; None for others, and where none is signed here."""
+def deletion_for(store: Store, inbox: Inbox, principal: Principal | None, document_id: str) -> Deletion | None:
+    """Return the record for a caller who could read the document, or who has this machine (None); None for others, and
+    where none is signed here."""
     if not DOCUMENT_ID.fullmatch(document_id):
         return None
     try:
         record = Deletion.model_validate(read_signed(store, _path(inbox, document_id)))
     except (StoreError, ValidationError):
         return None
-    return record if satisfies(principal, record.readers) else None
+    return record if principal is None or satisfies(principal, record.readers) else None
 
 
 def _path(inbox: Inbox, document_id: str) -> Path:

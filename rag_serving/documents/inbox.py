@@ -71,8 +71,10 @@ class Inbox:
         states = self.files.read_states()
         return {name: self._entry(one, _state(states.get(name))) for name, one in self._documents().items()}
 
-    def entries_for(self, principal: Principal) -> dict[str, Entry]:
-        """Return the documents that a caller may read."""
+    def entries_for(self, principal: Principal | None) -> dict[str, Entry]:
+        """Return the documents that a caller may read; None: whoever has this machine, and so all documents."""
+        if principal is None:
+            return self.entries()
         if principal.tenant != self.settings.tenant:
             return {}
         return {name: entry for name, entry in self.entries().items() if satisfies(principal, entry.readers)}
@@ -106,8 +108,8 @@ class Inbox:
             self.files.write_document(document.document_id, document.model_dump(mode="json"))
         return self._entry(document, before.state if before else None)
 
-    def delete(self, principal: Principal, document_id: str) -> Entry:
-        """Mark a document as deleted; the next build takes it away. Twice is as once.
+    def delete(self, principal: Principal | None, document_id: str) -> Entry:
+        """Mark a document as deleted for a caller (`entries_for`); the next build takes it away. Twice is as once.
 
         Raises:
             NoSuchDocumentError: it is not there for the caller.

@@ -14,11 +14,13 @@ from typing import Literal
 from rag_serving.documents.containers import (
     OLE_HEAD,
     ZIP_HEADS,
+    first_ole_names,
     first_zip_name,
     ole_holds,
     zip_media_type,
     zip_names,
 )
+from rag_serving.documents.foreign import foreign
 
 Kind = Literal[
     "plain",
@@ -38,13 +40,16 @@ Kind = Literal[
     "rtf",
     "epub",
     "email",
+    "outlook",
     "image",
     "archive",
 ]
 TEXT_KINDS: frozenset[str] = frozenset({"plain", "markdown", "html", "table", "code", "rst", "asciidoc"})
 """Kinds whose files are text as they are."""
 
-DOCUMENT_KINDS: frozenset[str] = frozenset({"pdf", "docx", "pptx", "xlsx", "odt", "ods", "odp", "rtf", "epub", "email"})
+DOCUMENT_KINDS: frozenset[str] = frozenset(
+    {"pdf", "docx", "pptx", "xlsx", "odt", "ods", "odp", "rtf", "epub", "email", "outlook"}
+)
 """Kinds of files that are documents of their own wherever they lie, not parts of other pages."""
 
 _EXTENSIONS: dict[Kind, str] = {
@@ -64,6 +69,7 @@ _EXTENSIONS: dict[Kind, str] = {
     "rtf": "rtf",
     "epub": "epub",
     "email": "eml",
+    "outlook": "msg",
     "image": "png jpg jpeg tif tiff",
     "archive": "zip",
     "code": "json jsonl yaml yml xml xsd xsl xslt wsdl toml ini cfg conf properties sql py pyi js mjs ts jsx tsx java "
@@ -93,6 +99,7 @@ _MEDIA_TYPES: dict[Kind, str] = {
     "rtf": "application/rtf",
     "epub": "application/epub+zip",
     "email": "message/rfc822",
+    "outlook": "application/vnd.ms-outlook",
     "archive": "application/zip",
 }
 _HEAD = 4096
@@ -120,6 +127,14 @@ _FOREIGN_MEMBERS = (
     ("META-INF/MANIFEST.MF", "it is a program, not a document"),
     ("AndroidManifest.xml", "it is a program, not a document"),
 )
+_OUTLOOK = (
+    "__substg1.0_",
+    "__nameid_version1.0",
+    "__properties_version1.0",
+    "__recip_version1.0_",
+    "__attach_version1.0_",
+)
+"""How the names of all streams and storages of a message begin (MS-OXMSG 2.2)."""
 _OLD_OFFICE = (
     ("WordDocument", "it is in Word's format of before 2007; save it as .docx"),
     ("PowerPoint Document", "it is in PowerPoint's format of before 2007; save it as .pptx"),
@@ -129,21 +144,6 @@ _OLD_OFFICE = (
 _OLD_NAMES = MappingProxyType({"doc": ".docx", "dot": ".docx", "ppt": ".pptx", "pps": ".pptx", "xls": ".xlsx"})
 _MACRO_NAMES = MappingProxyType(
     {"docm": ".docx", "dotm": ".docx", "pptm": ".pptx", "ppsm": ".pptx", "xlsm": ".xlsx", "xlsb": ".xlsx"}
-)
-_FOREIGN_HEADS = (
-    (0, (b"7z\xbc\xaf\x27\x1c", b"Rar!", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"), "archive"),
-    (257, (b"ustar",), "archive"),
-    (0, (b"MZ", b"\x7fELF", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\xfe"), "program"),
-    (0, (b"GIF8", b"BM", b"RIFF", b"\x00\x00\x01\x00"), "media"),
-    (4, (b"ftyp",), "media"),
-    (0, (b"ID3", b"OggS", b"fLaC", b"\x1aE\xdf\xa3"), "media"),
-)
-_FOREIGN_WORDS = MappingProxyType(
-    {
-        "archive": "archives of this type are not opened; make it a zip",
-        "program": "it is a program, not a document",
-        "media": "pictures of this type, sound and film are not read; save a picture of a page as PNG",
-    }
 )
 
 
@@ -185,7 +185,7 @@ def kind_of(name: str, head: bytes) -> Kind:
     if head.startswith(ZIP_HEADS):
         return _zip_by_head(name, head)
     if head.startswith(OLE_HEAD):
-        raise _refused_ole(name, head)
+        return _ole(name, head)
     return _bare(name, head)
 
 
@@ -199,7 +199,7 @@ def kind_in(name: str, content: bytes) -> Kind:
     if content.startswith(ZIP_HEADS):
         return _zip(name, content)
     if content.startswith(OLE_HEAD):
-        raise _refused_ole(name, content)
+        return _ole(name, content)
     return _bare(name, content[:_HEAD])
 
 
@@ -211,13 +211,13 @@ def _bare(name: str, head: bytes) -> Kind:
     if named is not None and named not in TEXT_KINDS and named != "email":
         raise KindError(f"it is not {_ARTICLES.get(named, named)}, whatever its name says")
     if b"\x00" in head and not head.startswith(_UTF16):
-        raise KindError(_foreign(head) or ("it is not text, whatever its name says" if named else _NOT_READ))
+        raise KindError(foreign(head) or ("it is not text, whatever its name says" if named else _NOT_READ))
     if named in (None, "plain") and _is_email(head):
         return "email"
     if named is None and "." in name.strip("."):
         if _HTML.match(head) and extension_of(name) in _OLD_NAMES:  # what programs export as Word or Excel
             return "html"
-        raise KindError(_foreign(head) or _NOT_READ)
+        raise KindError(foreign(head) or _NOT_READ)
     if named in (None, "plain") and _HTML.match(head):
         return "html"
     return named or "plain"
@@ -234,6 +234,7 @@ _ARTICLES = MappingProxyType(
         "odp": "an OpenDocument presentation",
         "rtf": "an RTF document",
         "epub": "an EPUB book",
+        "outlook": "a message of Outlook",
         "image": "a picture",
         "archive": "a zip archive",
     }
@@ -255,13 +256,6 @@ def _is_email(head: bytes) -> bool:
     """Return whether a text begins with two header lines, and has one that only e-mails have."""
     first = _HEADER_LINE.match(head)
     return bool(first and _HEADER_LINE.match(head, first.end()) and _EMAIL_ONLY.search(head.partition(b"\n\n")[0]))
-
-
-def _foreign(head: bytes) -> str | None:
-    for offset, signatures, what in _FOREIGN_HEADS:
-        if head[offset:].startswith(signatures):
-            return _FOREIGN_WORDS[what]
-    return None
 
 
 def _zip_by_head(name: str, head: bytes) -> Kind:
@@ -319,6 +313,13 @@ def _by_media_type(media: str) -> Kind | None:
     return kind
 
 
+def _ole(name: str, content: bytes) -> Kind:
+    """Return the kind of an OLE file, or of the head of one; what hangs on a message may be of any."""
+    if extension_of(name) == "msg" or any(one.startswith(_OUTLOOK) for one in first_ole_names(content)):
+        return "outlook"
+    raise _refused_ole(name, content)
+
+
 def _refused_ole(name: str, content: bytes) -> KindError:
     """Return why an OLE file, or the head of one, is not read."""
     if ole_holds(content, "EncryptedPackage"):
@@ -328,8 +329,6 @@ def _refused_ole(name: str, content: bytes) -> KindError:
             return KindError(why)
     if better := _OLD_NAMES.get(extension_of(name)):
         return KindError(f"it is in Office's format of before 2007; save it as {better}")
-    if ole_holds(content, "__properties_version1.0") or extension_of(name) == "msg":
-        return KindError("it is a message in Outlook's own format; save it as .eml")
     if kind_by_name(name) in _IN_ZIP:
         return BrokenFileError("it is encrypted or in Office's format of before 2007; save it anew without a password")
     return KindError(_NOT_READ)

@@ -103,6 +103,13 @@ class CurrentGeneration:
         except UnpublishedError:
             return
 
+    def named(self) -> str | None:
+        """Return the id of the published generation, open or not; None where that is not known."""
+        try:
+            return self._named()
+        except UnpublishedError:
+            return None
+
     def refusal(self) -> str | None:
         """Return why a question that comes now is refused, or None. Waits for the first generation, and for no newer
         one."""

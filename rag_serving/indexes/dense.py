@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from rag_serving.config.indexing import DenseSearch
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
-from rag_serving.indexes.exact import Vectors
+from rag_serving.indexes.exact import Vectors, VectorTable
 from rag_serving.indexes.hits import Hit, best
-from rag_serving.indexes.quantization import Codes
 from rag_serving.indexes.shard_collections import ShardCollections, query
 from rag_serving.indexes.shard_files import file_fault
+from rag_serving.indexes.window_map import WindowMap, chunk_id_of
 from rag_serving.models.breaker import Breaker
 
 EXACT_ROWS = 1_000_000
@@ -45,13 +45,6 @@ class ShardRows:
     classes: frozenset[str]
 
 
-class VectorTable(NamedTuple):
-    """The L2-normalized vectors [chunks, d] of a generation, and their quantized codes."""
-
-    vectors: Vectors
-    codes: Codes | None = None
-
-
 class DenseIndex:
     """The shards of one generation, opened; safe to search from several threads."""
 
@@ -64,12 +57,12 @@ class DenseIndex:
         mode: DenseSearch = "auto",
     ) -> None:
         """`row_of` gives the row of a chunk id."""
-        self._shards = [OpenShard(place, shard, row_of) for shard in shards]
-        self._vectors, self._codes = table
-        self._exact_rows = {"auto": EXACT_ROWS, "exact": len(table.vectors), "chroma": 0}[mode]
+        self._shards = [OpenShard(place, shard, row_of, table.windows) for shard in shards]
+        self._table = table
+        self._exact_rows = {"auto": EXACT_ROWS, "exact": table.rows, "chroma": 0}[mode]
         self._pool: ThreadPoolExecutor | None = None
         self._starting = threading.Lock()
-        if len(table.vectors) > self._exact_rows:
+        if table.rows > self._exact_rows:
             self.connect()
 
     @property
@@ -94,8 +87,8 @@ class DenseIndex:
         vector = np.ascontiguousarray(vector, dtype=np.float32)
         found = self._by_chroma(vector, k, classes, allowed) if len(rows) > self._exact_rows else None
         if found is None:
-            return exact.search(self._vectors, vector, k, rows, self._codes)
-        return best(found, exact.similarities(self._vectors, vector, found), k)
+            return exact.search(self._table, vector, k, rows)
+        return best(found, exact.similarities(self._table, vector, found), k)
 
     def approximate(self, vector: Vectors, k: int) -> list[Hit]:
         """Return the k nearest that Chroma alone finds among all chunks.
@@ -105,7 +98,7 @@ class DenseIndex:
         """
         vector = np.ascontiguousarray(vector, dtype=np.float32)
         rows = np.concatenate([np.zeros(0, np.int64), *(shard.approximate(vector, k) for shard in self._shards)])
-        return best(rows, exact.similarities(self._vectors, vector, rows), k)
+        return best(rows, exact.similarities(self._table, vector, rows), k)
 
     def close(self) -> None:
         if self._pool:
@@ -128,10 +121,11 @@ class DenseIndex:
 class OpenShard:
     """One shard and its collection, which is opened when it is first asked."""
 
-    def __init__(self, place: ChromaLocation, shard: ShardRows, row_of: RowOf) -> None:
+    def __init__(self, place: ChromaLocation, shard: ShardRows, row_of: RowOf, windows: WindowMap | None) -> None:
         self.classes = shard.classes
         self.problem: str | None = None
         self._place, self._name, self._rows, self._row_of = place, shard.collection, shard.rows, row_of
+        self._windows = windows
         self._collection: Any = None
         self._breaker = Breaker(failures=1, reset_s=RETRY_S)
 
@@ -140,11 +134,10 @@ class OpenShard:
         if self._collection is None and not (self._breaker.allow() and self.connect()):
             return None
         everything = self.classes <= classes
-        k = min(k, len(self._rows) if everything else int(np.count_nonzero(allowed[self._rows])))
+        rows = self._rows if everything else self._rows[allowed[self._rows]]
+        k = min(k, len(rows))
         try:
-            found = self._known(
-                query(self._collection, vector, k, None if everything else sorted(self.classes & classes))
-            )
+            found = self._distinct(vector, k, rows, None if everything else sorted(self.classes & classes))
         except DenseError as error:
             self._fail(one_line(error))
             return None
@@ -155,7 +148,7 @@ class OpenShard:
         """Return rows that Chroma alone finds; raises DenseError where it cannot."""
         if self._collection is None and not self.connect():
             raise DenseError(self.problem)
-        return self._known(query(self._collection, vector, min(k, len(self._rows)), None))
+        return self._distinct(vector, min(k, len(self._rows)), self._rows, None)
 
     def connect(self) -> bool:
         """Open the collection and compare its files and count; a shard that cannot be used says why in `problem`."""
@@ -168,17 +161,33 @@ class OpenShard:
         except Exception as error:  # from Chroma's storage or transport, of any class
             self._fail(one_line(error))
             return False
-        if count != len(self._rows):
-            state = "is missing" if count is None else f"holds {count} of {len(self._rows)} chunks"
+        if count != (expected := self._vectors_of(self._rows)):
+            state = "is missing" if count is None else f"holds {count} of {expected} vectors"
             self._fail(f"collection {self._name} {state}")
             return False
         self._collection, self.problem = collection, None
         self._breaker.succeed()
         return True
 
+    def _distinct(self, vector: Vectors, k: int, rows: Rows, readers: Sequence[str] | None) -> Rows:
+        """Return the k rows of the nearest vectors, each once; more vectors are asked for until they are of k rows.
+
+        `rows`: those that the readers may see, whose vectors are all that there are to find.
+        """
+        asked, most = k, self._vectors_of(rows)
+        while True:
+            found = self._known(query(self._collection, vector, asked, readers))
+            if len(found) >= k or asked >= most:
+                return found[:k]
+            asked = min(2 * asked, most)
+
+    def _vectors_of(self, rows: Rows) -> int:
+        return len(rows) if self._windows is None else int(self._windows.counts[rows].sum())
+
     def _known(self, ids: Sequence[str]) -> Rows:
-        """Return rows of those ids that the generation has."""
-        rows = (self._row_of(chunk_id) for chunk_id in ids)
+        """Return rows of those ids that the generation has, each once, in the order of its nearest vector."""
+        chunk_ids = ids if self._windows is None else dict.fromkeys(map(chunk_id_of, ids))
+        rows = (self._row_of(chunk_id) for chunk_id in chunk_ids)
         return np.array([row for row in rows if row is not None], dtype=np.int64)
 
     def _fail(self, reason: str) -> None:

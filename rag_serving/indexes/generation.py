@@ -22,16 +22,18 @@ from rag_serving.config.indexing import DenseSearch
 from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import ChromaLocation
-from rag_serving.indexes.dense import DenseIndex, ShardRows, VectorTable
+from rag_serving.indexes.dense import DenseIndex, ShardRows
 from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.indexes.generation_files import GenerationFiles, read_files
 from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.keyword_index import ReadableKeywords
 from rag_serving.indexes.lexical import idf
 from rag_serving.indexes.page_contents import PageContents
 from rag_serving.indexes.page_tree import PageTree
 from rag_serving.indexes.readable_rows import ReadableRows
 from rag_serving.indexes.reading_order import ReadingOrder
 from rag_serving.indexes.view import GenerationView
+from rag_serving.indexes.window_map import vector_ids
 from rag_serving.models.language_detector import shares_of_languages
 from rag_serving.query.spelling import Speller
 from rag_serving.query.vocabulary import NAMED, Names, names_of
@@ -48,8 +50,8 @@ class Generation:
 
     def __init__(self, files: GenerationFiles, place: ChromaLocation, dense_search: DenseSearch = "auto") -> None:
         """`place`: where its collections are."""
-        self.manifest, self.table, self._vectors, self._lexical, self._codes, self._mapped, self._sentences = files[:7]
-        self.originals = files.originals
+        self.manifest, self.table, self.vector_table, self._lexical = files[:4]
+        self._mapped, self._sentences, self.originals = files.mapped, files.sentences, files.originals
         self.id = self.manifest.id
         self.tenant = self.manifest.tenant
         self._readable = ReadableRows(self.table["readers"])
@@ -57,9 +59,9 @@ class Generation:
         self.places = DuplicateLocations(self.table["places"])
         self.contents = PageContents(self.table, self.places)
         self.known_classes = self.places.classes | self._readable.classes  # those of chunks and of other places
-        self._dense = DenseIndex(
-            place, self._shard_rows(), VectorTable(self._vectors, self._codes), self.row_of, dense_search
-        )
+        self._dense = DenseIndex(place, self._shard_rows(), self.vector_table, self.row_of, dense_search)
+        self._keyword_index = files.keywords
+        self._keywords = lru_cache(maxsize=64)(self._open_keywords)
         self._names = lru_cache(maxsize=64)(self._compute_names)
         self._languages = lru_cache(maxsize=64)(self._compute_languages)
 
@@ -154,12 +156,12 @@ class Generation:
         """
         readable = self._readable.of(classes)
         if among is not None:
-            return exact.search(self._vectors, vector, k, np.flatnonzero(readable.mask & among), self._codes)
+            return exact.search(self.vector_table, vector, k, np.flatnonzero(readable.mask & among))
         return self._dense.search(vector, k, classes, readable.mask, readable.rows)
 
     def exact(self, vector: NDArray[np.float32], k: int, classes: frozenset[str]) -> list[Hit]:
         """Return the same by comparing with every vector."""
-        return exact.search(self._vectors, vector, k, self._readable.of(classes).rows)
+        return exact.search(self.vector_table._replace(codes=None), vector, k, self._readable.of(classes).rows)
 
     def approximate(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
         """Return what the dense index alone finds among all chunks; raises DenseError where Chroma cannot be used."""
@@ -198,7 +200,7 @@ class Generation:
 
     def similarities(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return cosine similarity of some rows to `vector` [d]."""
-        return exact.similarities(self._vectors, vector, rows)
+        return exact.similarities(self.vector_table, vector, rows)
 
     def page_means(
         self, scores: NDArray[np.float32], rows: NDArray[np.int64], classes: frozenset[str]
@@ -223,6 +225,10 @@ class Generation:
         """Return the rows of the given reader classes that hold every one of some analyzed terms, ascending."""
         rows = self._lexical.rows_with(terms)
         return rows[self._readable.of(classes).mask[rows]]
+
+    def keywords(self, classes: frozenset[str]) -> ReadableKeywords:
+        """Return the keyword index as these reader classes open it."""
+        return self._keywords(classes & self._readable.classes)
 
     def readable_mask(self, classes: frozenset[str]) -> NDArray[np.bool_]:
         """Return which rows [chunks] these reader classes open."""
@@ -266,9 +272,18 @@ class Generation:
         return Speller(self._lexical.terms())
 
     def vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Return the L2-normalized vectors [rows, d] of some rows."""
-        chosen: NDArray[np.float32] = self._vectors[np.asarray(rows, dtype=np.int64)]
-        return chosen
+        """Return an L2-normalized vector for each of some rows [rows, d], the mean of its windows."""
+        return self.vector_table.mean(np.asarray(rows, dtype=np.int64))
+
+    def vector_ids(self) -> list[str]:
+        """Return what the dense index calls every vector."""
+        windows = self.vector_table.windows
+        return self.chunk_ids() if windows is None else vector_ids(self.chunk_ids(), windows.counts.tolist())
+
+    def row_of_vector(self, vector: int) -> int:
+        """Return the row that a vector, by its number in `vector_table`, belongs to."""
+        windows = self.vector_table.windows
+        return vector if windows is None else windows.row_of(vector)
 
     def sentence_similarities(
         self, vector: NDArray[np.float32], rows: Sequence[int], texts: Sequence[str]
@@ -308,6 +323,9 @@ class Generation:
     def _compute_names(self, classes: frozenset[str]) -> Names:
         rows = self._readable.of(classes).rows
         return names_of([self.table.select(NAMED).take(indices(rows)), self.places.readable(classes)])
+
+    def _open_keywords(self, classes: frozenset[str]) -> ReadableKeywords:
+        return ReadableKeywords(self._keyword_index, self._readable.of(classes))
 
     def _compute_languages(self, classes: frozenset[str]) -> dict[str, float]:
         rows = self.sample(classes, _LANGUAGE_SAMPLE).tolist()

@@ -14,17 +14,20 @@ import pyarrow as pa
 
 from rag_serving.artifacts.contents import FileComparison
 from rag_serving.artifacts.digests import ChangedError, Stamp
+from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
 from rag_serving.artifacts.manifest import Manifest, mend, read_manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import Store, StoreError, table_of
-from rag_serving.indexes import lexical
+from rag_serving.indexes import keyword_index, lexical
 from rag_serving.indexes.exact import FILE as VECTORS_FILE
-from rag_serving.indexes.exact import Vectors, VectorsError, vectors_of
+from rag_serving.indexes.exact import VectorsError, VectorTable, vectors_of
+from rag_serving.indexes.keyword_index import KeywordIndex
 from rag_serving.indexes.lexical import LexicalError, LexicalIndex
 from rag_serving.indexes.originals import FILE as ORIGINALS_FILE
 from rag_serving.indexes.originals import Original, originals_of
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError
 from rag_serving.indexes.sentence_vectors import SENTENCE_ROWS_FILE, SENTENCES_FILE, SentencesError, SentenceVectors
+from rag_serving.indexes.window_map import WindowsError, window_map
 from rag_serving.models.embedding.graph_cache import GraphCache
 
 CHUNKS_FILE = "chunks.parquet"
@@ -32,6 +35,7 @@ MAPPED_FILE = "chunks.arrow"  # the same rows, as they are searched
 LEXICAL_FOLDER = "lexical"
 CODED_ROWS = 2048  # fewer vectors are sooner compared than their codes
 
+_KEYWORD_TABLES = dict(zip(keyword_index.FILES, (KEYWORD_WORDS, KEYWORD_ROWS, KEYWORD_PAGES), strict=True))
 _LEXICAL_FILES = {name: f"{LEXICAL_FOLDER}/{name}" for name in lexical.FILES}
 
 
@@ -40,9 +44,9 @@ class GenerationFiles(NamedTuple):
 
     manifest: Manifest
     table: pa.Table
-    vectors: Vectors
+    vectors: VectorTable
     lexical: LexicalIndex
-    codes: Codes | None = None
+    keywords: KeywordIndex
     mapped: Mapping[Path, Stamp] = {}
     sentences: SentenceVectors | None = None
     originals: Mapping[str, Original] = {}
@@ -73,22 +77,24 @@ def _read(store: Store, tenant: str, generation_id: str, memory_bytes: int) -> G
         raise StoreError(f"{folder} is a copy of generation {manifest.id} of {manifest.tenant!r}; {mend(tenant)}")
     try:
         files = _opened(store, folder, manifest, memory_bytes)
-    except (VectorsError, CodesError, SentencesError, LexicalError) as error:
+    except (VectorsError, CodesError, SentencesError, LexicalError, WindowsError) as error:
         raise StoreError(f"{folder}: {error}; {mend(tenant)}") from error
-    if not len(files.table) == len(files.lexical) == manifest.chunks:
+    counts = {len(files.table), len(files.lexical), len(files.keywords), files.vectors.rows}
+    if counts != {manifest.chunks}:
         raise StoreError(f"{folder} is not consistent: its parts are of different generations; {mend(tenant)}")
     return files
 
 
 def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -> GenerationFiles:
     """Read the files in the order of the work that is left to do with them, while others are still compared."""
-    codes = [CODES_FILE, FACTS_FILE] if manifest.chunks >= CODED_ROWS and CODES_FILE in manifest.files else []
+    codes = [CODES_FILE, FACTS_FILE] if manifest.vector_count >= CODED_ROWS and CODES_FILE in manifest.files else []
     sentences = [SENTENCES_FILE, SENTENCE_ROWS_FILE] if "sentences" in manifest.formats else []
     originals = [ORIGINALS_FILE] if "originals" in manifest.formats else []
-    wanted = [*codes, *_LEXICAL_FILES.values(), MAPPED_FILE, VECTORS_FILE, *sentences, *originals]
+    keywords = [*_KEYWORD_TABLES]
+    wanted = [*codes, *_LEXICAL_FILES.values(), MAPPED_FILE, VECTORS_FILE, *keywords, *sentences, *originals]
     if absent := sorted(set(wanted) - manifest.files.keys()):
         raise StoreError(f"{folder / absent[0]} is not in the manifest; {mend(manifest.tenant)}")
-    shape = manifest.chunks, manifest.embedder.dimension
+    shape = manifest.vector_count, manifest.embedder.dimension
     with FileComparison(store, manifest.tenant, folder, manifest.files, wanted, memory_bytes) as compared:
         coded = None
         if codes:
@@ -96,12 +102,17 @@ def _opened(store: Store, folder: Path, manifest: Manifest, memory_bytes: int) -
         words = LexicalIndex.of({name: compared[file].data for name, file in _LEXICAL_FILES.items()})
         table = table_of(compared[MAPPED_FILE].data, folder / MAPPED_FILE, GENERATION_CHUNKS)
         vectors = vectors_of(compared[VECTORS_FILE].data, *shape)
-        spoken = None
+        tables = {
+            name: table_of(compared[name].data, folder / name, schema) for name, schema in _KEYWORD_TABLES.items()
+        }
+        named = KeywordIndex(*tables.values())
+        spoken, of_chunks = None, (manifest.chunks, manifest.embedder.dimension)
         if sentences:
-            spoken = SentenceVectors.open(compared[SENTENCES_FILE].data, compared[SENTENCE_ROWS_FILE].data, *shape)
+            spoken = SentenceVectors.open(compared[SENTENCES_FILE].data, compared[SENTENCE_ROWS_FILE].data, *of_chunks)
         rendered = None
         if originals:
             rendered = table_of(compared[ORIGINALS_FILE].data, folder / ORIGINALS_FILE, ORIGINALS)
         kept = originals_of(rendered, store.originals(manifest.tenant))
         mapped = {folder / name: stamp for name in wanted if name not in codes and (stamp := compared[name].stamp)}
-    return GenerationFiles(manifest, table, vectors, words, coded, mapped, spoken, kept)
+    vector_table = VectorTable(vectors, coded, window_map(table["vector_keys"]))
+    return GenerationFiles(manifest, table, vector_table, words, named, mapped, spoken, kept)

@@ -133,10 +133,10 @@ def _content_damage(store: Store, tenant: str, generation_id: str, config: Confi
     except (StoreError, OSError):  # told already
         return
     rows: dict[str, dict[str, str]] = {}
-    for chunk_id, readers, shard in zip(
-        *(generation.table[name].to_pylist() for name in ("chunk_id", "readers", "shard")), strict=True
-    ):
-        rows.setdefault(shard, {})[chunk_id] = readers
+    classes, shards = (generation.table[name].to_pylist() for name in ("readers", "shard"))
+    for number, vector_id in enumerate(generation.vector_ids()):
+        row = generation.row_of_vector(number)
+        rows.setdefault(shards[row], {})[vector_id] = classes[row]
     generation.close()
     for shard in generation.manifest.shards:
         if shard.collection not in known and (fault := _content_fault(store, tenant, config, shard, rows)):
@@ -153,9 +153,9 @@ def _content_fault(
         return f"cannot be read: {error}"
     missing, more = len(expected.keys() - stored.keys()), len(stored.keys() - expected.keys())
     if missing or more:
-        return f"lacks {missing} of {len(expected)} chunks and has {more} others"
-    other = sum(stored[chunk_id] != readers for chunk_id, readers in expected.items())
-    return f"has other readers for {other} of {len(expected)} chunks" if other else None
+        return f"lacks {missing} of {len(expected)} vectors and has {more} others"
+    other = sum(stored[vector_id] != readers for vector_id, readers in expected.items())
+    return f"has other readers for {other} of {len(expected)} vectors" if other else None
 
 
 def _marked(mark: Path) -> Iterator[Damage]:

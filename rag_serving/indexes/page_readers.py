@@ -66,6 +66,18 @@ def narrowed_pages(old: pa.Table, new: pa.Table) -> list[str]:
     ]
 
 
+def classes_of_pages(store: Store, tenant: str, generation_id: str) -> dict[str, frozenset[str]]:
+    """Return the reader classes of the passages of every page of a generation.
+
+    Raises:
+        StoreError: as `read_page_readers` does.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for page_id, classes, _ in _rows(read_page_readers(store, tenant, generation_id)):
+        found[page_id] = found.get(page_id, frozenset()) | frozenset(classes)
+    return found
+
+
 def read_page_readers(store: Store, tenant: str, generation_id: str) -> pa.Table:
     """PAGE_READERS of a generation, as its manifest says it is.
 

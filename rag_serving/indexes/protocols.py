@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.keyword_index import ReadableKeywords
 from rag_serving.indexes.originals import Original
 from rag_serving.indexes.page_contents import DroppedPassage
 from rag_serving.query.vocabulary import Names
@@ -58,6 +59,11 @@ class ReaderView(Protocol):
         """Return the spaces, labels and titles of the chunks, and of the other places where their texts stand."""
         ...
 
+    @property
+    def keywords(self) -> ReadableKeywords:
+        """Return the words of content, titles and labels, which need neither vectors nor the lexical index."""
+        ...
+
     def languages(self) -> Mapping[str, float]:
         """Return the share of each language among a sample of the chunks, the largest first."""
         ...
@@ -71,7 +77,7 @@ class ReaderView(Protocol):
         ...
 
     def similarities(self, vector: Vector, rows: Rows) -> NDArray[np.float32]:
-        """Return the cosine similarity [n] of some rows to `vector` [d]."""
+        """Return the cosine similarity [n] of some rows to `vector` [d]: of a row with windows the nearest one's."""
         ...
 
     def lexical(self, terms: Terms, k: int, among: Mask | None = None) -> list[Hit]:
@@ -107,7 +113,7 @@ class ReaderView(Protocol):
         ...
 
     def vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Return the L2-normalized vectors [n, d] of some rows."""
+        """Return one L2-normalized vector for each of some rows [n, d]: of a row with windows their mean."""
         ...
 
     def sentence_similarities(self, vector: Vector, rows: Sequence[int], texts: Sequence[str]) -> list[float | None]:
@@ -150,6 +156,10 @@ class ReaderView(Protocol):
 
     def labels(self, rows: Rows) -> list[Sequence[str]]:
         """Return the labels of some rows, in their order."""
+        ...
+
+    def text_hashes(self, rows: Rows) -> list[str]:
+        """Return the digests of the texts of some rows, in their order."""
         ...
 
     def chunks(self, rows: Sequence[int]) -> list[Chunk]:

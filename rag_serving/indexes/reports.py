@@ -18,15 +18,16 @@ from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, StoreError, read_text
 from rag_serving.indexes.catalog import EVAL_REPORT
 
-Kind = Literal["quality", "evaluation", "questions", "dedup", "ablation", "ragas", "other"]
+Kind = Literal["quality", "evaluation", "questions", "retrieval", "dedup", "ablation", "ragas", "other"]
 
 FOLDER = "reports"
 EVAL_HTML = "eval_report.html"
-TELEMETRY, QUALITY = "telemetry-", "quality"
+TELEMETRY, QUALITY, RETRIEVAL = "telemetry-", "quality", "retrieval"
 _EVALUATION = "evaluation-"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 _TITLES: dict[str, tuple[Kind, str]] = {
     QUALITY: ("quality", "Quality over generations"),
+    RETRIEVAL: ("retrieval", "Phases of retrieval"),
     "dedup": ("dedup", "Near-duplicates"),
     "ablation": ("ablation", "Ablation: what each stage brings"),
     "ragas": ("ragas", "RAGAS"),

@@ -48,7 +48,7 @@ class ShardCollections:
 
 
 def stored_readers(collections: ShardCollections, name: str, page: int = 50_000) -> Iterator[tuple[str, str]]:
-    """Yield every (chunk id, reader class) of a collection.
+    """Yield every (vector id, reader class) of a collection.
 
     Raises:
         DenseError: it is gone or damaged.

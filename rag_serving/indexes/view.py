@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rag_serving.artifacts.columns import numbers_of
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.keyword_index import ReadableKeywords
 from rag_serving.indexes.originals import Original
 from rag_serving.indexes.page_contents import DroppedPassage
 from rag_serving.indexes.protocols import HiddenRowError, Mask, Rows, Terms, Vector
@@ -62,6 +63,10 @@ class GenerationView:
     @property
     def names(self) -> Names:
         return self._generation.names(self._classes)
+
+    @property
+    def keywords(self) -> ReadableKeywords:
+        return self._generation.keywords(self._classes)
 
     def languages(self) -> Mapping[str, float]:
         return self._generation.languages(self._classes)
@@ -138,6 +143,9 @@ class GenerationView:
 
     def labels(self, rows: Rows) -> list[Sequence[str]]:
         return [values or () for values in self._generation.values_of("labels", self._allowed(rows).tolist())]
+
+    def text_hashes(self, rows: Rows) -> list[str]:
+        return self._generation.values_of("text_hash", self._allowed(rows).tolist())
 
     def chunks(self, rows: Sequence[int]) -> list[Chunk]:
         self._allowed(rows)

@@ -5,7 +5,6 @@ Belongs here: what they do for their caller. Does not belong here: answering (`p
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from mcp.server.mcpserver import Context
@@ -13,12 +12,12 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, TextContent
 
 from rag_serving.answering.markdown import markdown
+from rag_serving.conversations.turns import conversation_of
 from rag_serving.mcp.arguments import FilterArguments, History, QuestionText, ReceiptId
 from rag_serving.mcp.callers import Caller
 from rag_serving.mcp.calls import Calls
 from rag_serving.mcp.reading import bounded
 from rag_serving.mcp.results import AnswerOutput, ProofOutput, answer_of
-from rag_serving.query.follow_up import completed
 from rag_serving.tracing import Listen
 
 
@@ -40,11 +39,11 @@ class AskingTools:
         def work(caller: Caller, listen: Listen) -> AnswerOutput:
             text = bounded(question, caller)
             narrowed = filters.parsed() if filters else None
-            understood = completed(text, [turn.content for turn in history or () if turn.role == "user"])
-            answer = caller.pipeline.ask(caller.principal, understood or text, narrowed, listen=listen)
+            conversation = conversation_of((turn.role, turn.content) for turn in history or ())
+            answer = caller.pipeline.ask(caller.principal, text, narrowed, listen=listen, conversation=conversation)
             if answer.status == "unavailable":
                 raise ToolError(answer.answer)
-            return answer_of(text, replace(answer, understood=understood), markdown(answer))
+            return answer_of(text, answer, markdown(answer))
 
         output = await self._calls.answer(context, work)
         return CallToolResult(

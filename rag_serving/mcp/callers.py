@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from rag_serving.access.principals import Principal
 from rag_serving.deadline import Deadline
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 Release = Callable[[], None]
 

@@ -22,7 +22,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from rag_serving.deadline import StoppedError, within
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.mcp.callers import Caller, Callers, Release
-from rag_serving.pipeline import RETRIEVAL_DOWN
+from rag_serving.pipeline.phases import RetrievalOffError
+from rag_serving.pipeline.pipeline import RETRIEVAL_DOWN, RETRIEVAL_OFF
 from rag_serving.query.filters import FilterError
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError
 from rag_serving.retrieval.hybrid import RetrievalError
@@ -172,5 +173,5 @@ def message_of(error: Exception) -> str | None:
     if isinstance(error, ReceiptError):
         return NO_RECEIPT
     if isinstance(error, RetrievalError):
-        return RETRIEVAL_DOWN
+        return RETRIEVAL_OFF if isinstance(error, RetrievalOffError) else RETRIEVAL_DOWN
     return str(error) if isinstance(error, (FilterError, UnpublishedError)) else None

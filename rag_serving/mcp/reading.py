@@ -31,6 +31,7 @@ from rag_serving.mcp.results import (
     passage_of,
     title_of,
 )
+from rag_serving.pipeline.book import book_sources, of_books
 from rag_serving.reading.page import read_page
 from rag_serving.records.passages import Chunk
 from rag_serving.retrieval.section_proximity import POOL, in_document_order, nearest_sections
@@ -64,10 +65,13 @@ class ReadingTools:
         return await self._calls.run(context, work)
 
     async def search_book(self, query: QueryText, context: Context, limit: Limit = 5) -> PassagesOutput:
-        """Return the best passages with their text: of a book those that stand near each other, in its order."""
+        """Return the best passages of books with their text: those that stand near each other, in the book's order; of
+        all sources where none is a book."""
 
         def work(caller: Caller) -> PassagesOutput:
-            found = caller.pipeline.search(caller.principal, bounded(query, caller), max(POOL, limit))
+            config, tenant = caller.pipeline.config, caller.pipeline.tenant
+            books = of_books(config, tenant, None) if book_sources(config, tenant) else None
+            found = caller.pipeline.search(caller.principal, bounded(query, caller), max(POOL, limit), books)
             chosen = in_document_order(nearest_sections(found.results, limit))
             return PassagesOutput(passages=[found_passage(candidate) for candidate in chosen])
 

@@ -197,6 +197,23 @@ class CitationOutput(Result):
     also_at: list[Place] = []
 
 
+class EvidenceOutput(Result):
+    """A passage that was read: where it stands, what of the question it has, what found it."""
+
+    doc_slug: str
+    title: str
+    category: str
+    snippet: str
+    score: float
+    header_path: str
+    content_hash: str
+    matched_terms: list[str]
+    source: str
+    match_explain: list[str]
+    chunk_index: int
+    chunk_hash: str
+
+
 class OptionOutput(Result):
     """Something to ask or to open instead."""
 
@@ -204,6 +221,7 @@ class OptionOutput(Result):
     category: str | None = None
     query: str | None = None
     url: str | None = None
+    kind: str | None = None
 
 
 class ClarificationOutput(Result):
@@ -225,6 +243,7 @@ class AnswerOutput(Result):
     clarification: ClarificationOutput | None = None
     understood: str | None = None
     confidence: float | None = None
+    evidence: list[EvidenceOutput] = []
     generation: str = ""
     receipt_id: str | None = None
     flags: list[str] = []

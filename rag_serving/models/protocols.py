@@ -7,7 +7,7 @@ Does not belong here: implementations, and anything that imports more than numpy
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,14 @@ class Tokenizer(Protocol):
     def offsets(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """Per text an array [tokens, 2] of character offsets (start, end): no special tokens, nothing truncated."""
         ...
+
+
+class InputLimit(NamedTuple):
+    """How much of a passage an embedding model reads at once: so many of these tokens, without its own and the
+    prompt's."""
+
+    tokenizer: Tokenizer
+    tokens: int
 
 
 class Embedder(Protocol):

@@ -5,22 +5,19 @@ Belongs here: the table, when the database is left alone. Does not belong here: 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Column, Engine, MetaData, String, Table, Text, delete, select
+from sqlalchemy import Column, Connection, MetaData, String, Table, Text, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import SQLAlchemyError
 
-from rag_serving.deadline import run_in_thread
 from rag_serving.models.breaker import Breaker
 from rag_serving.receipts.receipt import ReceiptsAwayError
 from rag_serving.receipts.rows import StoredReceipt, asker_mark
 from rag_serving.receipts.shares import StoredShare
+from rag_serving.telemetry.guarded import WAIT_S, GuardedDatabase
 from rag_serving.telemetry.recorder import TelemetryError
-from rag_serving.telemetry.tables import create_tables, error_line, open_engine
 
 Result = TypeVar("Result")
 
@@ -45,9 +42,6 @@ SHARES = Table(
     Column("signature", Text, nullable=False),
 )
 
-_FAILURES, _RETRY_S = 2, 5.0
-_WAIT_S = 3.0
-
 
 class DatabaseTable:
     """A `ReceiptTable` that SQLAlchemy reaches. Safe to use from several threads and processes.
@@ -55,13 +49,8 @@ class DatabaseTable:
     A question waits until its receipt is stored: for `wait_s` at most, and for none while the database keeps failing.
     """
 
-    def __init__(self, url: str, serving_db: Path, wait_s: float = _WAIT_S, breaker: Breaker | None = None) -> None:
-        self._url = url
-        self._serving_db = serving_db
-        self._wait_s = wait_s
-        self._breaker = breaker or Breaker(_FAILURES, _RETRY_S)
-        self._opening = threading.Lock()
-        self._engine: Engine | None = None
+    def __init__(self, url: str, serving_db: Path, wait_s: float = WAIT_S, breaker: Breaker | None = None) -> None:
+        self._database = GuardedDatabase(url, serving_db, METADATA, wait_s, breaker)
 
     @property
     def is_empty(self) -> bool:
@@ -80,9 +69,8 @@ class DatabaseTable:
     def unshare(self, identifier: str, tenant: str) -> None:
         statement = delete(SHARES).where(SHARES.c.id == identifier, SHARES.c.tenant == tenant)
 
-        def write(engine: Engine) -> None:
-            with engine.begin() as connection:
-                connection.execute(statement)
+        def write(connection: Connection) -> None:
+            connection.execute(statement)
 
         self._asked(write, "written")
 
@@ -93,21 +81,19 @@ class DatabaseTable:
     def _insert(self, table: Table, values: Mapping[str, Any]) -> None:
         """Add a row, unless there is one of the same id."""
 
-        def write(engine: Engine) -> None:
-            dialect: Any = postgresql if engine.dialect.name == "postgresql" else sqlite
+        def write(connection: Connection) -> None:
+            dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
             statement = dialect.insert(table).on_conflict_do_nothing(index_elements=["id"])
-            with engine.begin() as connection:
-                connection.execute(statement, dict(values))
+            connection.execute(statement, dict(values))
 
         self._asked(write, "written")
 
     def _find(self, table: Table, identifier: str, tenant: str) -> list[str] | None:
         """Return the row of this id and tenant; None where there is none."""
 
-        def read(engine: Engine) -> list[str] | None:
+        def read(connection: Connection) -> list[str] | None:
             query = select(table).where(table.c.id == identifier, table.c.tenant == tenant)
-            with engine.connect() as connection:
-                row = connection.execute(query).first()
+            row = connection.execute(query).first()
             return [*row] if row else None
 
         return self._asked(read, "read")
@@ -121,48 +107,18 @@ class DatabaseTable:
         if before is not None:
             statement = statement.where(RECEIPTS.c.created_at.between("2", before))
 
-        def write(engine: Engine) -> int:
-            with engine.begin() as connection:
-                removed = connection.execute(statement).rowcount
-                connection.execute(delete(SHARES).where(SHARES.c.id.not_in(select(RECEIPTS.c.id))))
-                return removed
+        def write(connection: Connection) -> int:
+            removed = connection.execute(statement).rowcount
+            connection.execute(delete(SHARES).where(SHARES.c.id.not_in(select(RECEIPTS.c.id))))
+            return removed
 
         return self._asked(write, "written")
 
     def close(self) -> None:
-        with self._opening:
-            if self._engine is not None:
-                self._engine.dispose()
-                self._engine = None
+        self._database.close()
 
-    def _asked(self, ask: Callable[[Engine], Result], done: str) -> Result:
-        if not self._breaker.allow():
-            raise ReceiptsAwayError(f"the database of receipts cannot be {done}: it failed a moment ago")
+    def _asked(self, ask: Callable[[Connection], Result], done: str) -> Result:
         try:
-            result = _within(self._wait_s, lambda: ask(self._opened()))
-        except (SQLAlchemyError, TelemetryError, OSError) as error:  # one that is late is an OSError
-            self._breaker.fail()
-            why = error_line(error) or "it does not answer"
-            raise ReceiptsAwayError(f"the database of receipts cannot be {done} ({why})") from error
-        except BaseException:
-            self._breaker.fail()
-            raise
-        self._breaker.succeed()
-        return result
-
-    def _opened(self) -> Engine:
-        with self._opening:
-            if self._engine is None:
-                engine = open_engine(self._url, self._serving_db)
-                create_tables(METADATA, engine)
-                self._engine = engine
-            return self._engine
-
-
-def _within(seconds: float, work: Callable[[], Result]) -> Result:
-    """Wait for some work no longer than so many seconds; a database that never answers keeps a thread, no question.
-
-    Raises:
-        TimeoutError: it takes longer.
-    """
-    return run_in_thread(work, "receipts").result(seconds)
+            return self._database.ask(ask)
+        except TelemetryError as error:
+            raise ReceiptsAwayError(f"the database of receipts cannot be {done} ({error})") from error

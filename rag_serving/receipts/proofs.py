@@ -54,6 +54,10 @@ class Proof:
         }
 
 
+Chunks = Sequence[tuple[str, str]]
+"""Page id and chunk id of each passage that an answer rests on."""
+
+
 class Proofs:
     """Shows, shares and proves stored receipts. Safe to use from several threads."""
 
@@ -84,6 +88,16 @@ class Proofs:
                 raise ReceiptError(f"receipt {identifier!r} has passages that the caller may not read")
         opened = self._secrecy.opened(receipt)
         return opened if is_own else {name: value for name, value in opened.items() if name not in _OF_THE_ASKER}
+
+    def open_to(self, principal: Principal, cited: Sequence[Chunks]) -> list[bool]:
+        """Return of several answers whether the principal may read all that they rest on as it is published now.
+
+        Raises:
+            UnpublishedError: there is no generation that says who may read what.
+        """
+        with self._published.acquire() as now:
+            view = now.for_reader(principal)
+            return [all(_is_open_now(page, chunk, now, view) for page, chunk in each) for each in cited]
 
     def share(self, principal: Principal, identifier: str, is_shared: bool = True) -> None:
         """Share a receipt with everybody who may read all of its passages, or undo it.
@@ -192,7 +206,10 @@ def _is_open_to(receipt: Mapping[str, Any], then: ReaderView, published: Generat
     """
     return all(
         then.row_of(passage["chunk_id"]) is not None
-        and now.has_page(passage["page_id"])
-        and (published.row_of(passage["chunk_id"]) is None or now.row_of(passage["chunk_id"]) is not None)
+        and _is_open_now(passage["page_id"], passage["chunk_id"], published, now)
         for passage in receipt["passages"]
     )
+
+
+def _is_open_now(page_id: str, chunk_id: str, published: Generation, now: ReaderView) -> bool:
+    return now.has_page(page_id) and (published.row_of(chunk_id) is None or now.row_of(chunk_id) is not None)

@@ -15,10 +15,11 @@ from rag_serving.receipts.receipt import make_receipt
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.records.answers import Answer
+from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.explain import index_rankings, scored_ids
 from rag_serving.retrieval.search import Search
-from rag_serving.telemetry.events import MAX_CANDIDATES, MAX_RANKED, Trace
+from rag_serving.telemetry.events import MAX_CANDIDATES, MAX_RANKED, Found, Trace
 from rag_serving.tracing import StageTrace
 
 NO_RECEIPT = "receipt_not_stored"
@@ -26,18 +27,34 @@ NO_RECEIPT = "receipt_not_stored"
 
 @dataclass(frozen=True)
 class Request:
-    """What a caller asks, and who the caller is."""
+    """What a caller asks, and who the caller is.
+
+    Attributes:
+        text: the question as it is searched, completed from the conversation before it.
+        original: as it was typed, where that is something else.
+        page: the title of a page that the conversation is about, whose passages are preferred.
+        occasion: what it is asked of and beside.
+    """
 
     principal: Principal
     text: str
     filters: Filters | None = None
     explain: bool = False
+    original: str | None = None
+    page: str | None = None
+    occasion: Occasion = PLAIN
+
+    @property
+    def understood(self) -> str | None:
+        """Return the question as it was completed; None where it is the one that was typed."""
+        return self.text if self.original is not None else None
 
 
-def telemetry_of(search: Search, features: Features) -> Trace:
+def telemetry_of(search: Search, features: Features, phase: int | None, retrieval_ms: float | None) -> Trace:
     """Return what telemetry keeps of a search, and which switches were on."""
-    rankings = index_rankings(search, MAX_RANKED)
-    return Trace(scored_ids(search, MAX_CANDIDATES), rankings=rankings, features=features.enabled)
+    rankings, query = index_rankings(search, MAX_RANKED), search.query
+    found = Found(phase, retrieval_ms, len(search.candidates), len(query.corrections))
+    return Trace(scored_ids(search, MAX_CANDIDATES), rankings=rankings, features=features.enabled, found=found)
 
 
 def answer_trace(recorded: Trace, written: AnswerTrace) -> Trace:

@@ -12,6 +12,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from rag_serving.records.claims import Usage
+from rag_serving.records.decisions import Decision
+from rag_serving.records.evidence import Evidence
 from rag_serving.records.flags import flags_told
 from rag_serving.records.passages import Candidate
 from rag_serving.records.places import BookPlace, Box, Location, PagePart, boxes_payload
@@ -111,17 +113,21 @@ class Answer:
     understood: str | None = None  # the question as it was completed from earlier ones
     passages: Sequence[Mapping[str, Any]] | None = None
     notes: tuple[str, ...] | None = None  # how the question was read, where that was asked for
+    phase: int | None = None  # of retrieval, that found the passages: 3, 2, 1; None: none did
     generation: str = ""
     generator: str = ""  # who wrote it: extractive, or provider/model
     usage: Usage | None = None  # what the model took
     reranker: Ranker = "none"  # who ranked the passages after fusion
     receipt_id: str | None = None
     gates: Mapping[str, float] = field(default_factory=dict)  # what the gates decided by
-    evidence: Mapping[str, float] = field(default_factory=dict)  # what the confidence among them was told from
+    features: Mapping[str, float] = field(default_factory=dict)  # what the confidence among them was told from
+    evidence: tuple[Evidence, ...] = ()  # of every passage that was read
     rejected: Sequence[Mapping[str, Any]] = ()  # the next best sentences with their features, where asked for
+    decision: Decision | None = None  # on a question that only names something, or asks two things
     why: Mapping[str, Any] | None = None  # why these passages and not others, where asked for
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
+    session_id: str | None = None  # of the stored session that it is kept in
 
     @property
     def outcome(self) -> Outcome:
@@ -141,6 +147,8 @@ class Answer:
             "clarification": self.clarification.payload() if self.clarification else None,
             "refusal": self.refusal.payload() if self.refusal else None,
             "understood": self.understood,
+            "phase": self.phase,
+            "evidence": [each.payload() for each in self.evidence],
             "generation": self.generation,
             "generator": self.generator,
             "usage": self.usage.payload() if self.usage else None,
@@ -152,9 +160,11 @@ class Answer:
         if self.passages is not None:
             shape["passages"] = [dict(passage) for passage in self.passages]
             shape["gates"] = dict(self.gates)
-            shape["evidence"] = dict(self.evidence)
+            shape["features"] = dict(self.features)
             shape["rejected"] = [dict(candidate) for candidate in self.rejected]
             shape["why"] = {**(self.why or {"passages": [], "left_out": []}), "flags": flags_told(self.flags)}
         if self.notes is not None:
             shape["notes"] = list(self.notes)
+        if self.session_id is not None:
+            shape["session_id"] = self.session_id
         return shape

@@ -13,9 +13,17 @@ CLOSEST_PASSAGE = "closest_passage"
 CONFLICTING = "conflicting_figures"
 SUPERSEDED = "superseded_passage"
 LANGUAGE_NOT_SERVED = "language_not_served"
+NO_SHARED_WORDS = "no_shared_words"
 INSTRUCTIONS_UNUSED = "instructions_not_used"
 OCR_QUOTE, LOW_OCR = "ocr_quote", "low_ocr_confidence"
-FINDINGS = frozenset({CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED, LANGUAGE_NOT_SERVED, OCR_QUOTE, LOW_OCR})
+PHASE_3_FAILED, PHASE_2_FAILED, PHASE_1_FAILED = "phase_3_failed", "phase_2_failed", "phase_1_failed"
+PHASE_FAILED: Mapping[int, str] = MappingProxyType({3: PHASE_3_FAILED, 2: PHASE_2_FAILED, 1: PHASE_1_FAILED})
+"""By the phase of retrieval that failed a question, or took too long for it."""
+PHASE_LOWERED, RETRIEVAL_DISABLED = "phase_lowered", "retrieval_disabled"
+CACHED, CACHED_OLDER = "cached_answer", "cached_answer_of_other_pages"
+FINDINGS = frozenset(
+    {CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED, LANGUAGE_NOT_SERVED, NO_SHARED_WORDS, OCR_QUOTE, LOW_OCR}
+)
 
 SENTENCES: Mapping[str, str] = MappingProxyType(
     {
@@ -25,8 +33,17 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         OCR_QUOTE: "A quote was read from a picture of its page by OCR.",
         LOW_OCR: "OCR was not sure of a quote that it read from a picture: compare it with the page.",
         LANGUAGE_NOT_SERVED: "Neither the pages nor the search model are in the language of the question.",
+        NO_SHARED_WORDS: "The passages have none of the question's words: they were found by their meaning alone.",
+        PHASE_3_FAILED: "The search by words and meaning failed, or took too long; a simpler one was tried.",
+        PHASE_2_FAILED: "The search of passages by keywords failed, or took too long.",
+        PHASE_1_FAILED: "The search of documents by keywords failed, or took too long.",
+        PHASE_LOWERED: "A simpler search answers for a while, because the usual one failed or was too slow.",
+        RETRIEVAL_DISABLED: "Search is switched off.",
+        CACHED: "Search is not available; this is the answer that the same question had before.",
+        CACHED_OLDER: "Search is not available; this is an earlier answer, from another version of the pages.",
         "claims_doubted_by_the_model": "The language model doubted a sentence; the page's own words are shown instead.",
         "claims_not_judged": "The language model could not be asked whether the sentences follow from the passages.",
+        "conversation_not_read": "The questions before could not be read; the question was asked alone.",
         "dense_index_searched_exactly": "Part of the search by meaning was done without its index: slower, not worse.",
         "dense_unavailable": "The search by meaning was not available; passages were found by their words alone.",
         "generator_cut_off": "The language model was cut off; only its finished sentences were kept.",
@@ -35,9 +52,12 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "injection_neutralized": "A page holds orders to a language model; they were taken out of what it read.",
         "lexical_unavailable": "The search by words was not available; passages were found by meaning alone.",
         "places_unavailable": "Where the quotes stand on their pages could not be looked up.",
+        "question_not_rewritten": "The language model could not complete the question from earlier ones; rules did.",
         "receipt_not_stored": "No receipt of this answer could be stored, so it cannot be verified later.",
         "reranker_unavailable": "The reranking model was not available; passages were ordered by their words.",
         "sentence_vectors_unavailable": "Sentences could not be compared by meaning; they were chosen by their words.",
+        "session_unavailable": "The session could not be read, or the question not be kept in it.",
+        "session_unknown": "There is no such session here, or no longer: the question is not kept.",
         "stale_generation": "A newer version of the pages was still being opened; this is from the one before.",
         "unsupported_claims": "A sentence of the language model said otherwise than its passage; it is not shown.",
     }

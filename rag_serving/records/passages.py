@@ -47,6 +47,8 @@ class Chunk:
     section: str | None = None  # number and title of its page below the chapter's own
     page_order: int | None = None  # place of its page in the source's reading order, from 1; None: it has none
     source_file: str | None = None  # that its page was read from, below the source's folder
+    slug: str | None = None  # short name of its document
+    category: str | None = None  # of its document
     also_at: tuple[Location, ...] = ()
 
     @property

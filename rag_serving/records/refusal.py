@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 Gate = Literal[
     "empty", "order", "pointer", "passages", "similarity", "coverage", "no_sentence", "declined", "verification",
-    "confidence", "remark", "ocr",
+    "confidence", "remark", "ocr", "meaning",
 ]  # fmt: skip
 """What kept a question from a confident answer: it has no words, gives orders, or points at something; no passage was
 found, or none is near; no sentence answers, or the model says so; nothing stands; the best is doubtful; a remark; OCR
-was not sure of what it read."""
-Category = Literal["question", "page", "spelling"]
-"""What an option is: another question, a page to read, the question with its words as they were typed."""
+was not sure of what it read; it is not clear which of several things is meant."""
+OptionKind = Literal["question", "page", "spelling", "meaning"]
+"""What an option is: another question, a page to read, the question with its words as they were typed, one of the
+things that may be meant."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,10 @@ class ClarificationOption:
     """What an asker can do next: ask `query`, or open the page at `url`."""
 
     label: str
-    category: Category | None = None
+    kind: OptionKind | None = None
     query: str | None = None
     url: str | None = None
+    category: str | None = None  # of the document that it leads to, as its front matter or its space says
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.stage import SearchContext
 
-Mode = Literal["hybrid", "dense", "lexical"]
+Mode = Literal["hybrid", "dense", "lexical", "keyword_documents", "keyword_chunks"]
+"""What passages are found by; the last two by words of titles, labels and text alone."""
 
 DENSE_UNAVAILABLE, LEXICAL_UNAVAILABLE = "dense_unavailable", "lexical_unavailable"
 COLUMNS = {"dense": "dense", "lexical": "bm25"}

@@ -16,10 +16,15 @@ from rag_serving.indexes.protocols import Mask, ReaderView
 from rag_serving.models.protocols import Embedder
 from rag_serving.query.languages import is_of_pages, said_in
 from rag_serving.query.parsing import read_query
+from rag_serving.query.synonyms import with_synonyms
 from rag_serving.query.vocabulary import Names
 from rag_serving.records.answers import Ranker
+from rag_serving.records.decisions import Decision
 from rag_serving.records.queries import Filters, Query
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, query_vector
+from rag_serving.retrieval.keyword.question import KeywordQuestion, QuestionReader
+from rag_serving.retrieval.keyword.scoring import By
+from rag_serving.retrieval.keyword.search import keyword_run
 from rag_serving.retrieval.lexical_reranker import HEURISTIC
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.rerank import RERANK
@@ -45,6 +50,7 @@ class Search:
     candidates: Ranking
     rankings: Mapping[str, Ranking]  # by stage, in the order in which they ran
     trace: StageTrace
+    decision: Decision | None = None  # what is done with the question; None: it is answered by what was found
 
     @property
     def ranking(self) -> Ranking:
@@ -97,13 +103,20 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
     Raises:
         RetrievalError: none of the asked indexes can answer.
     """
-    trace = StageTrace()
+    if options.by_keywords:
+        return _by_keywords(view, text, options, options.by_keywords)
+    trace = StageTrace(watch=options.watch)
     with trace.part("query"):
+        typed = text
+        text, meant = with_synonyms(typed, options.keyword.synonyms)
         said = said_in(text, view.languages)
         if not is_of_pages(said.language, view.languages):
             options = replace(options, settings=options.settings.model_copy(update=_ABROAD))
         spelling = options.settings.spelling
         query = read_query(text, _Corpus(view, options.is_word), spelling, options.is_word, said)
+        query = replace(query, original=typed).noting(*(f"read '{word}' as '{other}'" for word, other in meant.items()))
+        if options.page and not query.page:
+            query = replace(query, page=options.page).noting(f"the page “{options.page}” before others")
         everything = narrowed(view, options.filters, query.filters)
         inside = narrowed(view, options.filters, query.filters, query.scope) if query.scope else None
         holders, missing = _holders(view, query)
@@ -119,6 +132,53 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
         context = replace(context, among=everything)
         rankings = run_stages(stages, context, Ranking(), trace)
     return Search(query.noting(*notes, *missing), context, [*rankings.values()][-1], rankings, trace)
+
+
+def _by_keywords(view: ReaderView, text: str, options: SearchOptions, by: By) -> Search:
+    """Return the same by the keyword tier: neither a model nor vectors nor the lexical index is asked."""
+    trace = StageTrace(watch=options.watch)
+    with trace.part("query"):
+        query = read_query(text, _Keywords(view), False, options.is_word, said_in(text, view.languages))
+        among = narrowed(view, options.filters, query.filters, query.scope)
+        notes = [] if len(view) else [NOTHING_READABLE]
+        if query.scope and among is not None and not among.any():
+            among = narrowed(view, options.filters, query.filters)
+            notes.append(NOTHING_IN_SCOPE)
+    with trace.part("keywords"):
+        reader = QuestionReader(options.keyword, view.keywords, options.is_word)
+        run = keyword_run(reader, query.text, by, among)
+        query = _keyword_query(query, run.question)
+    context = SearchContext(view, query, among, keywords=run)
+    rankings = run_stages(candidate_stages(options), context, Ranking(), trace)
+    with trace.part("decision"):
+        decision = run.decision(context.passages)
+    return Search(query.noting(*notes), context, [*rankings.values()][-1], rankings, trace, decision)
+
+
+def _keyword_query(query: Query, question: KeywordQuestion) -> Query:
+    """Return a query as the keyword tier read it."""
+    terms = dict.fromkeys((term for word in question.words for term in query.analyze(word)), 1.0)
+    changed = {**question.rewritten, **question.corrections}
+    notes = [f"read '{said}' as '{meant}'" for said, meant in changed.items()]
+    text = question.text_of(query.text)
+    return replace(query, text=text, terms=terms, corrections=question.corrections).noting(*notes)
+
+
+@dataclass(frozen=True)
+class _Keywords:
+    """What a query's reader may know of words and names without the lexical index."""
+
+    view: ReaderView
+
+    @property
+    def names(self) -> Names:
+        return self.view.names
+
+    def frequency(self, term: str) -> int:
+        return self.view.keywords.frequency(term)
+
+    def correction(self, word: str) -> str | None:
+        return self.view.keywords.correction(word)
 
 
 def narrowed(view: ReaderView, *filters: Filters | None) -> Mask | None:

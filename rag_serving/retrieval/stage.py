@@ -13,8 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_serving.indexes.lexical import idf
 from rag_serving.indexes.protocols import Mask, ReaderView, Vector
 from rag_serving.records.queries import Query
+from rag_serving.retrieval.keyword.search import KeywordRun
 from rag_serving.retrieval.passages import Passages
 from rag_serving.retrieval.ranking import SCORE, Ranking
 from rag_serving.retrieval.rm3 import expanded_scores
@@ -30,6 +32,7 @@ class SearchContext:
         holders: the rows that hold a quoted phrase.
         vector: the query's [d]; None where it is not searched by meaning.
         expands: whether RM3 expands the lexical query.
+        keywords: the question as the keyword tier reads it, where only that searches.
     """
 
     view: ReaderView
@@ -38,6 +41,7 @@ class SearchContext:
     holders: Mask | None = None
     vector: Vector | None = None
     expands: bool = False
+    keywords: KeywordRun | None = None
 
     @cached_property
     def passages(self) -> Passages:
@@ -53,7 +57,10 @@ class SearchContext:
     @cached_property
     def term_weights(self) -> dict[str, float]:
         """Return the inverse document frequency of the query's terms, in their order."""
-        return self.view.term_weights(self.query.terms)
+        if self.keywords is None:
+            return self.view.term_weights(self.query.terms)
+        readable = self.view.keywords
+        return {term: idf(readable.frequency(term), len(self.view)) for term in self.query.terms}
 
 
 Run = Callable[[SearchContext, Ranking], Ranking]

@@ -6,9 +6,11 @@ does, running them (`retrieval.search`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
+from rag_serving.config.keyword import Keyword
 from rag_serving.config.loading import Config
 from rag_serving.config.sections import Retrieval
 from rag_serving.records.queries import Filters
@@ -24,6 +26,8 @@ from rag_serving.retrieval.hybrid import (
     Mode,
 )
 from rag_serving.retrieval.hygiene import Hygiene, KeywordGate
+from rag_serving.retrieval.keyword.scoring import By
+from rag_serving.retrieval.keyword.stages import KeywordSearch, PerDocument
 from rag_serving.retrieval.lexical_reranker import POOL, LexicalReranker
 from rag_serving.retrieval.mmr import Diversity
 from rag_serving.retrieval.page_evidence import PageEvidence
@@ -31,6 +35,8 @@ from rag_serving.retrieval.rerank import RERANKER_DOWN, CrossEncoder, Sidecar
 from rag_serving.retrieval.sentence_evidence import SentenceEvidence
 from rag_serving.retrieval.stage import First, Stage, best_first, in_turn
 from rag_serving.retrieval.versions import NewestVersion
+
+_SCORED: Mapping[Mode, By] = MappingProxyType({"keyword_documents": "documents", "keyword_chunks": "chunks"})
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,9 @@ class SearchOptions:
         rm3: whether the lexical query is expanded by what it finds first.
         filters: those of the caller.
         is_word: says which words are never misspelt, though no passage holds them.
+        page: the title of a page whose passages are preferred where the query names none.
+        keyword: synonyms and thresholds of the keyword tier.
+        watch: hears of each part when it begins.
     """
 
     settings: Retrieval
@@ -51,10 +60,24 @@ class SearchOptions:
     rm3: bool = False
     filters: Filters | None = None
     is_word: Callable[[str], bool] = lambda _: False
+    page: str | None = None
+    keyword: Keyword = field(default_factory=Keyword)
+    watch: Callable[[str], None] | None = None
+
+    @property
+    def by_keywords(self) -> By | None:
+        """What the keyword tier scores; None where the indexes are searched."""
+        return _SCORED.get(self.mode)
 
 
 def candidate_stages(options: SearchOptions) -> tuple[Stage, ...]:
     """Return the stages from the indexes to candidates."""
+    if options.by_keywords:
+        return (
+            Stage("keyword", KeywordSearch(options.k)),
+            Stage("candidates", First(options.k)),
+            Stage("best", First(options.k)),
+        )
     settings, mode, hybrid = options.settings, options.mode, options.mode == "hybrid"
     return (
         Stage("dense", DenseSearch(settings.dense_k), DENSE_UNAVAILABLE, on=mode != "lexical"),
@@ -68,8 +91,20 @@ def candidate_stages(options: SearchOptions) -> tuple[Stage, ...]:
     )
 
 
-def passage_stages(config: Config, count: int, sidecar: Sidecar | None, is_gated: bool) -> tuple[Stage, ...]:
-    """Return the stages from candidates to `count` passages; `is_gated`: only those that share words with the query."""
+def passage_stages(
+    config: Config, count: int, sidecar: Sidecar | None, is_gated: bool, mode: Mode = "hybrid"
+) -> tuple[Stage, ...]:
+    """Return the stages from candidates to `count` passages; `is_gated`: only those that share words with the query.
+
+    What the keyword tier found keeps its order: no model is asked.
+    """
+    if mode in _SCORED:
+        cleaned = Stage("hygiene", Hygiene(frozenset(config.ingestion.drop_labels)))
+        return (
+            cleaned,
+            Stage("per_document", PerDocument(config.keyword.max_per_document)),
+            Stage("versions", NewestVersion(count)),
+        )
     settings, features = config.reranker, config.features
     by_words = features.FEATURE_HEURISTIC_FALLBACK if sidecar else features.FEATURE_HEURISTIC_RERANKER
     enough = max(count, settings.candidates if sidecar else 0, POOL + 1 if by_words else 0)

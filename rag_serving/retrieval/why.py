@@ -45,6 +45,13 @@ def why_of(search: Search, lock: Lock, numbers: Mapping[int, int], min_overlap: 
     }
 
 
+def passage_reasons(search: Search, lock: Lock, words: QueryWords) -> list[tuple[str, ...]]:
+    """Return what speaks for each passage of the lock, a line each."""
+    places = _Places(search)
+    reasons = (reasons_of(each, words, places.by_stage(each.chunk), places.moved(each.chunk)) for each in lock.passages)
+    return [tuple(reason.line for reason in each) for each in reasons]
+
+
 class _Places:
     """Where the rows of a search stand, and their scores beside the best of the question."""
 
@@ -72,6 +79,11 @@ class _Places:
         found = {name: values[at[name]] for name, values in self._relative.items() if at[name] is not None}
         return {name: round(float(value), 3) for name, value in found.items() if value == value}
 
+    def by_stage(self, chunk: Chunk) -> dict[str, int]:
+        """Return the ranks of a chunk by the stages after fusion that scored it."""
+        _, final = self.of(chunk)
+        return {name: int(ranks[final]) for name, ranks in self.ranks.items() if final is not None and ranks[final]}
+
     def moved(self, chunk: Chunk) -> int:
         """Return how many places a chunk was moved up among versions of its section; below 0 where down."""
         row, (_, final) = self._view.row_of(chunk.chunk_id), self.of(chunk)
@@ -85,9 +97,7 @@ def _passage(
     places: _Places, words: QueryWords, place: int, candidate: Candidate, number: int | None
 ) -> dict[str, Any]:
     chunk = candidate.chunk
-    _, final = places.of(chunk)
-    by_stage = {name: int(ranks[final]) for name, ranks in places.ranks.items() if final is not None and ranks[final]}
-    reasons = reasons_of(candidate, words, by_stage, places.moved(chunk))
+    reasons = reasons_of(candidate, words, places.by_stage(chunk), places.moved(chunk))
     return {
         "index": number,
         "passage": place,

@@ -31,6 +31,25 @@ MAX_CANDIDATES = 20  # of which the scores of every stage are kept
 MAX_RANKED = 100  # of each index alone and of both fused: ids and scores
 MAX_COMMENT_CHARS = 2_000
 _HASH_CHARS = 32
+_ACTIONS: Mapping[str, str] = {
+    "answered": "answer",
+    "clarify": "clarify",
+    "not_found": "no_match",
+    "needs_more_context": "no_match",
+    "refused": "refuse",
+    "unavailable": "unavailable",
+}
+"""What was done with a question, by the status of its answer."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the search of one question came to."""
+
+    phase: int | None = None  # of retrieval, that answered
+    retrieval_ms: float | None = None  # from the question to its passages
+    matched: int | None = None  # candidates
+    corrected: int | None = None  # words that were read as others
 
 
 @dataclass(frozen=True)
@@ -43,6 +62,7 @@ class Trace:
     rankings: Mapping[str, Ranking] = field(default_factory=dict)  # dense, lexical, fused: best first
     features: Sequence[str] = ()  # the switches that were on
     rejected: Sequence[RejectedCandidate] = ()  # the next best sentences, best first
+    found: Found = field(default_factory=Found)
 
 
 class RowBuilder:
@@ -70,8 +90,9 @@ class RowBuilder:
             "outcome": answer.outcome,
             "confidence": answer.gates.get("confidence"),
             "threshold": answer.gates.get("min_confidence"),
-            "evidence": _rounded(answer.evidence),
+            "evidence": _rounded(answer.features),
             "rejected": _rejected(trace),
+            "action": _ACTIONS.get(answer.status),
         }
 
     def of_search(self, principal: Principal | None, query: str, found: SearchResults, trace: Trace) -> dict[str, Any]:
@@ -86,7 +107,7 @@ class RowBuilder:
             "reranker": found.reranker,
             "receipt_id": None,
             "refusal": None,
-            **dict.fromkeys(("outcome", "confidence", "threshold", "evidence", "rejected")),
+            **dict.fromkeys(("outcome", "confidence", "threshold", "evidence", "rejected", "action")),
         }
 
     def of_feedback(
@@ -158,6 +179,7 @@ def _traced(trace: Trace) -> dict[str, Any]:
         ],
         **{name: _ranked(trace.rankings.get(name)) for name in ("dense", "lexical", "fused")},
         "features": list(trace.features),
+        **vars(trace.found),
         "locked": list(trace.lock.chunk_ids),
         "verdicts": [{"outcome": verdict.outcome, "reason": verdict.reason} for verdict in trace.verdicts],
         "claims": len(trace.verdicts),

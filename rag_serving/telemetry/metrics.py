@@ -26,8 +26,9 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
+from rag_serving.config.phases import PHASES
 from rag_serving.models.breaker import State
-from rag_serving.records.flags import FINDINGS
+from rag_serving.records.flags import CACHED, CACHED_OLDER, FINDINGS, PHASE_FAILED
 from rag_serving.telemetry.recorder import Counts, TableName
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -80,6 +81,20 @@ class Metrics:
             "state",
         )
 
+        self._phases = self._gauge(
+            "retrieval_phase",
+            "Processes of this server in which that phase of retrieval is in force; 0: none is.",
+            "livesum",
+            "phase",
+        )
+        self._changes = self._counter(
+            "phase_changes", "Steps from a phase of retrieval to another.", "direction", "phase"
+        )
+        self._fallen = self._counter(
+            "fall_throughs", "Questions and searches that a phase of retrieval failed.", "phase"
+        )
+        self._cached = self._counter("cached_answers", "Questions that got an earlier answer.", "pages")
+
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"citelock_{name}", text, ["tenant", *labels], registry=self._registry)
 
@@ -99,6 +114,12 @@ class Metrics:
         self._degraded.labels(tenant).inc(bool(set(row["flags"]) - FINDINGS))
         self._claims.labels(tenant).inc(row["claims"])
         self._verified.labels(tenant).inc(row["verified"])
+        for phase, flag in PHASE_FAILED.items():
+            if flag in row["flags"]:
+                self._fallen.labels(tenant, str(phase)).inc()
+        for flag, pages in ((CACHED, "same"), (CACHED_OLDER, "other")):
+            if flag in row["flags"]:
+                self._cached.labels(tenant, pages).inc()
         for stage, milliseconds in row["timings_ms"].items():
             self._seconds.labels(tenant, stage).observe(milliseconds / 1000)
 
@@ -117,6 +138,15 @@ class Metrics:
         """Set the state in which this process has a circuit breaker."""
         for state in get_args(State):
             self._breakers.labels(tenant, server, state).set(state == current)
+
+    def set_phase(self, tenant: str, current: int) -> None:
+        """Set the phase of retrieval that is in force in this process."""
+        for phase in (0, *PHASES):
+            self._phases.labels(tenant, str(phase)).set(phase == current)
+
+    def add_change(self, tenant: str, direction: str, phase: int) -> None:
+        """Count a step to a phase of retrieval."""
+        self._changes.labels(tenant, direction, str(phase)).inc()
 
     def set_rows(self, tenant: str, counts: Counts) -> None:
         """Set how many rows of telemetry this process has written, dropped, and keeps waiting."""

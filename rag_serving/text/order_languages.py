@@ -27,7 +27,7 @@ _RULES = {
     "nl": r"(?:instructies?|regels?|richtlijnen|opdrachten|aanwijzingen|prompts?)",
     "pl": r"(?:instrukcj\w*|zasad\w*|polece\w*|regu[lł]\w*|wytyczn\w*|prompt\w*)",
     "ru": r"(?:инструкци\w*|указани\w*|правил\w*|команд\w*|распоряжени\w*|промпт\w*)",
-    "sv": r"(?:instruktion\w*|regler\w*|anvisning\w*|riktlinje\w*|prompt\w*)",
+    "sv": r"(?:instru[ks]{1,2}\w*|regler\w*|anvisning\w*|riktlinje\w*|retningslinje\w*|prompt\w*)",
     "tr": r"(?:talimat\w*|kural\w*|yönerge\w*|komut\w*|prompt\w*)",
 }
 # The pronoun, or the word for "all" or "earlier", is what tells an order to the assistant from one about other rules.
@@ -122,6 +122,7 @@ ORDERS_ABROAD = tuple(
         # Where the rules come first, or the order of words is another.
         rf"{_THEIRS['de']}{_RULES['de']}(?: \w{{1,20}}){{0,2}} (?:zu )?(?:ignorieren|vergessen|missachten)\b",
         rf"(?:ignorera|ignorer) {_THEIRS['sv']}{_RULES['sv']}",
+        rf"(?:ignorera|ignorer|glöm|glem|bortse från|se bort fra) {_RULES['sv']} (?:dine|dina|deres|era)\b",
         rf"(?:ignora|ignore|oublie|olvida|dimentica) {_RULES['fr']} (?:précédentes|antérieures|ci-dessus)\b",
     )
 )

@@ -39,7 +39,8 @@ _PHRASES = phrase(
     r"|(?:on|adopt|play|assume)\W.{0,60}?(?:persona|character|identity|(?:role|part) of)"
     r"|(?:reply|answer|respond|say)(?: only)? that\b"
     r"|(?:answer|respond|reply)\W.{0,80}?(?:without|regardless|despite)"
-    r"|(?:not|t|never) (?:cite|use|quote|mention|reveal|repeat|disclose)|(?:note|message) (?:to|for)\b"
+    r"|(?:not|t|dont|never|stop|to) (?:cite|citing|use|using|quote|quoting|give|giving|mention|reveal|repeat|disclose)"
+    r"|(?:note|message) (?:to|for)\b|(?:told|taught|asked)\b.{0,40}?drop|game (?:where|in)\b"
     # other languages
     r"|halte dich|ne suis|no sigas|não siga|volg niet|se bort|(?:ton|votre|le|tes|vos) (?:invite|consignes|message)"
     r"|(?:swój|twój|swoje|twoje) system|system\w{0,5} system"

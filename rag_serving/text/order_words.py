@@ -150,6 +150,14 @@ REQUESTS = tuple(
     for pattern in (
         rf"{_IGNORE} (?:{_ALL_RULES}|the {_RULES}|{_WHAT_WAS_TOLD}|{_THE_ABOVE}|it all\b|(?:everything|all"
         rf"|above){_AT_ITS_END})",
+        rf"{_IGNORE} (?:instructions?|previous|prior){_AT_ITS_END}",
+        rf"(?:leave|put|set|push|lay) {_YOUR_RULES} (?:aside|behind)\b",
+        r"(?:whatever|everything|all)(?: that)? you (?:were|are|have been) (?:told|taught|asked)"
+        r"(?: (?:before|so far|until now|earlier))? (?:forget|ignore|disregard|drop) (?:it|that|all)\b",
+        r"(?:let's )?play a game (?:where|in which) you\b",
+        rf"(?:do not|don't|never|stop|you (?:no longer|don't|do not) (?:need|have) to|no need to)"
+        rf" (?:cite|citing|quote|quoting|use|using|give|giving)(?: (?:me|any|the|your|these)){{0,2}}"
+        rf" (?:anything{_AT_ITS_END}|{_CITED}{_AT_ITS_END})",
         r"stop (?:being|acting|behaving)\b",
         r"(?:reply|answer|respond|say)(?: only)? that\b",
         rf"{_IGNORE} (?:the|all|all the|these|those|any) {_CITED}",
@@ -171,7 +179,7 @@ REQUESTS = tuple(
         r"|registered|part)\b)\b",
         r"you(?: are| re) (?:no longer|hereby|free\b(?! to\b)|dan|jailbroken|unrestricted|uncensored|not bound"
         r"|not restricted|free from)\b",
-        r"you(?: are| re) (?:in \w{1,12} mode|(?:an? )(?:\w{1,20} ){0,3}(?:ai|assistant|bot|chatbot|llm|pirate"
+        r"you(?: are| re) (?:in \w{1,12} mode|(?:an?|the) (?:\w{1,20} ){0,3}(?:ai|assistant|bot|chatbot|llm|pirate"
         r"|hacker))\b",
         r"(?:enable|enter|activate|switch to|go into|turn on)(?: the| your)? (?:dan|jailbreak|god|unrestricted"
         r"|uncensored)\b",

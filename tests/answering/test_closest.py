@@ -21,7 +21,7 @@ from rag_serving.answering.gates import CLOSEST
 from rag_serving.answering.markdown import markdown
 from rag_serving.answering.writing.generator import GENERATOR_DOWN
 from rag_serving.cli.printing import answer_lines
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import CLOSEST_PASSAGE, LANGUAGE_NOT_SERVED
 

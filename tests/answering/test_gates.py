@@ -20,7 +20,7 @@ from rag_serving.answering.gates import (
     likeness,
 )
 from rag_serving.config.sections import Gates
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.flags import CLOSEST_PASSAGE
 from rag_serving.records.passages import Lock
 from rag_serving.text.analyzer import analyze

@@ -45,7 +45,7 @@ def test_only_an_explanation_shows_the_candidates_that_were_rejected(wiki_home: 
     with client_of(wiki_home, gates=GATES["none"]) as client:
         answer = client.post("/v1/ask", json={**ASK, "explain": True}).json()
     assert {"passage", "chunk_id", "text", "score", "features"} == answer["rejected"][0].keys()
-    assert answer["evidence"]
+    assert answer["features"]
     assert answer["rejected"][0]["chunk_id"] in {passage["chunk_id"] for passage in answer["passages"]}
 
 

@@ -187,3 +187,43 @@ def test_a_hangup_reloads_unless_the_terminal_was_closed() -> None:
                 os.close(slave)
                 os.close(master)
                 assert process.wait(20) == -signal.SIGTERM
+
+
+def test_a_running_server_follows_phases_and_the_kill_switch(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    question = {"question": "May I restart a broker while partitions are under-replicated?"}
+    client, phases = client_of(served.app), served.app.state.service.pipelines["acme"].phases
+    assert client.post("/v1/ask", json=question).json()["phase"] == 3
+    caplog.clear()
+    served.edit("retrieval: {phase: 2}\n")
+    served.look_twice()
+    assert client.post("/v1/ask", json=question).json()["phase"] == 2
+    assert "retrieval of acme: phase 3 → 2" in caplog.messages
+    served.edit("retrieval: {phase: 4}\n")
+    served.look_twice()
+    assert phases.settings.phase == 2
+    served.edit("retrieval: {enabled: false, phase: 2}\n")
+    served.look_twice()
+    answer = client.post("/v1/ask", json=question)
+    assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+    assert "switched off" in answer.json()["answer"]
+    found = client.post("/v1/search", json={"query": "broker"})
+    assert (found.status_code, found.json()["code"]) == (503, "RETRIEVAL_DISABLED")
+    served.edit("retrieval: {canary: {phase: 1, share: 1}}\n")
+    served.look_twice()
+    assert client.post("/v1/ask", json=question).json()["phase"] == 1
+    metrics = client.get("/metrics").text
+    assert 'citelock_retrieval_phase{phase="3",tenant="acme"} 1.0' in metrics
+    assert 'citelock_phase_changes_total{direction="configured",phase="2",tenant="acme"} 1.0' in metrics
+
+
+def test_a_tenant_s_own_phase_is_followed_apart(tmp_path: Path, wiki_home: Path) -> None:
+    served = Served(tmp_path, wiki_home)
+    phases = served.app.state.service.pipelines["acme"].phases
+    text = served.path.read_text("utf-8")
+    assert "tenants: {acme: {}}" in text
+    served.path.write_text(
+        text.replace("acme: {}", "acme: {retrieval: {phase: 1, enabled: true}}") + "retrieval: {enabled: false}\n"
+    )
+    served.look_twice()
+    assert (phases.settings.enabled, phases.settings.phase) == (True, 1)
+    served.app.state.service.close()

@@ -15,7 +15,7 @@ from support.wiki import configuration, publish
 from rag_serving.api.tenant_status import status_of
 from rag_serving.artifacts.store import Store, write_json
 from rag_serving.artifacts.sync_times import read_sync_time, write_sync_time
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 TOKENS = json.dumps(
     {
@@ -147,3 +147,23 @@ def test_a_tenant_without_a_generation_says_so(tmp_path: Path) -> None:
     assert told["generation"] is None
     assert len(told["degraded"]) == 1
     assert "citelock build" in told["degraded"][0]
+
+
+def test_an_operator_is_told_which_phase_is_in_force_and_why(client: TestClient) -> None:
+    for _ in range(2):
+        client.post("/v1/ask", json=QUESTION, headers=bearer("reader"))
+    told = client.get("/v1/status", headers=bearer("boss")).json()["phase"]
+    assert (told["enabled"], told["phase"], told["why"]) == (True, 3, "as configured")
+    assert told["configured"] == {"enabled": True, "phase": 3, "canary": None}
+    assert told["window"]["questions"] == 2
+    assert told["window"]["p95_ms"] > 0
+    assert (told["changes"], told["hanging"]) == ([], 0)
+
+
+def test_a_phase_that_is_switched_off_or_lowered_is_told(home: Path) -> None:
+    off = status(home, retrieval={"enabled": False})["phase"]
+    assert (off["enabled"], off["phase"], off["configured"]["phase"]) == (False, None, 3)
+    lower = status(
+        home, retrieval={"enabled": False}, tenants={"acme": {"retrieval": {"enabled": True, "phase": 1}}, "other": {}}
+    )
+    assert (lower["phase"]["enabled"], lower["phase"]["phase"]) == (True, 1)

@@ -17,7 +17,7 @@ from rag_serving.artifacts.schema import CHUNKS, GENERATION_CHUNKS
 from rag_serving.artifacts.store import Store, read_table
 from rag_serving.config.loading import load_config
 from rag_serving.models import open_embedder
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 READER = Principal("demo")
 SUMMARY = """# Summary
@@ -66,6 +66,12 @@ class Book:
         """The passages of the last ingest."""
         rows = read_table(Store(self.wiki.home).source("book") / "chunks.parquet", CHUNKS).to_pylist()
         return [dict(row) for row in rows]
+
+    def vector_keys(self) -> dict[str, list[str]]:
+        """What each published passage's vectors are of, by its id in the book."""
+        store = Store(self.wiki.home)
+        table = read_table(store.generation("demo", store.current("demo") or "") / "chunks.parquet", GENERATION_CHUNKS)
+        return {row["passage_id"]: row["vector_keys"] for row in table.to_pylist()}
 
     def texts(self) -> dict[str, str]:
         """The text of each passage, by its id in the book."""
@@ -152,3 +158,17 @@ def test_an_edit_in_one_chapter_moves_no_passage_of_another_and_embeds_what_chan
     moved = {name for name in before | after if before.get(name) != after.get(name)}
     assert moved == {"ch1-sec2-p1", "ch1-sec2-p2"}
     assert summary["tenants"]["demo"]["texts_embedded"] == 2
+
+
+def test_an_edited_paragraph_of_a_long_passage_embeds_only_the_windows_that_it_changes(book: Book) -> None:
+    before = book.vector_keys()
+    assert all(len(keys) > 2 for name, keys in before.items() if name.startswith("ch1-sec1"))
+    assert len(before["ch2-sec0-p1"]) == 1
+    book.write("src/roasting.md", FILES["src/roasting.md"].replace("At step 5 the roaster", "At step 5 a roaster"))
+    summary = build_json(book.wiki)
+    after = book.vector_keys()
+    edited = [name for name in before if before[name] != after[name]]
+    changed = {*after[edited[0]]} - {*before[edited[0]]}
+    assert edited == ["ch1-sec1-p1"]
+    assert len(changed) == 1 < len(after[edited[0]])
+    assert summary["tenants"]["demo"]["texts_embedded"] == 1

@@ -24,7 +24,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import load_config
 from rag_serving.mcp.callers import OneCaller
 from rag_serving.mcp.server import build_server
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 EDITOR = Principal("demo", "eve", roles=frozenset({"reader", "editor"}))
 

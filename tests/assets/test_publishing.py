@@ -33,7 +33,7 @@ def coverage_of(table: pa.Table, explained: Mapping[str, str] | None = None) -> 
 def candidate(store: Store, config: Config, table: pa.Table, vectors: np.ndarray[Any, Any] | None = None) -> str:
     vectors = clustered_vectors(len(table)) if vectors is None else vectors
     build_dense(store, TENANT, table, vectors, config, MODEL)
-    build_lexical_index(store, TENANT, table.drop_columns(["vector_key", "shard"]))
+    build_lexical_index(store, TENANT, table.drop_columns(["vector_keys", "shard"]))
     return commit_generation(store, TENANT, config, {"eng": "fingerprint"}).id
 
 

@@ -27,7 +27,7 @@ from rag_assets.sensors import report_when_published
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.store import Store, read_json, remove_folder, write_json
 from rag_serving.config.loading import load_config
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.telemetry.telemetry import open_telemetry
 
 TODAY = datetime.now(UTC).date().isoformat()
@@ -146,6 +146,17 @@ def test_duplicates_are_told_with_their_places_and_those_of_pages_that_are_gone_
     assert project.run("ingest", "ops").success
     found = told(project.run("report", "demo"), "dedup_report")
     assert "| 301:2:0 | ENG: Failover › Promote a replica (v5) |" in found["report"]
+
+
+def test_the_phases_of_retrieval_are_told_with_what_asks_for_another(built_project: Project) -> None:
+    ask(built_project, "How do I roll back a release?")
+    ask(built_project, "What is the capital of Mongolia?")
+    found = told(built_project.materialize("retrieval_report"), "retrieval_report")
+    assert found["dagster/row_count"] == 2
+    assert found["match_rate"] > 0
+    assert "What asks for another phase" in found["report"]
+    page = Path(found["html"]).read_text(encoding="utf-8")
+    assert "Answers to be reviewed by a person" in page
 
 
 def test_a_report_without_a_dedup_map_says_what_to_run(project: Project) -> None:

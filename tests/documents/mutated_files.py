@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sources.pdf_writer import pdf
+from support.compound_files import attached_file, attached_message, message, outlook
 
 SAMPLES = Path(__file__).parents[1] / "office" / "samples"
 EMAIL = (
@@ -49,6 +50,7 @@ def seeds() -> dict[str, bytes]:
         "a.rtf": rb"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 A;}}\b Head\b0\par One \'e9 \u8364?\par\trowd\cell 1\row}",
         "a.pdf": pdf("Berth planning", "Second page"),
         "a.eml": EMAIL,
+        "a.msg": outlook(attached=[attached_file("a.csv", b"a,b\n1,2"), attached_message(message("Inner", "Text"))]),
         "a.epub": zipped(BOOK),
         "a.zip": zipped({"a.md": b"# A", "b/c.csv": b"x,y\n1,2", "d.eml": EMAIL}),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 from contextlib import suppress
 from pathlib import PurePath
@@ -30,9 +31,12 @@ def zipped(*names: str, mimetype: str = "") -> bytes:
 
 
 def ole(*names: str) -> bytes:
-    """The head of an OLE file and a directory of these entries."""
-    entries = b"".join(name.encode("utf-16-le").ljust(128, b"\0") for name in ("Root Entry", *names))
-    return OLE_HEAD.ljust(512, b"\0") + entries
+    """The head of an OLE file and a directory of these entries, at the beginning of the file."""
+    entries = (
+        name.encode("utf-16-le").ljust(64, b"\0") + struct.pack("<H62x", 2 * len(name) + 2)
+        for name in ("Root Entry", *names)
+    )
+    return OLE_HEAD.ljust(30, b"\0") + struct.pack("<H", 9).ljust(482, b"\0") + b"".join(entries)
 
 
 OPEN = "application/vnd.oasis.opendocument"
@@ -47,6 +51,7 @@ FILES = {
     "archive": zipped("a.md", "word/b.md"),
     "rtf": rb"{\rtf1\ansi Hello}",
     "email": EMAIL,
+    "outlook": ole("__nameid_version1.0", "__properties_version1.0"),
     "pdf": b"%PDF-1.7\n",
     "image": b"\x89PNG\r\n\x1a\n\x00\x00",
     "html": b"<!DOCTYPE html><html><body>x",
@@ -73,7 +78,6 @@ def test_an_upload_with_its_own_ending_is_taken_by_its_head(kind: str) -> None:
         ("a.docx", zipped(OFFICE, "word/document.xml", "word/vbaProject.bin"), "it holds macros; save it as .docx"),
         ("a.xlsb", zipped(OFFICE, "xl/workbook.bin"), "save it as .xlsx"),
         ("a.xlsx", zipped(OFFICE, "xl/workbook.bin"), "binary Excel workbook"),
-        ("a.txt", ole("__nameid_version1.0", "__properties_version1.0"), "save it as .eml"),
         ("a.doc", ole("WordDocument"), "save it as .docx"),
         ("a.txt", ole("PowerPoint Document"), "save it as .pptx"),
         ("a.xls", ole("Workbook"), "save it as .xlsx"),

@@ -140,7 +140,7 @@ def test_confidence_is_learnt_from_one_half_and_told_on_the_other() -> None:
         answer = given(
             replace(asked(f"q{number:03}", is_right), part=f"part {number % 8}"), 0.3, "1" if is_right else "2"
         )
-        judged.append(replace(answer, answer=replace(answer.answer, evidence=evidence)))
+        judged.append(replace(answer, answer=replace(answer.answer, features=evidence)))
     found = calibrate(GoldSet(tuple(each.gold for each in judged)), Evaluation(tuple(judged)))
     assert found.confidence.strength is not None
     assert len(found.confidence.unseen) == 200

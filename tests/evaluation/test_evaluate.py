@@ -25,7 +25,7 @@ from rag_serving.cli.main import app
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.models.lazy_embedder import GuardedEmbedder
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.refusal import Refusal
 

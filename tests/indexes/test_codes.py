@@ -15,6 +15,7 @@ from support.synthetic import clustered_vectors
 from rag_assets.publishing.vector_files import save_codes
 from rag_serving.artifacts.contents import map_file
 from rag_serving.indexes import exact
+from rag_serving.indexes.exact import VectorTable
 from rag_serving.indexes.quantization import CODES_FILE, FACTS_FILE, Codes, CodesError
 from rag_serving.models.embedding.graph_cache import GraphCache
 
@@ -65,7 +66,9 @@ def test_a_search_by_codes_is_to_the_last_bit_the_search_without(tmp_path: Path,
     for query in clustered_vectors(10, 64, seed=2):
         for share in (1.0, 0.5, 0.01, 0.0):
             rows = np.flatnonzero(random.random(len(vectors)) < share)
-            assert exact.search(vectors, query, k, rows, codes) == exact.search(vectors, query, k, rows)
+            assert exact.search(VectorTable(vectors, codes), query, k, rows) == exact.search(
+                VectorTable(vectors), query, k, rows
+            )
 
 
 def test_few_rows_are_left_to_compare(tmp_path: Path) -> None:
@@ -88,10 +91,10 @@ def test_bounds_of_a_row_do_not_depend_on_other_rows(tmp_path: Path) -> None:
 
 def test_many_threads_get_what_one_gets(tmp_path: Path) -> None:
     vectors, queries = clustered_vectors(5000, 64), clustered_vectors(64, 64, seed=3)
-    codes = coded(tmp_path, vectors)
-    alone = [exact.search(vectors, query, 10, None, codes) for query in queries]
+    table = VectorTable(vectors, coded(tmp_path, vectors))
+    alone = [exact.search(table, query, 10) for query in queries]
     with ThreadPoolExecutor(8) as pool:
-        assert [*pool.map(lambda query: exact.search(vectors, query, 10, None, codes), queries)] == alone
+        assert [*pool.map(lambda query: exact.search(table, query, 10), queries)] == alone
 
 
 @pytest.mark.parametrize("spoil", ["empty", "truncated", "of other vectors"])

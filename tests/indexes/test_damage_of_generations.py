@@ -63,8 +63,8 @@ class Home:
         """The publish job's part: the same inputs again."""
         table = chunk_table(CHUNKS, readers=("everyone", "group:ops"))
         keys = [vector_key(MODEL, str(row)) for row in range(CHUNKS)]
-        at = table.column_names.index("vector_key")
-        table = table.set_column(at, "vector_key", pa.array(keys))
+        at = table.column_names.index("vector_keys")
+        table = table.set_column(at, table.schema.field(at), pa.array([[key] for key in keys]))
         built = build_generation(self.store, TENANT, table, clustered_vectors(CHUNKS), self.config, MODEL)
         built.close()
         move_current(self.store, TENANT, built.id, self.config)

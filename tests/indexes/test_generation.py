@@ -96,10 +96,11 @@ def test_the_same_inputs_in_any_order_give_the_same_generation_in_another_home(
 
 
 @pytest.mark.parametrize(
-    "change", ["text", "readers", "version", "title", "labels", "vector_key", "prefix", "parent_id"]
+    "change", ["text", "readers", "version", "title", "labels", "vector_keys", "prefix", "parent_id"]
 )
 def test_any_change_of_a_chunk_is_another_generation(tmp_path: Path, change: str) -> None:
     values = {"text": "new words", "readers": "group:ops", "version": 2, "title": "New", "labels": ["x"]}
+    values |= {"vector_keys": ["changed"]}
     rows = chunk_table(4).to_pylist()
     first = build_generation(
         Store(tmp_path), TENANT, GENERATION_CHUNKS.table(rows), clustered_vectors(4), config_for(tmp_path), MODEL

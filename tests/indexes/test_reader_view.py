@@ -76,11 +76,14 @@ def place(number: int, readers: str, shift: int) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="module", params=["disk"])
-def open_view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenView]:
+@pytest.fixture(scope="module", params=["disk", "windows"])
+def open_view(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenView]:
+    """A generation on disk; with `windows` its chunks have up to three vectors each."""
     home = tmp_path_factory.mktemp("view")
-    vectors = clustered_vectors(COUNT, dimension=8)
-    table = GENERATION_CHUNKS.table(rows())
+    counts = [1 + number % 3 if request.param == "windows" else 1 for number in range(COUNT)]
+    vectors = clustered_vectors(sum(counts), dimension=8)
+    keys = [[f"{number}.{window}" for window in range(count)] for number, count in enumerate(counts)]
+    table = GENERATION_CHUNKS.table([{**row, "vector_keys": own} for row, own in zip(rows(), keys, strict=True)])
     generation = build_generation(Store(home), TENANT, table, vectors, config_for(home), MODEL)
     yield lambda who: generation.for_reader(WHO[who])
     generation.close()
@@ -227,6 +230,7 @@ BY_ROWS: Mapping[str, Callable[[ReaderView, list[int]], object]] = {
     "around": lambda view, rows: view.around(rows[0]),
     "reading_ranks": lambda view, rows: view.reading_ranks(np.array(rows)),
     "boilerplate": lambda view, rows: view.boilerplate(np.array(rows)),
+    "text_hashes": lambda view, rows: view.text_hashes(np.array(rows)),
     "labels": lambda view, rows: view.labels(np.array(rows)),
 }
 

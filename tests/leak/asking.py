@@ -15,7 +15,7 @@ from restricted_wiki import marker_of, name_of, sentence, some_principal
 
 from rag_serving.access.principals import Principal
 from rag_serving.models.protocols import Embedder
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records.queries import Filters
 from rag_serving.retrieval.search import search_candidates
@@ -167,7 +167,7 @@ def without_echo(payload: Payload, query: str) -> Payload:
     if told := payload.get("clarification"):  # a word that was read as another is offered as it was typed
         options = [
             {name: without(text) if isinstance(text, str) else text for name, text in option.items()}
-            if option["category"] == "spelling"
+            if option["kind"] == "spelling"
             else option
             for option in told["options"]
         ]

@@ -35,7 +35,7 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.models.embedding.factory import open_tokenizer
 from rag_serving.models.protocols import Embedder, Progress, Tokenizer
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 _DIMENSION = 48
 _WORD = re.compile(r"\w+")

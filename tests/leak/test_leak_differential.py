@@ -20,9 +20,10 @@ from sharing_wiki import sharing_wiki
 
 from rag_serving.access.principals import Principal
 from rag_serving.artifacts.secret import SECRET_ENV
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.receipts.receipt import ReceiptError
 from rag_serving.records.queries import Filters
+from rag_serving.retrieval.hybrid import Mode
 
 QUERIES = 40
 _OF_THE_BUILD = frozenset({"timings_ms", "generation", "receipt_id", "created_at", "sealed", "signature", "id"})
@@ -42,6 +43,26 @@ def whole(wiki: Wiki, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipe
         opened = received(tmp_path_factory.mktemp("whole"), wiki)
         yield opened
         opened.close()
+
+
+@pytest.mark.parametrize("mode", ["keyword_documents", "keyword_chunks"])
+def test_hidden_pages_change_nothing_of_what_keywords_find(
+    tmp_path: Path, wiki: Wiki, whole: Pipeline, seed: int, mode: Mode
+) -> None:
+    dice = random.Random(f"keywords {seed} {mode}")
+    judge, who = Judge(wiki), some_principal(dice)
+    hidden = judge.unreadable(who)
+    assert hidden
+    rest = received(tmp_path, wiki.without(hidden))
+    whole.mode = rest.mode = mode
+    try:
+        for _ in range(QUERIES):
+            query = some_query(dice, judge)
+            for got, wanted in zip(answers(whole, who, query, None), answers(rest, who, query, None), strict=True):
+                assert got == wanted, f"{who} asked {query!r}"
+    finally:
+        whole.mode = None
+        rest.close()
 
 
 @pytest.mark.parametrize("number", range(3))

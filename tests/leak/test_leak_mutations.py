@@ -22,7 +22,7 @@ from rag_serving.indexes.lexical import LexicalIndex
 from rag_serving.indexes.protocols import HiddenRowError
 from rag_serving.indexes.readable_rows import ReadableRows
 from rag_serving.indexes.view import GenerationView
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 PAIRS = 1500
 

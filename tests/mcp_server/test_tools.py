@@ -18,7 +18,7 @@ from rag_serving.mcp.card import URI, card_html
 from rag_serving.mcp.pages import page_address
 from rag_serving.mcp.prompts import REFUSAL
 from rag_serving.mcp.reading import NOTHING
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 QUESTION = "May I restart a broker while partitions are under-replicated?"
 BONUS = "What salary bonus does the broker team earn?"

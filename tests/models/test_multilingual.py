@@ -18,7 +18,7 @@ from rag_serving.models.embedding.factory import open_embedder, open_tokenizer
 from rag_serving.models.embedding.scale import Scale
 from rag_serving.models.embedding.weights import MULTILINGUAL, MULTILINGUAL_WHEEL, find_weights
 from rag_serving.models.protocols import Embedder, ModelError
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.flags import LANGUAGE_NOT_SERVED
 
 CONFIG = Embedding(model=MULTILINGUAL)

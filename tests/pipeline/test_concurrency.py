@@ -12,7 +12,7 @@ import pytest
 from rag_serving.access.principals import Principal
 from rag_serving.concurrency import ConcurrencyLimit, search_limit
 from rag_serving.config.loading import parse_config
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 
 def test_as_many_are_in_at_once_as_there_are_turns() -> None:
@@ -50,13 +50,13 @@ def test_a_failure_gives_its_turn_back() -> None:
 )
 def test_whoever_waits_for_a_server_takes_no_turn(tmp_path: Path, settings: dict[str, object], waits: bool) -> None:
     pipeline = Pipeline.open(parse_config({"home": str(tmp_path), "tenants": {"t": {}}, **settings}), "t")
-    assert (pipeline._turns is search_limit(in_process=True)) == waits
+    assert (pipeline.phases.turns is search_limit(in_process=True)) == waits
     pipeline.close()
 
 
 @pytest.mark.parametrize("call", ["search", "ask"])
 def test_a_search_waits_until_a_turn_is_free(pipeline: Pipeline, call: str) -> None:
-    pipeline._turns = turns = ConcurrencyLimit(1)
+    pipeline.phases.turns = turns = ConcurrencyLimit(1)
     pipeline.warm()
     with ThreadPoolExecutor(1) as pool:
         with turns:

@@ -39,7 +39,7 @@ from rag_serving.config.sections import AnswerGeneration, Embedding
 from rag_serving.config.sources import ConfluenceExport
 from rag_serving.models.chat.messages import Message, Reply
 from rag_serving.models.embedding.factory import open_tokenizer
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.text.analyzer import analyze

@@ -21,9 +21,10 @@ from rag_serving.artifacts.store import Store
 from rag_serving.config.sections import AnswerGeneration as Settings
 from rag_serving.indexes.generation import Generation
 from rag_serving.models.chat.client import Listen
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer
 from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
 
 SENTENCES = (
@@ -58,10 +59,18 @@ class Liar(Generator):
         super().__init__(Settings())
         self.draw = draw
 
-    def write(self, question: str, lock: Lock, extracted: Callable[[], Draft], listen: Listen | None = None) -> Draft:
+    def write(
+        self,
+        question: str,
+        lock: Lock,
+        extracted: Callable[[], Draft],
+        listen: Listen | None = None,
+        occasion: Occasion = PLAIN,
+    ) -> Draft:
         assert question
         assert callable(extracted)
         assert callable(listen)
+        assert occasion == PLAIN
         return Draft(tuple(self._claim(lock) for _ in range(self.draw(st.integers(1, 5)))), "liar")
 
     def _claim(self, lock: Lock) -> Claim:

@@ -22,7 +22,7 @@ from rag_assets.evaluation.gold import GoldQuestion
 from rag_serving.config.loading import parse_config
 from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models import open_embedder
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.claims import EXTRACTIVE, Draft
 from rag_serving.records.passages import Lock
 

@@ -22,7 +22,7 @@ from rag_serving.cli.finding import Finding
 from rag_serving.cli.main import app
 from rag_serving.config.logging import LineFormatter
 from rag_serving.escaping.redaction import redacted
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.receipts.receipt import VERSION, ReceiptError
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
@@ -113,9 +113,10 @@ def test_a_user_is_forgotten_and_nobody_else(private: Pipeline, tmp_path: Path) 
     private.telemetry._recorder.flush()
     config = tmp_path / "app.yaml"
     config.write_text(f"home: {private.config.home}\ntenants: {{acme: {{}}}}\n")
+    of_a_session = {"tenant": "acme", "sessions": 0}
     for expected in ({"receipts": 1, "telemetry": 2}, {"receipts": 0, "telemetry": 0}):
         result = CliRunner().invoke(app, ["forget", "--user", "ann", "--config", str(config), "--json"])
-        assert (result.exit_code, json.loads(result.stdout)) == (0, {"tenant": "acme", **expected})
+        assert (result.exit_code, json.loads(result.stdout)) == (0, {**of_a_session, **expected})
     with pytest.raises(ReceiptError, match="has no receipt"):
         private.receipts.get(of_ann, "acme")
     assert private.receipt(BOB, of_bob)

@@ -17,7 +17,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.config.loading import Config, parse_config
 from rag_serving.config.sections import Retrieval
 from rag_serving.models.protocols import ModelError
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stage import SearchContext, Stage, in_turn, run_stages
@@ -51,7 +51,12 @@ def search(pipeline: Pipeline) -> Iterator[Search]:
 def test_the_documented_table_lists_the_stages_in_their_order() -> None:
     text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
     table = text.split("### The stages of retrieval")[1].split("\n### ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", table, re.M) == [stage.name for stage in every_stage()]
+    by_keywords = (
+        *candidate_stages(SearchOptions(EVERY_STAGE, mode="keyword_chunks")),
+        *passage_stages(BY_WORDS, 8, None, is_gated=False, mode="keyword_chunks"),
+    )
+    names = dict.fromkeys(stage.name for stage in (*every_stage(), *by_keywords))
+    assert re.findall(r"^\| `(\w+)` \|", table, re.M) == list(names)
 
 
 def test_each_stage_adds_its_columns_and_no_stage_loses_one(search: Search) -> None:

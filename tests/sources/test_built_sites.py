@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 from sources.site_docs import Docs
 
+from rag_assets.sources.sites import trees
 from rag_assets.steps.sections.splitting import build_sections
+from rag_serving.artifacts.store import open_file
 
 BASE = "https://docs.example/en/"
 PAGE = '<html><head>{}</head><body><main><h1 id="t">{}</h1><p>text of {}</p>{}</main></body></html>'
@@ -53,6 +57,47 @@ def test_a_canonical_address_is_of_no_use_without_a_base(docs: Docs) -> None:
     docs.write("a.html", PAGE.format(link("https://docs.example/en/a"), "A", "a", ""))
     docs.sync()
     assert docs.rows()["a.html"]["url"].startswith("/p/")
+
+
+def test_a_file_is_opened_again_where_it_changed_and_nowhere_else(docs: Docs, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abcde":
+        docs.write(f"{name}.html", PAGE.format(link(f"{BASE}own-{name}") if name != "e" else "", name, name, ""))
+
+    opened: list[str] = []
+
+    def counted(path: Path) -> IO[bytes]:
+        opened.append(path.name)
+        return open_file(path)
+
+    def sync(**settings: str) -> list[str]:
+        opened.clear()
+        if docs.last is not None:
+            docs.last.state["began"] = time.time() + 60  # else a file's times cannot tell that it was not written since
+        docs.sync(**settings)
+        return sorted(opened)
+
+    monkeypatch.setattr(trees, "open_file", counted)
+    assert set(sync(base_url=BASE)) == {f"{name}.html" for name in "abcde"}
+    before = docs.rows()
+    assert sync(base_url=BASE) == []
+    assert docs.rows() == before
+    docs.write("b.html", PAGE.format(link(f"{BASE}another"), "b", "b", ""))
+    assert "b.html" in sync(base_url=BASE)
+    assert docs.rows()["b.html"]["url"] == f"{BASE}another"
+    assert docs.rows()["a.html"]["url"] == f"{BASE}own-a"
+    assert docs.last is not None
+    docs.last.state["canonical"] = {"a.html": 7}  # of another program
+    assert set(sync(base_url=BASE)) == {f"{name}.html" for name in "abcde"}
+    assert docs.rows()["b.html"]["url"] == f"{BASE}another"
+
+
+def test_addresses_are_looked_up_once_a_base_is_set(docs: Docs) -> None:
+    docs.write("a.html", PAGE.format(link(f"{BASE}own"), "A", "a", ""))
+    docs.sync()
+    assert docs.last is not None
+    docs.last.state["began"] = time.time() + 60
+    docs.sync(base_url=BASE)
+    assert docs.rows()["a.html"]["url"] == f"{BASE}own"
 
 
 def test_an_id_on_the_mark_beside_a_heading_stays_its_anchor(docs: Docs) -> None:

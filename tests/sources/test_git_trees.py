@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sources.site_docs import Docs
 
-from rag_assets.sources.sites.git_index import missing_files
+from rag_assets.sources.sites.git_index import TRACKED, UNREADABLE, missing_files
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -62,8 +62,23 @@ def test_while_git_writes_its_index_nothing_is_deleted(docs: Docs, tmp_path: Pat
     lock = tmp_path / ".git/index.lock"
     lock.touch()
     assert docs.sync(max_deleted_share=1).deleted == 0
+    assert all("index.lock" in why for why in docs.reasons().values())
     lock.unlink()
     assert docs.sync(max_deleted_share=1).deleted == 2
+
+
+def test_a_file_that_was_removed_without_git_fails_alone_until_git_is_told(docs: Docs) -> None:
+    docs.sync()
+    (docs.path / "a.md").unlink()
+    docs.write("d.md", "# d.md\n\nother text\n")
+    for _ in range(2):
+        result = docs.sync(max_deleted_share=1)
+        assert (result.deleted, result.failed, "a.md" in docs.rows()) == (0, 1, True)
+    assert "other text" in docs.rows()["d.md"]["body"]
+    assert "`git rm` takes its page away" in docs.reasons()["a.md"]
+    git(docs.path, "rm", "-q", "a.md")
+    result = docs.sync(max_deleted_share=1)
+    assert (result.deleted, result.failed) == (1, 0)
 
 
 def test_a_file_that_was_moved_without_git_is_the_same_page(docs: Docs) -> None:
@@ -78,11 +93,11 @@ def test_another_worktree_and_a_sparse_checkout_are_read_by_their_own_index(docs
     other = tmp_path / "other"
     git(tmp_path, "worktree", "add", "-q", str(other))
     (other / "docs/a.md").unlink()
-    assert missing_files(other / "docs", ["a.md", "absent.md"]) == {"a.md"}
-    assert missing_files(docs.path, ["absent.md"]) == set()
+    assert missing_files(other / "docs", ["a.md", "absent.md"]) == {"a.md": TRACKED}
+    assert missing_files(docs.path, ["absent.md"]) == {}
     git(other, "sparse-checkout", "set", "docs/sub")
-    assert missing_files(other / "docs", ["more/e.md"]) == set()
-    assert missing_files(other / "docs", ["sub/b.md"]) == {"sub/b.md"}
+    assert missing_files(other / "docs", ["more/e.md"]) == {}
+    assert missing_files(other / "docs", ["sub/b.md"]) == {"sub/b.md": TRACKED}
 
 
 @given(st.binary(max_size=300), st.booleans())
@@ -92,6 +107,6 @@ def test_a_broken_index_deletes_nothing(
     folder = tmp_path_factory.mktemp("tree")
     (folder / ".git").mkdir()
     (folder / ".git/index").write_bytes((b"DIRC\0\0\0\2\0\0\0\7" if has_head else b"") + content)
-    assert missing_files(folder, ["a.md"]) <= {"a.md"}
+    assert missing_files(folder, ["a.md"]).keys() <= {"a.md"}
     if not has_head and not content.startswith(b"DIRC"):
-        assert missing_files(folder, ["a.md"]) == {"a.md"}
+        assert missing_files(folder, ["a.md"]) == {"a.md": UNREADABLE}

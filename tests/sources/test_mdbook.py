@@ -281,14 +281,40 @@ def test_hidden_lines_of_other_languages_begin_with_what_the_book_says() -> None
     assert shown_code("# a comment\n", "python", {}) == "# a comment\n"
 
 
-def test_what_cannot_be_included_stays_as_it_is_written_and_is_counted() -> None:
-    def read(name: str) -> str:
-        raise KeyError(name)
+def absent(name: str) -> str:
+    raise KeyError(name)
 
-    includes = Includes(read)
-    text = r"a {{#include b.md}} \{{#include c.md}} {{#unknown d}}"
-    assert includes.expanded(text, "") == "a {{#include b.md}} {{#include c.md}} {{#unknown d}}"
-    assert includes.lost == {"include": 1}
+
+@pytest.mark.parametrize(
+    ("text", "shown", "lost"),
+    [
+        (r"a {{#include b.md}} \{{#include c.md}} {{#unknown d}}", "a  {{#include c.md}} {{#unknown d}}", 1),
+        ("above\n{{#include b.md}}\n{{#playground c.rs}}\nbelow", "above\nbelow", 2),
+        ("```rust\nlet a;\n{{#rustdoc_include b.rs:here}}\n```\n", "```rust\nlet a;\n```\n", 1),
+        ("```rust\n{{#include b.rs:2}}\n```\n", "```rust\n[x/b.rs is missing]\n```\n", 1),
+        ("> ~~~\n> {{#include a}}\n> {{#include b}}\n> ~~~\nend", "> ~~~\n> [x/b is missing]\n> ~~~\nend", 2),
+        ("{{#include b}}", "", 1),
+        ("\ufdd0a\ufdd1 stays no mark {{#include b}}", " stays no mark ", 1),
+    ],
+)
+def test_of_a_file_that_is_not_there_the_directive_is_left_out_and_counted(text: str, shown: str, lost: int) -> None:
+    includes = Includes(absent)
+    assert includes.expanded(text, "x") == shown
+    assert includes.lost == {"include": lost}
+
+
+def test_what_an_included_file_lacks_is_left_out_too() -> None:
+    includes = Includes(lambda name: "one\n{{#include none.md}}\ntwo" if name == "a.md" else absent(name))
+    assert includes.expanded("> {{#include a.md}}\nend", "") == "> one\n> two\nend"
+    assert (includes.files, includes.lost) == (["a.md"], {"include": 1})
+
+
+@given(st.lists(st.sampled_from(["{{#include a}}", "```", "> ", "\n", "x", "\ufdd0", "\ufdd1", " "]), max_size=40))
+def test_nothing_but_directives_is_left_out(parts: list[str]) -> None:
+    text = "".join(parts)
+    shown = Includes(absent).expanded(text, "")
+    assert "{{#" not in shown
+    assert shown.count("x") >= text.count("x") - text.count("\ufdd0")
 
 
 def test_files_that_include_each_other_end() -> None:

@@ -64,6 +64,13 @@ def fenced(text: str) -> Iterator[tuple[str, str]]:
 
 
 def shown(language: str, code: str) -> str:
+    """Return what readers see of a block: without hidden lines, and without files that the book's folder lacks."""
+    lines = code.split("\n")
+    kept = [line for line in lines if not re.fullmatch(r"\s*\{\{#.*\}\}\s*", line)]
+    if not kept and lines:
+        target = lines[-1].split()[1].rstrip("}").partition(":")[0]
+        kept = [f"[{target.removeprefix('../')} is missing]"]
+    code = "\n".join(kept)
     if language != "rust":
         return code
     lines = [line for line in code.split("\n") if line.strip() != "#" and not re.match(r"\s*# ", line)]

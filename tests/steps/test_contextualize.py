@@ -115,6 +115,6 @@ def test_what_is_embedded_is_the_prefix_above_the_text() -> None:
 
 def test_embedded_chunks_name_their_vectors() -> None:
     chunks = SELECTED_CHUNKS.table([chunk("1:1:0")])
-    whole = with_vector_keys(contextualized(chunks, build_contexts(chunks, "none")), ["abc"])
+    whole = with_vector_keys(contextualized(chunks, build_contexts(chunks, "none")), [["abc"]])
     assert whole.schema.names == GENERATION_CHUNKS.columns.names
-    assert whole["vector_key"].to_pylist() == ["abc"]
+    assert whole["vector_keys"].to_pylist() == [["abc"]]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rag_assets.definitions import build_defs
 from rag_assets.partitions import register
 from rag_assets.progress import SilentReporter
+from rag_assets.publishing.passage_vectors import count_vectors
 from rag_assets.publishing.vector_files import load_vectors, save_vectors
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.steps.contexts.context_prefix import embedded_texts
@@ -117,7 +118,7 @@ class Sample:
         folder = self.candidate / "embeddings"
         table = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
         dimension = read_json(folder / "model.json")["dimension"]
-        return table, np.array(load_vectors(folder, len(table), dimension))
+        return table, np.array(load_vectors(folder, count_vectors(table), dimension))
 
     def leave(self, table: pa.Table, vectors: Vectors) -> None:
         """What the step `embeddings` would have left."""
@@ -128,7 +129,7 @@ class Sample:
 
 def shuffled_vectors(sample: Sample) -> None:
     table, vectors = sample.embedded()
-    sample.leave(table, vectors[np.random.default_rng(7).permutation(len(table))])
+    sample.leave(table, vectors[np.random.default_rng(7).permutation(len(vectors))])
 
 
 def wrong_prompt_prefix(sample: Sample) -> None:

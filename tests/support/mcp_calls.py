@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from rag_serving.access.principals import Principal
 from rag_serving.mcp.callers import OneCaller
 from rag_serving.mcp.server import build_server
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 Value = TypeVar("Value")
 Talk = Callable[[Client], Awaitable[Value]]

@@ -16,6 +16,7 @@ from rag_serving.config.sections import AnswerGeneration
 from rag_serving.models.chat.client import Listen
 from rag_serving.models.chat.messages import Message, Reply
 from rag_serving.records.claims import Claim, Draft
+from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Candidate, Chunk, Lock
 from rag_serving.text.units import units
 from support.shown_truth import PARAGRAPH, Shown
@@ -35,8 +36,15 @@ class Overheard(Generator):
 
     lock, draft = Lock(()), Draft((), "")
 
-    def write(self, question: str, lock: Lock, extracted: Callable[[], Draft], listen: Listen | None = None) -> Draft:
-        self.lock, self.draft = lock, super().write(question, lock, extracted, listen)
+    def write(
+        self,
+        question: str,
+        lock: Lock,
+        extracted: Callable[[], Draft],
+        listen: Listen | None = None,
+        occasion: Occasion = PLAIN,
+    ) -> Draft:
+        self.lock, self.draft = lock, super().write(question, lock, extracted, listen, occasion)
         return self.draft
 
 

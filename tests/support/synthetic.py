@@ -67,7 +67,7 @@ def chunk_row(page: str, index: int, text: str, **fields: Any) -> dict[str, Any]
         "lexical_prefix": f"Page {page}",
         "parent_id": "",
         "structure": "",
-        "vector_key": f"{MODEL}:{digest}",
+        "vector_keys": [f"{MODEL}:{digest}"],
         "shard": "",
     } | fields
 

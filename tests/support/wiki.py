@@ -141,7 +141,7 @@ def _row(passage: Passage) -> dict[str, Any]:
         lexical_prefix=lexical_prefix(passage.title, path),
         structure=passage.structure,
         lang=passage.lang,
-        vector_key=f"{passage.page_id}-{passage.version}-{passage.chunk_idx}",
+        vector_keys=[f"{passage.page_id}-{passage.version}-{passage.chunk_idx}"],
     )
 
 

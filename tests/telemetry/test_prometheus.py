@@ -56,6 +56,23 @@ def test_questions_claims_and_times_are_counted() -> None:
     assert found[f'citelock_stage_seconds_bucket{{le="+Inf",{total}}}'] == 3
 
 
+def test_phases_and_earlier_answers_are_counted() -> None:
+    metrics = Metrics()
+    fallen = {**ANSWERED, "flags": ["phase_3_failed", "phase_2_failed"]}
+    cached = {**ANSWERED, "flags": ["phase_3_failed", "phase_2_failed", "phase_1_failed", "cached_answer"]}
+    for row in (ANSWERED, fallen, cached):
+        metrics.add("questions", question("acme", row, 1.0))
+    for phase in (3, 2):
+        metrics.set_phase("acme", phase)
+    metrics.add_change("acme", "down", 2)
+    found = series(metrics, "acme")
+    assert [found[f'citelock_fall_throughs_total{{phase="{phase}",tenant="acme"}}'] for phase in (3, 2, 1)] == [2, 2, 1]
+    assert found['citelock_cached_answers_total{pages="same",tenant="acme"}'] == 1
+    assert found['citelock_phase_changes_total{direction="down",phase="2",tenant="acme"}'] == 1
+    states = [found[f'citelock_retrieval_phase{{phase="{phase}",tenant="acme"}}'] for phase in (3, 2, 1, 0)]
+    assert states == [0, 1, 0, 0]
+
+
 def test_a_verdict_that_was_replaced_counts_no_more() -> None:
     metrics = Metrics()
     for identifier, verdict in (("a", "helpful"), ("b", "helpful"), ("a", "missing"), ("a", "missing")):

@@ -23,7 +23,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.cli.main import app
 from rag_serving.models.breaker import Breaker
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.receipts.database_table import METADATA, RECEIPTS, SHARES, DatabaseTable
 from rag_serving.receipts.receipt import ReceiptError, ReceiptsAwayError, receipt_id
 from rag_serving.receipts.recording import NO_RECEIPT
@@ -159,7 +159,7 @@ def test_a_question_is_answered_while_the_database_is_away(postgres: Postgres, h
             assert "127.0.0.1" not in response.text
         finally:
             postgres.start()
-        pipeline.receipts._tables[0]._breaker = Breaker()  # type: ignore[attr-defined]
+        pipeline.receipts._tables[0]._database._breaker = Breaker()  # type: ignore[attr-defined]
         assert pipeline.ask(EVERYONE, QUESTION).receipt_id
         assert pipeline.receipt(EVERYONE, identifier)
 
@@ -182,7 +182,7 @@ def test_a_database_that_never_answers_holds_no_question(postgres: Postgres, tmp
     finally:
         send(family, signal.SIGCONT)
     for thread in threading.enumerate():
-        if thread.name == "receipts":  # was left behind, and ends now
+        if thread.name == "database":  # was left behind, and ends now
             thread.join(20)
     store.close()
 

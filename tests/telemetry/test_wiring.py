@@ -23,7 +23,7 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.app import create_app
 from rag_serving.cli.main import app
 from rag_serving.config.loading import Config, load_config
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.telemetry import telemetry as telemetry_module
 from rag_serving.telemetry.recorder import Row, Writer
 from rag_serving.telemetry.tables import METADATA, QUESTIONS, open_engine

@@ -22,21 +22,25 @@ from statistics import fmean, median
 from evals.bench.passages.merged import Merged, Row, Rule, merge
 from evals.bench.passages.questions import Questions
 from rag_assets.evaluation.ablation import Remembering
-from rag_assets.evaluation.bench import TENANT, with_column
+from rag_assets.evaluation.bench import TENANT
 from rag_assets.evaluation.evaluate import evaluate
 from rag_assets.evaluation.gold import GoldSet
 from rag_assets.evaluation.measures import of_answers
 from rag_assets.evaluation.significance import bootstrap_interval, paired_p_value
 from rag_assets.publishing.build import build_generation
+from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.state.vector_cache import VectorCache
-from rag_assets.steps.contexts.context_prefix import embedded_texts
 from rag_serving.artifacts.store import Store
 from rag_serving.config.loading import parse_config
 from rag_serving.indexes.generation import Generation
 from rag_serving.indexes.view import GenerationView
+from rag_serving.models import open_input_limit
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.models.protocols import Tokenizer
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.phases import Phases
+from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.pipeline.tools import Tools, best_passages
+from rag_serving.receipts.recording import Request
 from rag_serving.records.passages import Candidate
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions
@@ -92,11 +96,12 @@ class PassageBench:
     def _indexed(self, merged: Merged) -> Iterator[Generation]:
         """Yield the passages indexed and published with the product's code."""
         cache = VectorCache(self._store.cache(TENANT), self._embedder.name)
-        embedded = cache.embed(
-            self._embedder, embedded_texts(merged.table), partial(self._progress, "passages embedded")
+        limit = open_input_limit(self.config.embedding)
+        report = partial(self._progress, "passages embedded")
+        embedded = embed_passages(cache, self._embedder, merged.table, limit, report)
+        made = build_generation(
+            self._store, TENANT, embedded.chunks, embedded.vectors, self.config, self._embedder.name
         )
-        table = with_column(merged.table, "vector_key", embedded.keys)
-        made = build_generation(self._store, TENANT, table, embedded.vectors, self.config, self._embedder.name)
         try:
             yield made
         finally:
@@ -164,8 +169,11 @@ class SectionsApart(Pipeline):
 
     members: Mapping[str, tuple[Row, ...]]
 
-    def _passages(self, search: Search) -> Iterable[Candidate]:
-        return [part for candidate in islice(super()._passages(search), READ) for part in self._parts(candidate)]
+    def _tools(self, request: Request, phases: Phases) -> Tools:
+        return replace(super()._tools(request, phases), passages=self._sections)
+
+    def _sections(self, search: Search) -> Iterable[Candidate]:
+        return [part for candidate in islice(best_passages(search), READ) for part in self._parts(candidate)]
 
     def _parts(self, candidate: Candidate) -> Iterable[Candidate]:
         rows = self.members[candidate.chunk.chunk_id]

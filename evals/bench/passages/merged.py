@@ -100,7 +100,7 @@ def _passage(group: Sequence[Row], rule: Rule, count: Count) -> dict[str, Any]:
         "places": [],
         "prefix": metadata_prefix(first["title"], shared if inline else headings),
         "lexical_prefix": "",
-        "vector_key": "",
+        "vector_keys": [""],
         "shard": "",
     }
 

@@ -25,7 +25,7 @@ from rag_serving.config.loading import parse_config
 from rag_serving.indexes.generation import Generation
 from rag_serving.models import Embedder, open_embedder, open_tokenizer
 from rag_serving.models.protocols import Progress
-from rag_serving.pipeline import Pipeline
+from rag_serving.pipeline.pipeline import Pipeline
 
 VARIANTS = ("default",)
 PACKAGES = ("chromadb", "bm25s", "onnxruntime", "numpy", "pyarrow")

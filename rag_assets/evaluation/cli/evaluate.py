@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rag_assets.evaluation.calibrate import Calibration
     from rag_assets.evaluation.evaluate import Evaluation
     from rag_assets.evaluation.gold import GoldSet
-    from rag_serving.pipeline import Pipeline
+    from rag_serving.pipeline.pipeline import Pipeline
 
 GOLD_FOLDER = Path("evals/gold")
 
@@ -163,7 +163,7 @@ def _asked(
 ) -> Iterator[tuple[Pipeline, GoldSet]]:
     """Yield the questions, and the pipeline that they are asked of: a tenant's, or a collection's own."""
     from rag_assets.evaluation.gold_collections import is_collection, published, read_gold_collection
-    from rag_serving.pipeline import Pipeline
+    from rag_serving.pipeline.pipeline import Pipeline
 
     if path and is_collection(path):
         collection = read_gold_collection(path)
@@ -211,7 +211,17 @@ def _calibration(calibration: Calibration) -> str:
     source = "by the package's weights" if learnt.strength is None else f"learnt from {len(learnt.unseen)} answers"
     rest = f"On the questions that they were not chosen by, at a cost of {calibration.cost:.3f} a question:"
     lines = ["gates:", *gates, f"confidence: {source}", f"costs of errors: {_costs()}", rest]
-    return "\n".join([*lines, *_figures(calibration.measured)])
+    return "\n".join([*lines, *_figures(calibration.measured), *_clarity(calibration)])
+
+
+def _clarity(calibration: Calibration) -> list[str]:
+    """Return how many questions only named something, and what asking back was worth; nothing without any."""
+    if calibration.clear is None or not calibration.clear.named:
+        return []
+    told = calibration.clear.payload()
+    line = f"  {told['named']} only name something, {told['asked_back']} of them asked back"
+    offered = told["offers_the_right_page"]
+    return [line + (f", {offered:.0%} with the right page among the first two" if offered is not None else "")]
 
 
 def _costs() -> str:

@@ -54,6 +54,13 @@ class FileSource(Generic[S]):
         return self._id(page_id or f"{MARK}{digest(self.key, name)[:16]}")
 
 
+def is_unchanged(tree: FileTree, name: str, known: Known | None, began: object) -> bool:
+    """Return whether nothing was written to a file since the last sync, as far as its size and times tell; the file is
+    not opened. Arguments as those of `content_digest`."""
+    was_settled = isinstance(began, float) and tree.touched_at(name) < began - SETTLED_S
+    return known is not None and known.stamp == [tree.stamp(name)] and was_settled
+
+
 def content_digest(tree: FileTree, name: str, known: Known | None, began: object) -> str | None:
     """Return the SHA-256 of a file: the known one where nothing was written since; None where it cannot be read.
 
@@ -63,8 +70,7 @@ def content_digest(tree: FileTree, name: str, known: Known | None, began: object
         known: it at the last sync; None: it was not there.
         began: when the last sync began, in seconds since 1970; anything else: not known.
     """
-    was_settled = isinstance(began, float) and tree.touched_at(name) < began - SETTLED_S
-    if known is not None and known.stamp == [tree.stamp(name)] and was_settled:
+    if known is not None and is_unchanged(tree, name, known, began):
         return known.sha256
     try:
         return hashlib.sha256(tree.read(name)).hexdigest()

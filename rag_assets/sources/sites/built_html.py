@@ -1,8 +1,7 @@
 """Built sites: folders of HTML that a generator made.
 
-Belongs here: which files are pages, what of one is its text, what it says of itself (title, canonical address), titles
-of `objects.inv`.
-Does not belong here: blocks of HTML (`steps.formats.html`).
+Belongs here: which files are pages, what of one is its text, its title, titles of `objects.inv`.
+Does not belong here: blocks of HTML (`steps.formats.html`), the address that a page calls its own (`canonical`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import posixpath
 import re
 import zlib
 from collections.abc import Iterator
-from html import unescape
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -55,11 +53,6 @@ _NAVIGATION = (
 )
 _COMMENT = re.compile(r"<!--(?:[^-]|-(?!->))*(?:-->|\Z)|<!doctype[^<>]*>", re.I)
 _SERVER_INCLUDE = re.compile(r"<!--#include\s")  # what a server puts there is no part of the file
-_LINK = re.compile(r"<link\b([^<>]{1,2000})>", re.I)
-_ATTRIBUTE = re.compile(
-    r"""\b(rel|href)\s{0,9}=\s{0,9}(?:"([^"<>]{0,2000})"|'([^'<>]{0,2000})'|([^\s"'<>]{1,2000}))""", re.I
-)
-_HEAD_MAX = 64 * 1024  # bytes
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LANGUAGE = re.compile(r"\b(?:highlight|language|lang|brush:)[- ](?!default\b|none\b|text\b)([\w+#.-]+)")
 _PLAIN_CLASS = re.compile(r"language-[\w+#.-]+")
@@ -81,7 +74,7 @@ class BuiltSite:
                 excluded[name] = "it is no page of the documentation"
             else:
                 title = titles.get(posixpath.splitext(name)[0])
-                pages.append(SitePage(name, _path(name), title, canonical=_canonical(tree, name)))
+                pages.append(SitePage(name, _path(name), title))
         settings = (INVENTORY,) if has_file(tree, INVENTORY) else ()
         return SitePlan("html", pages, excluded, settings)
 
@@ -145,19 +138,6 @@ def _path(name: str) -> str:
     if base in ("index.html", "index.htm"):
         return quoted(f"{folder}/") if folder else ""
     return quoted(name)
-
-
-def _canonical(tree: Tree, name: str) -> str:
-    """Return the address that a page calls its own; empty where it names none, or cannot be read."""
-    try:
-        head = tree.read(name)[:_HEAD_MAX].decode("utf-8", "replace")
-    except (FileError, KeyError):
-        return ""
-    for link in _LINK.findall(head):
-        values = {name.lower(): one or other or bare for name, one, other, bare in _ATTRIBUTE.findall(link)}
-        if values.get("rel", "").lower() == "canonical":
-            return unescape(values.get("href", "")).strip()
-    return ""
 
 
 def _exclusion(root: Any) -> str | None:

@@ -1,7 +1,10 @@
-"""Files that a git working tree lacks though its index has them: a checkout under way, or one that is not whole.
+"""Files that a git working tree lacks though its index has them: a checkout under way or not whole, or `rm` alone.
 
-Belongs here: finding the index of a folder, the names in it. Does not belong here: what becomes of such files
-(`source`). No program is run and nothing is written.
+Which of these it is no look at the tree can tell: git writes a file's absence into its index when it was told to take
+it away (`git rm`, `git pull`), and only then the list of files is complete without it.
+
+Belongs here: finding the index of a folder, the names in it, what is said of a missing file. Does not belong here:
+what becomes of such files (`source`). No program is run and nothing is written.
 
 The format is git's own (Documentation/gitformat-index.txt), versions 2 to 4.
 """
@@ -12,6 +15,9 @@ import struct
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+TRACKED = "its file is missing, though git tracks it: `git rm` takes its page away, `git checkout` brings it back"
+LOCKED = "its file is missing while git writes its index: remove .git/index.lock if no git runs"
+UNREADABLE = "its file is missing, and git's index cannot be read to tell whether it is deleted: run `git status`"
 INDEX_MAX = 512 * 1024**2
 _HEAD = struct.Struct("!4sII")
 _STAT_SIZE = 40  # times, device, inode, mode, owner, group, size
@@ -22,8 +28,9 @@ class _BrokenIndexError(Exception):
     """An index that cannot be read."""
 
 
-def missing_files(folder: Path, gone: Collection[str]) -> set[str]:
-    """Return those of the files that are gone from a folder which git says should be there.
+def missing_files(folder: Path, gone: Collection[str]) -> dict[str, str]:
+    """Return those of the files that are gone from a folder which git says should be there, each with the reason why
+    it does not count as deleted.
 
     While git writes its index, none that is gone counts as deleted. Files that a sparse checkout leaves out are gone.
 
@@ -33,18 +40,19 @@ def missing_files(folder: Path, gone: Collection[str]) -> set[str]:
     """
     found = _git_folder(folder.absolute()) if gone else None
     if found is None:
-        return set()
+        return {}
     git, prefix = found
     if (git / "index.lock").exists():
-        return set(gone)
+        return dict.fromkeys(gone, LOCKED)
     try:
         tracked = _tracked(git)
     except FileNotFoundError:
-        return set()
+        return {}
     except (OSError, _BrokenIndexError):
-        return set(gone)
+        return dict.fromkeys(gone, UNREADABLE)
     folders = tuple(name for name in tracked if name.endswith("/"))  # of a sparse index
-    return {name for name in gone if f"{prefix}{name}" in tracked or f"{prefix}{name}".startswith(folders)}
+    kept = (name for name in gone if f"{prefix}{name}" in tracked or f"{prefix}{name}".startswith(folders))
+    return dict.fromkeys(kept, TRACKED)
 
 
 def _git_folder(folder: Path) -> tuple[Path, str] | None:

@@ -27,6 +27,7 @@ from rag_assets.sources.documents.file_changes import (
 )
 from rag_assets.sources.documents.renames import Known, identify
 from rag_assets.sources.documents.rows import RowMaker
+from rag_assets.sources.sites.canonical import with_canonical
 from rag_assets.sources.sites.detect import SUMMARY, found_site
 from rag_assets.sources.sites.git_index import missing_files
 from rag_assets.sources.sites.page_reader import SitePageReader
@@ -41,7 +42,6 @@ from rag_serving.documents.kinds import is_document_name
 
 NO_DOCUMENTS = "pictures, settings, source code"
 """How the note ends that counts the files of a site which are no documents; nothing is wrong with them."""
-_MISSING = "its file is missing, though git tracks it: the working tree is not whole"
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class _Last:
     rows: Mapping[str, Row]  # by id
     known: Mapping[str, Known]  # by name
     inputs: Mapping[str, PageInputs]  # by name
+    canonical: Mapping[str, str]  # by name (`canonical`)
     began: object  # in seconds since 1970
 
     @property
@@ -65,7 +66,7 @@ class SiteFolder(FileSource[SiteSource]):
     def sync(self, previous: pa.Table | None, state: Mapping[str, Any], progress: Progress | None = None) -> SyncResult:
         """Read the pages whose files, or what shapes them, changed; the others keep their text."""
         began, reading = time.time(), self._reading
-        last = _Last(rows_by_id(previous), known_files(state), _known_inputs(state), state.get("began"))
+        last = _last(previous, state)
         with (
             self._tree() as whole,
             nullcontext(reading.reader) if reading.reader else reading.limited() as reader,
@@ -84,8 +85,8 @@ class SiteFolder(FileSource[SiteSource]):
                     sync.take(page, self._row_id(sync.page_ids.get(page.name), page.name), bodies.get(page.name))
                 if progress is not None:
                     progress(done, total)
-            for name in missing:
-                documents.keep(name, last.known[name], self._id(last.known[name].page_id), _MISSING)
+            for name, why in sorted(missing.items()):
+                documents.keep(name, last.known[name], self._id(last.known[name].page_id), why)
         return self._result(sync, documents, last, began)
 
     def _begun(
@@ -97,6 +98,8 @@ class SiteFolder(FileSource[SiteSource]):
         _, folder, site = found_site(whole.names, wanted, self.key)
         tree = SubTree(whole, folder) if folder else whole
         plan = planned(site, tree, self.key, self._settings)
+        if self._settings.base_url is not None:  # else addresses are Citelock's own
+            plan = with_canonical(plan, tree, last.known, last.began, last.canonical)
         digests = {
             page.name: content_digest(tree, page.name, last.known.get(page.name), last.began)
             for page in (*plan.pages, *plan.documents)
@@ -154,12 +157,12 @@ class SiteFolder(FileSource[SiteSource]):
         stamp, written_at = sync.tree.stamp(name), sync.tree.written_at(name)
         return Document(name, page_id, row_id, sync.shas.get(name), stamp, written_at, url)
 
-    def _missing(self, folder: str, sync: PageSync, last: _Last) -> list[str]:
-        """Return the files of the last sync that are not there and that git still tracks."""
+    def _missing(self, folder: str, sync: PageSync, last: _Last) -> dict[str, str]:
+        """Return the files of the last sync that are not there and that git does not call deleted, with the reason."""
         names = {*sync.plan.by_name, *sync.plan.excluded}
         ids = set(sync.page_ids.values())
         gone = [name for name, one in last.known.items() if name not in names and one.page_id not in ids]
-        return sorted(missing_files(self._settings.path / folder, gone))
+        return missing_files(self._settings.path / folder, gone)
 
     def _refuse_loss(self, sync: PageSync, last: _Last, missing: Iterable[str]) -> None:
         """Refuse to delete a large share at once. Raises SourceError."""
@@ -189,6 +192,7 @@ class SiteFolder(FileSource[SiteSource]):
             state={
                 "files": {name: one.dump() for name, one in files.items()},
                 "inputs": {name: one.dump() for name, one in sync.inputs_now.items()},
+                "canonical": {page.name: page.canonical for page in sync.plan.pages} if sync.plan.base_url else {},
                 "began": began,
                 "reading": READING_VERSION,
             },
@@ -200,6 +204,18 @@ def _asset_note(sync: PageSync) -> list[str]:
     count = sum(name not in named for name in sync.tree.names)
     files = "1 file is no document" if count == 1 else f"{count} files are no documents"
     return [f"{files}: {NO_DOCUMENTS}"] if count else []
+
+
+def _last(previous: pa.Table | None, state: Mapping[str, Any]) -> _Last:
+    canonical = state.get("canonical")
+    found = canonical if isinstance(canonical, dict) else {}
+    return _Last(
+        rows=rows_by_id(previous),
+        known=known_files(state),
+        inputs=_known_inputs(state),
+        canonical={name: address for name, address in found.items() if isinstance(address, str)},
+        began=state.get("began"),
+    )
 
 
 def _known_inputs(state: Mapping[str, Any]) -> dict[str, PageInputs]:

@@ -38,7 +38,8 @@ VERSION = 7
 APART, _BLOCK, _BLOCKS = 1 << 30, 1 << 13, 1 << 17
 """Where numbers apart begin, in blocks of how many, and how many blocks: up to the last whole number of 32 bits."""
 
-_IN_BOOK = dict.fromkeys(("passage_id", "chapter", "section", "page_order", "source_file"))  # told by `book_places`
+_OF_PAGE = ("passage_id", "chapter", "section", "page_order", "source_file", "slug", "category")
+_TOLD_LATER = dict.fromkeys(_OF_PAGE)  # by `book_places` and `document_fields`
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])[\"')\]]*\s+(?=\S)|\n")
 _FREE, _ROW, _ITEM, _SENTENCE, _LEAD_IN, _WORD = 0.0, 0.10, 0.05, 0.30, 0.50, 2.0
 _RUN = 20.0  # a cut in a list or table that has to stay whole: worse than leaving the bounds on both sides
@@ -162,7 +163,7 @@ def _section_chunks(
             "content_hash": section["content_hash"],
             "parent_id": (page["ancestors"] or [""])[-1],
             "lang": page["lang"],
-            **_IN_BOOK,
+            **_TOLD_LATER,
         }
 
 

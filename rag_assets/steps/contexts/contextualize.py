@@ -133,23 +133,25 @@ def _under(prefix: str, context: WrittenContext | None) -> str:
 
 
 def contextualized(chunks: pa.Table, contexts: pa.Table) -> pa.Table:
-    """Return chunks with their prefixes, as rows of GENERATION_CHUNKS that have no vector and no shard yet.
+    """Return chunks with their prefixes, as rows of GENERATION_CHUNKS: each with one vector that has no name yet, and
+    without a shard.
 
     Args:
         chunks: rows of SELECTED_CHUNKS.
         contexts: rows of CONTEXTS for the same chunks, in the same order.
     """
-    nothing = pa.array([""] * len(chunks), pa.string())
+    nothing, unnamed = pa.array([""] * len(chunks), pa.string()), pa.array([[""]] * len(chunks), pa.list_(pa.string()))
     whole = (
         chunks.append_column("prefix", contexts["prefix"])
         .append_column("lexical_prefix", contexts["lexical_prefix"])
-        .append_column("vector_key", nothing)
+        .append_column("vector_keys", unnamed)
         .append_column("shard", nothing)
     )
     return whole.select(GENERATION_CHUNKS.columns.names).cast(GENERATION_CHUNKS.arrow)
 
 
-def with_vector_keys(chunks: pa.Table, keys: Sequence[str]) -> pa.Table:
+def with_vector_keys(chunks: pa.Table, keys: Sequence[Sequence[str]]) -> pa.Table:
     """Return rows of GENERATION_CHUNKS that name the vectors of their texts."""
-    place = chunks.column_names.index("vector_key")
-    return chunks.set_column(place, chunks.schema.field("vector_key"), pa.array(keys, pa.string()))
+    place = chunks.column_names.index("vector_keys")
+    field = chunks.schema.field("vector_keys")
+    return chunks.set_column(place, field, pa.array(keys, field.type))

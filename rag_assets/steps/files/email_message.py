@@ -1,7 +1,7 @@
-"""E-mails as files (EML): the head as a table, the text, what is attached (RFC 5322, 2045 to 2047, 3676).
+"""E-mails as files (EML, MSG): the head as a table, the text, what is attached (RFC 5322, 2045 to 2047, 3676).
 
 Belongs here: which part of a message is its text, quoted replies, messages within messages.
-Does not belong here: the text of what is attached (`file_text`).
+Does not belong here: the text of what is attached (`file_text`), the form of MSG (`outlook_message`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from email.message import EmailMessage, Message
 
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.decoding import decoded
+from rag_assets.steps.files.office.readers import OFFICE_READERS
 from rag_assets.steps.files.records import FileError, FileText
 from rag_assets.steps.files.web_page import web_page
 from rag_assets.steps.formats.blocks import clean
@@ -36,6 +37,21 @@ def email_text(content: bytes, composed: Composed) -> FileText:
     message = message_from_bytes(content.lstrip(b"\r\n"), policy=policy.compat32)
     if not message.keys():
         raise FileError("it is not a readable e-mail: it has no head")
+    return _shown(message, composed)
+
+
+def outlook_text(content: bytes, composed: Composed) -> FileText:
+    """Return a message in Outlook's own format with what hangs on it.
+
+    Raises:
+        FileError: it is broken, or holds no message.
+    """
+    from rag_assets.steps.files.outlook_message import outlook_message  # few builds meet one
+
+    return _shown(outlook_message(content), composed)
+
+
+def _shown(message: Message, composed: Composed) -> FileText:
     _Reader(composed).take(message, 1)
     return composed.text()
 
@@ -67,9 +83,13 @@ class _Reader:
 
     def _text(self, part: Message, level: int) -> None:
         content, charset = _payload(part), part.get_content_charset()
-        if part.get_content_subtype() == "html":
-            self.composed.body(web_page(content), level)
-            return
+        match part.get_content_subtype():
+            case "html":
+                self.composed.body(web_page(content, charset), level)
+                return
+            case "rtf":
+                self.composed.body(OFFICE_READERS["rtf"](content, self.composed.budget, None), level)
+                return
         text = unfolded(decoded(_without_nul(content), charset), str(part.get_param("format", "")).lower() == "flowed")
         self.composed.body(FileText(self._said_once(text), "text"), level)
 

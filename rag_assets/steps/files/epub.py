@@ -228,7 +228,7 @@ def _xhtml(text: str) -> Element:
     """Return the tree of an XHTML document without namespaces; one that is no XML is read as HTML."""
     from lxml import etree
 
-    plain = _ENTITY.sub(_character, _DOCTYPE.sub("", _without_declaration(text), count=1))
+    plain = _ENTITY.sub(_character, _without_prolog(text))
     parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
     try:
         root = etree.fromstring(plain.encode("utf-8", "replace"), parser)
@@ -258,18 +258,20 @@ def _xml(members: ZipMembers, name: str) -> Element:
 
     if name not in members:
         raise FileError(f"the book lacks {name}")
-    content = _DOCTYPE.sub("", decoded(members.read(name)), count=1)
+    content = _without_prolog(decoded(members.read(name)))
     parser = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
     try:
-        return etree.fromstring(_without_declaration(content).encode("utf-8", "replace"), parser)
+        return etree.fromstring(content.encode("utf-8", "replace"), parser)
     except (etree.XMLSyntaxError, ValueError):
         raise FileError(f"{name} of the book is broken") from None
 
 
-def _without_declaration(text: str) -> str:
-    """Return a document without the encoding that it was in."""
+def _without_prolog(text: str) -> str:
+    """Return a document without the encoding that it was in, and without its document type declaration."""
     stripped = text.lstrip("\ufeff \t\r\n")
-    return stripped.partition("?>")[2] if stripped.startswith("<?xml") else stripped
+    document = stripped.partition("?>")[2].lstrip() if stripped.startswith("<?xml") else stripped
+    doctype = _DOCTYPE.match(document)
+    return document[doctype.end() :] if doctype else document
 
 
 def _named(root: Element, name: str) -> list[Element]:

@@ -12,7 +12,7 @@ from rag_assets.steps.files.archive import archive_text
 from rag_assets.steps.files.composed import Composed
 from rag_assets.steps.files.decoding import decoded, shortened
 from rag_assets.steps.files.delimited import delimited_table
-from rag_assets.steps.files.email_message import email_text
+from rag_assets.steps.files.email_message import email_text, outlook_text
 from rag_assets.steps.files.epub import epub_text
 from rag_assets.steps.files.marked_up import marked_up
 from rag_assets.steps.files.office.readers import OFFICE_READERS
@@ -62,6 +62,8 @@ def file_text(
             return epub_text(content, _composed(budget, depth), pages_done)
         case "email":
             return email_text(content, _composed(budget, depth))
+        case "outlook":
+            return outlook_text(content, _composed(budget, depth))
         case "archive":
             return archive_text(content, _composed(budget, depth))
         case "pdf":

@@ -12,9 +12,13 @@ from rag_assets.steps.formats.element_tree import PageError, parse_html
 from rag_assets.steps.formats.html import templates_as_text
 
 
-def web_page(content: bytes) -> FileText:
-    """Return the body of an HTML page. Raises FileError where it cannot be read."""
-    return FileText(_body(decoded(content, _declared(content))), "html")
+def web_page(content: bytes, charset: str | None = None) -> FileText:
+    """Return the body of an HTML page; `charset`: its encoding by what it came with, which goes before its own word.
+
+    Raises:
+        FileError: it cannot be read.
+    """
+    return FileText(_body(decoded(content, charset or _declared(content))), "html")
 
 
 def _declared(content: bytes) -> str | None:

@@ -15,6 +15,7 @@ from threading import Lock as Mutex
 from typing import TYPE_CHECKING
 
 from rag_serving.answering.writing.sanitizing import without_links
+from rag_serving.config.prompting import Prompt as Budgets
 from rag_serving.config.sections import AnswerGeneration
 from rag_serving.deadline import StoppedError
 from rag_serving.models.breaker import Breaker
@@ -22,6 +23,7 @@ from rag_serving.models.chat.factory import open_chat
 from rag_serving.models.chat.messages import Reply
 from rag_serving.models.protocols import ContextTooLongError, ModelError
 from rag_serving.records.claims import Claim, Draft, Usage
+from rag_serving.records.occasion import PLAIN, Occasion
 from rag_serving.records.passages import Lock
 from rag_serving.text.fences import Fence
 from rag_serving.text.orders import orders_assistant
@@ -47,14 +49,23 @@ class Generator:
         settings: AnswerGeneration,
         open_model: Callable[[AnswerGeneration], RemoteChat] | None = None,
         breaker: Breaker | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
-        self._settings = settings
+        """`budgets`: of what a prompt is made of."""
+        self._settings, self._budgets = settings, budgets or Budgets()
         self._open_model = open_model or open_generator
         self.breaker = breaker or Breaker(settings.breaker_failures, settings.breaker_reset_s)
         self._opening = Mutex()
         self._model: RemoteChat | None = None
 
-    def write(self, question: str, lock: Lock, extracted: Callable[[], Draft], listen: Listen | None = None) -> Draft:
+    def write(
+        self,
+        question: str,
+        lock: Lock,
+        extracted: Callable[[], Draft],
+        listen: Listen | None = None,
+        occasion: Occasion = PLAIN,
+    ) -> Draft:
         """Return a draft by the model, or by extraction: where no model is configured, or it is down, which is
         flagged."""
         if self._settings.provider == "extractive" or not len(lock):
@@ -63,7 +74,7 @@ class Generator:
             return _fallen_back(extracted(), "it failed a moment ago")
         best = extracted()
         try:
-            draft = self._written(question, lock, best.claims, listen)
+            draft = self._written(question, lock, best.claims, listen, occasion)
         except ModelError as error:
             self.breaker.fail()
             _log.warning("%s: %s", GENERATOR_DOWN, error)
@@ -76,7 +87,9 @@ class Generator:
         self.breaker.succeed()
         return draft
 
-    def _written(self, question: str, lock: Lock, excerpts: tuple[Claim, ...], listen: Listen | None) -> Draft:
+    def _written(
+        self, question: str, lock: Lock, excerpts: tuple[Claim, ...], listen: Listen | None, occasion: Occasion
+    ) -> Draft:
         """Ask the model, with what extraction would answer; a prompt that is too long for it is halved, twice at
         most."""
         settings, model = self._settings, self._opened()
@@ -85,7 +98,8 @@ class Generator:
         fence = Fence.new()  # one for all tries: a server has read the beginning of the longer prompt
         budget = max(settings.context_tokens - settings.max_output_tokens, _SMALLEST_BUDGET)
         for last in (False, False, True):
-            prompt = make_prompt(Material(question, lock, excerpts), budget, settings, fence)
+            material = Material(question, lock, excerpts, occasion)
+            prompt = make_prompt(material, budget, settings, fence, self._budgets)
             try:
                 return self._draft(model, prompt, lock, model.reply(prompt.messages, listen))
             except ContextTooLongError:

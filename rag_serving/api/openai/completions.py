@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 
 from rag_serving.api.bodies import MAX_MESSAGES, Message, Name
 from rag_serving.api.openai.client_tasks import task_reply
-from rag_serving.api.openai.conversation import Turn, answer_to, conversation_of
+from rag_serving.api.openai.conversation import Turn, answer_to, dialogue_of
 from rag_serving.api.openai.models import asked_of
 from rag_serving.api.openai.replies import Counter, Reply
 from rag_serving.api.service import CurrentService, RequireCaller, slots_of
@@ -52,6 +52,7 @@ class Body(BaseModel):
 
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     model: Name | None = None
+    session_id: Name | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
 
@@ -64,10 +65,10 @@ def complete(body: Body, request: HttpRequest, service: CurrentService, tenant: 
     if task := task_reply(turns[-1].text):
         reply = Reply(task)
         return _task_stream(asked.model, reply) if body.stream else _whole(asked.model, reply, counter)
-    conversation = conversation_of(turns, service, "messages")
+    dialogue = dialogue_of(turns, service, "messages")
 
     def answer(listen: Listen | None = None) -> Answer:
-        made = answer_to(conversation, asked, service, listen)
+        made = answer_to(dialogue, asked, service, listen, body.session_id)
         if is_counted:
             counter.count(Reply.of(made))
         return made

@@ -14,7 +14,9 @@ from rag_serving.api.bodies import MAX_SELECTION_CHARS
 from rag_serving.api.openai.models import Asked
 from rag_serving.api.service import Service, checked_text, timings_for
 from rag_serving.api.wire import RequestError
-from rag_serving.query.follow_up import MOST_QUESTIONS, completed
+from rag_serving.conversations.remembering import Remembered
+from rag_serving.conversations.stored import Exchange
+from rag_serving.conversations.turns import Conversation, conversation_of
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import INSTRUCTIONS_UNUSED
 from rag_serving.tracing import Listen
@@ -30,15 +32,16 @@ class Turn(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Conversation:
-    """A question with what its asker said before."""
+class Dialogue:
+    """A question with what was said before."""
 
     question: str
     earlier: tuple[str, ...]  # what the asker said before, oldest first
+    conversation: Conversation  # the same with what the client says was answered
     has_instructions: bool  # a system prompt: how to answer is not for clients to say
 
 
-def conversation_of(turns: Iterable[Turn], service: Service, param: str) -> Conversation:
+def dialogue_of(turns: Iterable[Turn], service: Service, param: str) -> Dialogue:
     """Return what the last message of the user asks, with the messages of the user before it.
 
     Raises:
@@ -49,34 +52,40 @@ def conversation_of(turns: Iterable[Turn], service: Service, param: str) -> Conv
     if not said:
         raise RequestError(400, "BAD_REQUEST", f"'{param}' has no message of the role 'user'", param)
     has_instructions = any(turn.role in _INSTRUCTING and turn.text.strip() for turn in turns)
-    return Conversation(checked_text(param, said[-1], service.config), tuple(said[:-1]), has_instructions)
+    last = max(at for at, turn in enumerate(turns) if turn.role == "user")
+    question = checked_text(param, said[-1], service.config)
+    return Dialogue(question, tuple(said[:-1]), conversation_of(turns[:last]), has_instructions)
 
 
-def answer_to(conversation: Conversation, asked: Asked, service: Service, listen: Listen | None = None) -> Answer:
+def answer_to(
+    dialogue: Dialogue, asked: Asked, service: Service, listen: Listen | None = None, session_id: str | None = None
+) -> Answer:
     """Return the answer to a conversation in the mode that its model names.
 
     Raises:
         RequestError: the mode answers from a text, and the conversation brings none, or one that is too long.
     """
     pipeline = service.pipelines[asked.caller.tenant]
+    remembered = Remembered(pipeline.sessions, asked.caller, session_id)
+    said, selection = remembered.conversation(dialogue.conversation), None
     if asked.mode == "selected_text":
-        answer = pipeline.ask_selection(conversation.question, selection_of(conversation), False, listen, asked.caller)
+        selection = selection_of(dialogue)
+        answer = pipeline.ask_selection(dialogue.question, selection, False, listen, asked.caller)
     else:
-        understood = completed(conversation.question, conversation.earlier[-MOST_QUESTIONS:])
-        answer = pipeline.ask(asked.caller, understood or conversation.question, listen=listen)
-        answer = replace(answer, understood=understood)
-    if conversation.has_instructions:
+        answer = pipeline.ask(asked.caller, dialogue.question, listen=listen, conversation=said)
+    answer = remembered.kept(Exchange(dialogue.question, answer, context=selection, mode=asked.mode))
+    if dialogue.has_instructions:
         answer = replace(answer, flags=(*answer.flags, INSTRUCTIONS_UNUSED))
     return replace(answer, timings_ms=timings_for(asked.caller, answer.timings_ms))
 
 
-def selection_of(conversation: Conversation) -> str:
+def selection_of(dialogue: Dialogue) -> str:
     """Return the text that the mode `selected_text` answers from: what the user sent before the question.
 
     Raises:
         RequestError: there is none, or it is too long.
     """
-    text = "\n\n".join(conversation.earlier)
+    text = "\n\n".join(dialogue.earlier)
     if not text.strip():
         raise RequestError(400, "BAD_REQUEST", "this model answers from a text: send it first, then ask", "messages")
     if len(text) > MAX_SELECTION_CHARS:

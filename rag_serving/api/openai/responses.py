@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 
 from rag_serving.api.bodies import MAX_MESSAGES, Message, Name, Text
 from rag_serving.api.openai.client_tasks import task_reply
-from rag_serving.api.openai.conversation import Turn, answer_to, conversation_of
+from rag_serving.api.openai.conversation import Turn, answer_to, dialogue_of
 from rag_serving.api.openai.models import asked_of
 from rag_serving.api.openai.replies import Counter, Reply, Usage
 from rag_serving.api.service import CurrentService, RequireCaller, slots_of
@@ -47,6 +47,7 @@ class Body(BaseModel):
     model: Name | None = None
     instructions: Text | None = None
     previous_response_id: Name | None = None
+    session_id: Name | None = None
     stream: bool = False
 
 
@@ -65,10 +66,10 @@ def respond(body: Body, request: HttpRequest, service: CurrentService, tenant: s
         if not body.stream:
             return JSONResponse(response.completed(reply, counter.usage))
         return Response("".join(response.events(reply, counter.usage)), media_type="text/event-stream")
-    conversation = conversation_of(turns, service, "input")
+    dialogue = dialogue_of(turns, service, "input")
 
     def answer(listen: Listen | None = None) -> Answer:
-        made = answer_to(conversation, asked, service, listen)
+        made = answer_to(dialogue, asked, service, listen, body.session_id)
         counter.count(Reply.of(made))
         return made
 

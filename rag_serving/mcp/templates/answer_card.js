@@ -227,7 +227,7 @@
       make("header", {}, make("h1", { text: asked }), badge(answer)),
       answer.understood ? make("p", { class: "note", text: `Read as: ${visible(answer.understood)}` }) : "",
       body,
-      answer.clarification ? make("p", { class: "note", text: answer.clarification.text }) : "",
+      answer.clarification && answer.clarification.text !== answer.answer ? make("p", { class: "note", text: answer.clarification.text }) : "",
       optionsOf(answer.clarification),
       byNumber.size ? make("h2", { text: "Sources" }) : "",
       byNumber.size ? make("ol", { class: "sources" }, ...[...byNumber].map(([number, quoted]) => sourceOf(number, quoted))) : "",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from rag_serving.models.protocols import Embedder, ModelError, Tokenizer
+from rag_serving.models.protocols import Embedder, InputLimit, ModelError, Tokenizer
 
 if TYPE_CHECKING:
     from rag_serving.config.sections import Embedding
@@ -70,6 +70,24 @@ def open_tokenizer(config: Embedding, graphs: GraphCache | None = None) -> Token
     model = config.model if config.provider == "local" else MODEL
     weights = find_weights(model, config.weights_dir, graphs.get if graphs else None)
     return FileTokenizer(weights.tokenizer, weights.name)
+
+
+def open_input_limit(config: Embedding) -> InputLimit | None:
+    """Return how much the configured model reads at once; None for a server's, which reads whole passages or does not
+    say.
+
+    Raises:
+        ModelError: the local model's files are missing or wrong.
+    """
+    if config.provider != "local":
+        return None
+    from rag_serving.models.embedding.tokenizer import FileTokenizer
+    from rag_serving.models.embedding.weights import find_weights
+
+    weights = find_weights(config.model, config.weights_dir)
+    prompt = config.document_prompt if config.query_prompt or config.document_prompt else weights.prompts[1]
+    tokenizer = FileTokenizer(weights.tokenizer, weights.name)
+    return InputLimit(tokenizer, weights.shape.max_tokens - len(weights.ends) - len(tokenizer.offsets([prompt])[0]))
 
 
 def installed_tokenizer(config: Embedding, graphs: GraphCache | None = None) -> Tokenizer | None:

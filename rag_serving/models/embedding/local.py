@@ -57,7 +57,8 @@ class LocalEmbedder:
     """A BERT sentence encoder on the CPU, in float32; questions in int8 where that is asked for.
 
     A text longer than the encoder reads at once is cut into contiguous windows of equal size, whose vectors are
-    averaged by their token counts and normalized again, so that a long passage is not judged by its beginning alone.
+    averaged by their token counts and normalized again, so that it is not judged by its beginning alone; passages that
+    are much longer come window by window (`rag_assets.steps.contexts.embedded_windows`).
     Of more than `MAX_WINDOWS` windows that many, evenly spread and with both ends, are embedded.
     """
 

@@ -22,6 +22,7 @@ export function AnswerView({ answer }: { answer: Answer }) {
       {outcome === "told" && <AnswerText text={answer.answer} citations={citations} />}
       {outcome === "closest" && <Closest text={answer.answer} citations={citations} />}
       {outcome === "none" && <None answer={answer} />}
+      {isAskingOn(answer) && <Clarified {...answer.clarification!} />}
       {citations.length > 0 && <Checked citations={citations} />}
       <Flags answer={answer} />
       {outcome === "told" && <Sources citations={citations} receiptId={receiptId} />}
@@ -29,10 +30,15 @@ export function AnswerView({ answer }: { answer: Answer }) {
   );
 }
 
+/** Whether an answer ends with a question of its own: which of the things that it told should be told more of. */
+function isAskingOn({ clarification, outcome }: Answer): boolean {
+  return outcome !== "none" && clarification !== null && clarification.options.some(({ kind }) => kind === "meaning");
+}
+
 /** Show how the question was read, where that isn't plain. */
 function Understood({ answer }: { answer: Answer }) {
   const { understood, clarification, outcome } = answer;
-  const isClarified = clarification !== null && outcome !== "none";
+  const isClarified = clarification !== null && outcome !== "none" && !isAskingOn(answer);
   const notes = isClarified ? [] : (answer.notes ?? []);
   if (!understood && !isClarified && !notes.length) return null;
   return (
@@ -135,7 +141,7 @@ function None({ answer }: { answer: Answer }) {
         <strong>{isSearch ? t("none") : answer.answer}</strong>
       </p>
       {isSearch && refusal && <p class="faint">{t(reasonOf(refusal.gate))}</p>}
-      {clarification && <Clarified {...clarification} />}
+      {clarification && <Clarified {...clarification} isTold={clarification.text === answer.answer} />}
       {refusal?.best && (
         <p>
           {t("none.best")}{" "}
@@ -148,11 +154,11 @@ function None({ answer }: { answer: Answer }) {
   );
 }
 
-/** Show what can be asked or read instead. */
-function Clarified({ text, options }: Clarification) {
+/** Show what can be asked or read instead; `isTold`: the text stands above already. */
+function Clarified({ text, options, isTold }: Clarification & { isTold?: boolean }) {
   return (
     <div class="options" role="group" aria-label={text}>
-      <p dir="auto">{text}</p>
+      {!isTold && <p dir="auto">{text}</p>}
       {options.map((option) => (
         <Option key={option.label} {...option} />
       ))}

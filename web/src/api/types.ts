@@ -39,6 +39,7 @@ export interface ClarificationOption {
   category: string | null;
   query: string | null;
   url: string | null;
+  kind?: string | null;
 }
 
 export interface Clarification {

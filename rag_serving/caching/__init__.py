@@ -1,0 +1,1 @@
+"""Answers that are kept for when no search can be made."""

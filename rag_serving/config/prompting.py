@@ -1,0 +1,31 @@
+"""The section `prompt`: what a language model reads beside a question, within budgets of tokens.
+
+Belongs here: keys, types, defaults. Does not belong here: acting on them (`answering.writing.prompt`,
+`answering.writing.surroundings`); the model itself (`sections`).
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rag_serving.config.sources import Section
+
+
+class Prompt(Section):
+    """What a language model reads beside a question; extraction reads none of it. What one part leaves of its budget is
+    there for passages; of these the one with the lowest score is left out first."""
+
+    concepts: dict[str, str] = Field({})
+    """Core concepts of the pages, each in a sentence; they come with every question."""
+    concept_tokens: int = Field(500, ge=0, le=100_000)
+    """Tokens of core concepts; those beyond are left out, the last first."""
+    document_tokens: int = Field(1500, ge=100, le=1_000_000)
+    """Tokens of passages."""
+    book_tokens: int = Field(5000, ge=100, le=1_000_000)
+    """Tokens of passages for questions to the books alone, whose passages are long."""
+    application_tokens: int = Field(300, ge=0, le=100_000)
+    """Tokens of the application's state (`context.application` of a question)."""
+    widget_tokens: int = Field(200, ge=0, le=100_000)
+    """Tokens of the states of its widgets (`context.widgets`)."""
+    message_tokens: int = Field(500, ge=0, le=100_000)
+    """Tokens of earlier questions of the conversation; the oldest are left out first."""

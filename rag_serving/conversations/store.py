@@ -1,0 +1,324 @@
+"""Sessions that are stored: questions and answers of conversations, each for its own user alone.
+
+A session of somebody else, of another tenant, one that is too old and one that never was are the same: there is none.
+What answers say and which pages they rest on is shown only to who may still read these (`pipeline`).
+
+Belongs here: keeping and finding rows, what is encrypted, what is too old. Does not belong here: the tables (`tables`),
+reading a question after those before it (`reading`).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.sql.elements import ColumnElement
+
+from rag_serving.access.principals import Principal
+from rag_serving.artifacts.sealing import SealError, seal, unseal
+from rag_serving.artifacts.secret import SecretError, derived_key
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.conversations.stored import Exchange, SessionLine, StoredTurn
+from rag_serving.conversations.tables import METADATA, QUERIES, RESPONSES, SESSIONS
+from rag_serving.conversations.turns import MOST_TURNS, Conversation, Turn
+from rag_serving.query.filters import parse_filters
+from rag_serving.receipts.receipt import ReceiptError
+from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.records.queries import Filters
+from rag_serving.telemetry.guarded import GuardedDatabase
+from rag_serving.telemetry.recorder import TelemetryError
+
+MOST_LISTED = 200
+MOST_SHOWN = 200
+"""Sessions of a list and turns of a session that are shown, the newest."""
+_SEALING_PURPOSE = "session texts"
+
+Result = TypeVar("Result")
+Clock = Callable[[], datetime]
+
+
+class SessionError(Exception):
+    """Sessions cannot be read or written; the message says why."""
+
+
+class SessionStore:
+    """The sessions of one tenant. Safe to use from several threads and processes."""
+
+    def __init__(self, config: Config, tenant: str, clock: Clock, database: GuardedDatabase | None = None) -> None:
+        self._settings, self._home, self._tenant = config.sessions, config.home, tenant
+        self._keeps_texts = config.telemetry.store_questions
+        self._secrecy = Secrecy(config.home)
+        self._clock = clock
+        serving_db = Store(config.home).serving_db()
+        self._database = database or GuardedDatabase(config.telemetry.url, serving_db, METADATA)
+        self._expired_on: date | None = None
+
+    def begin(self, principal: Principal) -> str:
+        """Return the id of a new session; the oldest of a user who has too many is deleted.
+
+        Raises:
+            SessionError: the database cannot be written.
+        """
+        identifier, now, owner = str(uuid.uuid4()), self._now(), self._owner(principal)
+        row = {"id": identifier, "tenant": self._tenant, "user_id": owner, "created_at": now, "last_active": now}
+
+        def write(connection: Connection) -> None:
+            connection.execute(insert(SESSIONS), row)
+            mine = select(SESSIONS.c.id).where(*self._of(owner)).order_by(SESSIONS.c.last_active.desc())
+            _delete(connection, [*connection.execute(mine.offset(self._settings.most_sessions)).scalars()])
+
+        self._expire()
+        self._ask(write)
+        return identifier
+
+    def conversation(self, principal: Principal, identifier: str) -> Conversation | None:
+        """Return the last turns of a session of the principal's own, without answers; None where there is none.
+
+        Raises:
+            SessionError: the database cannot be read.
+        """
+        found = self._rows(principal, identifier, MOST_TURNS)
+        if found is None:
+            return None
+        rows = [row for row in found if row["context_text"] is None]
+        return Conversation(
+            tuple(
+                Turn(self._text(row, "query_text"), "", _filters(row["filters"]), bool(row["has_options"]))
+                for row in rows
+            )
+        )
+
+    def keep(self, principal: Principal, identifier: str, exchange: Exchange) -> bool:
+        """Keep a question with its answer; return whether there is such a session.
+
+        Raises:
+            SessionError: the database cannot be written.
+        """
+        query_id, now, owner, answer = str(uuid.uuid4()), self._now(), self._owner(principal), exchange.answer
+        kept = self._sealed(identifier, query_id)
+        context = None if exchange.context is None else kept("context_text", exchange.context)
+        query = {
+            "id": query_id,
+            "session_id": identifier,
+            "query_text": kept("query_text", exchange.question),
+            "is_sealed": not self._keeps_texts,
+            "mode": exchange.mode,
+            "context_text": context,
+            "filters": exchange.filters.payload() if exchange.filters else None,
+            "timestamp": now,
+        }
+        response = {
+            "id": str(uuid.uuid4()),
+            "query_id": query_id,
+            "answer_text": kept("answer_text", answer.answer),
+            "sources": [
+                {"index": each.index, "chunk_id": each.chunk_id, "page_id": each.page_id} for each in answer.citations
+            ],
+            "status": answer.status,
+            "has_options": bool(answer.clarification and answer.clarification.options),
+            "confidence": answer.gates.get("confidence"),
+            "refused": answer.status == "refused",
+            "receipt_id": answer.receipt_id,
+            "latency_ms": round(answer.timings_ms.get("total", 0.0)),
+            "timestamp": now,
+        }
+
+        def write(connection: Connection) -> bool:
+            active = update(SESSIONS).where(*self._of(owner), SESSIONS.c.id == identifier).values(last_active=now)
+            if not connection.execute(active).rowcount:
+                return False
+            connection.execute(insert(QUERIES), query)
+            connection.execute(insert(RESPONSES), response)
+            of_session = select(QUERIES.c.id).where(QUERIES.c.session_id == identifier)
+            oldest = of_session.order_by(QUERIES.c.timestamp.desc(), QUERIES.c.id).offset(self._settings.most_turns)
+            _delete_queries(connection, [*connection.execute(oldest).scalars()])
+            return True
+
+        self._expire()
+        return self._ask(write)
+
+    def listed(self, principal: Principal) -> list[SessionLine]:
+        """Return the principal's sessions, the newest first; none of callers without a name, whose sessions only their
+        ids open.
+
+        Raises:
+            SessionError: the database cannot be read.
+        """
+        if not principal.user:
+            return []
+        owner = self._owner(principal)
+
+        def read(connection: Connection) -> list[tuple[Any, int, Any]]:
+            mine = select(SESSIONS).where(*self._of(owner)).order_by(SESSIONS.c.last_active.desc())
+            lines = []
+            for session in connection.execute(mine.limit(MOST_LISTED)).mappings():
+                of_session = QUERIES.c.session_id == session["id"]
+                count = connection.execute(select(func.count()).select_from(QUERIES).where(of_session)).scalar_one()
+                first = select(QUERIES).where(of_session).order_by(QUERIES.c.timestamp).limit(1)
+                lines.append((session, int(count), connection.execute(first).mappings().first()))
+            return lines
+
+        return [
+            SessionLine(
+                session["id"],
+                session["created_at"],
+                session["last_active"],
+                count,
+                self._text(first, "query_text") if first else "",
+            )
+            for session, count, first in self._ask(read)
+        ]
+
+    def shown(self, principal: Principal, identifier: str) -> list[StoredTurn] | None:
+        """Return the turns of a session of the principal's own, oldest first; None where there is none.
+
+        Raises:
+            SessionError: the database cannot be read.
+        """
+        rows = self._rows(principal, identifier, MOST_SHOWN)
+        facts = ("mode", "timestamp", "status", "refused", "confidence", "latency_ms", "receipt_id")
+        return None if rows is None else [
+            StoredTurn(
+                self._text(row, "query_text"),
+                self._text(row, "context_text") if row["context_text"] is not None else None,
+                self._text(row, "answer_text"),
+                {name: row[name] for name in facts},
+                row["sources"],
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    def delete(self, principal: Principal, identifier: str) -> bool:
+        """Delete a session of the principal's own; return whether there was one.
+
+        Raises:
+            SessionError: the database cannot be written.
+        """
+        owner = self._owner(principal)
+        return self._deleted(*self._of(owner), SESSIONS.c.id == identifier) > 0
+
+    def forget(self, user: str) -> int:
+        """Delete all sessions of a user of this tenant; return how many there were.
+
+        Raises:
+            SessionError: the database cannot be written.
+        """
+        owner = self._owner(Principal(self._tenant, user))
+        return self._deleted(SESSIONS.c.tenant == self._tenant, SESSIONS.c.user_id == owner)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _rows(self, principal: Principal, identifier: str, most: int) -> list[Mapping[str, Any]] | None:
+        """Return the newest rows of a session of the principal's own, oldest first; None where there is none."""
+        owner = self._owner(principal)
+
+        def read(connection: Connection) -> list[Mapping[str, Any]] | None:
+            mine = select(SESSIONS.c.id).where(*self._of(owner), SESSIONS.c.id == identifier)
+            if connection.execute(mine).first() is None:
+                return None
+            columns = [column for column in RESPONSES.c if column.name not in ("id", "query_id", "timestamp")]
+            rows = select(QUERIES, *columns).join(RESPONSES, RESPONSES.c.query_id == QUERIES.c.id)
+            rows = rows.where(QUERIES.c.session_id == identifier).order_by(QUERIES.c.timestamp.desc(), QUERIES.c.id)
+            found: list[Mapping[str, Any]] = [dict(row) for row in connection.execute(rows.limit(most)).mappings()]
+            return found[::-1]
+
+        return self._ask(read)
+
+    def _deleted(self, *conditions: ColumnElement[bool]) -> int:
+        def write(connection: Connection) -> int:
+            return _delete(connection, [*connection.execute(select(SESSIONS.c.id).where(*conditions)).scalars()])
+
+        return self._ask(write)
+
+    def _expire(self) -> None:
+        """Once a day, delete the tenant's sessions that are too old; what fails is tried the next day."""
+        today = self._clock().date()
+        if self._expired_on == today:
+            return
+        self._expired_on = today
+        with suppress(SessionError):
+            self._deleted(SESSIONS.c.tenant == self._tenant, SESSIONS.c.last_active < self._oldest())
+
+    def _of(self, owner: str) -> tuple[ColumnElement[bool], ...]:
+        """Return what a session of this owner fulfils."""
+        mine = SESSIONS.c.tenant == self._tenant, SESSIONS.c.user_id == owner
+        return (*mine, SESSIONS.c.last_active >= self._oldest())
+
+    def _oldest(self) -> str:
+        return _stamp(self._clock() - timedelta(days=self._settings.retention_days))
+
+    def _now(self) -> str:
+        return _stamp(self._clock())
+
+    def _owner(self, principal: Principal) -> str:
+        try:
+            return self._secrecy.asker(principal)
+        except ReceiptError as error:
+            raise SessionError(str(error)) from error
+
+    def _sealed(self, session: str, query: str) -> Callable[[str, str], str]:
+        """Return what gives a text of a column as it is stored: it opens only in that column of its own row."""
+        if self._keeps_texts:
+            return lambda _, text: text
+        key = self._key()
+        return lambda column, text: seal(key, text, self._beside(session, query, column))
+
+    def _text(self, row: Mapping[str, Any], column: str) -> str:
+        """Return a text of a row.
+
+        Raises:
+            SessionError: it was altered, or sealed with another secret.
+        """
+        stored = str(row[column])
+        if not row["is_sealed"]:
+            return stored
+        try:
+            return unseal(self._key(), stored, self._beside(row["session_id"], row["id"], column))
+        except SealError as error:
+            raise SessionError(f"a stored question cannot be read: {error}") from error
+
+    def _beside(self, session: str, query: str, column: str) -> bytes:
+        return json.dumps([self._tenant, session, query, column]).encode()
+
+    def _key(self) -> bytes:
+        try:
+            return derived_key(self._home, _SEALING_PURPOSE)
+        except SecretError as error:
+            raise SessionError(str(error)) from error
+
+    def _ask(self, work: Callable[[Connection], Result]) -> Result:
+        try:
+            return self._database.ask(work)
+        except TelemetryError as error:
+            raise SessionError(f"the database of sessions cannot be used ({error})") from error
+
+
+def _delete(connection: Connection, sessions: Sequence[str]) -> int:
+    """Delete sessions with all that was asked in them; return how many there were."""
+    for identifier in sessions:
+        queries = select(QUERIES.c.id).where(QUERIES.c.session_id == identifier)
+        connection.execute(delete(RESPONSES).where(RESPONSES.c.query_id.in_(queries)))
+        connection.execute(delete(QUERIES).where(QUERIES.c.session_id == identifier))
+        connection.execute(delete(SESSIONS).where(SESSIONS.c.id == identifier))
+    return len(sessions)
+
+
+def _delete_queries(connection: Connection, queries: Sequence[str]) -> None:
+    for identifier in queries:
+        connection.execute(delete(RESPONSES).where(RESPONSES.c.query_id == identifier))
+        connection.execute(delete(QUERIES).where(QUERIES.c.id == identifier))
+
+
+def _stamp(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _filters(stored: Mapping[str, Any] | None) -> Filters | None:
+    return parse_filters(stored) if stored else None

@@ -1,0 +1,71 @@
+"""A conversation so far: what was asked, and what a client says was answered.
+
+Belongs here: plain immutable records, and reading them from messages. Does not belong here: what a question takes from
+them (`reading`), the wire (`api`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rag_serving.records.answers import Answer
+from rag_serving.records.queries import Filters
+
+MOST_TURNS = 5
+"""Turns that are looked at, the last ones."""
+_QUESTION_CHARS = 2_000
+_ANSWER_CHARS = 4_000  # that are looked at of what a client says was answered
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A question and what a client says that it was answered.
+
+    Attributes:
+        question: as it was typed.
+        answer: nobody vouches for it: it chooses among what the question finds again, and is never shown.
+        filters: what the caller narrowed the question to.
+        may_offer: whether it may have been answered with options to choose from.
+    """
+
+    question: str
+    answer: str = ""
+    filters: Filters | None = None
+    may_offer: bool = True
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """The turns before a question, oldest first."""
+
+    turns: tuple[Turn, ...] = ()
+
+    @property
+    def last_turns(self) -> tuple[Turn, ...]:
+        """The turns that are looked at."""
+        return self.turns[-MOST_TURNS:]
+
+
+def conversation_of(messages: Iterable[tuple[str, str]]) -> Conversation:
+    """Return a conversation from messages (role, text), oldest first; roles but `user` and `assistant` are left out.
+
+    What the assistant says before the first question belongs to none.
+    """
+    turns: list[Turn] = []
+    for role, text in messages:
+        if role == "user" and text.strip():
+            turns.append(Turn(text.strip()[:_QUESTION_CHARS]))
+        elif role == "assistant" and turns and text.strip():
+            answer = f"{turns[-1].answer}\n{text}".strip()[:_ANSWER_CHARS]
+            turns[-1] = Turn(turns[-1].question, answer)
+    return Conversation(tuple(turns))
+
+
+def turn_of(question: str, answer: Answer, filters: Filters | None = None) -> Turn:
+    """Return the turn that a question and its answer are, as its asker saw it: with options and sources."""
+    told = answer.clarification
+    options = [told.text, *(option.label for option in told.options)] if told else []
+    sources = [f"{citation.title} {citation.url}" for citation in answer.citations]
+    text = "\n".join((answer.answer, *options, *dict.fromkeys(sources)))
+    return Turn(question[:_QUESTION_CHARS], text[:_ANSWER_CHARS], filters, bool(told and told.options))

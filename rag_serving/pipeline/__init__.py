@@ -1,0 +1,1 @@
+"""The life of a question, from who asks to the answer with its receipt."""

@@ -1,0 +1,346 @@
+"""One tenant's question path: the published generation, models, receipts and telemetry that its questions share.
+
+Belongs here: what a question begins with and leaves behind, what is answered when none can be.
+Does not belong here: the order of a question's stages (`pipeline.answers`); HTTP and terminals (`api.app`,
+`cli.main`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rag_serving.access.principals import Principal
+from rag_serving.answering.answerer import NO_VECTORS, Answering, Question
+from rag_serving.answering.lock import lock_selection
+from rag_serving.artifacts.store import Store
+from rag_serving.concurrency import search_limit
+from rag_serving.config.loading import Config
+from rag_serving.config.phases import PhaseSettings
+from rag_serving.conversations.opening import open_sessions
+from rag_serving.conversations.turns import Conversation
+from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
+from rag_serving.indexes.protocols import ReaderView
+from rag_serving.models.breaker import State
+from rag_serving.models.embedding.graph_cache import GraphCache
+from rag_serving.models.embedding.recent_vectors import RecentVectors
+from rag_serving.models.embedding.vocabulary import Words
+from rag_serving.models.lazy_embedder import GuardedEmbedder, open_guarded
+from rag_serving.models.protocols import Embedder, ModelError
+from rag_serving.pipeline.answers import answered, searched
+from rag_serving.pipeline.book import of_books
+from rag_serving.pipeline.conversing import Conversing
+from rag_serving.pipeline.earlier_answers import EarlierAnswers, Opened
+from rag_serving.pipeline.phases import Phases, RetrievalOffError
+from rag_serving.pipeline.tenant_phases import OnChange, TenantPhases
+from rag_serving.pipeline.tools import Tools
+from rag_serving.receipts.proofs import Chunks, Proof, Proofs
+from rag_serving.receipts.recording import ReceiptWriter, Request, answer_trace, telemetry_of
+from rag_serving.receipts.secrecy import Secrecy
+from rag_serving.receipts.store import ReceiptStore, open_receipts
+from rag_serving.records.answers import Answer, SearchResults
+from rag_serving.records.claims import EXTRACTIVE
+from rag_serving.records.flags import RETRIEVAL_DISABLED
+from rag_serving.records.occasion import PLAIN, Occasion
+from rag_serving.records.queries import Filters
+from rag_serving.retrieval.explain import search_results
+from rag_serving.retrieval.hybrid import Mode, RetrievalError
+from rag_serving.telemetry.events import Trace
+from rag_serving.telemetry.telemetry import Telemetry
+from rag_serving.text.analyzer import analyze
+from rag_serving.text.small_talk import remark_of
+from rag_serving.tracing import Listen, StageTrace
+
+if TYPE_CHECKING:
+    from rag_serving.config.sections import Features
+    from rag_serving.models.reranker_client import RemoteReranker
+    from rag_serving.rendering.cited import CitedPlaces
+
+RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
+RETRIEVAL_OFF = "Search is switched off at the moment."
+
+STALE = "stale_generation"
+
+
+@dataclass(frozen=True)
+class Services:
+    """What a pipeline uses beside the published generation."""
+
+    embedder: Embedder
+    receipts: ReceiptStore
+    reranker: RemoteReranker | None = None
+    telemetry: Telemetry | None = None
+
+
+class Pipeline:
+    """One tenant's question path. Safe to use from several threads.
+
+    A newer generation is picked up between questions; a question keeps the generation it began with.
+    """
+
+    def __init__(self, config: Config, tenant: str, published: CurrentGeneration, services: Services) -> None:
+        self.config = config
+        self.tenant = tenant
+        self.published = published
+        self.receipts, self.telemetry = services.receipts, services.telemetry
+        self.secrecy = Secrecy(config.home, config.telemetry.store_questions)
+        self.proofs = Proofs(config, tenant, published, services.receipts, self.secrecy)
+        self.sessions = open_sessions(config, tenant)
+        self._sidecar = services.reranker
+        self.mode: Mode | None = None  # what is searched in place of any phase
+        self._embedder = services.embedder
+        self.cited: CitedPlaces | None = None  # finds quotes on the pages of PDF files; None: nobody does
+        self._recent = RecentVectors(services.embedder, config.embedding.query_cache, config.serving.auth == "loopback")
+        self._answering = Answering(config, services.embedder)
+        self._conversing = Conversing(config, services.embedder)
+        self._receipt_writer = ReceiptWriter(tenant, services.receipts, self.secrecy, self._answering.rules)
+        self._is_word = Words(config.embedding, GraphCache(config.home))
+        in_process = config.embedding.provider == "local" and not services.reranker
+        self.phases = TenantPhases(config, tenant, search_limit(in_process, config.serving.workers))
+        self._earlier: EarlierAnswers | None = None  # None: no answer is kept
+
+    @classmethod
+    def open(
+        cls,
+        config: Config,
+        tenant: str,
+        embedder: Embedder | None = None,
+        reranker: RemoteReranker | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> Pipeline:
+        """Return a pipeline that opens model and generation with the first question that needs them, so that it fails
+        here for neither.
+
+        Questions are recorded only where `telemetry` is given: what is asked to measure is no reader's question.
+
+        Raises:
+            ConfigError: the configured weights cannot be used.
+        """
+        published, receipts = CurrentGeneration(Store(config.home), tenant, config), open_receipts(config)
+        if reranker is None and config.reranker.url:
+            from rag_serving.models.reranker_client import open_reranker
+
+            reranker = open_reranker(config.features, config.reranker)
+        services = Services(embedder or open_guarded(config), receipts, reranker, telemetry)
+        return cls(config, tenant, published, services)
+
+    @property
+    def reranker(self) -> RemoteReranker | None:
+        """The sidecar's client, where it is switched on."""
+        return self._sidecar if self.config.features.FEATURE_RERANKER else None
+
+    def watch(self, on_change: OnChange | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """Keep answers for when search fails, bound its time and leave a phase that fails, as a server does; before
+        the first question. `clock`: seconds, that all of it goes by."""
+        self._earlier = EarlierAnswers(self.config, self.tenant, self.published, clock)
+        self.phases.watch(on_change, clock)
+
+    def switch(self, features: Features, phases: PhaseSettings) -> None:
+        """Ask by other switches, in other phases, from the next question on."""
+        self.config = self.config.model_copy(update={"features": features})
+        if phases != self.phases.settings:
+            self.phases.switch(phases)
+
+    def breakers(self) -> dict[str, State]:
+        """Return the states of the circuit breakers before the models that are switched on."""
+        found: dict[str, State] = {}
+        if isinstance(self._embedder, GuardedEmbedder):
+            found["embedder"] = self._embedder.breaker.state
+        if self.config.generation.provider != EXTRACTIVE:
+            found["generator"] = self._answering.generator.breaker.state
+        if self.reranker:
+            found["reranker"] = self.reranker.breaker.state
+        return found
+
+    def close(self) -> None:
+        if self._earlier:
+            self._earlier.kept.clear()
+        self.published.close()
+        self.receipts.close()
+        if self.sessions:
+            self.sessions.close()
+        if self._sidecar:
+            self._sidecar.close()
+        if self.telemetry:
+            self.telemetry.close()
+
+    def search(
+        self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None, explain: bool = False
+    ) -> SearchResults:
+        """Return the k best chunks that the principal may read; with `explain`, or without any, also how the query was
+        read.
+
+        Raises:
+            UnpublishedError: there is no generation to search.
+            RetrievalError: no phase can answer, or retrieval is switched off.
+        """
+        trace, request = StageTrace(), Request(principal, query, filters, explain)
+        with self._begun(request) as phases, trace.part("total"), self._view(trace, principal, phases) as opened:
+            search = searched(self._tools(request, phases), trace, opened.view, request, k)
+            shown = search_results(search, k, explain)
+            recorded = (
+                telemetry_of(search, self.config.features, phases.phase, phases.retrieval_ms)
+                if self.telemetry
+                else Trace()
+            )
+        shown = replace(shown, degraded=tuple(trace.flags), timings_ms=trace.timings_ms)
+        if self.telemetry:
+            self.telemetry.searched(principal, query, shown, recorded)
+        return shown
+
+    def ask(
+        self,
+        principal: Principal,
+        question: str,
+        filters: Filters | None = None,
+        explain: bool = False,
+        listen: Listen | None = None,
+        conversation: Conversation | None = None,
+        occasion: Occasion = PLAIN,
+    ) -> Answer:
+        """Return an answer whose citations were verified, or the reason why there is none.
+
+        Args:
+            listen: hears how far it is.
+            conversation: the turns before the question, which it may lean on.
+            occasion: what it is asked of and beside.
+        """
+        trace, recorded = StageTrace(listen), Trace(features=self.config.features.enabled)
+        if occasion.is_book:
+            filters = of_books(self.config, principal.tenant, filters)
+        if conversation:
+            earlier = tuple(turn.question for turn in reversed(conversation.last_turns))
+            occasion = replace(occasion, questions=earlier)
+        request = Request(principal, question, filters, explain, occasion=occasion)
+        is_read = not (conversation and conversation.turns)
+        try:
+            with self._begun(request) as phases, trace.part("total"), self._view(trace, principal, phases) as opened:
+                tools = self._tools(request, phases)
+                if conversation and conversation.turns:
+                    request, is_read = self._conversing.read(tools, trace, opened.view, request, conversation), True
+                written, recorded = answered(tools, trace, opened.view, request)
+            answer = self._receipt_writer.with_receipt(trace, written, request)
+            if self._earlier:
+                self._earlier.keep(request, answer, written, opened)
+        except RetrievalOffError:
+            answer = Answer("unavailable", RETRIEVAL_OFF, flags=(RETRIEVAL_DISABLED,))
+        except UnpublishedError as error:
+            answer = self._without_search(request if is_read else None, trace, str(error))
+        except RetrievalError:
+            answer = self._without_search(request if is_read else None, trace, RETRIEVAL_DOWN)
+        answer = replace(answer, understood=request.understood)
+        if self.telemetry:
+            self.telemetry.answered(principal, request.text, answer, recorded)
+        return answer
+
+    def ask_selection(
+        self,
+        question: str,
+        selection: str,
+        explain: bool = False,
+        listen: Listen | None = None,
+        principal: Principal | None = None,
+    ) -> Answer:
+        """Return an answer from the given text alone: nothing is retrieved, and citations are offsets into that
+        text."""
+        trace, lock = StageTrace(listen), lock_selection(selection)
+        with trace.part("total"):
+            vector = None
+            with trace.part("embed", NO_VECTORS):
+                vector = self._recent.of(principal.user if principal else None).embed_query(question)
+            terms, remark = dict.fromkeys(analyze(question), 1.0), remark_of(question)
+            read = Question(question, question, terms, vector, remark=remark)
+            written = self._answering.answer(trace, read, lock, explain=explain)
+        answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
+        if self.telemetry:
+            recorded = answer_trace(Trace(features=self.config.features.enabled), written)
+            self.telemetry.answered(principal, question, answer, recorded, "selected_text")
+        return answer
+
+    def warm(self) -> None:
+        """Open model and generation before the first question comes; failures show with the questions."""
+        with suppress(UnpublishedError), self.published.acquire():
+            pass
+        with suppress(ModelError):
+            self._embedder.embed_query("warm")
+        self._is_word("warm")
+
+    def problem(self) -> str | None:
+        """Return why no question can be answered, or None."""
+        return self.published.refusal()
+
+    @contextmanager
+    def reading(self, principal: Principal) -> Iterator[ReaderView]:
+        """Yield the published generation as a principal may see it; it stays open until the block ends.
+
+        Raises:
+            UnpublishedError: there is no generation to read.
+        """
+        with self.published.acquire() as generation:
+            yield generation.for_reader(principal)
+
+    def receipt(self, principal: Principal, identifier: str) -> dict[str, Any]:
+        """Return a stored receipt, where the principal may read it: `Proofs.shown`."""
+        return self.proofs.shown(principal, identifier)
+
+    def proof(self, identifier: str, principal: Principal | None = None) -> Proof:
+        """Return whether a stored receipt holds; for a principal, who has to be one that may see it."""
+        return self.proofs.proved_to(principal, identifier) if principal else self.proofs.prove(identifier)
+
+    def readable(self, principal: Principal, cited: Sequence[Chunks]) -> list[bool]:
+        """Return of several answers whether the principal may still read what they cite: `Proofs.open_to`."""
+        return self.proofs.open_to(principal, cited)
+
+    def _tools(self, request: Request, phases: Phases) -> Tools:
+        """Return what a question that begins now is answered with."""
+        features = self.phases.features(self.config.features, request)
+        config = self.config if features is self.config.features else self.config.model_copy(
+            update={"features": features}
+        )  # fmt: skip
+        return Tools(
+            config=config,
+            mode="hybrid",
+            vectors=self._recent,
+            is_word=self._is_word,
+            phases=phases,
+            reranker=self._sidecar if features.FEATURE_RERANKER else None,
+            answering=self._answering,
+            cited=self.cited,
+            is_recorded=self.telemetry is not None,
+        )
+
+    def _without_search(self, request: Request | None, trace: StageTrace, text: str) -> Answer:
+        """Return what a question gets that no phase answers: the answer that it had before, or a plain message;
+        without a request, since its conversation was not read, the message."""
+        plain = Answer("unavailable", text, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
+        return (self._earlier and request and self._earlier.find(request, trace)) or plain
+
+    @contextmanager
+    def _begun(self, request: Request) -> Iterator[Phases]:
+        """Yield the phases of a question that begins now.
+
+        Raises:
+            RetrievalOffError: an operator has switched retrieval off; no generation is looked at.
+        """
+        if not self.phases.settings.enabled:
+            raise RetrievalOffError("retrieval.enabled is false")
+        phases = self.phases.begin(request, self.mode)
+        try:
+            yield phases
+        finally:
+            phases.close()
+
+    @contextmanager
+    def _view(self, trace: StageTrace, principal: Principal, phases: Phases) -> Iterator[Opened]:
+        """Yield the published generation as a principal may see it; it stays open until the block ends, and until the
+        last search that was left behind has ended."""
+        lease = ExitStack()
+        generation = lease.enter_context(self.published.acquire(partial(trace.raise_flag, STALE)))
+        try:
+            yield Opened(generation.for_reader(principal), generation.known_classes)
+        finally:
+            phases.release(lease)

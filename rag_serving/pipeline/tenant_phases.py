@@ -1,0 +1,151 @@
+"""The phases of one tenant's questions: what is configured, what is in force, for whom something is tried out.
+
+Belongs here: beginning a question in its phase, following a changed configuration. Does not belong here: the chain of
+one question (`phases`), deciding what is in force (`rag_serving.degradation`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rag_serving.config.loading import Config
+from rag_serving.config.phases import Canary, PhaseSettings
+from rag_serving.config.sections import Features
+from rag_serving.degradation.canary import is_chosen
+from rag_serving.degradation.controller import Change, PhaseController, PhaseState
+from rag_serving.pipeline.phases import Phases, Searches
+from rag_serving.query.operators import read_signs
+from rag_serving.receipts.recording import Request
+from rag_serving.retrieval.hybrid import Mode
+
+OnChange = Callable[[str, str, int], object]
+"""Told of a tenant's step: the tenant, the direction, the phase that is in force now."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a server watches of a tenant's questions; each is of this process alone."""
+
+    searches: Searches
+    control: PhaseController
+    trial: PhaseController  # of the questions that something is tried out on
+    clock: Callable[[], float]
+
+
+class TenantPhases:
+    """Begins the questions of one tenant. Safe to use from several threads."""
+
+    def __init__(self, config: Config, tenant: str, turns: AbstractContextManager[Any]) -> None:
+        """`turns`: entered while passages are searched, by so many questions at once as the processors allow."""
+        self._config, self._tenant, self.turns = config, tenant, turns
+        self._settings = config.phases_of(tenant)
+        self._watched: Watched | None = None
+
+    @property
+    def settings(self) -> PhaseSettings:
+        """What is configured."""
+        return self._settings
+
+    def watch(self, on_change: OnChange | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """Bound the time of searches and leave a phase that fails, as a server does; before the first question.
+
+        `clock`: seconds, that all of it goes by.
+        """
+
+        def changed(change: Change) -> None:
+            after = f"phase {change.after}" if change.after else "no retrieval"
+            before = f"phase {change.before}" if change.before else "no retrieval"
+            _log.warning("tenant %s: %s → %s: %s", self._tenant, before, after, change.why)
+            if on_change:
+                on_change(self._tenant, change.direction, change.after)
+
+        settings = self._config.degradation
+        self._watched = Watched(
+            Searches(settings, self._config.serving.open_wait_s, clock),
+            PhaseController(settings, self._settings.phase, clock, changed),
+            self._trial(self._settings, clock),
+            clock,
+        )
+
+    def switch(self, settings: PhaseSettings) -> None:
+        """Ask as another configuration says from the next question on."""
+        if watched := self._watched:
+            watched.control.configure(settings.phase)
+            if settings != self._settings:
+                self._watched = replace(watched, trial=self._trial(settings, watched.clock))
+        self._settings = settings
+
+    def state(self) -> PhaseState | None:
+        """Return how it stands; None where nothing is watched."""
+        return self._watched.control.state() if self._watched else None
+
+    @property
+    def is_trial_over(self) -> bool:
+        """Whether what is tried out has failed, and is not asked for the time being."""
+        canary, watched = self._settings.canary, self._watched
+        return bool(canary and watched and watched.trial.in_force < _tried(canary, self._settings.phase))
+
+    @property
+    def hanging(self) -> int:
+        """How many searches hang."""
+        return self._watched.searches.hanging if self._watched else 0
+
+    def features(self, features: Features, request: Request) -> Features:
+        """Return the switches that a question is asked with."""
+        canary = self._settings.canary
+        if canary is None or not canary.features or not self._is_trial(canary, request):
+            return features
+        return features.model_copy(update=canary.features)
+
+    def begin(self, request: Request, mode: Mode | None = None) -> Phases:
+        """Return the chain of a question that begins now; whoever has it closes it. `mode`: searched in place of any
+        phase."""
+        settings, watched = self._settings, self._watched
+        canary = settings.canary
+        is_trial = canary is not None and self._is_trial(canary, request)
+        if is_trial:
+            settings = replace(settings, phase=_tried(canary, settings.phase))
+        if watched is None:
+            return Phases(settings.phase, settings.phase, self.turns, mode)
+        control = watched.trial if is_trial else watched.control
+        turn = control.begin(request.principal.user)
+        return Phases(
+            turn.phase,
+            settings.phase,
+            self.turns,
+            mode,
+            watched.searches,
+            control,
+            turn,
+            watched.clock,
+            request.principal.user,
+        )
+
+    def _trial(self, settings: PhaseSettings, clock: Callable[[], float]) -> PhaseController:
+        """Return what watches the questions that something is tried out on. When they fail that is over, until the
+        configuration says something else."""
+
+        def over(change: Change) -> None:
+            _log.warning("tenant %s: what was tried out is over: %s", self._tenant, change.why)
+
+        return PhaseController(self._config.degradation, _tried(settings.canary, settings.phase), clock, over)
+
+    def _is_trial(self, canary: Canary, request: Request) -> bool:
+        """Return whether something is tried out on a question, and has not failed so far."""
+        if self.is_trial_over:
+            return False
+        asked = request.filters.space if request.filters else ()
+        spaces = (*asked, *read_signs(request.text).filters.space) if canary.spaces else ()
+        return is_chosen(canary, self._tenant, request.principal.user, spaces)
+
+
+def _tried(canary: Canary | None, phase: int) -> int:
+    """Return the phase of questions that something is tried out on."""
+    return (canary.phase if canary else None) or phase

@@ -1,0 +1,227 @@
+"""A question as the keyword tier reads it: words without stop words, synonyms and misspellings replaced.
+
+Belongs here: question frames, stop words, synonyms, corrections, which inflections a word matches.
+Does not belong here: scores (`scoring`), what is done with the question (`confidence`).
+
+A word that is the whole title, label or heading of something its reader may see, or a configured concept, is a known
+term: it matches itself alone. Every other word matches the words that are the same but for a plural. That is decided
+for each question over what its reader may see, never when the index is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from rag_serving.config.keyword import Keyword
+from rag_serving.indexes.keyword_index import ReadableKeywords
+from rag_serving.query.spelling import SHORTEST
+from rag_serving.text.keyword_words import inflections, words_in
+
+LONGEST = 64
+"""Words of a question that are looked up; the rest is not read."""
+_LONGEST_TEXT = 8000  # characters of it
+
+IsWord = Callable[[str], bool]
+Words = tuple[str, ...]
+
+# What stands around the thing that is asked for.
+_FRAMES = """
+explain|describe|define|summarize|summarise|tell me about|tell me more about|tell us about|give me an overview of
+an overview of|overview of|show me|what is|what are|what s|whats|what was|what does|where is|where are|where do i find
+who is|who are|the meaning of|meaning of|definition of|the definition of|i want to know about|information about
+information on|info on|about|help with|help me with|please|can you|could you|would you|do you know
+what do you know about
+"""
+# What is done with a thing: left out of the phrase only where the rest is one that a title has.
+_ACTIONS = """
+open|find|go to|get to|use|see|view|show|where can i find|how do i find|how do i open|how do i use|how can i find|how to
+how do i get to|how does|how do
+"""
+_AFTER = "mean|means|do|work|for|about"
+
+
+def _phrases(text: str) -> tuple[Words, ...]:
+    phrases = {tuple(phrase.split()) for line in text.splitlines() for phrase in line.split("|") if phrase.strip()}
+    return tuple(sorted(phrases, key=len, reverse=True))
+
+
+_FRAME_WORDS, _ACTION_WORDS, _AFTER_WORDS = _phrases(_FRAMES), _phrases(_ACTIONS), _phrases(_AFTER)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word to look for, and the words that it matches."""
+
+    word: str
+    forms: frozenset[str]
+
+
+@dataclass(frozen=True)
+class KeywordQuestion:
+    """What a question is searched by.
+
+    Attributes:
+        tokens: each word once, in order.
+        phrase: what a title may hold word by word.
+        is_framed: a question frame stands around the phrase (`what is home`, not `home`).
+        corrections: words of the pages by words that were misspelt.
+        rewritten: replacements by words or phrases that have a synonym.
+        left_out: words that titles are read without.
+    """
+
+    tokens: tuple[Token, ...]
+    phrase: tuple[Token, ...]
+    is_framed: bool
+    corrections: Mapping[str, str]
+    rewritten: Mapping[str, str]
+    left_out: frozenset[str]
+
+    @cached_property
+    def words(self) -> Words:
+        return tuple(token.word for token in self.tokens)
+
+    def shared(self, words: Iterable[str]) -> Words:
+        """Return the tokens that some words have, in order."""
+        held = frozenset(words)
+        return tuple(token.word for token in self.tokens if not held.isdisjoint(token.forms))
+
+    def text_of(self, text: str) -> str:
+        """Return a text with what was misspelt or has a synonym replaced."""
+        replaced = {**self.corrections, **self.rewritten}
+        if not replaced:
+            return text
+        keys = "|".join(re.escape(key).replace(r"\ ", r"\s") for key in sorted(replaced, key=len, reverse=True))
+        return re.sub(
+            rf"\b(?:{keys})\b",
+            lambda match: replaced.get(" ".join(match[0].lower().split()), match[0]),
+            text,
+            flags=re.IGNORECASE,
+        )
+
+
+class QuestionReader:
+    """Reads questions by one configuration, over what one reader may see."""
+
+    def __init__(self, settings: Keyword, keywords: ReadableKeywords, is_word: IsWord = lambda _: False) -> None:
+        """`is_word` says which words are never misspelt, though no page has them."""
+        self.settings, self.keywords, self._is_word = settings, keywords, is_word
+        self._rules = _rules(_frozen(settings))
+
+    def read(self, text: str) -> KeywordQuestion:
+        """Return what a text is searched by; any text can be read."""
+        rules = self._rules
+        said, rewritten = _rewritten(tuple(words_in(text[:_LONGEST_TEXT])[:LONGEST]), rules.phrases)
+        bare, is_framed = _without_frame(said)
+        kept, more = _rewritten(self._kept(bare), rules.words)
+        corrections = {word: near for word in dict.fromkeys(kept) if (near := self._correction(word))}
+        if corrections:
+            mended = tuple(part for word in kept for part in words_in(corrections.get(word, word)))
+            kept, again = _rewritten(self._kept(mended), rules.words)
+            more |= again
+        phrase, was_action = self._phrase(kept)
+        tokens = {word: Token(word, self._forms(word)) for word in (*kept, *phrase)}
+        return KeywordQuestion(
+            tokens=tuple(tokens.values()),
+            phrase=tuple(tokens[word] for word in phrase),
+            is_framed=is_framed or was_action,
+            corrections=corrections,
+            rewritten=rewritten | more,
+            left_out=rules.left_out,
+        )
+
+    def _kept(self, words: Words) -> Words:
+        return tuple(word for word in words if word not in self._rules.left_out)
+
+    def _phrase(self, words: Words) -> tuple[Words, bool]:
+        """Return what a title may hold: the words, or those behind a verb where a title has these and not all."""
+        rest = _behind(words, self._rules.actions)
+        if rest == words or not rest or self._is_named(words) or not self._is_named(rest):
+            return words, False
+        return rest, True
+
+    def _is_named(self, words: Words) -> bool:
+        pages, _ = self.keywords.pages_named([self._forms(word) for word in words], self._rules.left_out)
+        return bool(len(pages))
+
+    def _forms(self, word: str) -> frozenset[str]:
+        is_known = word in self._rules.concepts or self.keywords.is_term(word)
+        return frozenset({word}) if is_known else inflections(word)
+
+    def _correction(self, word: str) -> str | None:
+        if len(word) < SHORTEST or word in self._rules.concepts or self.keywords.has_word(inflections(word)):
+            return None
+        return None if self._is_word(word) else self.keywords.correction(word)
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """A configuration as words."""
+
+    phrases: Mapping[Words, Words]
+    words: Mapping[Words, Words]
+    left_out: frozenset[str]
+    concepts: frozenset[str]
+    actions: tuple[Words, ...]
+
+
+_Frozen = tuple[tuple[tuple[str, str], ...], Words, Words]
+
+
+def _frozen(settings: Keyword) -> _Frozen:
+    left_out = (*settings.stop_words, *settings.empty_words)
+    return tuple(settings.synonyms.items()), left_out, tuple(settings.concepts)
+
+
+@lru_cache(maxsize=64)
+def _rules(settings: _Frozen) -> _Rules:
+    synonyms, left_out, concepts = settings
+    pairs = {tuple(words_in(said)): tuple(words_in(meant)) for said, meant in synonyms}
+    pairs.pop((), None)
+    without = frozenset(word for said in left_out for word in words_in(said))
+    actions = {tuple(word for word in action if word not in without) for action in _ACTION_WORDS}
+    return _Rules(
+        phrases={said: meant for said, meant in pairs.items() if len(said) > 1},
+        words={said: meant for said, meant in pairs.items() if len(said) == 1},
+        left_out=without,
+        concepts=frozenset(word for concept in concepts for word in words_in(concept)),
+        actions=tuple(sorted(filter(None, actions), key=len, reverse=True)),
+    )
+
+
+def _rewritten(words: Words, synonyms: Mapping[Words, Words]) -> tuple[Words, dict[str, str]]:
+    """Return words with synonyms replaced, the longest first, and what was replaced by what."""
+    if not synonyms:
+        return words, {}
+    found: list[str] = []
+    replaced: dict[str, str] = {}
+    at, longest = 0, max(map(len, synonyms))
+    while at < len(words):
+        size = next((size for size in range(longest, 0, -1) if words[at : at + size] in synonyms), 0)
+        said = words[at : at + size]
+        if size:
+            replaced[" ".join(said)] = " ".join(synonyms[said])
+        found += synonyms[said] if size else words[at : at + 1]
+        at += size or 1
+    return tuple(found), replaced
+
+
+def _without_frame(words: Words) -> tuple[Words, bool]:
+    """Return words without what stands around the thing that is asked for, and whether anything did."""
+    rest = words
+    while (behind := _behind(rest, _FRAME_WORDS)) != rest:
+        rest = behind
+    is_framed = rest != words
+    if is_framed and len(rest) > 1 and rest[-1:] in _AFTER_WORDS:
+        rest = rest[:-1]
+    return (rest, True) if rest and is_framed else (words, False)
+
+
+def _behind(words: Words, phrases: Sequence[Words]) -> Words:
+    """Return what stands behind the first of some phrases that the words begin with; all where they begin with none."""
+    for phrase in phrases:
+        if len(phrase) < len(words) and words[: len(phrase)] == phrase:
+            return words[len(phrase) :]
+    return words

@@ -1,0 +1,191 @@
+"""The keyword tier's formula: documents or chunks by the words of a question that stand in title, labels and content.
+
+Belongs here: the formula, and what it gives for every row that a reader may see. Does not belong here: what a word
+matches (`question`), what is done with the best (`confidence`).
+
+An exact phrase in the title is worth 5; each word of the question 3 where it stands in the title, 2 among the labels, 1
+in the content. The sum is divided by the square root of the number of words of the content: final = raw / √n. Where the
+title holds the phrase, half of what that takes away is given back: final = raw - (raw - raw / √n) / 2. To halve the
+divisor instead would leave every page over 53 words below a score of 3, however plainly its title is what was asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.indexes.keyword_index import ReadableKeywords
+from rag_serving.indexes.protocols import Mask, Rows
+from rag_serving.retrieval.keyword.question import KeywordQuestion
+
+PHRASE_IN_TITLE, IN_TITLE, IN_LABELS, IN_CONTENT = 5, 3, 2, 1
+
+By = Literal["documents", "chunks"]
+Numbers = NDArray[Any]
+
+
+def final_scores(raw: Numbers, lengths: Numbers, has_phrase: Numbers) -> NDArray[np.float64]:
+    """Return the scores [n] of sums of points, given the words of content and whether the title holds the phrase."""
+    normalized = raw / np.sqrt(np.maximum(lengths, 1).astype(np.float64))
+    return np.where(has_phrase, raw - (raw - normalized) / 2, normalized)
+
+
+@dataclass(frozen=True)
+class Best:
+    """A document among those that were found.
+
+    Attributes:
+        row: the row that speaks for it: its best chunk.
+        is_named: title or labels have a word of the question.
+        matched: words of the question that it has.
+    """
+
+    page: int
+    row: int
+    score: float
+    is_named: bool
+    has_phrase: bool
+    matched: tuple[str, ...]
+
+    @property
+    def matched_terms(self) -> int:
+        """Return how many words matched; an exact phrase in the title counts as two."""
+        return max(len(self.matched), 2) if self.has_phrase else len(self.matched)
+
+
+class Scored:
+    """The scores of one question by documents or by chunks."""
+
+    def __init__(
+        self, keywords: ReadableKeywords, question: KeywordQuestion, by: By, among: Mask | None = None
+    ) -> None:
+        """`among` [rows] narrows the search; no score depends on it."""
+        self._keywords, self._question, self.by, self._among = keywords, question, by, among
+        rows, pages = keywords.size
+        self._in_title = [keywords.pages_titled(token.forms, question.left_out) for token in question.tokens]
+        self._in_labels = [keywords.pages_labelled(token.forms) for token in question.tokens]
+        self._in_content = [keywords.rows_with(token.forms) for token in question.tokens]
+        phrase = [token.forms for token in question.phrase]
+        self._phrase_pages, self._whole_pages = keywords.pages_named(phrase, question.left_out)
+        self._points = np.zeros(pages, np.int32)
+        for found in self._in_title:
+            self._points[found] += IN_TITLE
+        for found in self._in_labels:
+            self._points[found] += IN_LABELS
+        self._points[self._phrase_pages] += PHRASE_IN_TITLE
+        self._has_phrase = np.zeros(pages, np.bool_)
+        self._has_phrase[self._phrase_pages] = True
+        self._content = np.zeros(rows, np.int32)
+        for found in self._in_content:
+            self._content[found] += IN_CONTENT
+
+    @cached_property
+    def named_page(self) -> int | None:
+        """The one page whose title a question frame asks for by its name; None where no frame does, or several are
+        called so."""
+        whole = self._whole_pages
+        if not self._question.is_framed or len(whole) != 1 or not len(self._among_of(int(whole[0]))):
+            return None
+        return int(whole[0])
+
+    @cached_property
+    def chunks(self) -> tuple[Rows, NDArray[np.float64]]:
+        """The rows that match, ascending, and their scores as chunks."""
+        raw = self._content + self._points[self._keywords.page_of]
+        matching = raw > 0
+        matching &= self._keywords.readable
+        if self._among is not None:
+            matching &= self._among
+        rows = np.flatnonzero(matching)
+        return rows, self.scores_of(rows)
+
+    @cached_property
+    def documents(self) -> tuple[Rows, NDArray[np.float64]]:
+        """The pages that match, ascending, and their scores as documents."""
+        raw = self._points.copy()
+        for found in self._in_content:
+            held = np.zeros(len(raw), np.bool_)
+            held[self._keywords.page_of[found]] = True
+            raw += IN_CONTENT * held
+        if self._among is not None:
+            inside = np.zeros(len(raw), np.bool_)
+            inside[self._keywords.page_of[self._among & self._keywords.readable]] = True
+            raw *= inside
+        pages = np.flatnonzero(raw)
+        return pages, final_scores(raw[pages], self._keywords.page_lengths[pages], self._has_phrase[pages])
+
+    def scores_of(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the scores [n] of some rows as chunks; 0 where nothing matches."""
+        pages = self._keywords.page_of[rows]
+        raw = self._content[rows] + self._points[pages]
+        return final_scores(raw, self._keywords.lengths[rows], self._has_phrase[pages])
+
+    def pages(self, count: int) -> list[tuple[int, float]]:
+        """Return the best documents with their scores, best first: their own, or each one's best chunk's.
+
+        The one document whose title a question frame asks for comes first: who asks what home is means the page of
+        that name.
+        """
+        pages, scores = self.documents if self.by == "documents" else self._by_best_chunk()
+        found = best_first(pages, scores, count)
+        named = self.named_page
+        if named is not None and (place := np.flatnonzero(pages == named)).size:
+            found = [(named, float(scores[place[0]])), *(each for each in found if each[0] != named)][:count]
+        return found
+
+    def best(self, count: int) -> list[Best]:
+        """Return the same with what of the question each of them has."""
+        return [self._best(page, score) for page, score in self.pages(count)]
+
+    def rows_of(self, page: int) -> tuple[Rows, NDArray[np.float64]]:
+        """Return the rows of a document, ascending, and their scores as chunks."""
+        rows = self._among_of(page)
+        return rows, self.scores_of(rows)
+
+    def _among_of(self, page: int) -> Rows:
+        rows = self._keywords.rows_of(page)
+        return rows if self._among is None else rows[self._among[rows]]
+
+    def _by_best_chunk(self) -> tuple[Rows, NDArray[np.float64]]:
+        rows, scores = self.chunks
+        pages = self._keywords.page_of[rows]
+        starts = np.flatnonzero(np.diff(pages, prepend=-1))
+        return pages[starts].astype(np.int64), np.maximum.reduceat(scores, starts) if len(starts) else scores
+
+    def _best(self, page: int, score: float) -> Best:
+        rows, scores = self.rows_of(page)
+        row = int(rows[np.argmax(scores)])
+        first, last = (int(rows[0]), int(rows[-1])) if self.by == "documents" else (row, row)
+        columns = zip(self._in_title, self._in_labels, self._in_content, strict=True)
+        where = [
+            (_any(titles, page, page), _any(labels, page, page), _any(held, first, last))
+            for titles, labels, held in columns
+        ]
+        return Best(
+            page=page,
+            row=row,
+            score=score,
+            is_named=any(in_title or in_labels for in_title, in_labels, _ in where),
+            has_phrase=bool(self._has_phrase[page]),
+            matched=tuple(word for word, places in zip(self._question.words, where, strict=True) if any(places)),
+        )
+
+
+def best_first(values: Rows, scores: NDArray[np.float64], count: int) -> list[tuple[int, float]]:
+    """Return the values with the highest scores, and these; of equal ones the first."""
+    if len(values) > count:
+        least = np.partition(scores, len(scores) - count)[len(scores) - count]
+        chosen = np.flatnonzero(scores >= least)
+        values, scores = values[chosen], scores[chosen]
+    order = np.argsort(-scores, kind="stable")[:count]
+    return [*zip(values[order].tolist(), scores[order].tolist(), strict=True)]
+
+
+def _any(ascending: Rows, first: int, last: int) -> bool:
+    """Return whether some value stands between two, both included."""
+    place = int(ascending.searchsorted(first))
+    return place < len(ascending) and int(ascending[place]) <= last
