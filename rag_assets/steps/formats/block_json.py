@@ -22,7 +22,9 @@ def blocks_body(content: Content) -> str:
 
 
 def blocks_content(body: str) -> Content:
-    """Return the blocks of such a body. Raises PageError where it is none."""
+    """Return the blocks of such a body; an empty one has none. Raises PageError where it is something else."""
+    if not body:
+        return Content([], Counter())
     try:
         content = content_of_json(json.loads(body))
     except (ValueError, RecursionError):
