@@ -1,0 +1,23 @@
+"""How a database that holds generations fails.
+
+Belongs here: the error classes that every backend raises, so that a question falls through to its next phase.
+Does not belong here: what is done then (`pipeline.phases`), reading drivers' errors (the backends).
+"""
+
+from __future__ import annotations
+
+
+class RemoteError(Exception):
+    """The database cannot answer; the message is one line, without secrets, and says how to mend it."""
+
+
+class RemoteConnectionError(RemoteError):
+    """The database cannot be reached, refused the connection, or broke it."""
+
+
+class RemoteTimeoutError(RemoteError):
+    """The database took longer than it may."""
+
+
+class RemoteDataError(RemoteError):
+    """What the database holds is missing, damaged, or of another version."""
