@@ -81,7 +81,7 @@ def table(section: type[BaseModel], fields: dict[str, FieldInfo] | None = None) 
     meanings = descriptions(section)
     yield "| key | default | meaning |\n| --- | --- | --- |\n"
     for name, field in (section.model_fields if fields is None else fields).items():
-        if name != "kind":
+        if name != "kind" or len(get_args(field.annotation)) > 1:
             yield f"| `{name}` | {default(field)} | {one_line(meanings.get(name))} |\n"
 
 

@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from rag_serving.config.documents import Documents
+from rag_serving.config.index import Index
 from rag_serving.config.indexing import Indexing
 from rag_serving.config.keys import (
     DELIMITER,
@@ -90,6 +91,7 @@ class Config(BaseSettings):
     verification: Verification = Verification()
     evaluation: Evaluation = Evaluation()
     indexing: Indexing = Indexing()
+    index: Index = Index()
     serving: Serving = Serving()
     sessions: Sessions = Sessions()
     telemetry: Telemetry = Telemetry()

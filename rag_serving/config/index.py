@@ -1,0 +1,56 @@
+"""The section `index`: where published generations are searched: in their folders, or in a database.
+
+Belongs here: keys, types, defaults. Does not belong here: what every generation is made of (`indexing`), acting on the
+keys (`rag_serving.indexes`, `rag_assets.publishing`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from rag_serving.config.sources import Section
+
+IndexKind = Literal["disk", "postgres", "qdrant"]
+Halfvec = Literal["auto", "never"]
+
+
+class Index(Section):
+    """The database of published generations, if not their folders: it refuses by itself what a caller may not read."""
+
+    kind: IndexKind = "disk"
+    """disk: the generation's folder. postgres: PostgreSQL with pgvector. qdrant: a Qdrant server."""
+    url: str | None = None
+    """Database that questions read: postgresql://citelock_app@host/name (password by PGPASSWORD or PGPASSFILE), or the
+    address of the Qdrant server. Its user owns nothing there and sees nothing without a signed claim."""
+    writer_url: str | None = None
+    """The same for the user that publishes (citelock_writer); only where generations are built."""
+    owner_url: str | None = None
+    """The same for the user that makes schema and roles; only for `citelock index migrate`."""
+    connections: int = Field(8, ge=1, le=200)
+    """Connections of one serving process."""
+    statement_timeout_s: float = Field(10, gt=0, le=600)
+    """Seconds that the database may take for one read of a question."""
+    publish_timeout_s: float = Field(3600, ge=1, le=86_400)
+    """Seconds that one step of a publication, such as making an index, may take."""
+    cache_bytes: int = Field(256 << 20, ge=0)
+    """Bytes of catalogs (ids, titles, places of what a reader may see) that a serving process keeps in memory."""
+    partition_chunks: int = Field(2_000, ge=0)
+    """A generation of as many chunks gets partitions of its own; smaller ones share some, separated by row policies."""
+    ann_chunks: int = Field(20_000, ge=1)
+    """A generation of as many chunks gets an HNSW index; smaller ones are searched exactly."""
+    ef_search: int = Field(160, ge=80, le=1_000)
+    """Candidates that a search of an HNSW index looks at: more find more, and take longer."""
+    halfvec: Halfvec = "auto"
+    """Half precision in the HNSW index, which takes half the space then; what it finds is compared again in full
+    precision. auto: there. never: nowhere."""
+    hybrid_weights: tuple[float, float] = (0.6, 0.4)
+    """Weights of cosine similarity and text rank in the SQL function `search_chunks_hybrid`, which other programs may
+    call. Questions are ranked as `retrieval` says, from the same candidates."""
+
+    @model_validator(mode="after")
+    def _has_an_address(self) -> Index:
+        if self.kind != "disk" and not (self.url or self.writer_url or self.owner_url):
+            raise ValueError(f"kind {self.kind} needs index.url, the address of the database (CITELOCK_INDEX__URL)")
+        return self
