@@ -24,7 +24,7 @@ from pydantic_core import PydanticUndefined
 
 from rag_serving.cli.group import ENTRY_POINTS, Later
 from rag_serving.cli.main import app
-from rag_serving.config import documents, oidc, phases, profiles, sections
+from rag_serving.config import documents, jobs, oidc, phases, profiles, sections
 from rag_serving.config import loading as config
 from rag_serving.config import sources as source_kinds
 
@@ -58,6 +58,7 @@ def configuration() -> str:
     parts += [f"\n## `tenants.NAME`\n\n{sections.Tenant.__doc__}\n\n", *table(sections.Tenant)]
     own = phases.TenantRetrieval
     parts += [f"\n### `tenants.NAME.retrieval`\n\n{own.__doc__}\n\n", *table(own)]
+    parts += [f"\n### `tenants.NAME.jobs`\n\n{jobs.TenantJobs.__doc__}\n\n", *table(jobs.TenantJobs)]
     parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` chooses.\n")
     for section in get_args(get_args(source_kinds.Source)[0]):
         parts += [f"\n### `kind: {kind_of(section)}`\n\n{one_line(section.__doc__)}\n\n", *table(section)]
@@ -115,6 +116,8 @@ def default(field: FieldInfo) -> str:
         return f"`{{{', '.join(f'{name}: {yaml_value(value)}' for name, value in given.items())}}}`"
     if isinstance(field.default, phases.TenantRetrieval):
         return "[below](#tenantsnameretrieval)"
+    if isinstance(field.default, jobs.TenantJobs):
+        return "[below](#tenantsnamejobs)"
     if isinstance(field.default, documents.Ocr):
         return "[below](#documentsocr)"
     if isinstance(field.default, BaseModel):

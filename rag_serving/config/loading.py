@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from rag_serving.config.documents import Documents
 from rag_serving.config.index import Index
 from rag_serving.config.indexing import Indexing
+from rag_serving.config.jobs import Jobs
 from rag_serving.config.keys import (
     DELIMITER,
     PREFIX,
@@ -85,6 +86,7 @@ class Config(BaseSettings):
     reranker: Reranker = Reranker()
     rerank_service: RerankService = RerankService()
     embedding: Embedding = Embedding()
+    jobs: Jobs = Jobs()
     context: Context = Context()
     generation: AnswerGeneration = AnswerGeneration()
     gates: Gates = Gates()

@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from rag_serving.config.jobs import TenantJobs
 from rag_serving.config.phases import Canary, TenantRetrieval
 from rag_serving.config.sources import Section
 
@@ -107,6 +108,19 @@ class Retrieval(Section):
     """Order of the locked passages: best first, or those of a page together as the page has them."""
 
 
+class Price(Section):
+    """What a model costs."""
+
+    input: float = Field(0, ge=0)
+    """For a million tokens read."""
+    output: float = Field(0, ge=0)
+    """For a million tokens written."""
+
+    def of(self, tokens_in: int, tokens_out: int) -> float:
+        """Return what so many tokens cost."""
+        return (self.input * tokens_in + self.output * tokens_out) / 1e6
+
+
 class Embedding(Section):
     """The model that turns text into vectors."""
 
@@ -136,19 +150,9 @@ class Embedding(Section):
     """Seconds a request to the server may take."""
     max_retries: int = Field(4, ge=0, le=20)
     """Tries after the first, with exponential backoff."""
-
-
-class Price(Section):
-    """What a model costs."""
-
-    input: float = Field(0, ge=0)
-    """For a million tokens read."""
-    output: float = Field(0, ge=0)
-    """For a million tokens written."""
-
-    def of(self, tokens_in: int, tokens_out: int) -> float:
-        """Return what so many tokens cost."""
-        return (self.input * tokens_in + self.output * tokens_out) / 1e6
+    prices: dict[str, Price] = Field({})
+    """Prices by model name, in any currency, of which embedding has `input` alone; a model that is not named costs
+    nothing. Tokens are counted by the local tokenizer."""
 
 
 class ChatModel(Section):
@@ -330,3 +334,5 @@ class Tenant(Section):
 
     retrieval: TenantRetrieval = TenantRetrieval()
     """What of `retrieval` is otherwise for it: `enabled`, `phase`, `canary`."""
+    jobs: TenantJobs = TenantJobs()
+    """What of `jobs` is otherwise for it: `concurrency`, `jobs_per_minute`, `tokens_per_minute`."""
