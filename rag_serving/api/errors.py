@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from rag_serving.api.streams import INTERNAL
 from rag_serving.api.wire import RequestError, error_response, first_fault
+from rag_serving.audit.log import AUDIT_DOWN, AuditUnavailableError
 from rag_serving.conversations.store import SessionError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.pipeline.phases import RetrievalOffError
@@ -54,6 +55,7 @@ _REFUSALS: dict[type[Exception], Refusal] = {
     ReceiptError: Refusal(404, "NOT_FOUND", "there is no such receipt", level=logging.INFO),
     NotTheAskerError: Refusal(403, "FORBIDDEN", "only who asked, or an operator, may share an answer"),
     ReceiptsAwayError: _AWAY("UNAVAILABLE", "receipts cannot be read at the moment", level=logging.ERROR),
+    AuditUnavailableError: _AWAY("AUDIT_UNAVAILABLE", AUDIT_DOWN, level=logging.ERROR),
     SessionError: _AWAY("UNAVAILABLE", "sessions cannot be read at the moment", level=logging.ERROR),
     UnpublishedError: _AWAY("UNAVAILABLE"),
     RetrievalOffError: _AWAY("RETRIEVAL_DISABLED", RETRIEVAL_OFF),

@@ -22,6 +22,8 @@ from rag_serving.api.auth import Authenticator, Request, as_bearer, token_digest
 from rag_serving.api.cookies import SESSION, cookie_of
 from rag_serving.api.stream_slots import ActiveStreams, Slots
 from rag_serving.api.wire import RequestError, bearer_token
+from rag_serving.audit.events import Event
+from rag_serving.audit.log import AuditLog, open_audit
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import Canary
 from rag_serving.config.sections import Features
@@ -30,6 +32,7 @@ from rag_serving.models.lazy_embedder import open_guarded
 from rag_serving.models.protocols import Embedder
 from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.pipeline.pipeline import Pipeline
+from rag_serving.pipeline.tenant_phases import OnChange
 from rag_serving.rendering.cited import CitedPlaces
 from rag_serving.telemetry.metrics import Metrics
 from rag_serving.telemetry.telemetry import open_telemetry
@@ -77,7 +80,8 @@ class Service:
         }
         for pipeline in pipelines.values():
             pipeline.cited = cited
-            pipeline.watch(metrics.add_change)
+            pipeline.log.audit = open_audit(config, pipeline.tenant)
+            pipeline.watch(_noted(metrics.add_change, pipeline.log.audit))
         return cls(config, authenticator, pipelines, embedder, metrics, cited)
 
     @property
@@ -131,11 +135,24 @@ class Service:
         for pipeline in self.pipelines.values():
             if pipeline.telemetry:
                 pipeline.telemetry.flush(max(0.0, until - time.monotonic()))
+            if pipeline.log.audit:
+                pipeline.log.audit.flush(max(0.0, until - time.monotonic()))
 
     def close(self) -> None:
         for pipeline in self.pipelines.values():
             pipeline.close()
         self.measure()
+
+
+def _noted(on_change: OnChange, audit: AuditLog | None) -> OnChange:
+    """Return the same, which also notes the step in the audit log."""
+
+    def changed(tenant: str, direction: str, phase: int) -> None:
+        on_change(tenant, direction, phase)
+        if audit:
+            audit.note(Event("phase.changed", details={"direction": direction, "phase": phase}))
+
+    return changed
 
 
 def changes_of(old: object, new: object, what: str) -> list[str]:

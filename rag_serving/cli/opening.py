@@ -46,6 +46,10 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
     with _cited(config) if asks else nullcontext() as cited:
         pipeline = Pipeline.open(config, name, embedder, telemetry=telemetry)
         pipeline.cited = cited
+        if asks and config.audit.mode != "off":
+            from rag_serving.audit.log import open_audit
+
+            pipeline.log.audit = open_audit(config, name)
         try:
             yield pipeline
         finally:

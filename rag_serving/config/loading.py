@@ -17,6 +17,7 @@ from pydantic import ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
+from rag_serving.config.audit import Audit
 from rag_serving.config.documents import Documents
 from rag_serving.config.index import Index
 from rag_serving.config.indexing import Indexing
@@ -97,6 +98,7 @@ class Config(BaseSettings):
     serving: Serving = Serving()
     sessions: Sessions = Sessions()
     telemetry: Telemetry = Telemetry()
+    audit: Audit = Audit()
     monitoring: Monitoring = Monitoring()
     tenants: dict[str, Tenant] = {}
     """The tenants, by name."""

@@ -19,6 +19,7 @@ import anyio.to_thread
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 
+from rag_serving.audit.log import AUDIT_DOWN, AuditUnavailableError
 from rag_serving.deadline import StoppedError, within
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.mcp.callers import Caller, Callers, Release
@@ -172,6 +173,8 @@ def message_of(error: Exception) -> str | None:
         return RECEIPTS_AWAY
     if isinstance(error, ReceiptError):
         return NO_RECEIPT
+    if isinstance(error, AuditUnavailableError):
+        return AUDIT_DOWN
     if isinstance(error, RetrievalError):
         return RETRIEVAL_OFF if isinstance(error, RetrievalOffError) else RETRIEVAL_DOWN
     return str(error) if isinstance(error, (FilterError, UnpublishedError)) else None

@@ -36,6 +36,7 @@ from rag_serving.pipeline.book import of_books
 from rag_serving.pipeline.conversing import Conversing
 from rag_serving.pipeline.earlier_answers import EarlierAnswers, Opened
 from rag_serving.pipeline.phases import Phases, RetrievalOffError
+from rag_serving.pipeline.question_log import QuestionLog
 from rag_serving.pipeline.tenant_phases import OnChange, TenantPhases
 from rag_serving.pipeline.tools import Tools
 from rag_serving.receipts.proofs import Chunks, Proof, Proofs
@@ -87,6 +88,7 @@ class Pipeline:
         self.tenant = tenant
         self.published = published
         self.receipts, self.telemetry = services.receipts, services.telemetry
+        self.log = QuestionLog(services.telemetry)
         self.secrecy = Secrecy(config.home, config.telemetry.store_questions)
         self.proofs = Proofs(config, tenant, published, services.receipts, self.secrecy)
         self.sessions = open_sessions(config, tenant)
@@ -165,8 +167,7 @@ class Pipeline:
             self.sessions.close()
         if self._sidecar:
             self._sidecar.close()
-        if self.telemetry:
-            self.telemetry.close()
+        self.log.close()
 
     def search(
         self, principal: Principal, query: str, k: int = 10, filters: Filters | None = None, explain: bool = False
@@ -188,8 +189,7 @@ class Pipeline:
                 else Trace()
             )
         shown = replace(shown, degraded=tuple(trace.flags), timings_ms=trace.timings_ms)
-        if self.telemetry:
-            self.telemetry.searched(principal, query, shown, recorded)
+        self.log.searched(principal, query, shown, recorded)
         return shown
 
     def ask(
@@ -233,8 +233,7 @@ class Pipeline:
         except RetrievalError:
             answer = self._without_search(request if is_read else None, trace, RETRIEVAL_DOWN)
         answer = replace(answer, understood=request.understood)
-        if self.telemetry:
-            self.telemetry.answered(principal, request.text, answer, recorded)
+        self.log.answered(principal, request.text, answer, recorded)
         return answer
 
     def ask_selection(
@@ -256,9 +255,8 @@ class Pipeline:
             read = Question(question, question, terms, vector, remark=remark)
             written = self._answering.answer(trace, read, lock, explain=explain)
         answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
-        if self.telemetry:
-            recorded = answer_trace(Trace(features=self.config.features.enabled), written)
-            self.telemetry.answered(principal, question, answer, recorded, "selected_text")
+        recorded = answer_trace(Trace(features=self.config.features.enabled), written)
+        self.log.answered(principal, question, answer, recorded, "selected_text")
         return answer
 
     def warm(self) -> None:

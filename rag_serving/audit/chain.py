@@ -1,0 +1,98 @@
+"""Rows as a chain: what the hash of a row covers, and what is signed.
+
+Belongs here: pure functions of rows and heads. Does not belong here: databases (`ledger`), looking for faults
+(`verification`).
+
+The hash of a row is the SHA-256 of the canonical JSON of its columns, the previous row's hash among them, so that
+whoever has an export can follow the chain. The signature is the HMAC-SHA256 (RFC 2104) of that hash under a key of the
+installation: without it no row, and no head, can be made. A chain that an attacker shortens to an earlier state of both
+is told by heads that are kept elsewhere (`anchor`). J. Kelsey, B. Schneier, Secure Audit Logs (1999).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rag_serving.artifacts.secret import derived_key
+from rag_serving.artifacts.signatures import canonical
+
+KEY_PURPOSE = "audit chain"
+GENESIS = "0" * 64
+"""What stands for the hash before the first row."""
+CONTENT = (
+    "tenant", "sequence", "at", "kind", "actor", "subject", "status", "query_hash", "query", "retrieved", "model",
+    "tokens_in", "tokens_out", "cost", "latency_ms", "generation", "details", "previous",
+)  # fmt: skip
+"""The columns that a row's hash covers, in their order."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where a chain begins and ends.
+
+    Attributes:
+        first_sequence: of the oldest row that is kept.
+        first_previous: hash of the row before that one.
+        sequence: of the newest row; 0 where none was written yet.
+        hash: of the newest row.
+    """
+
+    tenant: str
+    first_sequence: int = 1
+    first_previous: str = GENESIS
+    sequence: int = 0
+    hash: str = GENESIS
+
+    def payload(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return dict(vars(self))
+
+
+class Signer:
+    """Hashes and signatures under the installation's key."""
+
+    def __init__(self, home: Path) -> None:
+        """Raises SecretError where the installation's secret cannot be used."""
+        self._key = derived_key(home, KEY_PURPOSE)
+
+    def linked(self, row: Mapping[str, Any], head: Head) -> dict[str, Any]:
+        """Return a row of all columns as the next one after a head."""
+        placed = {**row, "tenant": head.tenant, "sequence": head.sequence + 1, "previous": head.hash}
+        digest = row_hash(placed)
+        return {**placed, "hash": digest, "signature": self.of_row(digest)}
+
+    def of_row(self, digest: str) -> str:
+        """Return the signature of a row's hash."""
+        return self._sign(b"row", digest.encode())
+
+    def of_head(self, head: Head) -> str:
+        """Return the signature of a head."""
+        return self._sign(b"head", canonical(head.payload()))
+
+    def holds(self, expected: str, signature: object) -> bool:
+        """Return whether a stored signature is the expected one."""
+        return hmac.compare_digest(expected.encode(), str(signature).encode(errors="replace"))
+
+    def _sign(self, what: bytes, content: bytes) -> str:
+        return hmac.new(self._key, what + b"\0" + content, hashlib.sha256).hexdigest()
+
+
+def row_hash(row: Mapping[str, Any]) -> str:
+    """Return the SHA-256 that a row should have as its hash, in hexadecimal digits."""
+    return hashlib.sha256(canonical([row[name] for name in CONTENT])).hexdigest()
+
+
+def head_of(stored: Mapping[str, Any]) -> Head:
+    """Return the head in a stored row or JSON object."""
+    return Head(
+        str(stored["tenant"]),
+        int(stored["first_sequence"]),
+        str(stored["first_previous"]),
+        int(stored["sequence"]),
+        str(stored["hash"]),
+    )

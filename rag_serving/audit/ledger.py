@@ -1,0 +1,193 @@
+"""Appending to the chain of one tenant, beside other processes that append to it.
+
+Belongs here: the transaction that adds rows, the head, the anchor. Does not belong here: waiting and modes (`log`),
+looking for faults
+(`verification`).
+
+One transaction at a time extends a chain: it holds the row of the head from its first statement on (Postgres), or the
+database's write lock (SQLite). All rows of a batch are committed at once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import SQLAlchemyError
+
+from rag_serving.artifacts.secret import SecretError
+from rag_serving.artifacts.store import Store, StoreError
+from rag_serving.audit.anchor import Anchor, AnchorFile
+from rag_serving.audit.chain import Head, Signer, head_of
+from rag_serving.audit.events import Event
+from rag_serving.audit.persons import Person, Persons
+from rag_serving.audit.tables import HEADS, ROWS, open_audit_engine, prepare
+from rag_serving.config.audit import Audit
+from rag_serving.escaping.redaction import RedactedError
+from rag_serving.telemetry.recorder import TelemetryError
+from rag_serving.telemetry.tables import error_line
+
+_FACTS = ("status", "model", "tokens_in", "tokens_out", "cost", "latency_ms", "generation")
+
+_log = logging.getLogger(__name__)
+
+Redact = Callable[[str], str]
+
+
+class AuditError(RedactedError):
+    """The audit log cannot be written or read; the message says why."""
+
+
+class Ledger:
+    """The chain of one tenant, to be appended to. One thread uses it at a time."""
+
+    def __init__(
+        self, home: Path, url: str | None, tenant: str, settings: Audit, redact: Redact = lambda text: text
+    ) -> None:
+        """`url`: of the database, None is the SQLite file of the home; `redact` takes personal data out of a text."""
+        self._home, self._url, self._tenant = home, url, tenant
+        self._settings, self._redact = settings, redact
+        self._engine: Engine | None = None
+        self._opening = threading.Lock()
+        self._anchor = AnchorFile(home, tenant)
+
+    def append(self, events: Sequence[Event]) -> Head:
+        """Append events in their order, all or none; return the new head.
+
+        Raises:
+            AuditError: the database is away, the secret cannot be used, or the head was altered.
+        """
+        return self.transact(lambda connection, head: self.extended(connection, head, events))
+
+    def transact(self, work: Callable[[Connection, Head], Head]) -> Head:
+        """Return the head that some work makes of the one before, in a transaction that no other writer shares.
+
+        Raises:
+            AuditError: as `append`.
+        """
+        try:
+            engine, signer = self._opened(), Signer(self._home)
+            with engine.begin() as connection:
+                before = self._locked_head(connection, signer)
+                head = work(connection, before)
+                stored = {**head.payload(), "signature": signer.of_head(head)}
+                connection.execute(update(HEADS).where(HEADS.c.tenant == self._tenant).values(stored))
+        except (SQLAlchemyError, OSError, TelemetryError, SecretError) as error:
+            raise AuditError(f"the audit log cannot be written ({error_line(error)})") from error
+        self._advance_anchor(engine, before, head)
+        return head
+
+    def extended(self, connection: Connection, head: Head, events: Sequence[Event]) -> Head:
+        """Return the head after events were appended to it, within a transaction of `transact`."""
+        signer = Signer(self._home)
+        persons = Persons(self._home, self._tenant, self._settings.user)
+        known = persons.of(connection, {event.user for event in events})
+        rows = []
+        for event in events:
+            row = signer.linked(self._row(event, known[event.user]), head)
+            head = Head(head.tenant, head.first_sequence, head.first_previous, row["sequence"], row["hash"])
+            rows.append(row)
+        if rows:
+            connection.execute(insert(ROWS), rows)
+        return head
+
+    def forget(self, user: str) -> int:
+        """Unlink a user from all rows; return how many pseudonyms they had, 0 or 1.
+
+        Raises:
+            AuditError: as `append`.
+        """
+        persons = Persons(self._home, self._tenant, self._settings.user)
+        try:
+            with self._opened().begin() as connection:
+                return persons.forget(connection, user)
+        except (SQLAlchemyError, OSError, TelemetryError, SecretError) as error:
+            raise AuditError(f"the audit log cannot be written ({error_line(error)})") from error
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+    def _opened(self) -> Engine:
+        with self._opening:
+            if self._engine is None:
+                engine = open_audit_engine(self._url, Store(self._home).serving_db(), "append")
+                prepare(engine)
+                self._engine = engine
+            return self._engine
+
+    def _locked_head(self, connection: Connection, signer: Signer) -> Head:
+        """Return the head, which no other process moves until the transaction ends.
+
+        Raises:
+            AuditError: it was altered: a row after it would make it look right.
+        """
+        begun = Head(self._tenant)
+        dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+        first = {**begun.payload(), "signature": signer.of_head(begun)}
+        connection.execute(dialect.insert(HEADS).values(first).on_conflict_do_nothing())
+        query = select(HEADS).where(HEADS.c.tenant == self._tenant).with_for_update()
+        stored = connection.execute(query).mappings().one()
+        head = head_of(dict(stored))
+        if not signer.holds(signer.of_head(head), stored["signature"]):
+            raise AuditError(
+                f"the head of the audit log of {self._tenant} was altered, or the secret is another one; "
+                f"`citelock audit verify --tenant {self._tenant}` says more, `citelock audit restart` begins another"
+            )
+        return head
+
+    def _row(self, event: Event, person: Person) -> dict[str, Any]:
+        """Return the columns of an event, before it is linked."""
+        at = event.at.astimezone(UTC).isoformat(timespec="microseconds")
+        query = _writable(event.query) if event.query is not None else None
+        sealed = None
+        if query is not None and self._settings.store_queries:
+            sealed = person.sealed(self._redact(query), beside(self._tenant, at))
+        return {
+            "at": at,
+            "kind": event.kind,
+            "actor": person.actor,
+            "subject": _writable(event.subject) if event.subject is not None else None,
+            "query_hash": None if query is None else person.query_hash(query),
+            "query": sealed,
+            "retrieved": None if event.retrieved is None else json.dumps(list(event.retrieved)),
+            **{name: event.facts.get(name) for name in _FACTS},
+            "details": json.dumps(dict(event.details), sort_keys=True) if event.details else None,
+        }
+
+    def _advance_anchor(self, engine: Engine, before: Head, head: Head) -> None:
+        """Keep the new head in the home folder; that it cannot be kept there is only logged."""
+
+        def hash_at(sequence: int) -> str | None:
+            if sequence == before.sequence:
+                return before.hash
+            if sequence == head.sequence:
+                return head.hash
+            query = select(ROWS.c.hash).where(ROWS.c.tenant == self._tenant, ROWS.c.sequence == sequence)
+            with engine.connect() as connection:
+                return connection.execute(query).scalar_one_or_none()
+
+        try:
+            newest = Anchor(head.sequence, head.hash, before.sequence + 1)
+            if not self._anchor.advance(newest, hash_at):
+                _log.error("the audit log of %s does not continue what %s knows", self._tenant, self._anchor.path)
+        except (SQLAlchemyError, OSError, StoreError, SecretError) as error:
+            _log.error("the head of the audit log of %s is not kept: %s", self._tenant, error_line(error))
+
+
+def beside(tenant: str, at: str) -> bytes:
+    """Return what a sealed question is bound to."""
+    return f"audit query\0{tenant}\0{at}".encode()
+
+
+def _writable(text: str) -> str:
+    """Return a text without what no database takes: NUL and lone surrogates."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()

@@ -1,0 +1,243 @@
+"""The audit log of one tenant as the rest of the program sees it: events go in, by the configured mode.
+
+Belongs here: waiting, refusing, counting what is lost. Does not belong here: what an event says (`events`), the
+transaction (`ledger`).
+
+Whatever waits while a transaction is committed goes with the next one: a commit serves many callers. In mode `required`
+a caller waits until its event is on disk; in mode `best_effort` nobody waits, events stay in memory while the database
+is away, and those that must be dropped are counted in the log itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rag_serving.audit.events import Event, local_account
+from rag_serving.models.breaker import Breaker
+
+if TYPE_CHECKING:
+    from rag_serving.audit.ledger import Ledger, Redact
+    from rag_serving.config.loading import Config
+
+AUDIT_DOWN = "What is asked cannot be logged at the moment, and is not answered without that. Try again in a minute."
+WAIT_S = 3.0
+BATCH = 500
+CAPACITY = 20_000
+_FAILURES, _RETRY_S = 2, 5.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class AuditUnavailableError(Exception):
+    """What was asked for cannot be logged, and is refused for that (`audit.mode: required`)."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the audit log cannot be written, and nothing is answered without it ({reason})")
+
+
+@dataclass(frozen=True)
+class AuditCounts:
+    """Events so far."""
+
+    written: int
+    lost: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class _Entry:
+    event: Event
+    done: Future[None] | None  # None: nobody waits, and it is tried again
+
+
+class AuditLog:
+    """Writes events from one thread. Safe to use from several."""
+
+    def __init__(
+        self,
+        open_ledger: Callable[[], Ledger],
+        is_required: bool,
+        is_there: Callable[[], bool] = lambda: True,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        """`open_ledger` is called with the first event, in the writing thread; `is_there`: whether there is a place for
+        events that are not required."""
+        self._open, self.is_required, self._wait_s = open_ledger, is_required, wait_s
+        self._is_there = is_there
+        self._breaker = Breaker(_FAILURES, _RETRY_S)
+        self._entries: deque[_Entry] = deque()
+        self._news = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._ledger: Ledger | None = None
+        self._deadline: float | None = None
+        self._writing = self._written = self._lost = self._losses_logged = 0
+
+    def record(self, event: Event) -> None:
+        """Log an event: in mode `required` it is on disk when this returns.
+
+        Raises:
+            AuditUnavailableError: it is required, and was not written.
+        """
+        if not self.is_required:
+            self.note(event)
+            return
+        if not self._breaker.allow():
+            raise AuditUnavailableError("it failed a moment ago")
+        done: Future[None] = Future()
+        try:
+            self._put(_Entry(event, done))
+            done.result(self._wait_s)
+        except TimeoutError:
+            done.cancel()
+            self._breaker.fail()
+            raise AuditUnavailableError("the database does not answer") from None
+        except CancelledError:
+            self._breaker.fail()
+            raise AuditUnavailableError("this process is about to end") from None
+        except Exception as error:
+            self._breaker.fail()
+            raise AuditUnavailableError(" ".join(str(error).split())) from error
+        self._breaker.succeed()
+
+    def note(self, event: Event) -> None:
+        """Log an event soon, whatever the mode: nobody waits for it, and it may be lost."""
+        if self._is_there():
+            self._put(_Entry(event, None))
+
+    def counts(self) -> AuditCounts:
+        with self._news:
+            return AuditCounts(self._written, self._lost, len(self._entries) + self._writing)
+
+    def flush(self, timeout_s: float = 5.0) -> bool:
+        """Wait until everything handed over is written or lost; return whether that came to be."""
+        with self._news:
+            return self._news.wait_for(lambda: not self._entries and not self._writing, timeout_s)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Write what waits, for `timeout_s` at most; what is left then is lost."""
+        with self._news:
+            self._deadline = time.monotonic() + timeout_s
+            self._news.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout_s + 1)
+        if self._ledger is not None:
+            self._ledger.close()
+
+    def _put(self, entry: _Entry) -> None:
+        with self._news:
+            if self._deadline is not None or len(self._entries) >= CAPACITY:
+                self._lost += 1
+                if entry.done:
+                    entry.done.cancel()
+                return
+            self._entries.append(entry)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
+                self._thread.start()
+            self._news.notify()
+
+    def _run(self) -> None:
+        wait_s = _FIRST_WAIT_S
+        while batch := self._next():
+            try:
+                self._write(batch)
+                wait_s = _FIRST_WAIT_S
+            except Exception as error:  # of a driver: who waits is told, the others' events are tried again
+                _log.warning("audit: %s", " ".join(str(error).split()))
+                self._give_back(batch, error)
+                self._pause(wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _next(self) -> list[_Entry]:
+        """Return the entries to write now, those that nobody gave up; none once closed and empty."""
+        with self._news:
+            self._writing = 0
+            self._news.notify_all()
+            while True:
+                self._news.wait_for(lambda: self._entries or self._deadline is not None)
+                taken = [self._entries.popleft() for _ in range(min(BATCH, len(self._entries)))]
+                batch = [one for one in taken if one.done is None or one.done.set_running_or_notify_cancel()]
+                self._writing = len(batch)
+                if batch or (not self._entries and self._deadline is not None):
+                    return batch
+
+    def _write(self, batch: list[_Entry]) -> None:
+        events = [entry.event for entry in batch]
+        with self._news:
+            lost = self._lost
+        if lost > self._losses_logged:
+            events.append(Event("audit.lost", details={"events": lost - self._losses_logged}))
+        self._ledger = self._ledger or self._open()
+        self._ledger.append(events)
+        self._losses_logged = lost
+        with self._news:
+            self._written += len(batch)
+        for entry in batch:
+            if entry.done:
+                entry.done.set_result(None)
+
+    def _give_back(self, batch: list[_Entry], error: Exception) -> None:
+        """Tell who waits that it failed, and keep the other entries for the next try."""
+        kept = [entry for entry in batch if entry.done is None]
+        with self._news:
+            is_over = self._deadline is not None and time.monotonic() > self._deadline
+            if is_over:
+                self._lost += len(kept) + sum(entry.done is None for entry in self._entries)
+                kept = []
+                self._entries.clear()
+            self._entries.extendleft(reversed(kept))
+        for entry in batch:
+            if entry.done:
+                entry.done.set_exception(error)
+
+    def _pause(self, wait_s: float) -> None:
+        """Wait before the next try, unless somebody waits for one or the time is over."""
+        with self._news:
+            deadline = self._deadline
+            self._news.wait_for(
+                lambda: self._deadline is not deadline or any(entry.done for entry in self._entries), wait_s
+            )
+
+
+def open_audit(config: Config, tenant: str, redact: Redact | None = None) -> AuditLog | None:
+    """Return the audit log of a tenant, or None where it is switched off. Nothing is opened before the first event."""
+    if config.audit.mode == "off":
+        return None
+
+    def ledger() -> Ledger:
+        from rag_serving.audit.ledger import Ledger
+
+        return Ledger(config.home, config.telemetry.url, tenant, config.audit, redact or (lambda text: text))
+
+    def is_there() -> bool:  # asking must not make a home
+        return config.telemetry.url is not None or config.home.is_dir()
+
+    return AuditLog(ledger, config.audit.mode == "required", is_there)
+
+
+def record(config: Config, tenant: str, event: Event) -> None:
+    """Log one event of a command, on disk when this returns where it can be; nothing where the log is switched off.
+
+    Call it before the act that it tells of: in mode `required` an act that cannot be logged must not be done. `event`
+    without a user is of the account that runs the command.
+
+    Raises:
+        AuditUnavailableError: it is required, and was not written.
+    """
+    log = open_audit(config, tenant)
+    if log is None:
+        return
+    told = event if event.user else Event(**{**vars(event), "user": local_account()})
+    try:
+        log.record(told)
+        log.flush()
+    finally:
+        log.close()
