@@ -24,6 +24,7 @@ from rag_serving.indexes import exact
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
 from rag_serving.indexes.exact import Vectors, VectorTable
 from rag_serving.indexes.hits import Hit, best
+from rag_serving.indexes.readable_rows import Readable
 from rag_serving.indexes.shard_collections import ShardCollections, query
 from rag_serving.indexes.shard_files import file_fault
 from rag_serving.indexes.window_map import WindowMap, chunk_id_of
@@ -77,18 +78,34 @@ class DenseIndex:
         return self.problems
 
     def search(
-        self, vector: Vectors, k: int, classes: frozenset[str], allowed: NDArray[np.bool_], rows: Rows
+        self,
+        vector: Vectors,
+        k: int,
+        classes: frozenset[str],
+        readable: Readable,
+        among: NDArray[np.bool_] | None = None,
     ) -> list[Hit]:
         """Return the k nearest rows by cosine similarity to `vector` [d], best first.
 
-        `classes` are the reader classes that may be seen, `allowed` [chunks] the rows they cover, `rows` the same as
-        ascending numbers.
+        `classes` are the reader classes that may be seen, `readable` the rows they cover. `among` [chunks] narrows the
+        search to some rows, which are then compared one by one.
         """
+        if among is not None:
+            return exact.search(self._table, vector, k, np.flatnonzero(readable.mask & among))
         vector = np.ascontiguousarray(vector, dtype=np.float32)
-        found = self._by_chroma(vector, k, classes, allowed) if len(rows) > self._exact_rows else None
+        many = len(readable.rows) > self._exact_rows
+        found = self._by_chroma(vector, k, classes, readable.mask) if many else None
         if found is None:
-            return exact.search(self._table, vector, k, rows)
+            return exact.search(self._table, vector, k, readable.rows)
         return best(found, exact.similarities(self._table, vector, found), k)
+
+    def similarities(self, vector: Vectors, rows: Rows) -> NDArray[np.float32]:
+        """Return the cosine similarity [n] of some rows to `vector` [d]."""
+        return exact.similarities(self._table, vector, rows)
+
+    def mean(self, rows: Rows) -> Vectors:
+        """Return an L2-normalized vector for each of some rows [n, d], the mean of its windows."""
+        return self._table.mean(rows)
 
     def approximate(self, vector: Vectors, k: int) -> list[Hit]:
         """Return the k nearest that Chroma alone finds among all chunks.

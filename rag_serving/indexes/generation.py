@@ -1,21 +1,17 @@
-"""An opened generation: the immutable chunk table with both of its indexes.
+"""An opened generation on disk: the immutable chunk table with both of its indexes.
 
-Belongs here: rows as chunks, access-filtered search in either index.
-Does not belong here: reading a generation's folder (`generation_files`), fusing or ranking (`retrieval.hybrid`),
+Belongs here: opening a generation, what only a build, a check or the doctor asks of it.
+Does not belong here: reading a generation's folder (`generation_files`), searching (`indexed_chunks`),
 building (`rag_assets.publishing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.access.principals import Principal, satisfied_classes
-from rag_serving.artifacts.columns import Read, combine_chunks, dictionary_encode, indices, reader, rows_in
+from rag_serving.artifacts.columns import dictionary_encode
 from rag_serving.artifacts.digests import stamp_of
 from rag_serving.artifacts.store import Store
 from rag_serving.config.indexing import DenseSearch
@@ -26,44 +22,25 @@ from rag_serving.indexes.dense import DenseIndex, ShardRows
 from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.indexes.generation_files import GenerationFiles, read_files
 from rag_serving.indexes.hits import Hit
-from rag_serving.indexes.keyword_index import ReadableKeywords
-from rag_serving.indexes.lexical import idf
-from rag_serving.indexes.page_contents import PageContents
-from rag_serving.indexes.page_tree import PageTree
+from rag_serving.indexes.indexed_chunks import IndexedChunks
+from rag_serving.indexes.parts import Parts
 from rag_serving.indexes.readable_rows import ReadableRows
-from rag_serving.indexes.reading_order import ReadingOrder
 from rag_serving.indexes.view import GenerationView
 from rag_serving.indexes.window_map import vector_ids
-from rag_serving.models.language_detector import shares_of_languages
-from rag_serving.query.spelling import Speller
-from rag_serving.query.vocabulary import NAMED, Names, names_of
-from rag_serving.records.passages import Chunk
-from rag_serving.text.analyzer import analyze
-
-_FIELDS = tuple(name for name in Chunk.__dataclass_fields__ if name != "also_at")
-_LANGUAGE_SAMPLE = 100  # chunks; those whose language no build told take some 10 ms once
-_TUPLES = frozenset({"heading_path", "labels"})
 
 
-class Generation:
+class Generation(IndexedChunks):
     """A generation, published or candidate. Safe to use from several threads."""
 
     def __init__(self, files: GenerationFiles, place: ChromaLocation, dense_search: DenseSearch = "auto") -> None:
         """`place`: where its collections are."""
-        self.manifest, self.table, self.vector_table, self._lexical = files[:4]
-        self._mapped, self._sentences, self.originals = files.mapped, files.sentences, files.originals
-        self.id = self.manifest.id
-        self.tenant = self.manifest.tenant
-        self._readable = ReadableRows(self.table["readers"])
-        self.reader_classes = tuple(sorted(self._readable.classes))
-        self.places = DuplicateLocations(self.table["places"])
-        self.contents = PageContents(self.table, self.places)
-        self.known_classes = self.places.classes | self._readable.classes  # those of chunks and of other places
-        self._dense = DenseIndex(place, self._shard_rows(), self.vector_table, self.row_of, dense_search)
-        self._keyword_index = files.keywords
-        self._keywords = lru_cache(maxsize=64)(self._open_keywords)
-        self._names = lru_cache(maxsize=64)(self._compute_names)
-        self._languages = lru_cache(maxsize=64)(self._compute_languages)
+        readable = ReadableRows(files.table["readers"])
+        self.vector_table, self._mapped, self._words = files.vectors, files.mapped, files.lexical
+        shards = _shard_rows(files, readable)
+        self._collections = DenseIndex(place, shards, self.vector_table, self.row_of, dense_search)
+        places = DuplicateLocations(files.table["places"])
+        parts = Parts(self._collections, files.lexical, files.keywords, places, files.sentences, files.originals)
+        super().__init__(files.manifest, files.table, readable, parts)
 
     @classmethod
     def open(cls, store: Store, tenant: str, generation_id: str, config: Config) -> Generation:
@@ -80,14 +57,6 @@ class Generation:
         """Return what a principal may see: decided here, before anything is looked at."""
         return GenerationView(self, satisfied_classes(principal, self.tenant, self.known_classes))
 
-    def __len__(self) -> int:
-        return self.manifest.chunks
-
-    @property
-    def degraded(self) -> tuple[str, ...]:
-        """What was found not to work as built, a line each; empty when all is well."""
-        return self._dense.problems
-
     @property
     def is_altered(self) -> bool:
         """Whether a file that is mapped was written to since it was opened.
@@ -102,62 +71,7 @@ class Generation:
 
     def dense_faults(self) -> tuple[str, ...]:
         """Return what keeps Chroma from answering for a shard, a line each; every collection is opened to tell."""
-        return self._dense.connect()
-
-    def chunk(self, row: int, classes: frozenset[str] = frozenset()) -> Chunk:
-        """Return the chunk at a row of the table, with the other places of its text that these reader classes open."""
-        return self.chunks([row], classes)[0]
-
-    def chunks(self, rows: Sequence[int], classes: frozenset[str] = frozenset()) -> list[Chunk]:
-        """Return the chunks at some rows, in their order, each with the other places that these reader classes open."""
-        columns = {name: read(rows) for name, read in self._columns.items()}
-        for name in _TUPLES:
-            columns[name] = [tuple(values or ()) for values in columns[name]]
-        places = [self.places.of(row, classes) for row in rows]
-        return [*map(Chunk, *columns.values(), places)]
-
-    def row_of(self, chunk_id: str) -> int | None:
-        """Return the row of a chunk id, None where the generation has no such chunk."""
-        return self._rows.get(chunk_id)
-
-    def ids_of(self, rows: Sequence[int]) -> list[str]:
-        """Return the chunk ids at some rows, in their order."""
-        return self._columns["chunk_id"](rows)
-
-    def values_of(self, field: str, rows: Sequence[int]) -> list[Any]:
-        """Return the values of a field of Chunk at some rows, in their order."""
-        return self._columns[field](rows)
-
-    def readers_of(self, row: int) -> str:
-        """Return the reader class of the chunk at a row."""
-        return self._readable.class_of(row)
-
-    def chunks_of_page(self, page_id: str) -> list[Chunk]:
-        """Return the chunks of a page in order; empty where the generation has none of it."""
-        rows = self.rows_of_page(page_id)
-        return sorted(self.chunks(rows.tolist()), key=lambda chunk: chunk.chunk_idx)
-
-    def page_text(self, page_id: str, classes: frozenset[str]) -> str:
-        """Return the text of those of a page's chunks that these reader classes open, a line or more each."""
-        rows = self.rows_of_page(page_id)
-        return "\n".join(self.table["text"][row].as_py() for row in rows.tolist() if self.readers_of(row) in classes)
-
-    def readers_of_page(self, page_id: str) -> frozenset[str]:
-        """Return the reader classes of a page's chunks, dropped ones too; empty where the generation has none of it."""
-        rows = self.rows_of_page(page_id)
-        return self._readable.classes_of(rows) | self.places.readers_of_page(page_id)
-
-    def dense(
-        self, vector: NDArray[np.float32], k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None
-    ) -> list[Hit]:
-        """Return the k chunks of the given reader classes nearest to `vector` [d], by cosine similarity, best first.
-
-        `among` [chunks] narrows the search to some rows, which are then compared one by one.
-        """
-        readable = self._readable.of(classes)
-        if among is not None:
-            return exact.search(self.vector_table, vector, k, np.flatnonzero(readable.mask & among))
-        return self._dense.search(vector, k, classes, readable.mask, readable.rows)
+        return self._collections.connect()
 
     def exact(self, vector: NDArray[np.float32], k: int, classes: frozenset[str]) -> list[Hit]:
         """Return the same by comparing with every vector."""
@@ -165,115 +79,7 @@ class Generation:
 
     def approximate(self, vector: NDArray[np.float32], k: int) -> list[Hit]:
         """Return what the dense index alone finds among all chunks; raises DenseError where Chroma cannot be used."""
-        return self._dense.approximate(vector, k)
-
-    def lexical(self, query: str, k: int, classes: frozenset[str], among: NDArray[np.bool_] | None = None) -> list[Hit]:
-        """Return the k best chunks of the given reader classes by BM25, only those with a term of the query, best
-        first.
-
-        `among` [chunks] narrows the search to some rows.
-        """
-        return self.lexical_terms(analyze(query), k, classes, among)
-
-    def lexical_terms(
-        self,
-        terms: Iterable[str] | Mapping[str, float],
-        k: int,
-        classes: frozenset[str],
-        among: NDArray[np.bool_] | None = None,
-    ) -> list[Hit]:
-        """Return the same for analyzed terms, or for weights by term."""
-        readable = self._readable.of(classes)
-        if not len(readable.rows):
-            return []
-        return self._lexical.search(terms, k, readable.limits, among)
-
-    def lexical_scores(
-        self, terms: Iterable[str] | Mapping[str, float], classes: frozenset[str]
-    ) -> NDArray[np.float32]:
-        """Return the BM25 score [chunks] of every row, 0 without a term of the query and where the classes may not
-        read."""
-        readable = self._readable.of(classes)
-        if not len(readable.rows):
-            return np.zeros(len(self), dtype=np.float32)
-        return self._lexical.scores(terms, readable.limits)
-
-    def similarities(self, vector: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return cosine similarity of some rows to `vector` [d]."""
-        return exact.similarities(self.vector_table, vector, rows)
-
-    def page_means(
-        self, scores: NDArray[np.float32], rows: NDArray[np.int64], classes: frozenset[str]
-    ) -> NDArray[np.float64]:
-        """Return the mean of the scores [chunks], 0 where the classes may not read, over what they may of each row's
-        page."""
-        return self.tree.means(scores, rows, self._readable.of(classes).rows)
-
-    def term_weights(self, terms: Iterable[str], classes: frozenset[str]) -> dict[str, float]:
-        """Return inverse document frequency of analyzed terms, ln(1 + (N - n + ½) / (n + ½)).
-
-        Counted among the chunks of the given reader classes, so that a weight tells nothing of other chunks.
-        """
-        readable = self._readable.of(classes)
-        return {term: idf(self._lexical.frequency(term, readable.limits), len(readable.rows)) for term in terms}
-
-    def frequency(self, term: str, classes: frozenset[str]) -> int:
-        """Return how many chunks of the given reader classes hold an analyzed term."""
-        return self._lexical.frequency(term, self._readable.of(classes).limits)
-
-    def rows_with(self, terms: Iterable[str], classes: frozenset[str]) -> NDArray[np.int64]:
-        """Return the rows of the given reader classes that hold every one of some analyzed terms, ascending."""
-        rows = self._lexical.rows_with(terms)
-        return rows[self._readable.of(classes).mask[rows]]
-
-    def keywords(self, classes: frozenset[str]) -> ReadableKeywords:
-        """Return the keyword index as these reader classes open it."""
-        return self._keywords(classes & self._readable.classes)
-
-    def readable_mask(self, classes: frozenset[str]) -> NDArray[np.bool_]:
-        """Return which rows [chunks] these reader classes open."""
-        return self._readable.of(classes).mask
-
-    def readable(self, classes: frozenset[str]) -> int:
-        """Return how many chunks these reader classes open."""
-        return len(self._readable.of(classes).rows)
-
-    def names(self, classes: frozenset[str]) -> Names:
-        """Return the spaces, labels and titles that these reader classes open, those of other places of a text as
-        well."""
-        return self._names(classes & self.known_classes)
-
-    def languages(self, classes: frozenset[str]) -> Mapping[str, float]:
-        """Return the share of each language among some of the chunks that these reader classes open."""
-        return self._languages(classes & self._readable.classes)
-
-    def sample(self, classes: frozenset[str], most: int) -> NDArray[np.int64]:
-        """Return at most so many rows, evenly spread over those of the given reader classes, ascending."""
-        return self._readable.sample(classes, most)
-
-    def wording(self, row: int) -> str:
-        """Return headings and text of the chunk at a row."""
-        (path,), (text,) = (self._columns[name]([row]) for name in ("heading_path", "text"))
-        return f"{' '.join(path or ())}\n{text}"
-
-    @cached_property
-    def tree(self) -> PageTree:
-        """The pages of the chunks."""
-        return PageTree(self.table)
-
-    @cached_property
-    def reading_order(self) -> ReadingOrder:
-        """The order in which the chunks are read."""
-        return ReadingOrder(self.table)
-
-    @cached_property
-    def speller(self) -> Speller:
-        """The words of all chunks: who asks it says which of them may be told."""
-        return Speller(self._lexical.terms())
-
-    def vectors(self, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Return an L2-normalized vector for each of some rows [rows, d], the mean of its windows."""
-        return self.vector_table.mean(np.asarray(rows, dtype=np.int64))
+        return self._collections.approximate(vector, k)
 
     def vector_ids(self) -> list[str]:
         """Return what the dense index calls every vector."""
@@ -285,64 +91,26 @@ class Generation:
         windows = self.vector_table.windows
         return vector if windows is None else windows.row_of(vector)
 
-    def sentence_similarities(
-        self, vector: NDArray[np.float32], rows: Sequence[int], texts: Sequence[str]
-    ) -> list[float | None]:
-        """Return the cosine similarity to `vector` [d] of sentences of some rows; None where no vector is stored."""
-        return self._sentences.similarities(vector, rows, texts) if self._sentences else [None] * len(texts)
-
-    def sentence_evidence(self, vector: NDArray[np.float32], rows: Sequence[int]) -> NDArray[np.float64]:
-        """Return the similarity to `vector` [d] of each row's heading path and nearest sentence [n, 2]; NaN where no
-        vector is stored."""
-        return self._sentences.best(vector, rows) if self._sentences else np.full((len(rows), 2), np.nan)
-
     def chunk_ids(self) -> list[str]:
         """Return the chunk id of every row."""
         return list(self._rows)
 
     def lexical_ids(self) -> list[str]:
         """Return the chunk id of every row as the lexical index holds it."""
-        return self._lexical.chunk_ids()
-
-    def close(self) -> None:
-        """Release what the searches hold; the generation must not be used afterwards."""
-        self._dense.close()
-
-    @cached_property
-    def _columns(self) -> dict[str, Read]:
-        return {name: reader(combine_chunks(self.table[name])) for name in _FIELDS}
-
-    @cached_property
-    def _rows(self) -> dict[str, int]:
-        return {chunk_id: row for row, chunk_id in enumerate(self.table["chunk_id"].to_pylist())}
-
-    def rows_of_page(self, page_id: str) -> NDArray[np.int64]:
-        """Return the rows of a page's chunks, ascending; empty where the generation has none of it."""
-        return np.flatnonzero(rows_in(self.table["page_id"], [page_id]))
-
-    def _compute_names(self, classes: frozenset[str]) -> Names:
-        rows = self._readable.of(classes).rows
-        return names_of([self.table.select(NAMED).take(indices(rows)), self.places.readable(classes)])
-
-    def _open_keywords(self, classes: frozenset[str]) -> ReadableKeywords:
-        return ReadableKeywords(self._keyword_index, self._readable.of(classes))
-
-    def _compute_languages(self, classes: frozenset[str]) -> dict[str, float]:
-        rows = self.sample(classes, _LANGUAGE_SAMPLE).tolist()
-        told = reader(combine_chunks(self.table["lang"]))(rows)
-        return shares_of_languages(self._columns["text"](rows), told)
-
-    def _shard_rows(self) -> list[ShardRows]:
-        """Return rows and reader classes of every shard of the manifest."""
-        names, codes = dictionary_encode(self.table["shard"])
-        numbers = {name: number for number, name in enumerate(names)}
-        found = []
-        for shard in self.manifest.shards:
-            rows = np.flatnonzero(codes == numbers.get(shard.name, -1))
-            found.append(ShardRows(shard.collection, rows, self._readable.classes_of(rows)))
-        return found
+        return self._words.chunk_ids()
 
 
 def place_of(store: Store, tenant: str, config: Config) -> ChromaLocation:
     """Return where the tenant's collections are."""
     return ChromaLocation(store.chroma(tenant).absolute(), tenant, config.indexing.chroma_url)
+
+
+def _shard_rows(files: GenerationFiles, readable: ReadableRows) -> list[ShardRows]:
+    """Return rows and reader classes of every shard of the manifest."""
+    names, codes = dictionary_encode(files.table["shard"])
+    numbers = {name: number for number, name in enumerate(names)}
+    found = []
+    for shard in files.manifest.shards:
+        rows = np.flatnonzero(codes == numbers.get(shard.name, -1))
+        found.append(ShardRows(shard.collection, rows, readable.classes_of(rows)))
+    return found

@@ -1,7 +1,7 @@
-"""A generation on disk as one reader may see it.
+"""A generation as one reader may see it.
 
 Belongs here: handing each request to the generation with the reader's classes, and refusing rows outside of them.
-Does not belong here: searching (`indexes.generation`), who satisfies which class (`access.principals`).
+Does not belong here: searching (`indexed_chunks`), who satisfies which class (`access.principals`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rag_serving.text.analyzer import analyze, stems
 from rag_serving.text.normalization import caseless, holds
 
 if TYPE_CHECKING:
-    from rag_serving.indexes.generation import Generation
+    from rag_serving.indexes.indexed_chunks import IndexedChunks
 
 # Passages that are read to see how a term is written.
 _SHOWING = 10
@@ -39,7 +39,7 @@ _READ_AT_MOST = 1000
 class GenerationView:
     """The chunks of a generation whose reader classes a reader satisfies. Costs nothing until it is asked."""
 
-    def __init__(self, generation: Generation, classes: frozenset[str]) -> None:
+    def __init__(self, generation: IndexedChunks, classes: frozenset[str]) -> None:
         self._generation = generation
         self._classes = classes
         self._readable = generation.readable_mask(classes)
@@ -96,8 +96,9 @@ class GenerationView:
         return self._generation.speller.correction(word, self.frequency, self._spellings)
 
     def holding(self, phrase: str) -> Rows:
-        rows, wanted = self._rows_with(analyze(phrase))[:_READ_AT_MOST], caseless(phrase)
-        return np.array([row for row in rows.tolist() if holds(caseless(self.indexed_text(row)), wanted)], np.int64)
+        rows, wanted = self._rows_with(analyze(phrase))[:_READ_AT_MOST].tolist(), caseless(phrase)
+        texts = zip(rows, self._generation.wordings(rows), strict=True)
+        return np.array([row for row, text in texts if holds(caseless(text), wanted)], np.int64)
 
     def matching(self, filters: Filters) -> Mask:
         places = self._generation.places.readable(self._classes)
@@ -157,7 +158,7 @@ class GenerationView:
 
     def indexed_text(self, row: int) -> str:
         self._allowed([row])
-        return self._generation.wording(row)
+        return self._generation.wordings([row])[0]
 
     def row_of(self, chunk_id: str) -> int | None:
         row = self._generation.row_of(chunk_id)
@@ -220,6 +221,6 @@ class GenerationView:
 
     def _spellings(self, stem: str) -> Iterator[str]:
         """Yield the words in lower case that have this stem in the first passages that hold it."""
-        for row in self._rows_with([stem])[:_SHOWING].tolist():
-            words = re.findall(rf"\b{stem[0]}[a-z]*", self.indexed_text(row).lower())
+        for text in self._generation.wordings(self._rows_with([stem])[:_SHOWING].tolist()):
+            words = re.findall(rf"\b{stem[0]}[a-z]*", text.lower())
             yield from (word for word, its in zip(words, stems(words), strict=True) if its == stem)

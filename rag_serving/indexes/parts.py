@@ -1,0 +1,98 @@
+"""What the chunks of a generation are searched by, wherever it is kept: files, or a database.
+
+Belongs here: the protocols of the parts that `IndexedChunks` is made of. Does not belong here: a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.artifacts.columns import Read
+from rag_serving.indexes.duplicates import DuplicateLocations
+from rag_serving.indexes.hits import Hit
+from rag_serving.indexes.keyword_index import KeywordIndex
+from rag_serving.indexes.originals import Original
+from rag_serving.indexes.readable_rows import Readable
+
+Vector = NDArray[np.float32]  # [d]
+Mask = NDArray[np.bool_]  # [chunks]
+Rows = NDArray[np.int64]  # [n]
+Weights = Iterable[str] | Mapping[str, float]  # analyzed terms, or weights by term
+
+
+class DenseSearch(Protocol):
+    """The vectors of the chunks, each row with one or several."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return what does not work as built, a line each."""
+        ...
+
+    def search(
+        self, vector: Vector, k: int, classes: frozenset[str], readable: Readable, among: Mask | None = None
+    ) -> list[Hit]:
+        """Return the k nearest rows that may be read by cosine similarity to `vector`, best first, of those in
+        `among`."""
+        ...
+
+    def similarities(self, vector: Vector, rows: Rows) -> NDArray[np.float32]:
+        """Return the cosine similarity [n] of some rows to `vector`, of each its nearest vector's."""
+        ...
+
+    def mean(self, rows: Rows) -> NDArray[np.float32]:
+        """Return one L2-normalized vector for each of some rows [n, d]: the mean of its own."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class TermSearch(Protocol):
+    """The terms of the chunks. `allowed`: as if the other rows were not there; None: every row is."""
+
+    def search(self, terms: Weights, k: int, allowed: Mask | None = None, among: Mask | None = None) -> list[Hit]:
+        """Return the k best rows by BM25, only those with a term, best first, of those in `among`."""
+        ...
+
+    def scores(self, terms: Weights, allowed: Mask | None = None) -> NDArray[np.float32]:
+        """Return the BM25 score [chunks] of every row, 0 without a term and outside `allowed`."""
+        ...
+
+    def frequency(self, term: str, allowed: Mask | None = None) -> int:
+        """Return how many rows have an analyzed term."""
+        ...
+
+    def rows_with(self, terms: Iterable[str]) -> Rows:
+        """Return the rows that have every one of some analyzed terms, ascending; none without a term."""
+        ...
+
+    def terms(self) -> Collection[str]:
+        """Return every term."""
+        ...
+
+
+class SentenceSearch(Protocol):
+    """The vectors of the chunks' sentences."""
+
+    def similarities(self, vector: Vector, chunks: Sequence[int], texts: Sequence[str]) -> list[float | None]:
+        """Return the cosine similarity to `vector` of texts that are sentences of some rows; None for others."""
+        ...
+
+    def best(self, vector: Vector, chunks: Sequence[int]) -> NDArray[np.float64]:
+        """Return the similarity to `vector` of each row's heading path and nearest sentence [n, 2]; NaN without."""
+        ...
+
+
+class Parts(NamedTuple):
+    """What the rows of one chunk table are searched and shown by."""
+
+    dense: DenseSearch
+    lexical: TermSearch
+    keywords: KeywordIndex
+    places: DuplicateLocations
+    sentences: SentenceSearch | None = None
+    originals: Mapping[str, Original] = {}
+    texts: Mapping[str, Read] = {}  # the columns that the chunk table has not
