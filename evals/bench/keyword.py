@@ -1,4 +1,4 @@
-"""How fast the keyword tier answers, and what its index takes: `python -m evals.bench.keyword`.
+"""Measure how fast the keyword tier answers, and what its index takes: `python -m evals.bench.keyword`.
 
 Real text as 5,183 chunks (as many as SciFact has documents) and as 100,000; claims of SciFact, questions of SQuAD and
 names of pages are asked by documents and by chunks. Neither vectors nor a lexical index nor a model exist here.
@@ -14,33 +14,25 @@ import json
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from evals.bench.built import _choose, sentence_table
+from evals.bench.keyword_generation import Absent, write_generation
 from evals.bench.machine import load, machine
 from evals.bench.real_text import DATA, read_sentences
 from evals.bench.speed import queries
 from rag_assets.evaluation.bench import TENANT
 from rag_assets.publishing.arrange import ORDER, with_shards
-from rag_assets.publishing.keyword_writer import write_keyword_index
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
-from rag_serving.artifacts.manifest import EmbedderFacts, Manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.artifacts.store import map_table
 from rag_serving.config.loading import parse_config
 from rag_serving.config.sections import Embedding
-from rag_serving.indexes.chroma import ChromaLocation
-from rag_serving.indexes.exact import VectorTable
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.generation_files import GenerationFiles
-from rag_serving.indexes.keyword_index import FILES, KeywordIndex
-from rag_serving.indexes.lexical import LexicalIndex
+from rag_serving.indexes.keyword_index import FILES
 from rag_serving.models import Embedder, open_tokenizer
 from rag_serving.models.embedding.vocabulary import Words
 from rag_serving.retrieval.hybrid import Mode
@@ -52,20 +44,12 @@ MODES: tuple[Mode, ...] = ("keyword_documents", "keyword_chunks")
 _ROUNDS = 3
 
 
-class _Absent:
-    """What a search by keywords must not touch."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AssertionError(f"{name} was asked for")
-
-
 def measure(size: int, folder: Path) -> dict[str, Any]:
     """Return sizes and times of an index of so many chunks."""
     table = _table(size)
     started = time.perf_counter()
-    write_keyword_index(folder, table)
+    generation = write_generation(folder, table, TENANT)
     built = time.perf_counter() - started
-    generation = opened(table, folder)
     titles = sorted({title for title in table["title"].to_pylist() if title.isalpha()})[:50]
     asked = [*queries(), *(f"what is {title}" for title in titles), *titles]
     return {
@@ -79,32 +63,6 @@ def measure(size: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def opened(table: pa.Table, folder: Path) -> Generation:
-    """Return a generation of chunks and keyword index alone."""
-    started = time.perf_counter()
-    schemas = (KEYWORD_WORDS, KEYWORD_ROWS, KEYWORD_PAGES)
-    index = KeywordIndex(*(map_table(folder / name, schema) for name, schema in zip(FILES, schemas, strict=True)))
-    manifest = Manifest(
-        id="bench",
-        tenant=TENANT,
-        created_at=datetime.now(UTC),
-        inputs_digest="",
-        embedder=EmbedderFacts(name="none", dimension=1),
-        shards=(),
-        chunks=len(table),
-        pages={},
-        sources={},
-        formats={},
-        settings={},
-        files={},
-        versions={},
-    )
-    print(f"opened in {1000 * (time.perf_counter() - started):.1f} ms", file=sys.stderr)
-    vectors = VectorTable(np.zeros((len(table), 1), np.float32))
-    files = GenerationFiles(manifest, table, vectors, cast(LexicalIndex, _Absent()), index)
-    return Generation(files, ChromaLocation(folder / "chroma", TENANT, None))
-
-
 def _latency(generation: Generation, mode: Mode, asked: list[str]) -> dict[str, float]:
     """Return p50, p95 and the longest, of the first question, and p50 and p95 of the processor's time alone, in
     milliseconds: what others do at the same time counts in the first, not in the last."""
@@ -114,7 +72,7 @@ def _latency(generation: Generation, mode: Mode, asked: list[str]) -> dict[str, 
     times, worked = [], []
     for text in asked * _ROUNDS:
         started, began = time.perf_counter(), time.thread_time()
-        search_candidates(view, cast(Embedder, _Absent()), text, options)
+        search_candidates(view, cast(Embedder, Absent()), text, options)
         worked.append(1000 * (time.thread_time() - began))
         times.append(1000 * (time.perf_counter() - started))
     p50, p95, most = np.percentile(times[len(asked) :], [50, 95, 100]).round(2).tolist()

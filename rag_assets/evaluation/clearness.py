@@ -39,7 +39,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Clearness:
-    """How clear the questions of a set were that name something, of so many questions."""
+    """Measures of how clear the questions of a set are that name something; `questions`: how many it has."""
 
     questions: int
     named: tuple[Named, ...]

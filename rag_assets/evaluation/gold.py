@@ -74,15 +74,7 @@ def read_gold(path: Path) -> GoldSet:
     Raises:
         GoldError: the file is missing, is not YAML, or a question lacks something or says something unknown.
     """
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
-    except OSError as error:
-        raise GoldError(f"gold set {path} cannot be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise GoldError(f"gold set {path} is not valid YAML: {' '.join(str(error).split())}") from None
-    entries = content.get("questions") if isinstance(content, dict) else None
-    if not isinstance(entries, list) or not entries:
-        raise GoldError(f"gold set {path} has no list `questions`")
+    content, entries = read_entries(path)
     questions = tuple(_question(entry, f"{path}: question {number}") for number, entry in enumerate(entries, start=1))
     seen: set[str] = set()
     for question in questions:
@@ -93,12 +85,35 @@ def read_gold(path: Path) -> GoldSet:
     return GoldSet(questions, None if tenant is None else str(tenant))
 
 
+def read_entries(path: Path) -> tuple[dict[str, Any], list[Any]]:
+    """Return the content of a gold set, and its list `questions`, which is not empty; its entries are not checked.
+
+    Raises:
+        GoldError: the file is missing, is not YAML, or has no questions.
+    """
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+    except OSError as error:
+        raise GoldError(f"gold set {path} cannot be read ({error.strerror})") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise GoldError(f"gold set {path} is not valid YAML: {' '.join(str(error).split())}") from None
+    entries = content.get("questions") if isinstance(content, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise GoldError(f"gold set {path} has no list `questions`")
+    return content, entries
+
+
+def check_keys(entry: Mapping[str, Any], known: frozenset[str], where: str) -> None:
+    """Raise GoldError for a key of an entry that is not among the known ones."""
+    if unknown := sorted(set(map(str, entry)) - known):
+        raise GoldError(f"{where} has an unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
+
+
 def _question(entry: Any, where: str) -> GoldQuestion:
     if not isinstance(entry, dict):
         raise GoldError(f"{where} is no mapping")
     where = f"{where} ({entry['id']})" if entry.get("id") else where
-    if unknown := sorted(set(entry) - _KNOWN):
-        raise GoldError(f"{where} has an unknown key {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
+    check_keys(entry, _KNOWN, where)
     for key in ("id", "question"):
         if not str(entry.get(key) or "").strip():
             raise GoldError(f"{where} has no {key!r}")

@@ -99,7 +99,7 @@ class KeywordIndex:
     def numbers(self, words: Iterable[str]) -> list[int]:
         """Return the numbers of those of some words that there are, ascending."""
         known = self._numbers
-        return sorted(number for word in words if (number := known.get(word)) is not None)
+        return sorted([known[word] for word in words if word in known])
 
     def with_stem(self, stem: str) -> list[int]:
         """Return the numbers of the words with a stem."""
@@ -228,7 +228,9 @@ class ReadableKeywords:
     def rows_of(self, page: int) -> Rows:
         """Return the rows of a page, ascending."""
         first, last = self._index.page_starts[page], self._index.page_starts[page + 1]
-        return first + np.flatnonzero(self._readable.mask[first:last])
+        if self._readable.limits is None:
+            return np.arange(first, last)
+        return first + np.flatnonzero(self._readable.limits[first:last])
 
     @property
     def readable(self) -> Mask:

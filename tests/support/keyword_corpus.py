@@ -6,39 +6,22 @@ Belongs here: opening a chunk table as one reader may see it. Does not belong he
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
-import numpy as np
-
+from evals.bench.keyword_generation import Absent, write_generation
 from rag_assets.publishing.arrange import ORDER
-from rag_assets.publishing.keyword_writer import write_keyword_index
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.keyword_tables import KEYWORD_PAGES, KEYWORD_ROWS, KEYWORD_WORDS
-from rag_serving.artifacts.manifest import EmbedderFacts, Manifest
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.artifacts.store import map_table
 from rag_serving.config.keyword import Keyword
 from rag_serving.config.sections import Retrieval
-from rag_serving.indexes.chroma import ChromaLocation
-from rag_serving.indexes.exact import VectorTable
 from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.generation_files import GenerationFiles
-from rag_serving.indexes.keyword_index import FILES, KeywordIndex
 from rag_serving.indexes.view import GenerationView
 from rag_serving.models.protocols import Embedder
 from rag_serving.retrieval.hybrid import Mode
 from rag_serving.retrieval.search import Search, search_candidates
 from rag_serving.retrieval.stages import SearchOptions
 from support.synthetic import TENANT, chunk_row
-
-
-class Absent:
-    """Whatever is asked of it is out of reach."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AssertionError(f"{name} was asked for")
 
 
 def page(title: str, *texts: str | tuple[str, str], labels: Sequence[str] = (), **fields: Any) -> list[dict[str, Any]]:
@@ -54,29 +37,7 @@ def page(title: str, *texts: str | tuple[str, str], labels: Sequence[str] = (), 
 
 def opened(folder: Path, rows: Sequence[Mapping[str, Any]]) -> Generation:
     """Return a generation of rows with their keyword index alone."""
-    folder.mkdir(parents=True, exist_ok=True)
-    table = GENERATION_CHUNKS.table(list(rows)).sort_by(ORDER)
-    write_keyword_index(folder, table)
-    schemas = (KEYWORD_WORDS, KEYWORD_ROWS, KEYWORD_PAGES)
-    index = KeywordIndex(*(map_table(folder / name, schema) for name, schema in zip(FILES, schemas, strict=True)))
-    manifest = Manifest(
-        id="keywords",
-        tenant=TENANT,
-        created_at=datetime(2026, 1, 1, tzinfo=UTC),
-        inputs_digest="",
-        embedder=EmbedderFacts(name="none", dimension=1),
-        shards=(),
-        chunks=len(table),
-        pages={},
-        sources={},
-        formats={},
-        settings={},
-        files={},
-        versions={},
-    )
-    vectors = VectorTable(np.zeros((len(table), 1), np.float32))
-    files = GenerationFiles(manifest, table, vectors, cast(Any, Absent()), index)
-    return Generation(files, ChromaLocation(folder / "chroma", TENANT, None))
+    return write_generation(folder, GENERATION_CHUNKS.table(list(rows)).sort_by(ORDER), TENANT)
 
 
 def view_of(folder: Path, rows: Sequence[Mapping[str, Any]], who: Principal | None = None) -> GenerationView:

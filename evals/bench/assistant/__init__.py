@@ -1,1 +1,1 @@
-"""What an assistant does with a question: answers it, asks back, says that the pages do not tell it, refuses it."""
+"""Measure what an assistant does with a question: answers it, asks back, says that pages do not tell it, refuses it."""

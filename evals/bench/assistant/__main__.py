@@ -1,4 +1,4 @@
-"""`python -m evals.bench.assistant`: whether the right thing is done with what people ask an assistant.
+"""Measure whether the right thing is done (`python -m evals.bench.assistant`) with what people ask an assistant.
 
 Belongs here: building the samples, asking in the phase that is named, printing. Does not belong here: the questions
 (`evals/gold/assistant`), judging an answer (`evals.bench.assistant.judging`).

@@ -1,4 +1,4 @@
-"""The questions of `evals/gold/assistant`: what an assistant should do with each.
+"""Read the questions of `evals/gold/assistant`: what an assistant should do with each.
 
 Belongs here: reading and checking them. Does not belong here: asking (`evals.bench.assistant.__main__`), judging
 (`evals.bench.assistant.judging`), questions that are judged by what their answers say (`rag_assets.evaluation.gold`).
@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import yaml
-
 from evals.bench.passages.corpora import ROOT
-from rag_assets.evaluation.gold import GoldError
+from rag_assets.evaluation.gold import GoldError, check_keys, read_entries
 from rag_serving.access.principals import Principal
 
 FOLDER = ROOT / "evals" / "gold" / "assistant"
@@ -22,7 +20,7 @@ HALVES = ("build", "measured")
 
 Action = Literal["answer", "clarify", "not_found", "refuse"]
 Pages = tuple[frozenset[str], ...]
-"""Each of them has to be there; one is there when any of its titles is."""
+"""Pages that all have to be there; one is there when any of its titles is."""
 
 _OF_TURN = frozenset({"question", "action", "pages", "offered", "never"})
 _OF_QUESTION = frozenset({"id", "tenant", "kind", "user", "groups"})
@@ -30,7 +28,7 @@ _OF_QUESTION = frozenset({"id", "tenant", "kind", "user", "groups"})
 
 @dataclass(frozen=True)
 class Turn:
-    """What is typed, and what should come of it.
+    """One turn: what is typed, and what should come of it.
 
     Attributes:
         actions: what a reasonable person would do, any of them.
@@ -63,15 +61,7 @@ def read_half(half: str, folder: Path = FOLDER) -> tuple[Asked, ...]:
         GoldError: the file is missing or no YAML, or an entry lacks something or says something unknown.
     """
     path = folder / f"{half}.yaml"
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise GoldError(f"{path} cannot be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise GoldError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
-    entries = content.get("questions") if isinstance(content, dict) else None
-    if not isinstance(entries, list) or not entries:
-        raise GoldError(f"{path} has no list `questions`")
+    _, entries = read_entries(path)
     questions = tuple(_asked(entry, f"{path}: question {number}") for number, entry in enumerate(entries, start=1))
     if len({question.id for question in questions}) < len(questions):
         raise GoldError(f"{path}: an id stands twice")
@@ -83,7 +73,7 @@ def _asked(entry: Any, where: str) -> Asked:
         raise GoldError(f"{where} is no mapping")
     where = f"{where} ({entry.get('id')})"
     is_chain = "turns" in entry
-    _check(entry, _OF_QUESTION | ({"turns"} if is_chain else _OF_TURN), where)
+    check_keys(entry, _OF_QUESTION | ({"turns"} if is_chain else _OF_TURN), where)
     for key in ("id", "tenant", "kind"):
         if not entry.get(key):
             raise GoldError(f"{where} has no {key!r}")
@@ -96,7 +86,7 @@ def _asked(entry: Any, where: str) -> Asked:
 
 
 def _turn(entry: Mapping[str, Any], where: str) -> Turn:
-    _check(entry, _OF_TURN, where)
+    check_keys(entry, _OF_TURN, where)
     if not str(entry.get("question") or "").strip():
         raise GoldError(f"{where} has no 'question'")
     named = entry.get("action")
@@ -115,8 +105,3 @@ def _pages(entries: Any) -> Pages:
     return tuple(
         frozenset(map(str, entry)) if isinstance(entry, list) else frozenset({str(entry)}) for entry in entries or ()
     )
-
-
-def _check(entry: Mapping[str, Any], known: frozenset[str], where: str) -> None:
-    if unknown := sorted(set(map(str, entry)) - known):
-        raise GoldError(f"{where} has an unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")

@@ -21,7 +21,7 @@ _MEANT = frozenset({"page", "meaning"})  # kinds of an option that says what a q
 
 @dataclass(frozen=True)
 class Judged:
-    """What was done with one turn.
+    """One judged turn: what was done with it.
 
     Attributes:
         is_page: whether all right pages are cited; None where it was not answered, or none is right.
@@ -51,7 +51,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class JudgedChain:
-    """A question, or a chain: right where every turn is."""
+    """A judged question or chain: right where every turn is."""
 
     asked: Asked
     turns: tuple[Judged, ...]

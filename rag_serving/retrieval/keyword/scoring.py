@@ -11,6 +11,7 @@ divisor instead would leave every page over 53 words below a score of 3, however
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -108,9 +109,8 @@ class Scored:
         """The pages that match, ascending, and their scores as documents."""
         raw = self._points.copy()
         for found in self._in_content:
-            held = np.zeros(len(raw), np.bool_)
-            held[self._keywords.page_of[found]] = True
-            raw += IN_CONTENT * held
+            pages = self._keywords.page_of[found]
+            raw[pages[_starts(pages)]] += IN_CONTENT
         if self._among is not None:
             inside = np.zeros(len(raw), np.bool_)
             inside[self._keywords.page_of[self._among & self._keywords.readable]] = True
@@ -141,6 +141,19 @@ class Scored:
         """Return the same with what of the question each of them has."""
         return [self._best(page, score) for page, score in self.pages(count)]
 
+    def openings(self, pages: Sequence[tuple[int, float]], most: int) -> list[tuple[int, float]]:
+        """Return of each document its opening, then its best chunks, at most so many, with the document's score."""
+        parts = [self._among_of(page) for page, _ in pages]
+        sizes = [len(rows) for rows in parts]
+        rows, document = np.concatenate(parts), np.repeat(np.arange(len(parts)), sizes)
+        starts = np.cumsum([0, *sizes[:-1]])
+        follows = np.ones(len(rows), np.bool_)
+        follows[starts] = False
+        order = np.lexsort((-self.scores_of(rows), follows, document))
+        chosen = order[np.arange(len(rows)) - starts[document] < most]
+        scores = (pages[place][1] for place in document[chosen].tolist())
+        return [*zip(rows[chosen].tolist(), scores, strict=True)]
+
     def rows_of(self, page: int) -> tuple[Rows, NDArray[np.float64]]:
         """Return the rows of a document, ascending, and their scores as chunks."""
         rows = self._among_of(page)
@@ -153,7 +166,7 @@ class Scored:
     def _by_best_chunk(self) -> tuple[Rows, NDArray[np.float64]]:
         rows, scores = self.chunks
         pages = self._keywords.page_of[rows]
-        starts = np.flatnonzero(np.diff(pages, prepend=-1))
+        starts = _starts(pages)
         return pages[starts].astype(np.int64), np.maximum.reduceat(scores, starts) if len(starts) else scores
 
     def _best(self, page: int, score: float) -> Best:
@@ -183,6 +196,13 @@ def best_first(values: Rows, scores: NDArray[np.float64], count: int) -> list[tu
         values, scores = values[chosen], scores[chosen]
     order = np.argsort(-scores, kind="stable")[:count]
     return [*zip(values[order].tolist(), scores[order].tolist(), strict=True)]
+
+
+def _starts(ascending: Numbers) -> Rows:
+    """Return where each value of sorted numbers stands first."""
+    is_first = np.ones(len(ascending), np.bool_)
+    np.not_equal(ascending[1:], ascending[:-1], out=is_first[1:])
+    return np.flatnonzero(is_first)
 
 
 def _any(ascending: Rows, first: int, last: int) -> bool:

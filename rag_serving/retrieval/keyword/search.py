@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -45,7 +44,7 @@ class KeywordRun:
         if self.scored.by == "chunks":
             return _ranking(self._chunks(k))
         pages = self.scored.pages(max(1, min(k, _DOCUMENTS * self.settings.top_k)))
-        return _ranking([*chain.from_iterable(self._of_document(*page) for page in pages)][:k])
+        return _ranking(self.scored.openings(pages, self.settings.max_per_document)[:k] if pages else [])
 
     def decision(self, passages: Passages) -> Decision:
         """Return what is done with the question."""
@@ -53,13 +52,6 @@ class KeywordRun:
         chunks = passages.read(np.array([each.row for each in best], dtype=np.int64))
         asked_for = bool(best) and self.scored.named_page == best[0].page
         return decided(best, chunks, self.settings, asked_for)
-
-    def _of_document(self, page: int, score: float) -> list[tuple[int, float]]:
-        """Return the rows that stand for a document, with its score."""
-        rows, scores = self.scored.rows_of(page)
-        order = np.argsort(-scores, kind="stable")
-        chosen = [0, *order[order != 0].tolist()][: self.settings.max_per_document]
-        return [(int(rows[place]), score) for place in chosen]
 
     def _chunks(self, k: int) -> list[tuple[int, float]]:
         """Return the best chunks; those of the page that is asked for by its name first."""
