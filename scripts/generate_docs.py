@@ -24,7 +24,7 @@ from pydantic_core import PydanticUndefined
 
 from rag_serving.cli.group import ENTRY_POINTS, Later
 from rag_serving.cli.main import app
-from rag_serving.config import documents, jobs, oidc, phases, profiles, sections
+from rag_serving.config import documents, jobs, keyword, oidc, phases, profiles, sections
 from rag_serving.config import loading as config
 from rag_serving.config import sources as source_kinds
 
@@ -118,6 +118,8 @@ def default(field: FieldInfo) -> str:
         return "[below](#tenantsnameretrieval)"
     if isinstance(field.default, jobs.TenantJobs):
         return "[below](#tenantsnamejobs)"
+    if isinstance(field.default, keyword.Keyword):
+        return "as [`keyword`](#keyword) says"
     if isinstance(field.default, documents.Ocr):
         return "[below](#documentsocr)"
     if isinstance(field.default, BaseModel):

@@ -161,6 +161,11 @@ class Config(BaseSettings):
             own.canary or given.canary,
         )
 
+    def keyword_of(self, tenant: str) -> Keyword:
+        """Return how the keyword tier reads a tenant's questions: what the tenant says over what all tenants have."""
+        own = self.tenants.get(tenant, Tenant()).keyword
+        return self.keyword.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+
     def searched_in_full(self) -> Config:
         """Return the same with retrieval on in its highest phase for every tenant, and nothing tried out."""
         retrieval = self.retrieval.model_copy(update={"enabled": True, "phase": PHASES[0], "canary": None})

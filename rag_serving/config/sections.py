@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from rag_serving.config.jobs import TenantJobs
+from rag_serving.config.keyword import Keyword
 from rag_serving.config.phases import Canary, TenantRetrieval
 from rag_serving.config.sources import Section
 
@@ -336,3 +337,5 @@ class Tenant(Section):
     """What of `retrieval` is otherwise for it: `enabled`, `phase`, `canary`."""
     jobs: TenantJobs = TenantJobs()
     """What of `jobs` is otherwise for it: `concurrency`, `jobs_per_minute`, `tokens_per_minute`."""
+    keyword: Keyword = Keyword()
+    """Keys of `keyword` that are otherwise for it; a list or mapping replaces the whole one."""

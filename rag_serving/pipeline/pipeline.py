@@ -84,7 +84,7 @@ class Pipeline:
     """
 
     def __init__(self, config: Config, tenant: str, published: CurrentGeneration, services: Services) -> None:
-        self.config = config
+        self.config = config = config.model_copy(update={"keyword": config.keyword_of(tenant)})
         self.tenant = tenant
         self.published = published
         self.receipts, self.telemetry = services.receipts, services.telemetry

@@ -15,7 +15,6 @@ from functools import lru_cache
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.records.evidence import Evidence, Source
 from rag_serving.records.passages import Candidate, Chunk, Lock
-from rag_serving.retrieval.keyword.search import KEYWORD
 from rag_serving.retrieval.reasons import QueryWords
 from rag_serving.retrieval.search import Search
 from rag_serving.retrieval.why import passage_reasons
@@ -59,7 +58,6 @@ def _evidence(
     matched = _matched(search, words, chunk)
     if chunk.page_id not in hashes:
         hashes[chunk.page_id] = content_hash(search.context.view, chunk)
-    rank = candidate.ranks.get(KEYWORD)
     return Evidence(
         doc_slug=chunk.slug or _stem(chunk.source_file) or chunk.page_id,
         title=_harmless(chunk.title),
@@ -70,7 +68,7 @@ def _evidence(
         content_hash=hashes[chunk.page_id],
         matched_terms=matched,
         source=_source(search, candidate),
-        match_explain=(*lines, *((f"keyword rank {rank}",) if rank else ())),
+        match_explain=tuple(lines),
         chunk_index=chunk.chunk_idx,
         chunk_hash=chunk.text_hash,
     )

@@ -16,8 +16,8 @@ from rag_serving.records.queries import Query
 from rag_serving.text.normalization import caseless, holds
 
 Code = Literal[
-    "title_words", "heading_words", "text_words", "label", "space", "phrase", "named_page", "lexical_rank",
-    "dense_rank", "rerank_rank", "sentence", "newest", "older", "steps",
+    "title_words", "heading_words", "text_words", "label", "space", "phrase", "named_page", "keyword_rank",
+    "lexical_rank", "dense_rank", "rerank_rank", "sentence", "newest", "older", "steps",
 ]  # fmt: skip
 _MOST_WORDS = 4
 _LONGEST = 40  # characters of a word that is shown
@@ -57,6 +57,8 @@ class Reason:
                 return f"holds {words} to the letter"
             case "named_page":
                 return "on the page that the question names"
+            case "keyword_rank":
+                return f"keyword rank {self.rank}"
             case "lexical_rank":
                 return f"BM25 rank {self.rank}"
             case "dense_rank":
@@ -119,6 +121,7 @@ def _reasons(candidate: Candidate, words: QueryWords, by_stage: Mapping[str, int
             yield Reason(code, shared)
     yield from _asked_for(chunk, query)
     ranks: dict[Code, int | None] = {
+        "keyword_rank": candidate.ranks.get("keyword"),
         "lexical_rank": candidate.ranks.get("lexical"),
         "dense_rank": candidate.ranks.get("dense"),
         "rerank_rank": by_stage.get("rerank"),

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from rag_serving.indexes.protocols import Mask, ReaderView
+from rag_serving.indexes.protocols import Mask, ReaderView, Rows
 from rag_serving.models.protocols import Embedder
 from rag_serving.query.languages import is_of_pages, said_in
 from rag_serving.query.parsing import read_query
@@ -23,6 +23,7 @@ from rag_serving.records.decisions import Decision
 from rag_serving.records.queries import Filters, Query
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, query_vector
 from rag_serving.retrieval.keyword.question import KeywordQuestion, QuestionReader
+from rag_serving.retrieval.keyword.quoted import rows_holding
 from rag_serving.retrieval.keyword.scoring import By
 from rag_serving.retrieval.keyword.search import keyword_run
 from rag_serving.retrieval.lexical_reranker import HEURISTIC
@@ -30,6 +31,7 @@ from rag_serving.retrieval.ranking import Ranking
 from rag_serving.retrieval.rerank import RERANK
 from rag_serving.retrieval.stage import SearchContext, Stage, run_stages
 from rag_serving.retrieval.stages import SearchOptions, candidate_stages
+from rag_serving.text.keyword_words import words_in
 from rag_serving.tracing import StageTrace
 
 NOTHING_READABLE = "who asks may read none of the published passages"
@@ -115,11 +117,10 @@ def search_candidates(view: ReaderView, embedder: Embedder, text: str, options: 
         spelling = options.settings.spelling
         query = read_query(text, _Corpus(view, options.is_word), spelling, options.is_word, said)
         query = replace(query, original=typed).noting(*(f"read '{word}' as '{other}'" for word, other in meant.items()))
-        if options.page and not query.page:
-            query = replace(query, page=options.page).noting(f"the page “{options.page}” before others")
+        query = _preferring(query, options.page)
         everything = narrowed(view, options.filters, query.filters)
         inside = narrowed(view, options.filters, query.filters, query.scope) if query.scope else None
-        holders, missing = _holders(view, query)
+        holders, missing = _holders(view, query, view.holding)
     vector = None
     if options.mode != "lexical":
         with trace.part("embed", DENSE_UNAVAILABLE):
@@ -139,20 +140,24 @@ def _by_keywords(view: ReaderView, text: str, options: SearchOptions, by: By) ->
     trace = StageTrace(watch=options.watch)
     with trace.part("query"):
         query = read_query(text, _Keywords(view), False, options.is_word, said_in(text, view.languages))
+        query = _preferring(query, options.page)
         among = narrowed(view, options.filters, query.filters, query.scope)
         notes = [] if len(view) else [NOTHING_READABLE]
         if query.scope and among is not None and not among.any():
             among = narrowed(view, options.filters, query.filters)
             notes.append(NOTHING_IN_SCOPE)
     with trace.part("keywords"):
-        reader = QuestionReader(options.keyword, view.keywords, options.is_word)
+        quoted = {word for phrase in query.phrases for word in words_in(phrase)}
+        reader = QuestionReader(options.keyword, view.keywords, lambda word: word in quoted or options.is_word(word))
         run = keyword_run(reader, query.text, by, among)
         query = _keyword_query(query, run.question)
-    context = SearchContext(view, query, among, keywords=run)
+        holders, missing = _holders(view, query, partial(rows_holding, view))
+    context = SearchContext(view, query, among, holders, keywords=run)
     rankings = run_stages(candidate_stages(options), context, Ranking(), trace)
     with trace.part("decision"):
-        decision = run.decision(context.passages)
-    return Search(query.noting(*notes), context, [*rankings.values()][-1], rankings, trace, decision)
+        decision = run.decision(context.passages, holders, query.page)
+    noted = query.noting(*notes, *missing)
+    return Search(noted, context, [*rankings.values()][-1], rankings, trace, decision)
 
 
 def _keyword_query(query: Query, question: KeywordQuestion) -> Query:
@@ -187,9 +192,16 @@ def narrowed(view: ReaderView, *filters: Filters | None) -> Mask | None:
     return np.logical_and.reduce(masks) if masks else None
 
 
-def _holders(view: ReaderView, query: Query) -> tuple[Mask | None, list[str]]:
+def _preferring(query: Query, page: str | None) -> Query:
+    """Return a query with the page that is preferred where it names none itself."""
+    if not page or query.page:
+        return query
+    return replace(query, page=page).noting(f"the page “{page}” before others")
+
+
+def _holders(view: ReaderView, query: Query, holding: Callable[[str], Rows]) -> tuple[Mask | None, list[str]]:
     """Return the rows that hold a quoted phrase, None without any, and a note for each phrase that none holds."""
-    found = {phrase: view.holding(phrase).tolist() for phrase in query.phrases}
+    found = {phrase: holding(phrase).tolist() for phrase in query.phrases}
     rows = sorted({row for rows in found.values() for row in rows})
     missing = [f"no passage holds the words “{phrase}”" for phrase, rows in found.items() if not rows]
     return (view.mask(rows) if rows else None), missing

@@ -26,6 +26,7 @@ from rag_serving.retrieval.hybrid import (
     Mode,
 )
 from rag_serving.retrieval.hygiene import Hygiene, KeywordGate
+from rag_serving.retrieval.keyword.quoted import add_holders
 from rag_serving.retrieval.keyword.scoring import By
 from rag_serving.retrieval.keyword.stages import KeywordSearch, PerDocument
 from rag_serving.retrieval.lexical_reranker import POOL, LexicalReranker
@@ -77,6 +78,7 @@ def candidate_stages(options: SearchOptions) -> tuple[Stage, ...]:
             Stage("keyword", KeywordSearch(options.k)),
             Stage("candidates", First(options.k)),
             Stage("best", First(options.k)),
+            Stage("quoted", in_turn(add_holders, boost, First(options.k))),
         )
     settings, mode, hybrid = options.settings, options.mode, options.mode == "hybrid"
     return (

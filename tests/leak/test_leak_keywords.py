@@ -20,7 +20,24 @@ from rag_serving.retrieval.keyword.question import QuestionReader
 # Few words, so that they meet: singulars, plurals, words a letter apart, words that stand in titles alone.
 _WORDS = "note notes news new home homes quick link links workspace workspaces entry entries berth berths plan"
 WORDS = _WORDS.split()
-ASKED = [*WORDS, "wrkspace", "hmoe", "notse", "entrie", "bert", "lnk", "what is", "explain", "open", "and", "the", "my"]
+ASKED = [
+    *WORDS,
+    '"quick links"',
+    '"new notes"',
+    '"wrkspace"',
+    "wrkspace",
+    "hmoe",
+    "notse",
+    "entrie",
+    "bert",
+    "lnk",
+    "what is",
+    "explain",
+    "open",
+    "and",
+    "the",
+    "my",
+]
 STAFF = Principal(TENANT, "ann", frozenset({"staff"}))
 READERS = ("everyone", "group:staff", "group:board", "nobody")
 SEEN = frozenset(READERS[:2])
@@ -54,7 +71,7 @@ def found_in(folder: Path, rows: list[dict[str, Any]], question: str, mode: Mode
     """Everything that a search tells, scores to the bit."""
     view = view_of(folder, rows, STAFF)
     search = searched(view, question, mode, synonyms={"entry": "berth plan"})
-    columns = {name: values.tolist() for name, values in search.ranking.columns.items()}
+    columns = {name: values.tobytes() for name, values in search.ranking.columns.items()}
     vocabulary = {word: view.keywords.has_word([word]) for word in WORDS}
     known = {word: view.keywords.is_term(word) for word in WORDS}
     corrected = {word: view.keywords.correction(word) for word in ("wrkspace", "hmoe", "notse", "plna")}

@@ -14,7 +14,8 @@ confidence = (best score - second score) / best score, over documents. The rules
 7. confidence below `min_conf`: ambiguous
 
 Else it is answered. A question frame around the whole title of one document asks for that one: the others are no
-results of it then.
+results of it then. So it is where one document alone holds the words that a question quotes. Of documents that are
+about equal, the one that the question or its conversation names is meant.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ def confidence_of(best: Sequence[Best]) -> float:
     return max(0.0, (best[0].score - second) / best[0].score)
 
 
-def decided(best: Sequence[Best], chunks: Sequence[Chunk], settings: Keyword, is_asked_for: bool = False) -> Decision:
+def decided(best: Sequence[Best], chunks: Sequence[Chunk], settings: Keyword, asked_for: str = "") -> Decision:
     """Return what is done with a question by its best documents, the best first.
 
     Args:
         best: the documents.
         chunks: of each document the one that speaks for it.
         settings: the thresholds.
-        is_asked_for: a question frame asks for the first by its whole title.
+        asked_for: what the question asks for the first one by, so that no rule is needed; empty where it does not.
     """
     contenders = tuple(contender_of(each, chunk) for each, chunk in zip(best, chunks, strict=True))
-    if is_asked_for:
-        return Decision("answer", contenders[:1], 1.0, "the question asks for a page by its whole title")
+    if asked_for:
+        return Decision("answer", contenders[:1], 1.0, asked_for)
     action, reason = _ruled(best, settings)
     return Decision(action, contenders, round(confidence_of(best), 4), reason)
 

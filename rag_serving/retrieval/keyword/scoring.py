@@ -65,7 +65,7 @@ class Scored:
         self, keywords: ReadableKeywords, question: KeywordQuestion, by: By, among: Mask | None = None
     ) -> None:
         """`among` [rows] narrows the search; no score depends on it."""
-        self._keywords, self._question, self.by, self._among = keywords, question, by, among
+        self._keywords, self._question, self.by, self.among = keywords, question, by, among
         rows, pages = keywords.size
         self._in_title = [keywords.pages_titled(token.forms, question.left_out) for token in question.tokens]
         self._in_labels = [keywords.pages_labelled(token.forms) for token in question.tokens]
@@ -99,8 +99,8 @@ class Scored:
         raw = self._content + self._points[self._keywords.page_of]
         matching = raw > 0
         matching &= self._keywords.readable
-        if self._among is not None:
-            matching &= self._among
+        if self.among is not None:
+            matching &= self.among
         rows = np.flatnonzero(matching)
         return rows, self.scores_of(rows)
 
@@ -111,9 +111,9 @@ class Scored:
         for found in self._in_content:
             pages = self._keywords.page_of[found]
             raw[pages[_starts(pages)]] += IN_CONTENT
-        if self._among is not None:
+        if self.among is not None:
             inside = np.zeros(len(raw), np.bool_)
-            inside[self._keywords.page_of[self._among & self._keywords.readable]] = True
+            inside[self._keywords.page_of[self.among & self._keywords.readable]] = True
             raw *= inside
         pages = np.flatnonzero(raw)
         return pages, final_scores(raw[pages], self._keywords.page_lengths[pages], self._has_phrase[pages])
@@ -161,7 +161,7 @@ class Scored:
 
     def _among_of(self, page: int) -> Rows:
         rows = self._keywords.rows_of(page)
-        return rows if self._among is None else rows[self._among[rows]]
+        return rows if self.among is None else rows[self.among[rows]]
 
     def _by_best_chunk(self) -> tuple[Rows, NDArray[np.float64]]:
         rows, scores = self.chunks

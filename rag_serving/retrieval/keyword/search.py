@@ -23,6 +23,7 @@ from rag_serving.retrieval.ranking import SCORE, Ranking
 
 KEYWORD = "keyword"
 """The column of its scores; its ranks are in `keyword_rank`."""
+BY_TITLE, BY_QUOTE = "the question asks for a page by its whole title", "one page alone holds the words in quotes"
 _CONTENDERS = 3
 _DOCUMENTS = 2  # times as many documents as an answer is made from
 
@@ -46,12 +47,33 @@ class KeywordRun:
         pages = self.scored.pages(max(1, min(k, _DOCUMENTS * self.settings.top_k)))
         return _ranking(self.scored.openings(pages, self.settings.max_per_document)[:k] if pages else [])
 
-    def decision(self, passages: Passages) -> Decision:
-        """Return what is done with the question."""
-        best = self.scored.best(_CONTENDERS)
+    def decision(self, passages: Passages, holders: Mask | None = None, page: str | None = None) -> Decision:
+        """Return what is done with the question.
+
+        Args:
+            passages: reads the chunks that speak for the documents.
+            holders: the rows that hold what the question quotes: only their documents are meant.
+            page: the title of the document that the question or its conversation names.
+        """
+        scored = self._holding(holders)
+        best = scored.best(_CONTENDERS)
         chunks = passages.read(np.array([each.row for each in best], dtype=np.int64))
-        asked_for = bool(best) and self.scored.named_page == best[0].page
-        return decided(best, chunks, self.settings, asked_for)
+        if best and scored.named_page == best[0].page:
+            return decided(best, chunks, self.settings, BY_TITLE)
+        if len(best) == 1 and scored is not self.scored:
+            return decided(best, chunks, self.settings, BY_QUOTE)
+        named = [place for place, chunk in enumerate(chunks) if page and chunk.title == page]
+        if named:
+            return decided([best[named[0]]], [chunks[named[0]]], self.settings)
+        return decided(best, chunks, self.settings)
+
+    def _holding(self, holders: Mask | None) -> Scored:
+        """Return the scores of the documents that hold what is quoted; of all where none does."""
+        among = self.scored.among
+        held = holders if holders is None or among is None else holders & among
+        if held is None or not held.any():
+            return self.scored
+        return Scored(self.keywords, self.question, self.scored.by, held)
 
     def _chunks(self, k: int) -> list[tuple[int, float]]:
         """Return the best chunks; those of the page that is asked for by its name first."""

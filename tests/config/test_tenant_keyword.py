@@ -1,0 +1,40 @@
+"""Keys of the section `keyword` that are otherwise for one tenant."""
+
+from __future__ import annotations
+
+import pytest
+
+from rag_serving.config.keyword import Keyword
+from rag_serving.config.loading import ConfigError, parse_config
+
+CONTENT = {
+    "keyword": {"min_score": 4, "synonyms": {"shortcuts": "quick links"}},
+    "tenants": {"a": {"keyword": {"synonyms": {"pto": "leave"}, "top_k": 3}}, "b": {}},
+}
+
+
+def test_what_a_tenant_says_stands_over_what_all_have() -> None:
+    own = parse_config(CONTENT).keyword_of("a")
+    assert (own.synonyms, own.top_k, own.min_score) == ({"pto": "leave"}, 3, 4)
+
+
+def test_others_are_as_all_are() -> None:
+    config = parse_config(CONTENT)
+    assert config.keyword_of("b") == config.keyword_of("unknown") == config.keyword
+    assert parse_config({"tenants": {"a": {}}}).keyword_of("a") == Keyword()
+
+
+def test_a_value_that_is_the_built_in_default_is_a_tenant_s_own_too() -> None:
+    content = {"keyword": {"min_score": 4}, "tenants": {"a": {"keyword": {"min_score": 3}}}}
+    assert parse_config(content).keyword_of("a").min_score == 3
+
+
+def test_the_environment_sets_a_tenant_s_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CITELOCK_TENANTS__A__KEYWORD__MIN_GAP", "0.5")
+    own = parse_config(CONTENT).keyword_of("a")
+    assert (own.min_gap, own.top_k, own.min_score) == (0.5, 3, 4)
+
+
+def test_an_unknown_key_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"'tenants.a.keyword.min_scor'; did you mean 'min_score'"):
+        parse_config({"tenants": {"a": {"keyword": {"min_scor": 1}}}})
