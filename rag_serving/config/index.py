@@ -14,6 +14,7 @@ from rag_serving.config.sources import Section
 
 IndexKind = Literal["disk", "postgres", "qdrant"]
 Halfvec = Literal["auto", "never"]
+Collections = Literal["tenant", "shared"]
 
 
 class Index(Section):
@@ -48,6 +49,20 @@ class Index(Section):
     hybrid_weights: tuple[float, float] = (0.6, 0.4)
     """Weights of cosine similarity and text rank in the SQL function `search_chunks_hybrid`, which other programs may
     call. Questions are ranked as `retrieval` says, from the same candidates."""
+
+    collection: str = Field("citelock", pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")
+    """Qdrant: name that all collections and aliases begin with, such as book-chunks."""
+    collections: Collections = "tenant"
+    """Qdrant: tenant: a collection for each generation of each tenant. shared: one for all, which filters divide."""
+    api_key_env: str | None = None
+    """Qdrant: environment variable with the key that questions read with; a read-only one will do."""
+    writer_key_env: str | None = None
+    """The same for the key that publishes; null: that of `api_key_env`."""
+    quota_vectors: int | None = Field(None, ge=1)
+    """Qdrant: vectors that all generations may have together; a publication warns from 80 % on and is refused beyond
+    100 %. null: no limit."""
+    quota_bytes: int | None = Field(None, ge=1)
+    """The same for the bytes of vectors and payloads, as they are sent."""
 
     @model_validator(mode="after")
     def _has_an_address(self) -> Index:

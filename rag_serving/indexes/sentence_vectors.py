@@ -67,6 +67,11 @@ class SentenceVectors:
     def __len__(self) -> int:
         return len(self._records)
 
+    def records_of(self, chunk: int) -> NDArray[np.void]:
+        """Return the records of a chunk's sentences, its heading path first; none where nothing is stored."""
+        records: NDArray[np.void] = self._records[self._rows[self._borders[chunk] : self._borders[chunk + 1]]]
+        return records
+
     def similarities(
         self, vector: NDArray[np.float32], chunks: Sequence[int], texts: Sequence[str]
     ) -> list[float | None]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa
+
 from rag_serving.indexes.generation import Generation
 
 
@@ -22,6 +24,13 @@ class SourcePages:
 
 def source_pages(generation: Generation) -> dict[str, SourcePages]:
     """Return the sources of a generation by their keys, restricted pages included."""
-    dates = generation.table.select(["source", "updated_at"]).group_by("source").aggregate([("updated_at", "max")])
-    newest = dict(zip(dates["source"].to_pylist(), dates["updated_at_max"].to_pylist(), strict=True))
+    newest = newest_pages(generation.table)
     return {key: SourcePages(each.pages, newest.get(key)) for key, each in generation.manifest.pages.items()}
+
+
+def newest_pages(chunks: pa.Table) -> dict[str, datetime]:
+    """Return when the newest page of each source was made, by a table of GENERATION_CHUNKS; without sources that do not
+    say."""
+    dates = chunks.select(["source", "updated_at"]).group_by("source").aggregate([("updated_at", "max")])
+    pairs = zip(dates["source"].to_pylist(), dates["updated_at_max"].to_pylist(), strict=True)
+    return {source: newest for source, newest in pairs if newest is not None}

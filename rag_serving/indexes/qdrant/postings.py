@@ -1,0 +1,106 @@
+"""Which chunk has which term, as sparse vectors of chunks tell it to one reader.
+
+Belongs here: numbers of terms by the vocabulary that a reader may see, counts by search, keeping both.
+Does not belong here: BM25 (`indexes.remote`), requests (`readable_points`).
+
+A chunk has one sparse vector for each kind of posting: at the number of a term stands how often it has it, so that the
+product with a vector of nothing but a one there is that count. A reader's vocabulary is what the reader classes have:
+a term of hidden chunks alone has no number for it, and is not asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rag_serving.indexes.qdrant import filters
+from rag_serving.indexes.qdrant.kept import KeptValues
+from rag_serving.indexes.qdrant.layout import SPARSE, number_of
+from rag_serving.indexes.qdrant.payloads import unpack_terms
+from rag_serving.indexes.qdrant.readable_points import ReadablePoints, Search
+from rag_serving.indexes.remote.errors import RemoteDataError
+from rag_serving.indexes.remote.protocol import PostingKind, Postings
+from rag_serving.indexes.remote.tables import REMOTE_TERMS
+
+_TERM_BYTES = 150  # of a term in a vocabulary, by sys.getsizeof
+
+
+class Term(NamedTuple):
+    """A term as one reader may know it: its number, and how many chunks have it."""
+
+    number: int
+    chunks: int
+
+
+Vocabulary = Mapping[str, Term]
+
+
+class PostingLists:
+    """The postings of one generation. Safe to use from several threads."""
+
+    def __init__(self, most_bytes: int) -> None:
+        """`most_bytes`: what may be kept of vocabularies, and again of postings."""
+        self._vocabularies: KeptValues[Vocabulary] = KeptValues(most_bytes)
+        self._lists: KeptValues[Postings] = KeptValues(most_bytes)
+
+    def vocabulary(self, points: ReadablePoints, kind: PostingKind) -> pa.Table:
+        """Return REMOTE_TERMS of the chunks that may be read."""
+        vocabulary = self._vocabulary(points, kind)
+        terms = sorted(vocabulary)
+        chunks = [vocabulary[term].chunks for term in terms]
+        return pa.table([pa.array(terms, pa.string()), pa.array(chunks, pa.int64())], schema=REMOTE_TERMS.arrow)
+
+    def of(self, points: ReadablePoints, kind: PostingKind, terms: Sequence[str]) -> dict[str, Postings]:
+        """Return the chunks that may be read with each of some terms; terms of none are left out."""
+        vocabulary = self._vocabulary(points, kind)
+        known = sorted({term for term in terms if term in vocabulary})
+        lists = {term: self._lists.get((points.classes, kind, term)) for term in known}
+        missing = [term for term, postings in lists.items() if postings is None]
+        for term, postings in zip(
+            missing, _searched(points, kind, [vocabulary[term] for term in missing]), strict=True
+        ):
+            lists[term] = postings
+            size = postings.rows.nbytes + postings.counts.nbytes + _TERM_BYTES
+            self._lists.keep((points.classes, kind, term), postings, size)
+        return {term: postings for term, postings in lists.items() if postings is not None}
+
+    def _vocabulary(self, points: ReadablePoints, kind: PostingKind) -> Vocabulary:
+        key = points.classes, kind
+        vocabulary = self._vocabularies.get(key)
+        if vocabulary is None:
+            vocabulary = _read(points, kind)
+            self._vocabularies.keep(key, vocabulary, _TERM_BYTES * len(vocabulary) + 1)
+        return vocabulary
+
+
+def _read(points: ReadablePoints, kind: PostingKind) -> Vocabulary:
+    """Return the terms of all reader classes together."""
+    vocabulary: dict[str, Term] = {}
+    for point in points.scroll("terms", ["packed"], [filters.with_value("posting", kind)]):
+        parts = unpack_terms((point.payload or {}).get("packed", ""))
+        for term, number, chunks in zip(*(part.to_pylist() for part in parts), strict=True):
+            before = vocabulary.get(term)
+            vocabulary[term] = Term(number, chunks if before is None else before.chunks + chunks)
+    return vocabulary
+
+
+def _searched(points: ReadablePoints, kind: PostingKind, terms: Sequence[Term]) -> Iterator[Postings]:
+    """Return the chunks that have each of some terms.
+
+    Raises:
+        RemoteDataError: others than the vocabulary says.
+    """
+    from qdrant_client.models import SparseVector
+
+    searches = [Search(SPARSE[kind], SparseVector(indices=[term.number], values=[1.0]), term.chunks) for term in terms]
+    for term, found in zip(terms, points.with_terms(searches), strict=True):
+        rows = np.array([number_of(point.id) for point in found], np.int64)
+        counts = np.array([round(point.score) for point in found], np.int32)
+        order = np.argsort(rows)
+        rows, counts = rows[order], counts[order]
+        if len(rows) != term.chunks or (np.diff(rows) <= 0).any() or (counts < 1).any():
+            raise RemoteDataError("the Qdrant server lost some of a generation's terms; run `citelock build`")
+        yield Postings(rows, counts)

@@ -1,0 +1,159 @@
+"""One generation in Qdrant, read in the name of one principal.
+
+Belongs here: tables from points, the nearest chunks. Does not belong here: the filter (`filters`), postings
+(`postings`), which generation it is (`store`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rag_serving.indexes.qdrant import filters
+from rag_serving.indexes.qdrant.layout import DENSE, WINDOWS, number_of
+from rag_serving.indexes.qdrant.payloads import bytes_of, table_of
+from rag_serving.indexes.qdrant.postings import PostingLists
+from rag_serving.indexes.qdrant.readable_points import ReadablePoints, Search
+from rag_serving.indexes.remote.errors import RemoteDataError
+from rag_serving.indexes.remote.protocol import Nearest, PostingKind, Postings, Rows, Vector, WindowVectors
+from rag_serving.indexes.remote.tables import (
+    REMOTE_CHUNKS,
+    REMOTE_ORIGINALS,
+    REMOTE_PLACES,
+    REMOTE_SENTENCES,
+    REMOTE_TEXTS,
+)
+
+_NAMED = 2000  # rows that a request names one by one; of more the best are asked for until enough are among them
+_SPARE = 16  # chunks asked for beyond k, to see whether further ones are as near as the last
+
+
+class SearchSettings(NamedTuple):
+    """How the vectors of a generation are searched. `ef`: candidates of the graph; None: all are compared."""
+
+    windows: bool
+    dimension: int
+    ef: int | None
+
+
+class QdrantReader:
+    """What some reader classes of a generation open; a `RemoteReader`. Safe to use from several threads."""
+
+    def __init__(self, points: ReadablePoints, postings: PostingLists, settings: SearchSettings) -> None:
+        self._points, self._postings, self._settings = points, postings, settings
+        self._vector = WINDOWS if settings.windows else DENSE
+
+    def classes(self) -> frozenset[str]:
+        return self._points.classes
+
+    def chunks(self) -> pa.Table:
+        payloads = [point.payload or {} for point in self._points.scroll("chunk", REMOTE_CHUNKS.columns.names)]
+        return table_of(REMOTE_CHUNKS, payloads).sort_by("row")
+
+    def places(self) -> pa.Table:
+        payloads = [point.payload or {} for point in self._points.scroll("place", REMOTE_PLACES.columns.names)]
+        return table_of(REMOTE_PLACES, payloads).sort_by([("row", "ascending"), ("place", "ascending")])
+
+    def originals(self) -> pa.Table:
+        payloads = [point.payload or {} for point in self._points.scroll("original", REMOTE_ORIGINALS.columns.names)]
+        return table_of(REMOTE_ORIGINALS, payloads).sort_by("page_id")
+
+    def original(self, sha256: str) -> bytes:
+        named = [filters.with_value("sha256", sha256)]
+        if not any(True for _ in self._points.scroll("original", ["sha256"], named)):
+            raise RemoteDataError("the file of a page is not in the Qdrant server, or may not be read")
+        pieces = [point.payload or {} for point in self._points.scroll("piece", ["bytes"], named)]
+        return b"".join(bytes_of(piece.get("bytes", "")) for piece in pieces)
+
+    def texts(self, rows: Sequence[int]) -> pa.Table:
+        points = self._points.of_rows(rows, REMOTE_TEXTS.columns.names)
+        return table_of(REMOTE_TEXTS, [point.payload or {} for point in points])
+
+    def sentences(self, rows: Sequence[int]) -> pa.Table:
+        points = self._points.of_rows(rows, REMOTE_SENTENCES.columns.names)
+        payloads = [point.payload or {} for point in points]
+        return table_of(REMOTE_SENTENCES, [payload for payload in payloads if "records" in payload])
+
+    def vectors(self, rows: Sequence[int]) -> WindowVectors:
+        of_rows = {
+            number_of(point.id): self._matrix(point.vector) for point in self._points.of_rows(rows, [], self._vector)
+        }
+        if missing := [row for row in rows if row not in of_rows]:
+            raise RemoteDataError(f"{len(missing)} chunks have no vector in the Qdrant server that may be read")
+        matrices = [of_rows[row] for row in rows]
+        empty = np.zeros((0, self._settings.dimension), np.float32)
+        counts = np.array([len(matrix) for matrix in matrices], np.int64)
+        return WindowVectors(counts, np.concatenate([empty, *matrices]))
+
+    def nearest(self, vector: Vector, k: int, among: Rows | None = None) -> Nearest:
+        query = np.asarray(vector, np.float32).tolist()
+        if k <= 0 or not self._points.classes or (among is not None and not len(among)):
+            return _nearest([], 0)
+        if among is None:
+            return self._without_ties(query, k, None)
+        if len(among) <= _NAMED:
+            return self._without_ties(query, k, among.tolist())
+        return self._filtered(query, k, among)
+
+    def postings(self, kind: PostingKind, terms: Sequence[str]) -> dict[str, Postings]:
+        return self._postings.of(self._points, kind, terms)
+
+    def vocabulary(self, kind: PostingKind) -> pa.Table:
+        return self._postings.vocabulary(self._points, kind)
+
+    def _without_ties(self, query: list[float], k: int, rows: Sequence[int] | None) -> Nearest:
+        """Return the k nearest; where others are as near as the last of them, those of the first rows."""
+        asked = k + _SPARE
+        while True:
+            found = self._search(query, asked, rows)
+            if len(found) < asked or found[-1][1] < found[k - 1][1]:
+                return _nearest(found, k)
+            asked *= 4
+
+    def _filtered(self, query: list[float], k: int, among: Rows) -> Nearest:
+        """Return the k nearest of many rows: of all that may be read so many that k of them are there."""
+        asked = 4 * k + _SPARE
+        wanted = frozenset(among.tolist())
+        while True:
+            found = self._search(query, asked, None)
+            kept = [hit for hit in found if hit[0] in wanted]
+            if len(found) < asked or (len(kept) >= k and found[-1][1] < kept[k - 1][1]):
+                return _nearest(kept, k)
+            asked *= 4
+
+    def _search(self, query: list[float], limit: int, rows: Sequence[int] | None) -> list[tuple[int, float]]:
+        """Return (row, cosine) of the nearest chunks, the best first. A graph that finds too few is not asked again."""
+        from qdrant_client.models import SearchParams
+
+        ef = self._settings.ef
+        exactly = SearchParams(exact=True)
+        params = exactly if ef is None or rows is not None else SearchParams(hnsw_ef=max(ef, limit))
+        points = self._points.nearest(Search(self._vector, query, limit), params, rows)
+        if len(points) < limit and params is not exactly:
+            points = self._points.nearest(Search(self._vector, query, limit), exactly, rows)
+        return [(number_of(point.id), point.score) for point in points]
+
+    def _matrix(self, vectors: Any) -> NDArray[np.float32]:
+        """Return the vectors [n, d] of one chunk.
+
+        Raises:
+            RemoteDataError: it has none, or of another shape.
+        """
+        values = vectors.get(self._vector) if isinstance(vectors, dict) else None
+        try:
+            matrix: NDArray[np.float32] = np.array(values, np.float32, ndmin=2)
+        except (TypeError, ValueError):
+            matrix = np.zeros((0, 0), np.float32)
+        if matrix.ndim != 2 or not len(matrix) or matrix.shape[1] != self._settings.dimension:
+            raise RemoteDataError("a chunk's vector in the Qdrant server is damaged; run `citelock build`")
+        return matrix
+
+
+def _nearest(found: list[tuple[int, float]], k: int) -> Nearest:
+    ordered = sorted(found, key=lambda hit: (-hit[1], hit[0]))[:k]
+    rows, scores = ([hit[0] for hit in ordered], [hit[1] for hit in ordered])
+    return Nearest(np.array(rows, np.int64), np.array(scores, np.float32))
