@@ -75,4 +75,4 @@ def _named(case: Judged, decision: Decision | None) -> Named | None:
     if decision is None or decision.is_several or not decision.contenders:
         return None
     right = [contender.page_id in case.gold.pages for contender in decision.contenders[:OFFERED]]
-    return Named(decision.confidence, decision.action != "answer", right[0], any(right))
+    return Named(decision.confidence, decision.action not in ("answer", "unsure"), right[0], any(right))

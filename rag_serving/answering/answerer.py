@@ -23,7 +23,15 @@ from rag_serving.answering.extraction.features import QuestionFeatures
 from rag_serving.answering.extraction.parts import Part, StoredSimilarity, extracted_apart
 from rag_serving.answering.extraction.precedence import Opening
 from rag_serving.answering.extraction.ranker import Tables, WeightsError, calibrated
-from rag_serving.answering.gates import gate_clarity, gate_passages, gate_question, is_close, least_confidence, likeness
+from rag_serving.answering.gates import (
+    gate_clarity,
+    gate_doubt,
+    gate_passages,
+    gate_question,
+    is_close,
+    least_confidence,
+    likeness,
+)
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
 from rag_serving.answering.writing.generator import Generator
 from rag_serving.config.loading import Config, ConfigError
@@ -107,6 +115,8 @@ class Answering:
             written = VerifiedDraft(*self._verified(draft, asked, lock))
         written = self._judged(attempt, written, lock)
         composed = self._composed(attempt, written, asked, lock)
+        if composed.doubt and (stop := gate_doubt(asked.decision)):
+            return self._stopped(replace(stop.answer(generation), gates=found), attempt, asked, lock, explain)
         with attempt.part("render"):
             answer = composed.answer(lock, settings)
             if (tried := composed.tried).draft.confidence is not None:

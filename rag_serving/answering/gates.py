@@ -84,8 +84,17 @@ def gate_question(question: str, terms: Collection[str], typed: str = "", remark
 
 def gate_clarity(decision: Decision | None) -> Stop | None:
     """Stop what is not clear: one thing may be meant and it is not sure, several may be, or none."""
-    if decision is None or decision.action == "answer":
+    if decision is None or decision.action in ("answer", "unsure"):
         return None
+    return _asked_back(decision)
+
+
+def gate_doubt(decision: Decision | None) -> Stop | None:
+    """Stop what is not told with confidence, where what it means was not clear either."""
+    return _asked_back(decision) if decision and decision.action == "unsure" else None
+
+
+def _asked_back(decision: Decision) -> Stop:
     told = asked_back(decision)
     return Stop("clarify", told.text, Refusal("meaning", decision.reason, decision.confidence), told)
 

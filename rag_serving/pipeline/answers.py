@@ -19,7 +19,7 @@ from rag_serving.answering.refusals import nothing_kept
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.pipeline.asked import Asked
 from rag_serving.pipeline.book import book_gates, book_lock, in_book_order, refused
-from rag_serving.pipeline.several import both_of, tells_both
+from rag_serving.pipeline.several import both_of, shows_both, tells_both
 from rag_serving.pipeline.tools import Tools
 from rag_serving.query.languages import is_of_pages, languages_told
 from rag_serving.reading.passage import numbered
@@ -110,8 +110,11 @@ def _written(tools: Tools, trace: StageTrace, view: ReaderView, request: Request
     written = tools.answering.answer(trace, asked.question(request), asked.lock, view.id, request.explain)
     if not asked.told or tells_both(asked, written):
         return asked, written
-    asked = tools.phases.beside().run(search_as_one, view.id, trace)
-    return asked, tools.answering.answer(trace, asked.question(request), asked.lock, view.id, request.explain)
+    as_one = tools.phases.beside().run(search_as_one, view.id, trace)
+    told = tools.answering.answer(trace, as_one.question(request), as_one.lock, view.id, request.explain)
+    if told.answer.outcome != "told" and shows_both(asked, written):
+        return asked, written
+    return as_one, told
 
 
 def _passages_of(tools: Tools, trace: StageTrace, view: ReaderView, request: Request) -> Asked:

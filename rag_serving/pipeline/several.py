@@ -52,16 +52,24 @@ def both_of(ask: Callable[[Request], Asked], request: Request, names: Names) -> 
 
 def tells_both(asked: Asked, written: AnswerTrace) -> bool:
     """Return whether a confident answer has something of both."""
+    return written.answer.outcome == "told" and shows_both(asked, written)
+
+
+def shows_both(asked: Asked, written: AnswerTrace) -> bool:
+    """Return whether passages of both questions are shown, with confidence or as what comes closest."""
     cited = {citation.passage - 1 for citation in written.answer.citations}
-    return written.answer.outcome == "told" and all(
-        any(part.first <= place < part.first + part.count for place in cited) for part in asked.parts
-    )
+    return all(any(part.first <= place < part.first + part.count for place in cited) for part in asked.parts)
 
 
 def _clear(asked: Asked) -> Asked | None:
-    """Return one of two questions, where something was found for it and it is clear what it means."""
+    """Return one of two questions, where something was found for it and it is clear what it means; of pages that are
+    both called so the likelier one is meant, because only a short answer to each is given."""
     decision = asked.search.decision
-    is_clear = decision is None or decision.action == "answer"
+    if decision and decision.action == "ambiguous" and decision.confidence:
+        meant = replace(decision, action="answer", contenders=decision.contenders[:1])
+        asked = replace(asked, search=replace(asked.search, decision=meant)).introduced(len(asked.lock))
+        decision = meant
+    is_clear = decision is None or decision.action in ("answer", "unsure")
     return asked if is_clear and asked.lock.passages and not asked.search.query.remark else None
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Action = Literal["answer", "weak", "ambiguous", "no_match"]
-"""`weak`: one thing may be meant, and it is not sure; `ambiguous`: several are about as likely; `no_match`: none."""
+Action = Literal["answer", "weak", "ambiguous", "unsure", "no_match"]
+"""`weak`: one thing may be meant, and it is not sure; `ambiguous`: several are about as likely; `unsure`: answered
+where the answer is confident, else asked back as `weak`; `no_match`: none."""
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,9 @@ def decided(search: Search, min_clear: float) -> Decision | None:
         whole = [each for each in named if each.score == 1.0 or (topic.frame == "told" and each.score == OF_HEADING)]
         if whole:
             return _between(whole, min_clear)
-    elif named and (topic.is_one_word or named[0].score in (1.0, OF_HEADING)):
+    elif named and topic.is_one_word:
+        return _between(named, min_clear) or _partly_named(named)
+    elif named and named[0].score in (1.0, OF_HEADING):
         return _between(named, min_clear)
     if not topic.is_one_word or topic.frame == "defined" or named:
         return None
@@ -170,16 +172,25 @@ def _between(named: Sequence[_Named], min_clear: float) -> Decision | None:
     return Decision("ambiguous", contenders, confidence, f"{len(named)} pages are called so: {numbers}")
 
 
+def _partly_named(named: Sequence[_Named]) -> Decision | None:
+    """Return that several pages may be meant, where a title or heading of each only has the word among others."""
+    if len(named) < 2:
+        return None
+    contenders = tuple(_contender(each) for each in named[:2])
+    return Decision("unsure", contenders, 0.0, f"the word is in titles and headings of {len(named)} pages")
+
+
 def _unnamed(topic: Topic, pool: Ranking, chunks: Sequence[Chunk]) -> Decision | None:
     """Return what is done with a word that is no page's name: it is in the text of some, near to one, or nowhere."""
     holding = [chunk for chunk in chunks if topic.terms <= set(analyze(chunk.text))]
     if holding:
-        if any(_tells_of(topic, chunk.text) for chunk in holding):
-            return None
         pages = {chunk.page_id: chunk for chunk in reversed(holding)}
+        is_told = any(_tells_of(topic, chunk.text) for chunk in holding)
+        if is_told and len(pages) == 1:
+            return None
         contenders = tuple(_contender(_Named(chunk, 0.0, False, 0)) for chunk in reversed(pages.values()))
         return Decision(
-            "weak",
+            "unsure" if is_told else "weak",
             contenders[:2],
             0.0,
             f"the word is in the text of {len(pages)} of the first pages, and in no heading",

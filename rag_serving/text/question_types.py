@@ -41,6 +41,17 @@ _FORM = re.compile(
     r"|\bwhat happen(?:s|ed)\b|\bam\b",
     re.IGNORECASE,
 )
+# How people put a question that asks no more than the words after it, and question words as they are mistyped.
+_FRAME = re.compile(
+    r"\b(?:do|can|could|should|must|may|will|would) (?:i|we|you|one|people) (?:get|have|need|want|find|see|look up)\b"
+    r"(?: out| to)?"
+    r"|\b(?:is|are) there (?:any )?(?:instruction|rule|guideline|doc|page|guide|runbook|policy|policie|info)s? "
+    r"(?:for|on|about|of|to)\b(?: (?:when|what|how)\b)?"
+    r"|\b(?:(?:can|could) (?:you|someone|anybody) )?(?:please )?tell me\b(?: (?:more )?about\b)?"
+    r"|\b(?:do you|does any(?:one|body)) know\b|\bi(?:['’]d| would)? (?:want|like|need) to know\b|\bany idea\b"
+    r"|\b(?:wat|waht|wats|whats|wich|hwo)\b(?!['’])",
+    re.IGNORECASE,
+)
 _TIME_WORDS = """
 january february march april may june july august september october november december
 monday tuesday wednesday thursday friday saturday sunday
@@ -111,12 +122,12 @@ def holds(kind: Kind, sentence: str, question_terms: Collection[str]) -> bool:
 
 
 def topic_of(question: str) -> str:
-    """Return the question without the words that only say what kind of answer it asks for: `How many`, `What
-    percentage of`.
+    """Return the question without the words that only say what kind of answer it asks for, or that it asks: `How many`,
+    `What percentage of`, `do we get`, `can you tell me`.
 
     An answer does not repeat them: "How long is a token valid?" is answered by "for 30 minutes".
     """
-    return _FORM.sub(" ", question)
+    return _FORM.sub(" ", _FRAME.sub(" ", question))
 
 
 def parts_of(question: str) -> list[str]:

@@ -81,6 +81,13 @@ def test_names_are_capitalized_words_behind_the_first() -> None:
         ("How many pins can a port set?", "pins can a port set?"),
         ("What percentage of the salary is paid?", "the salary is paid?"),
         ("Who holds a token?", "Who holds a token?"),
+        ("how many days of leave do we get", "days of leave"),
+        ("wat is a tide window", "is a tide window"),
+        ("are there any rules about when people may park", "people may park"),
+        ("can you tell me about parking?", "parking?"),
+        ("does anybody know the gate code", "the gate code"),
+        ("What did Newcomen add to Wat's engine", "What did Newcomen add to Wat's engine"),
+        ("Which rule of the port is there?", "Which rule of the port is there?"),
     ],
 )
 def test_words_of_the_form_are_not_of_the_topic(question: str, topic: str) -> None:

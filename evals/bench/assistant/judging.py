@@ -29,6 +29,7 @@ class Judged:
         is_shown: whether all right pages are among passages that are shown without confidence.
         shown: titles of what was cited or offered, in order.
         is_leak: something shows that this reader may not read.
+        is_closest: passages are shown without confidence, right or not.
     """
 
     turn: Turn
@@ -38,6 +39,7 @@ class Judged:
     is_shown: bool
     shown: tuple[str, ...]
     is_leak: bool = False
+    is_closest: bool = False
 
     @property
     def is_action(self) -> bool:
@@ -47,6 +49,13 @@ class Judged:
     def is_right(self) -> bool:
         """Return whether the right thing was done with the right pages, and nothing leaked."""
         return self.is_action and self.is_page is not False and self.is_offered is not False and not self.is_leak
+
+    @property
+    def is_right_by_status(self) -> bool:
+        """Return the same where passages that are shown without confidence count as an answer, as their status says."""
+        if not self.is_closest:
+            return self.is_right
+        return "answer" in self.turn.actions and self.is_shown and not self.is_leak
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,7 @@ def judge(turn: Turn, answer: Answer, titles: Mapping[str, str]) -> Judged:
         is_offered=_all_of(turn.offered, options[:OFFERED]) if done == "clarify" and turn.offered else None,
         shown=options if done == "clarify" else cited,
         is_leak=any(title in told for title in turn.never),
+        is_closest=answer.outcome == "closest",
     )
 
 
@@ -122,6 +132,7 @@ def _share(judged: Sequence[JudgedChain]) -> dict[str, Any]:
         "questions": len(judged),
         "right_action": _mean(chain.is_action for chain in judged),
         "right": _mean(chain.is_right for chain in judged),
+        "right_by_status": _mean(all(turn.is_right_by_status for turn in chain.turns) for chain in judged),
         "right_or_closest": _mean(all(turn.is_right or turn.is_shown for turn in chain.turns) for chain in judged),
         "turns": len(turns),
         "turns_right_action": _mean(turn.is_action for turn in turns),
@@ -141,9 +152,9 @@ def _mean(values: Iterable[bool]) -> float | None:
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the shares as a Markdown table."""
     lines = [
-        "| kind | questions | right action | right action and page | or closest | of turns: right action | right page"
-        " | offers the right page | leaks |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| kind | questions | right action | right action and page | by status | or closest | of turns: right action"
+        " | right page | offers the right page | leaks |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for kind, row in found.items():
         cells = (
@@ -151,6 +162,7 @@ def table(found: Mapping[str, Mapping[str, Any]]) -> str:
             row["questions"],
             _told(row["right_action"]),
             _told(row["right"]),
+            _told(row["right_by_status"]),
             _told(row["right_or_closest"]),
             f"{_told(row['turns_right_action'])} of {row['turns']}",
             f"{_told(row['right_page'])} of {row['answered']}",
