@@ -24,7 +24,7 @@ from pydantic_core import PydanticUndefined
 
 from rag_serving.cli.group import ENTRY_POINTS, Later
 from rag_serving.cli.main import app
-from rag_serving.config import documents, jobs, keyword, oidc, phases, profiles, sections
+from rag_serving.config import documents, jobs, jwt, keyword, oidc, phases, profiles, sections
 from rag_serving.config import loading as config
 from rag_serving.config import sources as source_kinds
 
@@ -53,6 +53,8 @@ def configuration() -> str:
         if name == "documents":
             parts += [f"\n### `documents.ocr`\n\n{one_line(documents.Ocr.__doc__)}\n\n", *table(documents.Ocr)]
         if name == "serving":
+            parts += [f"\n### `serving.jwt`\n\n{one_line(jwt.Jwt.__doc__)}\n\n", *table(jwt.Jwt)]
+            parts += [f"\n### `serving.jwt.claims`\n\n{one_line(jwt.JwtClaims.__doc__)}\n\n", *table(jwt.JwtClaims)]
             parts += [f"\n### `serving.oidc`\n\n{one_line(oidc.Oidc.__doc__)}\n\n", *table(oidc.Oidc)]
             parts += [f"\n### `serving.oidc.claims`\n\n{one_line(oidc.Claims.__doc__)}\n\n", *table(oidc.Claims)]
     parts += [f"\n## `tenants.NAME`\n\n{sections.Tenant.__doc__}\n\n", *table(sections.Tenant)]
@@ -109,6 +111,8 @@ def one_line(text: str | None) -> str:
 def default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "required"
+    if isinstance(field.default, jwt.JwtClaims):
+        return "[below](#servingjwtclaims)"
     if isinstance(field.default, oidc.Claims):
         return "[below](#servingoidcclaims)"
     if isinstance(field.default, profiles.Profile):

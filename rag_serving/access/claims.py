@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from rag_serving.access.principals import READER, Principal
-from rag_serving.config.oidc import Oidc
+from rag_serving.config.oidc import ClaimMapping
 
 MAX_NAME_CHARS = 500
 MAX_NAMES = 2000
@@ -21,7 +21,7 @@ class ClaimsError(Exception):
     """The claims name nobody who may sign in; the message is for the log and shows no value."""
 
 
-def principal_of(claims: Mapping[str, Any], settings: Oidc, tenants: Collection[str]) -> Principal:
+def principal_of(claims: Mapping[str, Any], settings: ClaimMapping, tenants: Collection[str]) -> Principal:
     """Return who a validated token is about.
 
     Args:
@@ -40,7 +40,7 @@ def principal_of(claims: Mapping[str, Any], settings: Oidc, tenants: Collection[
     return Principal(_tenant(claims, settings, tenants), user, groups, READER | roles)
 
 
-def _tenant(claims: Mapping[str, Any], settings: Oidc, tenants: Collection[str]) -> str:
+def _tenant(claims: Mapping[str, Any], settings: ClaimMapping, tenants: Collection[str]) -> str:
     claim = settings.claims.tenant
     value = _claim(claims, claim) if claim else None
     if value is None:

@@ -1,8 +1,8 @@
 """An OpenID Connect provider: its metadata and keys, the address to sign in at, the token for a code.
 
-Belongs here: OpenID Connect Discovery 1.0, RFC 6749 with PKCE (RFC 7636), RFC 9207, caching keys.
-Does not belong here: requests (`bounded_fetch`), whether a token is genuine (`token_validation`), cookies
-(`access.sessions`).
+Belongs here: OpenID Connect Discovery 1.0, RFC 6749 with PKCE (RFC 7636), RFC 9207.
+Does not belong here: requests (`bounded_fetch`), how long keys serve (`key_sets`), whether a token is genuine
+(`token_validation`), cookies (`access.sessions`).
 
 Used by the event loop alone, and so without locks.
 """
@@ -21,14 +21,16 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from rag_serving.access.bounded_fetch import FetchError, fetch_json
-from rag_serving.access.token_validation import Expected, Jwk, TokenError, header_of, keys_for, validated
+from rag_serving.access.discovery import check_issuer, metadata_url, published
+from rag_serving.access.key_sets import Ages, FetchedKeys, KeysDownError
+from rag_serving.access.token_validation import Expected, Jwk, TokenError, header_of, id_token_claims
 from rag_serving.config.oidc import Oidc, is_encrypted
 from rag_serving.escaping.redaction import RedactedError
 
 FRESH_S = 3600.0
 """Seconds for which metadata and keys are used without asking again."""
-KEYS_PAUSE_S = 10.0
-"""Seconds between two looks for a key that is not known: who makes up key ids causes no more."""
+KEPT_S = 86_400.0
+"""Seconds for which the last keys serve while they cannot be read."""
 SAID_AGAIN_S = 10.0
 """Seconds between two lines of the log: strangers could make as many as they like."""
 FAILED_S = 2.0
@@ -38,7 +40,7 @@ MAX_AT_ONCE = 16
 MAX_CODE_CHARS = 4096
 
 
-class ProviderDownError(RedactedError):
+class ProviderDownError(KeysDownError):
     """The provider does not answer as a provider does; the message is for operators."""
 
 
@@ -63,10 +65,10 @@ class Provider:
 
     def __init__(self, settings: Oidc, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
-        self.expected = Expected(settings.issuer, settings.client_id, settings.algorithms, settings.leeway_s)
+        self.expected = Expected(settings.issuer, (settings.client_id,), settings.algorithms, settings.leeway_s)
         self._clock = clock
         self._metadata: tuple[float, Metadata] | None = None
-        self._keys: tuple[float, list[Jwk]] | None = None
+        self._keys = FetchedKeys(self._fetched_keys, Ages(FRESH_S, KEPT_S), clock)
         self._failed: dict[str, tuple[float, str]] = {}
         self._asking = 0
         self._said = float("-inf")
@@ -135,7 +137,7 @@ class Provider:
         if self._metadata and now - self._metadata[0] < FRESH_S:
             return self._metadata[1]
         try:
-            metadata = _metadata(await self._get(self._discovery_url()), self.settings)
+            metadata = _metadata(await self._get(metadata_url(self.settings.issuer)), self.settings)
         except ProviderDownError:
             if self._metadata is None:
                 raise
@@ -143,29 +145,19 @@ class Provider:
         self._metadata = (now, metadata)
         return metadata
 
-    async def keys(self, algorithm: str = "", kid: str | None = None) -> list[Jwk]:
-        """Return the provider's keys, read again where none is known for this id.
+    async def keys(self) -> list[Jwk]:
+        """Return the provider's keys.
 
         Raises:
-            ProviderDownError: they were never read.
+            ProviderDownError: they cannot be had.
         """
-        now = self._clock()
-        if self._keys:
-            at, keys = self._keys
-            known = not algorithm or keys_for(keys, algorithm, kid)
-            if now - at < (FRESH_S if known else KEYS_PAUSE_S):
-                return keys
         try:
-            listed = (await self._get((await self.metadata()).keys)).get("keys")
-            if not isinstance(listed, list):
-                raise ProviderDownError("the provider's keys are no list")
-            keys = [key for key in listed if isinstance(key, dict)]
-        except ProviderDownError:
-            if self._keys is None:
-                raise
-            keys = self._keys[1]
-        self._keys = (now, keys)
-        return keys
+            return await self._keys.all()
+        except KeysDownError as error:
+            raise ProviderDownError(str(error)) from None
+
+    async def _fetched_keys(self) -> dict[str, Any]:
+        return await self._get((await self.metadata()).keys)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -179,8 +171,10 @@ class Provider:
 
     async def _validated(self, token: str, nonce: str) -> dict[str, Any]:
         try:
-            keys = await self.keys(*header_of(token, self.expected))
-            return validated(token, keys, self.expected, nonce)
+            keys = await self._keys.matching(*header_of(token, self.expected))
+            return id_token_claims(token, keys, self.expected, nonce)
+        except KeysDownError as error:
+            raise ProviderDownError(str(error)) from None
         except TokenError as error:
             raise SignInError(f"the ID token is not believed: {error}") from None
 
@@ -213,17 +207,10 @@ class Provider:
         if reason and self._clock() - at < FAILED_S:
             raise ProviderDownError(reason)
         try:
-            status, content = await fetch_json(url, self.settings.timeout_s)
-            reason = "" if status == 200 else f"{url}: HTTP {status}"
-        except FetchError as error:
-            reason, content = str(error), {}
-        self._failed[url] = (self._clock(), reason)
-        if reason:
-            raise ProviderDownError(reason)
-        return content
-
-    def _discovery_url(self) -> str:
-        return f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+            return await published(url, self.settings.timeout_s)
+        except KeysDownError as error:
+            self._failed[url] = (self._clock(), str(error))
+            raise ProviderDownError(str(error)) from None
 
     def _secret(self) -> str | None:
         variable = self.settings.client_secret_env
@@ -231,8 +218,10 @@ class Provider:
 
 
 def _metadata(content: dict[str, Any], settings: Oidc) -> Metadata:
-    if content.get("issuer") != settings.issuer:
-        raise ProviderDownError("the metadata is of another issuer than serving.oidc.issuer, to the letter")
+    try:
+        check_issuer(content, settings.issuer, "serving.oidc.issuer")
+    except KeysDownError as error:
+        raise ProviderDownError(str(error)) from None
     urls = [content.get(name) for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")]
     if not all(isinstance(url, str) and is_encrypted(url) for url in urls):
         raise ProviderDownError("the metadata lacks an address, or names one that is not https")

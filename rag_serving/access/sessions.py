@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from rag_serving.access.bearer_tokens import Bearer
 from rag_serving.access.principals import ROLES, Principal
 from rag_serving.artifacts.sealing import SealError, seal_bytes, unseal_bytes
 from rag_serving.artifacts.secret import SecretError, derived_key
@@ -41,20 +42,23 @@ class SessionTooLongError(Exception):
 class Session:
     """Somebody who signed in. Times in seconds since 1970."""
 
-    kind: Literal["token", "oidc"]
+    kind: Literal["token", "key", "jwt", "oidc"]
     begun: float
     expires: float
     csrf: str
     token: str = ""
-    """The digest of the token; whose it is, is looked up at each request."""
+    """The digest of the token, or the id of the key; whose it is, is looked up at each request. Of `jwt`: the
+    thumbprint of the key that signed."""
     settings: str = ""
-    """Of `oidc`: a digest of the settings under which the provider was believed."""
+    """Of `oidc` and `jwt`: a digest of the settings under which the issuer was believed."""
     principal: Principal | None = None
-    """Of `oidc`: whom the provider named."""
+    """Of `oidc` and `jwt`: whom the issuer named."""
 
     @property
     def caller(self) -> str:
         """What this session's requests are counted by."""
+        if self.kind == "key":
+            return f"key {self.token}"
         if self.kind == "token" or self.principal is None:
             return self.token
         return f"{self.principal.tenant} {self.principal.user}"
@@ -74,6 +78,18 @@ class Sessions:
         """Return a new session of a token's holder."""
         now = self._clock()
         return Session("token", now, now + self._idle_s, secrets.token_hex(16), token=digest)
+
+    def begun_by_key(self, identifier: str, ends: float) -> Session:
+        """Return a new session of a machine's key, until the key ends at most."""
+        now = self._clock()
+        return Session("key", now, min(now + self._idle_s, ends), secrets.token_hex(16), token=identifier)
+
+    def begun_by_jwt(self, bearer: Bearer, settings: str) -> Session:
+        """Return a new session of whom a JSON Web Token names, until the token ends at most; it is not renewed."""
+        now = self._clock()
+        ends = min(now + self._idle_s, bearer.expires)
+        csrf = secrets.token_hex(16)
+        return Session("jwt", now, ends, csrf, token=bearer.key, settings=settings, principal=bearer.principal)
 
     def begun_by_provider(self, principal: Principal, settings: str) -> Session:
         """Return a new session of whom a provider named; it is not renewed, because what was named may have changed."""

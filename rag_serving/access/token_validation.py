@@ -1,24 +1,31 @@
 """Whether a JSON Web Token is genuine and for us: RFC 7519, RFC 8725, OpenID Connect Core 1.0, section 3.1.3.7.
 
-Belongs here: signature, issuer, audience, times, nonce. Does not belong here: where keys come from (`provider`), what
+Belongs here: signature, issuer, audience, times, nonce. Does not belong here: where keys come from (`key_sets`), what
 claims mean (`claims`).
 
 Which algorithm counts is decided by the configuration and the key, never by the token alone; keys and addresses that a
-token itself names (`jwk`, `jku`, `x5u`, `x5c`) are not looked at.
+token itself names (`jwk`, `jku`, `x5u`, `x5c`) are not looked at. Nothing but the header is read before the signature.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 MAX_TOKEN_CHARS = 32_768
 MAX_KEYS = 100
-_REQUIRED = ("iss", "aud", "exp", "iat", "sub")
-_FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+ID_TOKEN = ("iss", "aud", "exp", "iat", "sub")
+"""Claims that an ID token must have (OpenID Connect Core 1.0, section 2)."""
+BEARER_TOKEN = ("iss", "aud", "exp")
+"""Claims that a bearer token must have, beside those that name somebody."""
+_FAMILIES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP", "HS": "oct"}
 _CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "EdDSA": "Ed25519"}
+_TYPES = ("jwt", "at+jwt", "application/jwt", "application/at+jwt")
 
 Jwk = Mapping[str, Any]
 
@@ -27,12 +34,16 @@ class TokenError(Exception):
     """A token is not believed; the message says why and shows nothing of it."""
 
 
+class ExpiredTokenError(TokenError):
+    """A genuine token whose time is over."""
+
+
 @dataclass(frozen=True)
 class Expected:
-    """What a token must say."""
+    """What a token must say; one of `audiences`."""
 
     issuer: str
-    audience: str
+    audiences: Sequence[str]
     algorithms: Sequence[str]
     leeway_s: int = 60
 
@@ -43,19 +54,18 @@ def header_of(token: str, expected: Expected) -> tuple[str, str | None]:
     Raises:
         TokenError: it is no token, too long, or its algorithm is not believed.
     """
-    import jwt
-
     if len(token) > MAX_TOKEN_CHARS:
         raise TokenError(f"it is longer than {MAX_TOKEN_CHARS} characters")
-    try:
-        header = jwt.get_unverified_header(token)
-    except (jwt.InvalidTokenError, ValueError, RecursionError):
-        raise TokenError("it is no token") from None
+    if token.count(".") != 2:
+        raise TokenError("it is no token")
+    header = _json_object(token.partition(".")[0])
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in expected.algorithms:
         raise TokenError("its algorithm is not among those that are believed")
-    if "crit" in header:
+    if "crit" in header or header.get("b64", True) is not True:
         raise TokenError("its header demands what is not understood")
+    if str(header.get("typ", "JWT")).lower() not in _TYPES:
+        raise TokenError("it is a token of another type")
     if kid is not None and (not isinstance(kid, str) or len(kid) > 500):
         raise TokenError("its key id is no name")
     return algorithm, kid
@@ -74,41 +84,98 @@ def keys_for(keys: Sequence[Jwk], algorithm: str, kid: str | None) -> list[Jwk]:
     ]
 
 
-def validated(token: str, keys: Sequence[Jwk], expected: Expected, nonce: str) -> dict[str, Any]:
-    """Return the claims of an ID token.
+def signed_claims(
+    token: str, candidates: Sequence[Jwk], expected: Expected, required: Sequence[str] = BEARER_TOKEN
+) -> dict[str, Any]:
+    """Return the claims of a token that one key signed.
+
+    Args:
+        candidates: what `keys_for` finds of the keys that are believed; it must be one.
 
     Raises:
-        TokenError: it is not signed by one of the keys, or is not for us, not for now, or not for this sign-in.
+        ExpiredTokenError: it is genuine, and its time is over.
+        TokenError: it is not signed by the key, or is not for us, or not for now.
     """
     import jwt
 
-    algorithm, kid = header_of(token, expected)
-    candidates = keys_for(keys, algorithm, kid)
+    algorithm, _ = header_of(token, expected)
     if len(candidates) != 1:
         raise TokenError("no key is known under its id" if not candidates else "several keys may have signed it")
     reader = jwt.PyJWT({"enforce_minimum_key_length": True})
     try:
-        claims: dict[str, Any] = reader.decode(
+        reader.decode(
             token,
             key=jwt.PyJWK(dict(candidates[0]), algorithm),
             algorithms=[algorithm],
-            audience=expected.audience,
+            audience=expected.audiences,
             issuer=expected.issuer,
             leeway=expected.leeway_s,
-            options={"require": list(_REQUIRED)},
+            options={"require": list(required)},
         )
+    except jwt.ExpiredSignatureError:
+        raise ExpiredTokenError("its time is over") from None
     except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise TokenError(f"it does not hold ({type(error).__name__})") from None
-    _check_party(claims, expected.audience)
+    claims = _json_object(token.split(".")[1])
+    _check_types(claims)
+    return claims
+
+
+def id_token_claims(token: str, candidates: Sequence[Jwk], expected: Expected, nonce: str) -> dict[str, Any]:
+    """Return the claims of an ID token of the sign-in that has this nonce.
+
+    Raises:
+        TokenError: as `signed_claims`, or it was issued to another client, or belongs to another sign-in.
+    """
+    claims = signed_claims(token, candidates, expected, ID_TOKEN)
+    _check_party(claims, expected.audiences)
     shown = claims.get("nonce")
     if not isinstance(shown, str) or not hmac.compare_digest(shown.encode(), nonce.encode()):
         raise TokenError("it belongs to another sign-in: its nonce is not ours")
     return claims
 
 
-def _check_party(claims: Mapping[str, Any], audience: str) -> None:
+def _check_party(claims: Mapping[str, Any], audiences: Sequence[str]) -> None:
     """Refuse a token that was issued to another client, though we are among its audiences."""
     several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
     party = claims.get("azp")
-    if (several and party is None) or party not in (None, audience):
+    if (several and party is None) or (party is not None and party not in audiences):
         raise TokenError("it was issued to another client (azp)")
+
+
+def _check_types(claims: Mapping[str, Any]) -> None:
+    """Refuse times that are no numbers (RFC 7519, section 2, NumericDate)."""
+    for name in ("exp", "nbf", "iat"):
+        if name in claims and (isinstance(claims[name], bool) or not isinstance(claims[name], int | float)):
+            raise TokenError(f"its claim {name} is no number")
+
+
+def _json_object(segment: str) -> dict[str, Any]:
+    """Return a part of a token as the one object that it is.
+
+    Raises:
+        TokenError: it is none, or says a name twice, of which others may believe another one.
+    """
+    try:
+        padded = segment + "=" * (-len(segment) % 4)
+        content = json.loads(
+            base64.b64decode(padded, altchars=b"-_", validate=True),
+            object_pairs_hook=_once,
+            parse_constant=_no_number,
+        )
+    except (binascii.Error, ValueError, RecursionError):
+        raise TokenError("it is no token") from None
+    if not isinstance(content, dict):
+        raise TokenError("it is no token")
+    return content
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise TokenError("it says a name twice")
+    return content
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(name)

@@ -11,11 +11,13 @@ import math
 from fastapi import Request as HttpRequest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rag_serving.api.auth import AuthError, as_bearer
+from rag_serving.api.auth import as_bearer
 from rag_serving.api.cookies import SESSION, cookie_line, is_https
+from rag_serving.api.credentials import AuthError
 from rag_serving.api.origins import SESSION_PATH, forgery
-from rag_serving.api.rates import Guesses, Rates, network_of
-from rag_serving.api.service import counted_as, seen_of, service_of, session_of, token_of
+from rag_serving.api.rates import Guesses, Rates, TenantRates, network_of
+from rag_serving.api.service import counted_as, recognize, seen_of, service_of, session_of, shown_token
+from rag_serving.api.static_tokens import token_digest
 from rag_serving.api.wire import RequestError, error_response
 
 HEALTH = frozenset({"/healthz", "/readyz"})
@@ -28,7 +30,7 @@ class Admission:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._rates = Rates()
+        self._rates, self._tenant_rates = Rates(), TenantRates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in HEALTH:
@@ -39,7 +41,7 @@ class Admission:
             await self._page(request, receive, send)
             return
         error = self._refused(request)
-        is_known = not error and self._is_known(request)
+        is_known = not error and await self._is_known(request)
         if is_known and (wait_s := self._caller_wait(request)):
             error = slower(wait_s)
         if error:
@@ -77,25 +79,36 @@ class Admission:
         """Return the seconds after which this address may ask, or show another token."""
         address = address_of(request)
         wait_s = self._rates.take(f"address {address}", service_of(request).config.serving.address_limit_per_minute)
-        return wait_s or (_guesses(request).wait(address, token) if (token := token_of(request)) else 0.0)
+        token = shown_token(request)
+        if wait_s or not token or not service_of(request).authenticator.is_guessable(token):
+            return wait_s
+        return _guesses(request).wait(address, token_digest(token))
 
     def _caller_wait(self, request: HttpRequest) -> float:
-        serving = service_of(request).config.serving
-        if serving.auth == "loopback":
+        """Return the seconds after which a caller may ask again, by its own limit or by its tenant's."""
+        config, counted = service_of(request).config, counted_as(request)
+        if config.serving.auth == "loopback":
             return 0.0
-        return self._rates.take(f"token {counted_as(request)}", serving.rate_limit_per_minute)
+        if wait_s := self._rates.take(f"token {counted}", config.serving.rate_limit_per_minute):
+            return wait_s
+        caller = service_of(request).authenticator.identify(seen_of(request, None))
+        settings = config.tenants.get(caller.tenant) if caller else None
+        if caller is None or settings is None:
+            return 0.0
+        return self._tenant_rates.take(caller.tenant, counted, settings.rate_limit_per_minute)
 
-    def _is_known(self, request: HttpRequest) -> bool:
-        seen = seen_of(request, None, as_bearer if request.url.path.startswith(_REPORTS) else None)
-        token = token_of(request)
+    async def _is_known(self, request: HttpRequest) -> bool:
+        await recognize(request, as_bearer if request.url.path.startswith(_REPORTS) else None)
+        token, authenticator = shown_token(request), service_of(request).authenticator
+        digest = token_digest(token) if token and authenticator.is_guessable(token) else ""
         try:
-            service_of(request).authenticator.identify(seen)
+            authenticator.identify(seen_of(request, None))
         except AuthError as error:
-            if token and error.status == 401:
+            if digest and error.status == 401:
                 _guesses(request).wrong(address_of(request))
             return False
-        if token:
-            _guesses(request).right(address_of(request), token)
+        if digest:
+            _guesses(request).right(address_of(request), digest)
         return True
 
 

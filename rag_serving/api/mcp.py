@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -97,7 +97,7 @@ def _principal_of(request: HttpRequest, tenant: str | None) -> Principal:
     Raises:
         AuthError: nobody who may.
     """
-    return service_of(request).authenticator.principal(replace(seen_of(request, tenant), session=None))
+    return service_of(request).authenticator.principal(seen_of(request, tenant).without_session())
 
 
 def _callers(request: Any) -> Caller:

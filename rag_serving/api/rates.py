@@ -9,6 +9,7 @@ Used by the event loop alone, and so without locks.
 from __future__ import annotations
 
 import ipaddress
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,6 +20,8 @@ MAX_KEYS = 10_000
 FREE_GUESSES = 10
 LONGEST_WAIT_S = 300.0
 FORGOTTEN_S = 900.0
+MINUTE_S = 60.0
+"""Seconds over which what a caller took of its tenant's limit is forgotten, by a factor of e."""
 
 Clock = Callable[[], float]
 Value = TypeVar("Value")
@@ -51,6 +54,54 @@ class Rates:
         taken = left >= 1
         self._buckets.keep(key, (left - 1 if taken else left, now))
         return 0.0 if taken else (1 - left) * 60 / per_minute
+
+
+class TenantRates:
+    """A token bucket for each tenant that its callers share fairly.
+
+    While more than half of a minute's worth is left, whoever asks takes one. Below that a caller who took more than
+    its share of the last minute waits until the others had theirs: who floods drives nobody else out.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets = Kept[tuple[float, float]]()  # what is left, and when that was
+        self._callers: dict[str, Kept[tuple[float, float]]] = {}  # of a tenant: what each took lately, and when
+
+    def take(self, tenant: str, caller: str, per_minute: int) -> float:
+        """Take one. Return 0, or the seconds until there may be one to take; a limit of 0 is none."""
+        if not per_minute:
+            return 0.0
+        now, active = self._clock(), self._active(tenant)
+        left, at = self._buckets.get(tenant, (float(per_minute), now))
+        left = min(float(per_minute), left + (now - at) * per_minute / 60)
+        taken, seen = active.get(caller, (0.0, now))
+        taken *= math.exp((seen - now) / MINUTE_S)
+        active.keep(caller, (taken, now))
+        share = per_minute / len(active)
+        if left < 1:
+            wait_s = (1 - left) * 60 / per_minute
+        elif left < per_minute / 2 and len(active) > 1 and taken + 1 > share:
+            wait_s = _until_fair(taken, share, (per_minute / 2 - left) * 60 / per_minute)
+        else:
+            wait_s, left = 0.0, left - 1
+            active.keep(caller, (taken + 1, now))
+        self._buckets.keep(tenant, (left, now))
+        return wait_s
+
+    def _active(self, tenant: str) -> Kept[tuple[float, float]]:
+        """Return the callers of a tenant that asked within the last minute."""
+        active = self._callers.setdefault(tenant, Kept())
+        while active and (first := next(iter(active.items())))[1][1] < self._clock() - MINUTE_S:
+            del active[first[0]]
+        return active
+
+
+def _until_fair(taken: float, share: float, half_full_s: float) -> float:
+    """Return the seconds until a caller has its share again, or the bucket is half full, whichever comes first."""
+    if share <= 1:
+        return half_full_s
+    return min(half_full_s, MINUTE_S * math.log(max(1.0, taken / (share - 1))))
 
 
 class Guesses:

@@ -18,7 +18,7 @@ from fastapi import Request as HttpRequest
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from rag_serving.access.principals import Principal
-from rag_serving.api.auth import AuthError, as_bearer
+from rag_serving.api.credentials import AuthError
 from rag_serving.api.report_index import index_page
 from rag_serving.api.service import CurrentService, seen_of, service_of
 from rag_serving.api.wire import RequestError, error_body
@@ -44,7 +44,7 @@ def operator_of(request: HttpRequest, tenant: str | None = None) -> Principal:
         OperatorError: it is nobody, or somebody else.
     """
     try:
-        caller = service_of(request).authenticator.principal(seen_of(request, tenant, as_bearer))
+        caller = service_of(request).authenticator.principal(seen_of(request, tenant))
     except AuthError as error:
         raise OperatorError(error.status, error.code, str(error)) from None
     if "operator" not in caller.roles:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -18,8 +18,10 @@ from fastapi import Request as HttpRequest
 
 from rag_serving.access.principals import Principal
 from rag_serving.access.sessions import Session
-from rag_serving.api.auth import Authenticator, Request, as_bearer, token_digest
+from rag_serving.api.auth import Authenticator, Request, as_bearer
 from rag_serving.api.cookies import SESSION, cookie_of
+from rag_serving.api.credentials import Identity
+from rag_serving.api.static_tokens import token_digest
 from rag_serving.api.stream_slots import ActiveStreams, Slots
 from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.audit.events import Event
@@ -67,7 +69,7 @@ class Service:
         Raises:
             ConfigError: tokens are asked for, or weights, that cannot be used.
         """
-        authenticator = Authenticator(config)
+        authenticator = Authenticator(config, like.authenticator if like else None)
         same = like is not None and like.config.embedding == config.embedding
         embedder = like.embedder if like and same else open_guarded(config)
         # Its client connects to nothing, and is there though it is switched off: it may be switched on.
@@ -141,6 +143,7 @@ class Service:
     def close(self) -> None:
         for pipeline in self.pipelines.values():
             pipeline.close()
+        self.authenticator.close()
         self.measure()
 
 
@@ -183,17 +186,29 @@ def admit(request: HttpRequest) -> None:
     service_of(request).authenticator.identify(seen_of(request, None))
 
 
-def seen_of(
-    request: HttpRequest, tenant: str | None, reading: Callable[[str | None], str | None] | None = None
-) -> Request:
-    """Return what authentication looks at; `reading` turns other credentials into a bearer token."""
-    client = request.client.host if request.client else None
-    authorization = request.headers.get("authorization")
-    forwarded = not _FORWARDED.isdisjoint(request.headers.keys())
-    shown = reading(authorization) if reading else authorization
+async def recognize(request: HttpRequest, reading: Callable[[str | None], str | None] | None = None) -> None:
+    """Find whom a request's credentials name, once for all that asks later; `reading` turns other credentials into a
+    bearer token."""
+    seen = seen_of(request, None)
+    if reading is not None:
+        seen = replace(seen, authorization=reading(seen.authorization))
+    request.state.recognized = await service_of(request).authenticator.recognize(seen)
+
+
+def seen_of(request: HttpRequest, tenant: str | None) -> Request:
+    """Return what authentication looks at."""
     headers = request.headers
-    address = f"{service_of(request).config.serving.public_url or ''}{request.url.path}"
-    return Request(client, headers.get("host"), shown, tenant, forwarded, session_of(request), headers, address)
+    return Request(
+        client=request.client.host if request.client else None,
+        host=headers.get("host"),
+        authorization=headers.get("authorization"),
+        tenant=tenant,
+        forwarded=not _FORWARDED.isdisjoint(headers.keys()),
+        session=session_of(request),
+        headers=headers,
+        address=f"{service_of(request).config.serving.public_url or ''}{request.url.path}",
+        recognized=getattr(request.state, "recognized", None),
+    )
 
 
 def session_of(request: HttpRequest) -> Session | None:
@@ -207,15 +222,22 @@ def session_of(request: HttpRequest) -> Session | None:
     return session
 
 
+def shown_token(request: HttpRequest) -> str:
+    """Return what is shown as a token; empty where nothing is."""
+    shown = request.headers.get("authorization")
+    return bearer_token(as_bearer(shown)) or shown or ""
+
+
 def token_of(request: HttpRequest) -> str:
     """Return a digest of what is shown as a token; empty where nothing is."""
-    shown = request.headers.get("authorization")
-    token = bearer_token(as_bearer(shown)) or shown
-    return token_digest(token) if token else ""
+    return token_digest(token) if (token := shown_token(request)) else ""
 
 
 def counted_as(request: HttpRequest) -> str:
     """Return what a caller is counted by: the token, whether it is shown or was signed in with, or the user."""
+    recognized = getattr(request.state, "recognized", None)
+    if isinstance(recognized, Identity):
+        return recognized.counted_as
     session = session_of(request)
     return session.caller if session else token_of(request)
 

@@ -17,11 +17,12 @@ from pydantic import AfterValidator, Field
 from rag_serving.access.principals import ROLES, Principal
 from rag_serving.access.sessions import Session
 from rag_serving.api.admission import address_of, slower
-from rag_serving.api.auth import AuthError, token_digest
 from rag_serving.api.bodies import MAX_SELECTION_CHARS, Body, plain
 from rag_serving.api.cookies import SESSION, cookie_of, is_https, set_cookie
+from rag_serving.api.credentials import AuthError
 from rag_serving.api.rates import Guesses
 from rag_serving.api.service import CurrentService, Service, caller_of, session_of
+from rag_serving.api.static_tokens import token_digest
 from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.config.loading import Config
@@ -58,16 +59,21 @@ async def sign_in(body: SignIn, request: HttpRequest, service: CurrentService) -
     """Begin the session of a token's holder; on the event loop, which alone counts guesses."""
     if service.config.serving.auth == "loopback":
         raise RequestError(400, "NOT_NEEDED", "nobody signs in here: serving.auth is loopback")
-    token, address = body.token.strip(), address_of(request)
+    token, address, authenticator = body.token.strip(), address_of(request), service.authenticator
     guesses: Guesses = request.app.state.guesses
-    if wait_s := guesses.wait(address, token_digest(token)):
+    is_guessable = authenticator.is_guessable(token)
+    if is_guessable and (wait_s := guesses.wait(address, token_digest(token))):
         raise slower(wait_s)
-    session = service.authenticator.session_of(token)
-    if session is None:
-        guesses.wrong(address)
-        raise AuthError(401, "UNAUTHENTICATED", "the token is not known")
+    try:
+        session = await authenticator.session_of(token)
+    except AuthError as error:
+        if error.status != 401:
+            raise
+        if is_guessable:
+            guesses.wrong(address)
+        raise AuthError(401, "UNAUTHENTICATED", "the token is not known") from None
     guesses.right(address, token_digest(token))
-    response = _answer(service.config, _named(service.authenticator.signed_in(session)), session)
+    response = _answer(service.config, _named(await authenticator.signed_in(session)), session)
     keep_session(response, request, service, session)
     return response
 

@@ -1,7 +1,7 @@
 """The section `serving.oidc` of `config/app.yaml`: signing in on the web page at an OpenID Connect provider.
 
 Belongs here: which provider, which of its claims say what. Does not belong here: asking it (`access.provider`), what
-becomes of claims (`access.claims`).
+becomes of claims (`access.claims`), bearer tokens (`jwt`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,24 @@ class Claims(Section):
     """What `roles` maps, one or a list; null: everybody is a reader."""
 
 
-class Oidc(Section):
+class ClaimMapping(Section):
+    """What claims mean: the part that ID tokens (`oidc`) and bearer tokens (`jwt`) have in common."""
+
+    claims: Claims = Claims()
+    """Names of claims."""
+    tenant: str | None = None
+    """The tenant of who has no claim that says one; null: nobody without one is let in."""
+    tenants: dict[str, str] = Field({}, max_length=1000)
+    """Values of the tenant's claim and the tenant that each means. Another value must be a tenant's name."""
+    roles: dict[str, list[Role]] = Field({}, max_length=1000)
+    """Values of the roles' claim and the roles that each gives. Without one somebody is a reader."""
+
+    def named_tenants(self) -> set[str]:
+        """Return the tenants that the mapping itself names: each must be configured."""
+        return {*self.tenants.values(), *([self.tenant] if self.tenant else [])}
+
+
+class Oidc(ClaimMapping):
     """An OpenID Connect provider where people sign in (authorization code with PKCE), beside the tokens of programs."""
 
     issuer: str = Field(pattern=r"^https?://[^\s?#]+$", max_length=500)
@@ -47,14 +64,6 @@ class Oidc(Section):
     """What is asked for; `openid` must be among it."""
     label: str = Field("Sign in", min_length=1, max_length=80)
     """What the button says."""
-    claims: Claims = Claims()
-    """Names of claims."""
-    tenant: str | None = None
-    """The tenant of who has no claim that says one; null: nobody without one signs in."""
-    tenants: dict[str, str] = Field({}, max_length=1000)
-    """Values of the tenant's claim and the tenant that each means. Another value must be a tenant's name."""
-    roles: dict[str, list[Role]] = Field({}, max_length=1000)
-    """Values of the roles' claim and the roles that each gives. Without one somebody is a reader."""
     algorithms: list[Algorithm] = Field(["RS256", "ES256"], min_length=1, max_length=10)
     """Signatures that are believed."""
     leeway_s: int = Field(60, ge=0, le=600)

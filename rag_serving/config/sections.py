@@ -339,3 +339,6 @@ class Tenant(Section):
     """What of `jobs` is otherwise for it: `concurrency`, `jobs_per_minute`, `tokens_per_minute`."""
     keyword: Keyword = Keyword()
     """Keys of `keyword` that are otherwise for it; a list or mapping replaces the whole one."""
+    rate_limit_per_minute: int = Field(0, ge=0)
+    """Requests of all its callers in a minute, in each process; more are told to come back (429, `Retry-After`), those
+    first who asked more than their share. 0: no limit. None where `serving.auth` is loopback."""

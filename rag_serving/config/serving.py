@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from rag_serving.config.jwt import Jwt
 from rag_serving.config.oidc import Oidc, is_encrypted
 from rag_serving.config.sources import Section
 
@@ -28,12 +29,15 @@ class Serving(Section):
     `stale_generation`, unless the new one takes a page from somebody: then the question is refused (503)."""
     mcp: bool = False
     """Serve MCP at /mcp too, for agents and chat clients. Needs the extra `mcp`."""
-    auth: Literal["loopback", "tokens"] = "loopback"
-    """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env`."""
+    auth: Literal["loopback", "tokens", "jwt"] = "loopback"
+    """loopback: no tokens, only on 127.0.0.1; tokens: bearer tokens from `tokens_env` and keys of `citelock keys`; jwt:
+    JSON Web Tokens of the issuer that `jwt` names, and both others."""
     tokens_env: str = "CITELOCK_TOKENS"
     """Environment variable with a JSON object: token -> {tenant, user, groups, roles}. Roles are reader (the default),
-    editor, operator and auditor: an operator sees the tenant's reports. With `resource`, an address below
+    editor, operator and auditor: [what each may do](access.md#roles). With `resource`, an address below
     `public_url` such as https://citelock.acme.example/mcp, a token opens that alone."""
+    jwt: Jwt | None = None
+    """Whose JSON Web Tokens are believed with `auth: jwt`; its keys are [below](#servingjwt)."""
     session_hours: float = Field(12, gt=0, le=720)
     """Hours after which whoever signed in on the web page has to do so again. A session begun with a token goes on as
     long as the page is used within this time; the token is looked up at each request."""
@@ -43,7 +47,7 @@ class Serving(Section):
     """The role that may have texts embedded (`POST /v1/embeddings`): embedding takes the time that answers need."""
     oidc: Oidc | None = None
     """An OpenID Connect provider where people sign in on the web page; its keys are [below](#servingoidc). It needs
-    `auth: tokens` (programs keep their tokens, and there may be none) and `public_url`."""
+    `auth: tokens` or `jwt` (programs keep their tokens, and there may be none) and `public_url`."""
     public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
     """Where people reach the API, such as https://citelock.acme.example: Dagster's pages link to reports there. With
     https the session's cookie is sent over https alone, whatever a proxy in between speaks."""
@@ -57,8 +61,9 @@ class Serving(Section):
     max_documents: int = Field(10_000, ge=1)
     """Documents that an upload inbox may hold; more are refused (409)."""
     rate_limit_per_minute: int = Field(6000, ge=0)
-    """Requests of one token in a minute, in each process; more are told to come back (429, `Retry-After`). 0: no limit.
-    Where `auth` is loopback all callers are this machine's own, and there is none."""
+    """Requests of one caller in a minute, in each process; more are told to come back (429, `Retry-After`). A caller is
+    a token, a key, or the user that a JSON Web Token names. 0: no limit. Where `auth` is loopback all are this
+    machine's own, and there is none. A tenant has one as well: `tenants.NAME.rate_limit_per_minute`."""
     address_limit_per_minute: int = Field(60_000, ge=0)
     """The same of one address, whatever it sends; of IPv6 a /64. Behind a proxy all callers have one address, unless
     `trusted_proxies` names it. 0: no limit."""
@@ -68,7 +73,7 @@ class Serving(Section):
     streams: int = Field(64, ge=1, le=1000)
     """Answers that are streamed at once, in each process; more are told to come back (503, `Retry-After`)."""
     streams_per_caller: int = Field(8, ge=1, le=1000)
-    """The same of one token (429). Where `auth` is loopback all callers are this machine's own and share `streams`."""
+    """The same of one caller (429). Where `auth` is loopback all callers are this machine's own and share `streams`."""
     unread_s: int = Field(30, ge=1, le=3600)
     """Seconds that a client may leave unread what it was sent; then the connection is closed."""
     keep_alive_s: int = Field(5, ge=1, le=3600)
@@ -81,11 +86,18 @@ class Serving(Section):
     told to ask again (503), and the process ends at most 8 s later, whatever hangs. Ctrl-C again: at once."""
 
     @model_validator(mode="after")
+    def _says_whose_tokens(self) -> Serving:
+        if (self.auth == "jwt") != (self.jwt is not None):
+            raise ValueError("auth 'jwt' and the section jwt need each other: set serving.jwt.issuer and audience")
+        return self
+
+    @model_validator(mode="after")
     def _can_sign_people_in(self) -> Serving:
         if self.oidc is None:
             return self
         if self.auth == "loopback":
-            raise ValueError("oidc signs people in; with auth 'loopback' nobody does: set serving.auth to tokens")
+            message = "oidc signs people in; with auth 'loopback' nobody does: set serving.auth to tokens or jwt"
+            raise ValueError(message)
         if self.public_url is None or not is_encrypted(self.public_url):
             raise ValueError("oidc sends people back to public_url; set serving.public_url, with https")
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import time
@@ -189,7 +190,7 @@ def test_a_truncated_cookie_and_one_of_another_installation_are_nobody(client: T
     for end in random.Random(1).sample(range(len(whole)), 20):
         assert client.get("/v1/models", headers=cookies((COOKIE, whole[:end]))).status_code == 401
     foreign = Sessions(configuration(tmp_path))
-    session = client.app.state.service.authenticator.session_of("hr")  # type: ignore[attr-defined]
+    session = asyncio.run(client.app.state.service.authenticator.session_of("hr"))  # type: ignore[attr-defined]
     assert client.get("/v1/models", headers=cookies((COOKIE, foreign.seal(session)))).status_code == 401
     flow = client.app.state.service.authenticator.sessions.seal_flow({"state": "x"})  # type: ignore[attr-defined]
     assert client.get("/v1/models", headers=cookies((COOKIE, flow))).status_code == 401

@@ -20,7 +20,7 @@ from support.api_client import QUESTION, TOKENS, bearer, client_of
 from support.signed_in import COOKIE, OWN, cookies, set_cookies, value_of
 from support.stand_in_provider import CLIENT, SECRET, StandInProvider, private_key, served_provider
 
-from rag_serving.access import provider as provider_module
+from rag_serving.access import key_sets
 from rag_serving.api.rates import FREE_GUESSES
 from rag_serving.config.loading import ConfigError
 
@@ -135,7 +135,7 @@ def test_keys_that_the_provider_changed_are_read_again(
     assert browser.sign_in().status_code == 303
     provider.kids, provider.signs_with = ["r2"], "r2"
     assert refused(browser.sign_in(), 403), "not so soon after the last look"
-    monkeypatch.setattr(provider_module, "KEYS_PAUSE_S", 0)
+    monkeypatch.setattr(key_sets, "PAUSE_S", 0)
     assert browser.sign_in().status_code == 303
     assert provider.asked.count("/.well-known/openid-configuration") == 1
     asked = provider.asked.count("/keys")

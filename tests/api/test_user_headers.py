@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.api_client import bearer, client_of
+from support.recognized import recognized
 from support.wiki import configuration
 
 from rag_serving.api.auth import Authenticator, AuthError, Request
@@ -26,7 +27,7 @@ def authenticator(wiki_home: Path, monkeypatch: pytest.MonkeyPatch) -> Authentic
 
 
 def user_of(authenticator: Authenticator, token: str, headers: dict[str, str]) -> tuple[str | None, frozenset[str]]:
-    principal = authenticator.principal(Request("10.0.0.1", "x", f"Bearer {token}", None, headers=headers))
+    principal = recognized(authenticator, Request("10.0.0.1", "x", f"Bearer {token}", None, headers=headers))
     return principal.user, principal.groups
 
 

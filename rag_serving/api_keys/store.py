@@ -1,0 +1,142 @@
+"""Where keys are kept: signed rows of the installation's database (`telemetry.url`).
+
+Belongs here: the table, making, revoking and finding rows, which row is believed. Does not belong here: the form of a
+key (`key`), how long what was found serves (`lookup`).
+
+A row counts only with its signature under the installation's secret: who can write the database, and no more, can add
+no key, widen none and move none to another tenant. He can put back an earlier row of a key, from before it was revoked;
+a key therefore always ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Column, Connection, MetaData, String, Table, Text, insert, select, update
+
+from rag_serving.api_keys.key import ApiKey, digest_of, new_key
+from rag_serving.artifacts.secret import SecretError
+from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.telemetry.guarded import GuardedDatabase
+from rag_serving.telemetry.recorder import TelemetryError
+
+METADATA = MetaData()
+KEYS = Table(
+    "api_keys",
+    METADATA,
+    Column("id", String(16), primary_key=True),
+    Column("tenant", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("digest", String(64), nullable=False),  # SHA-256 of the secret
+    Column("user", Text),
+    Column("groups", JSON, nullable=False),  # [name], in order
+    Column("roles", JSON, nullable=False),  # [role], in order
+    Column("resource", Text),  # the only address that it opens
+    Column("created", BigInteger, nullable=False),  # seconds since 1970
+    Column("expires", BigInteger, nullable=False),
+    Column("revoked", BigInteger),
+    Column(FIELD, String(64), nullable=False),
+)
+_PURPOSE = "api keys"
+
+_log = logging.getLogger(__name__)
+
+
+class KeyStoreError(Exception):
+    """The keys cannot be read or written; the message says why."""
+
+
+class KeyStore:
+    """The keys of an installation. Safe to use from several threads and processes."""
+
+    def __init__(self, config: Config, clock: Callable[[], float] = time.time) -> None:
+        self._home, self._url, self._clock = config.home, config.telemetry.url, clock
+        self._serving_db = Store(config.home).serving_db()
+        self._database = GuardedDatabase(self._url, self._serving_db, METADATA)
+
+    def create(self, scope: ApiKey) -> tuple[ApiKey, str]:
+        """Keep a new key of a scope, whose id, digest and time of making are set here. Return it with its one written
+        form.
+
+        Raises:
+            KeyStoreError: it cannot be kept.
+        """
+        identifier, secret, written = new_key()
+        key = replace(scope, id=identifier, digest=digest_of(secret), created=int(self._clock()), revoked=None)
+        row = self._signed(key)
+        self._ask(lambda connection: connection.execute(insert(KEYS), row))
+        return key, written
+
+    def list(self, tenant: str) -> list[ApiKey]:
+        """Return the keys of a tenant, the newest first, those that are over included; a row that this installation
+        did not sign is none.
+
+        Raises:
+            KeyStoreError: they cannot be read.
+        """
+        if not self._is_there():
+            return []
+        query = select(KEYS).where(KEYS.c.tenant == tenant).order_by(KEYS.c.created.desc(), KEYS.c.id)
+        rows = self._ask(lambda connection: [dict(row) for row in connection.execute(query).mappings()])
+        return [key for row in rows if (key := self._believed(row)) is not None]
+
+    def find(self, identifier: str) -> ApiKey | None:
+        """Return a key by its id; None where there is none that this installation signed.
+
+        Raises:
+            KeyStoreError: the database does not answer.
+        """
+        if not self._is_there():
+            return None
+        query = select(KEYS).where(KEYS.c.id == identifier)
+        row = self._ask(lambda connection: connection.execute(query).mappings().first())
+        return self._believed(dict(row)) if row is not None else None
+
+    def revoke(self, tenant: str, identifier: str) -> ApiKey | None:
+        """Revoke a key of a tenant. Return it; None where there is none. Revoked twice it keeps the first time.
+
+        Raises:
+            KeyStoreError: that cannot be written.
+        """
+        key = self.find(identifier)
+        if key is None or key.tenant != tenant:
+            return None
+        if key.revoked is not None:
+            return key
+        key = replace(key, revoked=int(self._clock()))
+        row = self._signed(key)
+        self._ask(lambda connection: connection.execute(update(KEYS).where(KEYS.c.id == identifier).values(row)))
+        return key
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _is_there(self) -> bool:
+        """Return whether there can be keys: looking for one must not make a database."""
+        return self._url is not None or self._serving_db.exists()
+
+    def _ask(self, work: Callable[[Connection], Any]) -> Any:
+        try:
+            return self._database.ask(work)
+        except TelemetryError as error:
+            raise KeyStoreError(f"keys cannot be read or written: {error}") from None
+
+    def _signed(self, key: ApiKey) -> dict[str, Any]:
+        row = {**asdict(key), "groups": sorted(key.groups), "roles": sorted(key.roles)}
+        try:
+            return {**row, FIELD: signature_of(row, self._home, _PURPOSE)}
+        except SecretError as error:
+            raise KeyStoreError(str(error)) from None
+
+    def _believed(self, row: Mapping[str, Any]) -> ApiKey | None:
+        if signature_fault(row, self._home, _PURPOSE) is not None:
+            _log.error("the row of the key %s in the database was not signed here and opens nothing", row["id"])
+            return None
+        content = {name: value for name, value in row.items() if name != FIELD}
+        return ApiKey(**{**content, "groups": frozenset(row["groups"]), "roles": frozenset(row["roles"])})

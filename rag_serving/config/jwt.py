@@ -1,0 +1,94 @@
+"""The section `serving.jwt` of `config/app.yaml`: bearer tokens that are JSON Web Tokens of somebody else.
+
+Belongs here: whose tokens, by which key, what they must say. Does not belong here: whether one holds
+(`access.token_validation`), where keys come from at run time (`access.key_sets`), signing in on the page (`oidc`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from rag_serving.config.oidc import Algorithm, ClaimMapping, Claims, Role, is_encrypted
+
+SecretAlgorithm = Literal["HS256", "HS384", "HS512"]
+"""Signatures by a secret that the issuer and this server share; only ever by one from `key_env` or `key_file`."""
+_KEYS = ("key_env", "key_file", "jwks_url")
+_OWN_ROLES: dict[str, list[Role]] = {
+    "reader": ["reader"],
+    "editor": ["editor"],
+    "operator": ["operator"],
+    "auditor": ["auditor"],
+}
+
+
+class JwtClaims(Claims):
+    """Names of the claims that say who somebody is. `a.b` is the claim `b` inside of `a`, where none is named `a.b`."""
+
+    tenant: str | None = Field("tenant_id", min_length=1, max_length=200)
+    """The tenant, by its name or as `tenants` names it; null: it is not looked at."""
+    roles: str | None = Field("roles", min_length=1, max_length=200)
+    """What `roles` maps, one or a list; null: everybody is a reader."""
+
+
+class Jwt(ClaimMapping):
+    """Bearer tokens of an issuer (RFC 7519), with `serving.auth: jwt`. One of `key_env`, `key_file` and `jwks_url` says
+    where its keys are; without one they are found by OpenID Connect discovery below `issuer`."""
+
+    issuer: str = Field(min_length=1, max_length=500)
+    """The claim `iss`, to the letter."""
+    audience: list[str] = Field(min_length=1, max_length=20)
+    """The claim `aud` must have one of these: the name of this API at the issuer, not that of a web application."""
+    key_env: str | None = Field(None, min_length=1, max_length=200)
+    """Environment variable with a secret (HS256, 32 bytes or more) or a public key in PEM."""
+    key_file: Path | None = None
+    """File with the same, or with a JWK set. Read at the start and by `SIGHUP`."""
+    jwks_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+(\?[^\s#]*)?$", max_length=500)
+    """Address of a JWK set (RFC 7517); https, but on this machine."""
+    algorithms: list[Algorithm | SecretAlgorithm] | None = Field(None, min_length=1, max_length=13)
+    """Signatures that are believed, each only with a key made for it; null: RS256 and ES256, or HS256 with a secret."""
+    claims: JwtClaims = JwtClaims()
+    """Names of claims."""
+    roles: dict[str, list[Role]] = Field(_OWN_ROLES, max_length=1000)
+    """Values of the roles' claim and the roles that each gives. Without one somebody is a reader."""
+    leeway_s: int = Field(30, ge=0, le=600)
+    """Seconds by which the issuer's clock may differ."""
+    timeout_s: float = Field(5, gt=0, le=60)
+    """Seconds that one request for keys may take."""
+    refresh_s: int = Field(300, ge=10, le=86_400)
+    """Seconds after which keys are fetched again: one that the issuer removed is believed no longer than this. A token
+    with an id that no key has lets them be fetched at once, every 10 s at most."""
+    keep_s: int = Field(3600, ge=10, le=604_800)
+    """Seconds for which the last keys serve while they cannot be fetched; then tokens are refused (503)."""
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _is_encrypted(cls, url: str | None) -> str | None:
+        if url is not None and not is_encrypted(url):
+            raise ValueError("it must be https: its keys decide who reads what")
+        return url
+
+    @field_validator("audience", mode="before")
+    @classmethod
+    def _is_listed(cls, audience: object) -> object:
+        return [audience] if isinstance(audience, str) else audience
+
+    @model_validator(mode="after")
+    def _has_one_source_of_keys(self) -> Jwt:
+        if not all(self.audience):
+            raise ValueError("audience must not be empty")
+        given = [name for name in _KEYS if getattr(self, name)]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other: one says where the keys are")
+        if not given and not is_encrypted(self.issuer):
+            raise ValueError("without key_env, key_file or jwks_url the keys are found below issuer, an https address")
+        if self.is_remote and any(name.startswith("HS") for name in self.algorithms or ()):
+            raise ValueError("HS256 and its kin need a secret: key_env or key_file; fetched keys are public")
+        return self
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether keys are fetched."""
+        return self.key_env is None and self.key_file is None
