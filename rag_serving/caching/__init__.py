@@ -1,1 +1,1 @@
-"""Answers that are kept for when no search can be made."""
+"""Answers that are kept in memory: to be given again, and for when no search can be made."""

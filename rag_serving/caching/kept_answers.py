@@ -1,7 +1,8 @@
 """The last good answers of one tenant, in the memory of this process, for when no phase of retrieval answers.
 
 Belongs here: which answers are kept, how many, to whom one may be shown again, and how that is said.
-Does not belong here: when there is no other answer (`pipeline`), who may read a page now (`published_readers`).
+Does not belong here: when there is no other answer (`pipeline`), who may read a page now (`published_readers`), answers
+that are given again while all is well (`answer_cache`).
 
 An answer is shown again to the same question only, to whoever had the same reader classes in the generation it was
 made of: nobody gets what was found for somebody who may read more, or less. While that generation is published, nothing
@@ -17,11 +18,11 @@ import json
 import threading
 import time
 import unicodedata
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rag_serving.access.principals import Principal, satisfied_classes
+from rag_serving.caching.bounded import BoundedEntries, bare, size_of
 from rag_serving.config.phases import Degradation
 from rag_serving.records.answers import Answer
 from rag_serving.records.flags import CACHED, CACHED_OLDER, FINDINGS
@@ -29,8 +30,6 @@ from rag_serving.records.refusal import Clarification
 
 MayRead = Callable[[frozenset[str]], bool]
 """Whether the reader may read all of some pages as they are published now."""
-
-_BYTES_PER_CHARACTER = 4
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,6 @@ class _Kept:
     source: Source
     asker: bytes
     at: float
-    size: int
 
 
 class KeptAnswers:
@@ -78,8 +76,9 @@ class KeptAnswers:
 
     def __init__(self, settings: Degradation, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
-        self._kept: OrderedDict[tuple[bytes, frozenset[str]], _Kept] = OrderedDict()
-        self._bytes = 0
+        self._kept: BoundedEntries[tuple[bytes, frozenset[str]], _Kept] = BoundedEntries(
+            settings.cached_answers, settings.cached_bytes
+        )
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -88,23 +87,15 @@ class KeptAnswers:
     @property
     def size(self) -> int:
         """The bytes that all of them take, as they are counted."""
-        return self._bytes
+        return self._kept.size
 
     def put(self, asking: Asking, answer: Answer, source: Source) -> None:
         """Keep an answer where it is a good one: told with confidence, and nothing was degraded."""
         if not self._settings.cached_answers or answer.outcome != "told" or not FINDINGS.issuperset(answer.flags):
             return
-        bare = replace(answer, passages=None, notes=None, why=None, rejected=(), clarification=None, timings_ms={})
-        size = _BYTES_PER_CHARACTER * len(json.dumps(bare.payload(), default=str))
-        if size > self._settings.cached_bytes:
-            return
-        kept = _Kept(bare, source, asking.asker, self._clock(), size)
+        kept = _Kept(bare(answer), source, asking.asker, self._clock())
         with self._lock:
-            self._forget((asking.key, source.classes))
-            self._kept[asking.key, source.classes] = kept
-            self._bytes += size
-            while len(self._kept) > self._settings.cached_answers or self._bytes > self._settings.cached_bytes:
-                self._forget(next(iter(self._kept)))
+            self._kept.put((asking.key, source.classes), kept, size_of(kept.answer))
 
     def get(self, asking: Asking, published: str, may_read: MayRead) -> Answer | None:
         """Return the newest answer that may be shown, which says how old it is; None where there is none.
@@ -125,7 +116,6 @@ class KeptAnswers:
         """Forget all."""
         with self._lock:
             self._kept.clear()
-            self._bytes = 0
 
     def _fits(self, principal: Principal, kept: _Kept) -> bool:
         if self._clock() - kept.at > self._settings.cached_max_age_s:
@@ -152,10 +142,6 @@ class KeptAnswers:
             phase=None,
             usage=None,
         )
-
-    def _forget(self, key: tuple[bytes, frozenset[str]]) -> None:
-        if kept := self._kept.pop(key, None):
-            self._bytes -= kept.size
 
 
 def told_age(seconds: float) -> str:

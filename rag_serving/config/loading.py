@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from rag_serving.config.audit import Audit
+from rag_serving.config.caching import Cache
 from rag_serving.config.documents import Documents
 from rag_serving.config.index import Index
 from rag_serving.config.indexing import Indexing
@@ -84,6 +85,7 @@ class Config(BaseSettings):
     retrieval: Retrieval = Retrieval()
     keyword: Keyword = Keyword()
     degradation: Degradation = Degradation()
+    cache: Cache = Cache()
     reranker: Reranker = Reranker()
     rerank_service: RerankService = RerankService()
     embedding: Embedding = Embedding()

@@ -15,8 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rag_serving.access.principals import Principal
-from rag_serving.answering.answerer import NO_VECTORS, Answering, Question
-from rag_serving.answering.lock import lock_selection
+from rag_serving.answering.answerer import Answering
 from rag_serving.artifacts.store import Store
 from rag_serving.concurrency import search_limit
 from rag_serving.config.loading import Config
@@ -37,6 +36,8 @@ from rag_serving.pipeline.conversing import Conversing
 from rag_serving.pipeline.earlier_answers import EarlierAnswers, Opened
 from rag_serving.pipeline.phases import Phases, RetrievalOffError
 from rag_serving.pipeline.question_log import QuestionLog
+from rag_serving.pipeline.repeated_answers import RepeatedAnswers
+from rag_serving.pipeline.selection import answered_from
 from rag_serving.pipeline.tenant_phases import OnChange, TenantPhases
 from rag_serving.pipeline.tools import Tools
 from rag_serving.receipts.proofs import Chunks, Proof, Proofs
@@ -52,8 +53,6 @@ from rag_serving.retrieval.explain import search_results
 from rag_serving.retrieval.hybrid import Mode, RetrievalError
 from rag_serving.telemetry.events import Trace
 from rag_serving.telemetry.telemetry import Telemetry
-from rag_serving.text.analyzer import analyze
-from rag_serving.text.small_talk import remark_of
 from rag_serving.tracing import Listen, StageTrace
 
 if TYPE_CHECKING:
@@ -96,10 +95,12 @@ class Pipeline:
         self.mode: Mode | None = None  # what is searched in place of any phase
         self._embedder = services.embedder
         self.cited: CitedPlaces | None = None  # finds quotes on the pages of PDF files; None: nobody does
-        self._recent = RecentVectors(services.embedder, config.embedding.query_cache, config.serving.auth == "loopback")
         self._answering = Answering(config, services.embedder)
         self._conversing = Conversing(config, services.embedder)
         self._receipt_writer = ReceiptWriter(tenant, services.receipts, self.secrecy, self._answering.rules)
+        is_one_person = config.serving.auth == "loopback"
+        self._recent = RecentVectors(services.embedder, config.embedding.query_cache, is_one_person)
+        self._repeated = RepeatedAnswers(config.cache, self._recent, is_one_person, self._receipt_writer)
         self._is_word = Words(config.embedding, GraphCache(config.home))
         in_process = config.embedding.provider == "local" and not services.reranker
         self.phases = TenantPhases(config, tenant, search_limit(in_process, config.serving.workers))
@@ -161,6 +162,7 @@ class Pipeline:
     def close(self) -> None:
         if self._earlier:
             self._earlier.kept.clear()
+        self._repeated.cache.clear()
         self.published.close()
         self.receipts.close()
         if self.sessions:
@@ -222,10 +224,17 @@ class Pipeline:
                 tools = self._tools(request, phases)
                 if conversation and conversation.turns:
                     request, is_read = self._conversing.read(tools, trace, opened.view, request, conversation), True
-                written, recorded = answered(tools, trace, opened.view, request)
-            answer = self._receipt_writer.with_receipt(trace, written, request)
-            if self._earlier:
-                self._earlier.keep(request, answer, written, opened)
+                place = self._repeated.place(request, tools, opened)
+                cached = self._repeated.find(place)
+                if cached is None:
+                    written, recorded = answered(tools, trace, opened.view, request)
+            if cached:
+                answer, recorded = self._repeated.given(trace, cached, request), replace(recorded, lock=cached.lock)
+            else:
+                answer = self._receipt_writer.with_receipt(trace, written, request)
+                self._repeated.keep(place, answer, written)
+                if self._earlier:
+                    self._earlier.keep(request, answer, written, opened)
         except RetrievalOffError:
             answer = Answer("unavailable", RETRIEVAL_OFF, flags=(RETRIEVAL_DISABLED,))
         except UnpublishedError as error:
@@ -246,14 +255,9 @@ class Pipeline:
     ) -> Answer:
         """Return an answer from the given text alone: nothing is retrieved, and citations are offsets into that
         text."""
-        trace, lock = StageTrace(listen), lock_selection(selection)
+        trace, vectors = StageTrace(listen), self._recent.of(principal.user if principal else None)
         with trace.part("total"):
-            vector = None
-            with trace.part("embed", NO_VECTORS):
-                vector = self._recent.of(principal.user if principal else None).embed_query(question)
-            terms, remark = dict.fromkeys(analyze(question), 1.0), remark_of(question)
-            read = Question(question, question, terms, vector, remark=remark)
-            written = self._answering.answer(trace, read, lock, explain=explain)
+            written = answered_from(selection, question, self._answering, vectors, trace, explain)
         answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
         recorded = answer_trace(Trace(features=self.config.features.enabled), written)
         self.log.answered(principal, question, answer, recorded, "selected_text")

@@ -20,7 +20,7 @@ from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.verification.verifier import VerificationRules
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.escaping.redaction import RedactedError, redacted
-from rag_serving.records.answers import Citation
+from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.claims import Verdict
 from rag_serving.records.passages import Lock
 from rag_serving.records.queries import Filters
@@ -82,6 +82,20 @@ def make_receipt(
         "rules": dict(vars(rules)),
         "verdicts": [_verdict(verdict) for verdict in written.verdicts],
         "withdrawn": [_verdict(verdict) for verdict in written.withdrawn],
+        "flags": list(answer.flags),
+        "timings_ms": coarse(answer.timings_ms),
+    }
+
+
+def repeated_receipt(first: Mapping[str, Any], question: str, answer: Answer) -> dict[str, Any]:
+    """Return the receipt of an answer that is given again: what it was made of is the first one's, and no model was
+    asked."""
+    return {
+        **first,
+        "created_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "question": question,
+        "question_hash": text_hash(question),
+        "usage": None,
         "flags": list(answer.flags),
         "timings_ms": coarse(answer.timings_ms),
     }

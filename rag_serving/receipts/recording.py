@@ -5,13 +5,15 @@ Belongs here: handing both over. Does not belong here: what a receipt says (`rec
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rag_serving.access.principals import Principal
 from rag_serving.answering.composing import AnswerTrace
 from rag_serving.answering.verification.verifier import VerificationRules
 from rag_serving.config.sections import Features
-from rag_serving.receipts.receipt import make_receipt
+from rag_serving.receipts.receipt import make_receipt, repeated_receipt
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.records.answers import Answer
@@ -78,6 +80,18 @@ class ReceiptWriter:
         answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=dict(trace.timings_ms))
         with trace.part("receipt", NO_RECEIPT):
             written = replace(written, answer=answer)
-            receipt = make_receipt(self.tenant, request.text, written, self.rules, request.filters)
+            receipt = self.of(written, request)
+            answer = replace(answer, receipt_id=self.receipts.put(self.secrecy.kept(request.principal, receipt)))
+        return replace(answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)
+
+    def of(self, written: AnswerTrace, request: Request) -> dict[str, Any]:
+        """Return the receipt of an answer; nothing is stored."""
+        return make_receipt(self.tenant, request.text, written, self.rules, request.filters)
+
+    def repeated(self, trace: StageTrace, answer: Answer, first: Mapping[str, Any], request: Request) -> Answer:
+        """Return an answer that is given again with a receipt of its own, made from the first one's."""
+        answer = replace(answer, flags=tuple(trace.flags), timings_ms=dict(trace.timings_ms), receipt_id=None)
+        with trace.part("receipt", NO_RECEIPT):
+            receipt = repeated_receipt(first, request.text, answer)
             answer = replace(answer, receipt_id=self.receipts.put(self.secrecy.kept(request.principal, receipt)))
         return replace(answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)

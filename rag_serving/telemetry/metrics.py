@@ -28,7 +28,7 @@ from prometheus_client.registry import Collector
 
 from rag_serving.config.phases import PHASES
 from rag_serving.models.breaker import State
-from rag_serving.records.flags import CACHED, CACHED_OLDER, FINDINGS, PHASE_FAILED
+from rag_serving.records.flags import CACHED, CACHED_OLDER, FINDINGS, PHASE_FAILED, REPEATED
 from rag_serving.telemetry.recorder import Counts, TableName
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -94,6 +94,7 @@ class Metrics:
             "fall_throughs", "Questions and searches that a phase of retrieval failed.", "phase"
         )
         self._cached = self._counter("cached_answers", "Questions that got an earlier answer.", "pages")
+        self._repeated = self._counter("repeated_answers", "Questions that got their answer again.")
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"citelock_{name}", text, ["tenant", *labels], registry=self._registry)
@@ -117,6 +118,7 @@ class Metrics:
         for phase, flag in PHASE_FAILED.items():
             if flag in row["flags"]:
                 self._fallen.labels(tenant, str(phase)).inc()
+        self._repeated.labels(tenant).inc(REPEATED in row["flags"])
         for flag, pages in ((CACHED, "same"), (CACHED_OLDER, "other")):
             if flag in row["flags"]:
                 self._cached.labels(tenant, pages).inc()

@@ -1,0 +1,287 @@
+"""How often the answer cache gives an answer to another question, and how often to the same one in other words.
+
+    python -m evals.bench.semantic_cache [--pairs 2000] [--json]
+
+Belongs here: pairs of questions made by program from real ones, what the cache does with each, the likeness of their
+vectors. Does not belong here: how a question is worded otherwise (`evals.training.rewordings`), the cache
+(`rag_serving.caching`).
+
+Pairs that must not meet differ in one number, one name, one other word that says what is asked about, or in a negation
+or an opposite. Pairs that may meet are other wordings of one question. For both it is told what the vectors alone would
+do at each threshold, and what the cache does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from evals.bench.real_text import DATA
+from evals.training.rewordings import in_synonyms, keywords
+from rag_serving.caching.answer_cache import AnswerCache, CachedAnswer, Scope, Vector
+from rag_serving.config.caching import Cache
+from rag_serving.config.sections import Embedding
+from rag_serving.models import open_embedder
+from rag_serving.models.protocols import Embedder
+from rag_serving.records.answers import Answer
+from rag_serving.records.passages import Lock
+from rag_serving.text.analyzer import STOP_WORDS, stems
+from rag_serving.text.question_types import is_claim
+
+GOLD = Path(__file__).parents[1] / "gold"
+THRESHOLDS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98)
+_NUMBER = re.compile(r"(?<![\w.])\d+(?![\w])")
+_NAME = re.compile(r"(?<=[a-z,] )(?:[A-Z][\w.-]*[a-z0-9]|[A-Z]{2,}\d*)(?=[ ?,.])")
+_THING = re.compile(r"(?<![\w.'-])[a-z]{5,}(?![\w'-])")
+_OPPOSITES = """
+before after|first last|more less|most least|enable disable|enabled disabled|with without|allowed forbidden|all some
+maximum minimum|start stop|include exclude|increase decrease|largest smallest|highest lowest|earliest latest|to from
+above below|can cannot|always never|oldest newest|open close|accept reject|is isn't|was wasn't|does doesn't|did didn't
+are aren't|were weren't|who whose|won lost|is was|do did|are were
+"""
+_TURNED = {
+    word: other
+    for line in _OPPOSITES.strip().splitlines()
+    for pair in line.split("|")
+    for word, other in (pair.split(), pair.split()[::-1])
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two questions, and how the second was made of the first."""
+
+    kind: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A pair, the cosine similarity of its vectors, and whether the second question got the first one's answer."""
+
+    pair: Pair
+    cosine: float
+    is_hit: bool
+
+
+def questions(data: Path = DATA) -> list[str]:
+    """Return the questions that people or makers of test sets asked, each once, in a fixed order: those of the gold
+    sets, and of the real data where it is there."""
+    found = [*_gold(), *_squad(data), *_beir(data)]
+    return list(dict.fromkeys(" ".join(text.split()) for text in found if 12 <= len(text) <= 300))
+
+
+def false_pairs(asked: Sequence[str], count: int, seed: int = 0) -> list[Pair]:
+    """Return so many pairs of different questions at most, as even over the kinds as the questions allow."""
+    chance = random.Random(seed)
+    names = sorted({match[0] for text in asked for match in _NAME.finditer(text)})
+    things = sorted({match[0] for text in asked for match in _THING.finditer(text)} - STOP_WORDS - _TURNED.keys())
+    makers = {
+        "number": lambda text: _another_number(text, chance),
+        "name": lambda text: _another(_NAME, text, names, chance),
+        "thing": lambda text: _another(_THING, text, things, chance),
+        "opposite": lambda text: _opposite(text, chance),
+        "order": lambda text: _exchanged(text, chance),
+    }
+    shuffled = list(asked)
+    chance.shuffle(shuffled)
+    made = {
+        kind: [Pair(kind, text, other) for text in shuffled if (other := make(text))] for kind, make in makers.items()
+    }
+    chosen: list[Pair] = []
+    while len(chosen) < count and any(made.values()):
+        chosen += [pairs.pop() for pairs in made.values() if pairs]
+    return [pair for pair in chosen if _plain(pair.first) != _plain(pair.second)][:count]
+
+
+def true_pairs(asked: Sequence[str], count: int, seed: int = 0) -> list[Pair]:
+    """Return so many pairs of wordings of one question at most."""
+    chance = random.Random(seed)
+    shuffled = [text for text in asked if not is_claim(text)]
+    chance.shuffle(shuffled)
+    made: list[Pair] = []
+    for text in shuffled:
+        made += [Pair(kind, text, other) for kind, other in _wordings(text, chance) if other and other != text]
+        if len(made) >= count:
+            break
+    return made[:count]
+
+
+def outcomes(pairs: Sequence[Pair], embedder: Embedder, settings: Cache | None = None) -> list[Outcome]:
+    """Return what a cache does with each pair: it holds the answer of the first question when the second is asked."""
+    settings = settings or Cache()
+    texts = list(dict.fromkeys(text for pair in pairs for text in (pair.first, pair.second)))
+    vectors = dict(zip(texts, (embedder.embed_query(text) for text in texts), strict=True))
+    return [_outcome(pair, vectors[pair.first], vectors[pair.second], settings) for pair in pairs]
+
+
+def rates(found: Sequence[Outcome]) -> dict[str, Any]:
+    """Return pairs and hits in all and by kind, and the share that vectors alone would let through."""
+    kinds = sorted({each.pair.kind for each in found})
+    cosines = np.array([each.cosine for each in found])
+    return {
+        "pairs": len(found),
+        "hits": sum(each.is_hit for each in found),
+        "hit_rate": round(float(np.mean([each.is_hit for each in found])), 4),
+        "kinds": {
+            kind: {
+                "pairs": sum(each.pair.kind == kind for each in found),
+                "hits": sum(each.is_hit for each in found if each.pair.kind == kind),
+            }
+            for kind in kinds
+        },
+        "by_vectors_alone": {str(limit): round(float((cosines >= limit).mean()), 4) for limit in THRESHOLDS},
+        "cosine_of_hits": _spread([each.cosine for each in found if each.is_hit]),
+    }
+
+
+def _spread(cosines: Sequence[float]) -> dict[str, float]:
+    """Return the least of some similarities, and those below which 1 % and 5 % of them are."""
+    if not cosines:
+        return {}
+    return {f"p{part}": round(float(np.percentile(cosines, part)), 3) for part in (0, 1, 5)}
+
+
+def _outcome(pair: Pair, first: Vector, second: Vector, settings: Cache) -> Outcome:
+    cache, scope = AnswerCache(settings), Scope("bench", "one", "g", frozenset(), {})
+    answer = CachedAnswer(Answer("answered", "An answer."), {}, Lock(()))
+    cache.put(scope, pair.first, answer, lambda: first)
+    return Outcome(pair, float(first @ second), cache.get(scope, pair.second, lambda: second) is not None)
+
+
+def _another_number(text: str, chance: random.Random) -> str:
+    found = list(_NUMBER.finditer(text))
+    if not found:
+        return ""
+    match = chance.choice(found)
+    digits = list(match[0])
+    place = chance.randrange(len(digits))
+    digits[place] = chance.choice([digit for digit in "123456789" if digit != digits[place]])
+    return text[: match.start()] + "".join(digits) + text[match.end() :]
+
+
+def _another(pattern: re.Pattern[str], text: str, others: Sequence[str], chance: random.Random) -> str:
+    found = [match for match in pattern.finditer(text) if match[0] not in STOP_WORDS]
+    if not found or not others:
+        return ""
+    match = chance.choice(found)
+    other = chance.choice(others)
+    return "" if _is_same(other, match[0]) else text[: match.start()] + other + text[match.end() :]
+
+
+def _opposite(text: str, chance: random.Random) -> str:
+    words = text.split(" ")
+    places = [place for place, word in enumerate(words) if word.lower() in _TURNED]
+    if not places:
+        return ""
+    place = chance.choice(places)
+    other = _TURNED[words[place].lower()]
+    words[place] = other.capitalize() if words[place][0].isupper() else other
+    return " ".join(words)
+
+
+def _exchanged(text: str, chance: random.Random) -> str:
+    """Return a question in which two things have each other's place: who does what to whom."""
+    found = [match for match in _THING.finditer(text) if match[0] not in STOP_WORDS]
+    if len(found) < 2:
+        return ""
+    first, second = sorted(chance.sample(found, 2), key=lambda match: match.start())
+    if _is_same(first[0], second[0]):
+        return ""
+    between = text[first.end() : second.start()]
+    return text[: first.start()] + second[0] + between + first[0] + text[second.end() :]
+
+
+def _wordings(text: str, chance: random.Random) -> Iterator[tuple[str, str]]:
+    """Yield wordings that ask for the same, each with its kind."""
+    bare = text.rstrip(" ?.!")
+    lower = text[0].lower() + text[1:]
+    is_asked = re.match(r"(?:what|which|who|when|where|why|how)\b", lower)
+    yield "case and marks", bare.lower() + chance.choice(["", " ?", "??"])
+    yield "greeting", chance.choice(["Hi, ", "Hello! ", "Good morning, ", "Hey team, "]) + lower
+    yield "polite", chance.choice(["Please, ", "Quick question: "]) + lower
+    yield "thanks", text + chance.choice([" Thanks!", " Thank you in advance."])
+    if is_asked and (moved := re.match(r"(what|who|where) (is|are|was|were) (.+)$", bare, re.IGNORECASE)):
+        said = f"{moved[1].lower()} {moved[3]} {moved[2]}"
+        yield "indirect", chance.choice(["Can you tell me ", "I'd like to know ", "Do you know "]) + said + "?"
+        yield "contracted", f"{moved[1]}'s {moved[3]}?" if moved[2].lower() == "is" else ""
+    if steps := re.match(r"how (?:do|can) (?:i|we|you) (.+)$", bare, re.IGNORECASE):
+        yield "steps", chance.choice(["how to ", "How can we ", "What is the way to ", "Steps to "]) + steps[1]
+    if owned := re.match(r"(.*) the ([a-z]+) of (?:the )?(\w+)$", bare):
+        yield "genitive", f"{owned[1]} {owned[3]}'s {owned[2]}?"
+    yield "keywords", keywords(text)
+    yield "synonym", in_synonyms(text, chance)
+
+
+def _is_same(word: str, other: str) -> bool:
+    """Return whether two words are forms of one."""
+    first, second = stems([_plain(word), _plain(other)])
+    return first == second
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def _gold() -> Iterator[str]:
+    for path in sorted(GOLD.rglob("*.yaml")):
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for question in content.get("questions") or ():
+            if isinstance(question, dict) and isinstance(question.get("question"), str):
+                yield question["question"]
+
+
+def _squad(data: Path) -> Iterator[str]:
+    for path in sorted(data.glob("squad2/*.json")):
+        for article in json.loads(path.read_text(encoding="utf-8"))["data"]:
+            for paragraph in article["paragraphs"]:
+                yield from (asked["question"] for asked in paragraph["qas"])
+
+
+def _beir(data: Path) -> Iterator[str]:
+    for path in sorted(data.glob("*/queries.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            yield str(json.loads(line)["text"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=2_000, help="pairs of each sort")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args()
+    asked, embedder = questions(), open_embedder(Embedding())
+    found = {
+        "different questions": outcomes(false_pairs(asked, given.pairs), embedder),
+        "the same question": outcomes(true_pairs(asked, given.pairs), embedder),
+    }
+    report = {"questions": len(asked), **{name: rates(each) for name, each in found.items()}}
+    if given.json:
+        print(json.dumps(report, indent=1))
+        return
+    print(f"{len(asked)} questions")
+    for name, each in found.items():
+        told = rates(each)
+        print(f"{name}: {told['hits']} of {told['pairs']} pairs meet ({100 * told['hit_rate']:.1f} %)")
+        for kind, counts in told["kinds"].items():
+            print(f"  {kind}: {counts['hits']} of {counts['pairs']}")
+        print(
+            "  by vectors alone: "
+            + ", ".join(f"≥ {at}: {100 * rate:.1f} %" for at, rate in told["by_vectors_alone"].items())
+        )
+    for outcome in found["different questions"]:
+        if outcome.is_hit:
+            print(f"FALSE {outcome.pair.kind}: {outcome.pair.first!r} / {outcome.pair.second!r} ({outcome.cosine:.3f})")
+
+
+if __name__ == "__main__":
+    main()
