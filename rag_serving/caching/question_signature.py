@@ -1,7 +1,7 @@
 """The signature of a question: what must be equal in two wordings for the answer of one to be given to the other.
 
 Belongs here: reading a question's words in their order, with what may differ folded away. Does not belong here: the
-answers that are kept by it (`shared_answers`), what the words mean to the search (`query.parsing`).
+answers that are kept by it (`answer_cache`), what the words mean to the search (`query.parsing`).
 
 Neighbourhood of vectors does not tell 2.8 from 3.8, billing from payments or enable from disable: such pairs are as
 near to each other as honest rewordings (`python -m evals.bench.semantic_cache`). So whatever can change an answer
@@ -43,7 +43,7 @@ _POLITE = re.compile(
     re.IGNORECASE,
 )
 _MOST_OPENINGS = 4
-_CLOSING = re.compile(r"(?<![\s,])[\s,]{1,9}(?:please|pls)[\s.!?]{0,9}$", re.IGNORECASE)
+_CLOSING = re.compile(r"(?<![\s,])[\s,]{1,9}(?:please|pls)[\s.!?]{0,9}\Z", re.IGNORECASE)
 _HOW_TO = re.compile(
     rf"(?:how (?:do|can|could|would) {_WE}(?: go about)?|how to"
     r"|what(?:'s| is| are) the (?:steps?|procedure|process|way|instructions) (?:to|for|of)"
@@ -53,19 +53,19 @@ _HOW_TO = re.compile(
 _REWORDED = tuple(
     (re.compile(pattern, re.IGNORECASE), other)
     for pattern, other in (
-        (r"^(what|who|where|when|how|which) (.{1,200}) (is|are|was|were)[?.!]{0,3}$", r"\1 \3 \2"),
+        (r"^(what|who|where|when|how|which) (.{1,200}) (is|are|was|were)[?.!]{0,3}\Z", r"\1 \3 \2"),
         (r"^what(?:'s| is) the reason (?:for|why)\s", "why is "),
         (r"^(?:for what reason|how come)\s", "why "),
         (r"^(?:at )?what time (?=(?:do|does|did|is|are|was|were|will|can|must|should)\b)", "when "),
         (r"^what(?:'s| is) the (?:length|duration) of\s", "how long is "),
         (r"^what(?:'s| is) the location of\s", "where is "),
         (r"^(?:tell me|what can you tell me) about\s", "what is "),
-        (r"^where (is|are) (.{1,200}) located[?.!]{0,3}$", r"where \1 \2"),
+        (r"^where (is|are) (.{1,200}) located[?.!]{0,3}\Z", r"where \1 \2"),
     )
 )
-_FRONTED = re.compile(r"^((?:in|on|at|for|during|under) [^,?]{1,80}), ([^,?]{3,300})[?.!]{0,3}$", re.IGNORECASE)
+_FRONTED = re.compile(r"^((?:in|on|at|for|during|under) [^,?]{1,80}), ([^,?]{3,300})[?.!]{0,3}\Z", re.IGNORECASE)
 _GENITIVE = re.compile(
-    r"(?<![\w'.-])(?:the |an? )?([a-z][a-z-]{1,40}) of (?:the |an? )?([\w.+#-]{1,60})[?.!]{0,3}$", re.IGNORECASE
+    r"(?<![\w'.-])(?:the |an? )?([a-z][a-z-]{1,40}) of (?:the |an? )?([\w.+#-]{1,60})[?.!]{0,3}\Z", re.IGNORECASE
 )
 _POSSESSIVE = re.compile(r"(?<=[a-z0-9])'s(?= \w)", re.IGNORECASE)
 _CONTRACTED = tuple(
@@ -99,7 +99,7 @@ theirs perhaps sometimes besides towards afterwards
 """
 _NO_PLURALS = frozenset(_SINGULAR.split())
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
-_ENDS_LIKE_ONE = re.compile(r"(?:ss|us|is|as|os|ics|ous)$")
+_ENDS_LIKE_ONE = re.compile(r"(?:ss|us|is|as|os|ics)\Z")
 
 
 def signature_of(question: str) -> tuple[str, ...] | None:
