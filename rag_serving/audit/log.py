@@ -23,7 +23,7 @@ from rag_serving.audit.events import Event, local_account
 from rag_serving.models.breaker import Breaker
 
 if TYPE_CHECKING:
-    from rag_serving.audit.ledger import Ledger, Redact
+    from rag_serving.audit.ledger import Ledger
     from rag_serving.config.loading import Config
 
 AUDIT_DOWN = "What is asked cannot be logged at the moment, and is not answered without that. Try again in a minute."
@@ -207,7 +207,7 @@ class AuditLog:
             )
 
 
-def open_audit(config: Config, tenant: str, redact: Redact | None = None) -> AuditLog | None:
+def open_audit(config: Config, tenant: str) -> AuditLog | None:
     """Return the audit log of a tenant, or None where it is switched off. Nothing is opened before the first event."""
     if config.audit.mode == "off":
         return None
@@ -215,7 +215,7 @@ def open_audit(config: Config, tenant: str, redact: Redact | None = None) -> Aud
     def ledger() -> Ledger:
         from rag_serving.audit.ledger import Ledger
 
-        return Ledger(config.home, config.telemetry.url, tenant, config.audit, redact or (lambda text: text))
+        return Ledger(config.home, config.telemetry.url, tenant, config.audit, config.privacy.redactor().redacted)
 
     def is_there() -> bool:  # asking must not make a home
         return config.telemetry.url is not None or config.home.is_dir()

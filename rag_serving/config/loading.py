@@ -35,6 +35,7 @@ from rag_serving.config.keys import (
 from rag_serving.config.keyword import Keyword
 from rag_serving.config.monitoring import Monitoring
 from rag_serving.config.phases import PHASES, VARIABLES, Degradation, DocVariables, PhaseSettings, TenantRetrieval
+from rag_serving.config.privacy import Privacy
 from rag_serving.config.profiles import Profiles
 from rag_serving.config.prompting import Prompt
 from rag_serving.config.reranking import Reranker, RerankService
@@ -55,6 +56,7 @@ from rag_serving.config.serving import Serving
 from rag_serving.config.sessions import Sessions
 from rag_serving.config.sources import SLUG, Source
 from rag_serving.escaping.redaction import RedactedError, hide
+from rag_serving.privacy.redactor import redact_logs
 
 DEFAULT_CONFIG = Path("config/app.yaml")
 
@@ -101,6 +103,7 @@ class Config(BaseSettings):
     sessions: Sessions = Sessions()
     telemetry: Telemetry = Telemetry()
     audit: Audit = Audit()
+    privacy: Privacy = Privacy()
     monitoring: Monitoring = Monitoring()
     tenants: dict[str, Tenant] = {}
     """The tenants, by name."""
@@ -273,6 +276,7 @@ def _validated(content: dict[str, Any], origin: str) -> Config:
         first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
         raise ConfigError(f"{origin}: {_explain(first)}") from None
     said = config.model_dump()
+    redact_logs(config.privacy.redactor())
     hide({"CITELOCK_SECRET", "PGPASSWORD", *secret_variables(said)}, url_passwords(said))
     return config
 

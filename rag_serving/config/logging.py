@@ -10,6 +10,7 @@ import sys
 from types import TracebackType
 
 from rag_serving.escaping.targets import for_log
+from rag_serving.privacy.redactor import log_redacted
 
 _Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
@@ -18,12 +19,12 @@ class LineFormatter(logging.Formatter):
     """One line for each record, whatever its message holds; the lines of a traceback are indented below it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        """Return the record's line with breaks and controls spelled out."""
-        return for_log(super().formatMessage(record))
+        """Return the record's line with breaks and controls spelled out, and without personal data."""
+        return for_log(log_redacted(super().formatMessage(record)))
 
     def formatException(self, ei: _Raised) -> str:  # noqa: N802
         """Return the traceback with every line indented, so that none looks like a record."""
-        return "\n".join(f"  {for_log(line)}" for line in super().formatException(ei).splitlines())
+        return "\n".join(f"  {for_log(line)}" for line in log_redacted(super().formatException(ei)).splitlines())
 
 
 def log_to_stderr() -> None:

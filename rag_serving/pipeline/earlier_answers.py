@@ -45,10 +45,13 @@ class EarlierAnswers:
     ) -> None:
         self._tenant, self._published = tenant, published
         self._readers = PublishedReaders(Store(config.home), tenant)
+        self._redactor = config.privacy.redactor()
         self.kept = KeptAnswers(config.degradation, clock)
 
     def keep(self, request: Request, answer: Answer, written: AnswerTrace, opened: Opened) -> None:
-        """Keep an answer, if it is a good one."""
+        """Keep an answer, if it is a good one, and nothing personal was asked."""
+        if self._redactor.find(request.text):
+            return
         classes = satisfied_classes(request.principal, self._tenant, opened.known)
         pages = {passage.chunk.page_id for passage in written.lock.passages}
         pages |= {citation.page_id for citation in answer.citations}

@@ -2,7 +2,8 @@
 
 Belongs here: which facts are kept, and what is hashed. Does not belong here: writing them (`recorder`).
 
-Nobody's name and no page's text is kept. A user is a keyed hash, a question too, unless its text was opted for.
+Nobody's name and no page's text is kept. A user is a keyed hash, a question too, unless its text was opted for;
+personal data is taken out of that, and of comments.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import hmac
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from rag_serving.records.refusal import Refusal
 
 Kind = Literal["ask", "selected_text", "search"]
 Origin = Literal["server", "terminal"]
+Redact = Callable[[str], str]
 Ranking = Sequence[tuple[str, float]]  # chunk ids with scores
 FeedbackVerdict = Literal["helpful", "not_helpful", "wrong_citation", "missing"]
 
@@ -68,9 +70,17 @@ class Trace:
 class RowBuilder:
     """Makes rows for one tenant."""
 
-    def __init__(self, tenant: str, key: bytes, store_questions: bool = False, origin: Origin = "server") -> None:
-        """`origin`: where questions are asked; in a terminal their time is mostly that of opening model and pages."""
-        self._tenant, self._origin = tenant, origin
+    def __init__(
+        self,
+        tenant: str,
+        key: bytes,
+        store_questions: bool = False,
+        origin: Origin = "server",
+        redact: Redact = str,
+    ) -> None:
+        """`origin`: where questions are asked; in a terminal their time is mostly that of opening model and pages;
+        `redact` takes personal data out of what readers wrote."""
+        self._tenant, self._origin, self._redact = tenant, origin, redact
         self._key = key
         self._store_questions = store_questions
 
@@ -128,7 +138,7 @@ class RowBuilder:
             "receipt_id": receipt_id,
             "verdict": verdict,
             "citation": citation,
-            "comment": _writable(comment)[:MAX_COMMENT_CHARS] if comment else None,
+            "comment": self._redact(_writable(comment)[:MAX_COMMENT_CHARS]) if comment else None,
         }
 
     def of_loss(self, rows: int) -> dict[str, Any]:
@@ -142,7 +152,7 @@ class RowBuilder:
             "user_hash": self._hash(principal.user if principal else None),
             "kind": kind,
             "origin": self._origin,
-            "question": _writable(question) if self._store_questions else None,
+            "question": self._redact(_writable(question)) if self._store_questions else None,
             "question_hash": self._hash(question),
         }
 

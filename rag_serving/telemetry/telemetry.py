@@ -42,6 +42,7 @@ class Telemetry:
         """`patience_s`: how long closing waits for the database; `count` gets every row."""
         self._patience_s, self._count = patience_s, count
         self._settings, self._home, self._tenant, self._origin = config.telemetry, config.home, tenant, origin
+        self._redactor = config.privacy.redactor()
         serving_db = Store(config.home).serving_db()
         self._recorder = Recorder(
             lambda: _open_writer(config.telemetry, serving_db),
@@ -78,7 +79,8 @@ class Telemetry:
     @cached_property
     def _row_builder(self) -> RowBuilder:
         key = derived_key(self._home, KEY_PURPOSE)
-        return RowBuilder(self._tenant, key, self._settings.store_questions, self._origin)
+        stores, redact = self._settings.store_questions, self._redactor.redacted
+        return RowBuilder(self._tenant, key, stores, self._origin, redact)
 
     def _record(self, table: TableName, row_of: Callable[[], Mapping[str, Any]]) -> None:
         """Hand over a row. Nothing is recorded of a home that does not exist yet: asking must not make one."""

@@ -1,0 +1,54 @@
+"""The section `privacy` of `config/app.yaml`.
+
+Belongs here: which personal data is taken out of what is kept. Does not belong here: finding it
+(`rag_serving.privacy`), the other sections (`sections`).
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from pydantic import Field, field_validator
+
+from rag_serving.config.sources import Section
+from rag_serving.privacy.redactor import PersonalKind, Redactor
+
+_NAMES = "names"
+
+
+class Privacy(Section):
+    """Personal data in logs, telemetry, the audit log and kept answers. Answers themselves are not changed."""
+
+    redact: list[str] = Field(["email", "iban", "card", "national_id", "phone"])
+    """What is replaced by its kind, such as `[email]`: email, iban, card, national_id, phone. Empty: nothing."""
+    regions: list[str] = Field([])
+    """Countries (ISO 3166, such as DE or US) by whose rules local telephone numbers and national ids are known; numbers
+    that begin with + are known without. National ids: AT, AU, BE, BR, CA, CH, DE, DK, ES, FI, FR, GB, IE, IN, IT, MX,
+    NL, NO, PL, PT, SE, US."""
+
+    @field_validator("redact")
+    @classmethod
+    def _known_kinds(cls, kinds: list[str]) -> list[str]:
+        known = get_args(PersonalKind)
+        if _NAMES in kinds:
+            raise ValueError("names of people are not found: that takes a model of a language, and none is kept here")
+        if unknown := [kind for kind in kinds if kind not in known]:
+            raise ValueError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return kinds
+
+    @field_validator("regions")
+    @classmethod
+    def _known_regions(cls, regions: list[str]) -> list[str]:
+        upper = [region.upper() for region in regions]
+        if not upper:
+            return upper
+        from phonenumbers import SUPPORTED_REGIONS
+
+        if unknown := [region for region in upper if region not in SUPPORTED_REGIONS]:
+            raise ValueError(f"{unknown[0]!r} is no country of ISO 3166 with telephone numbers; DE and US are")
+        return upper
+
+    def redactor(self) -> Redactor:
+        """Return what takes out what is configured."""
+        kinds = tuple(kind for kind in get_args(PersonalKind) if kind in self.redact)
+        return Redactor(kinds, tuple(dict.fromkeys(self.regions)))
