@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rag_serving.access.principals import READER, Principal
 
@@ -57,10 +57,10 @@ class ApiKey:
         return hmac.compare_digest(self.digest, digest_of(secret))
 
 
-def new_key() -> tuple[str, str, str]:
-    """Return a new key's id, its secret, and both as they are shown, once."""
+def new_key(scope: ApiKey) -> tuple[ApiKey, str]:
+    """Return a new key of a scope, whose id and digest are set here, and its written form, which is shown once."""
     identifier, secret = secrets.token_hex(ID_CHARS // 2), secrets.token_urlsafe(32)
-    return identifier, secret, f"{PREFIX}{identifier}_{secret}"
+    return replace(scope, id=identifier, digest=digest_of(secret)), f"{PREFIX}{identifier}_{secret}"
 
 
 def parts_of(token: str) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import JSON, BigInteger, Column, Connection, MetaData, String, Table, Text, insert, select, update
 
-from rag_serving.api_keys.key import ApiKey, digest_of, new_key
+from rag_serving.api_keys.key import ApiKey
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signatures import FIELD, signature_fault, signature_of
 from rag_serving.artifacts.store import Store
@@ -60,18 +60,14 @@ class KeyStore:
         self._serving_db = Store(config.home).serving_db()
         self._database = GuardedDatabase(self._url, self._serving_db, METADATA)
 
-    def create(self, scope: ApiKey) -> tuple[ApiKey, str]:
-        """Keep a new key of a scope, whose id, digest and time of making are set here. Return it with its one written
-        form.
+    def add(self, key: ApiKey) -> None:
+        """Keep a new key.
 
         Raises:
             KeyStoreError: it cannot be kept.
         """
-        identifier, secret, written = new_key()
-        key = replace(scope, id=identifier, digest=digest_of(secret), created=int(self._clock()), revoked=None)
         row = self._signed(key)
         self._ask(lambda connection: connection.execute(insert(KEYS), row))
-        return key, written
 
     def list(self, tenant: str) -> list[ApiKey]:
         """Return the keys of a tenant, the newest first, those that are over included; a row that this installation
@@ -98,21 +94,15 @@ class KeyStore:
         row = self._ask(lambda connection: connection.execute(query).mappings().first())
         return self._believed(dict(row)) if row is not None else None
 
-    def revoke(self, tenant: str, identifier: str) -> ApiKey | None:
-        """Revoke a key of a tenant. Return it; None where there is none. Revoked twice it keeps the first time.
+    def revoke(self, key: ApiKey) -> None:
+        """Revoke a key. Revoked twice it keeps the first time.
 
         Raises:
             KeyStoreError: that cannot be written.
         """
-        key = self.find(identifier)
-        if key is None or key.tenant != tenant:
-            return None
-        if key.revoked is not None:
-            return key
-        key = replace(key, revoked=int(self._clock()))
-        row = self._signed(key)
-        self._ask(lambda connection: connection.execute(update(KEYS).where(KEYS.c.id == identifier).values(row)))
-        return key
+        row = self._signed(replace(key, revoked=int(self._clock())))
+        is_new = KEYS.c.id == key.id, KEYS.c.revoked.is_(None)
+        self._ask(lambda connection: connection.execute(update(KEYS).where(*is_new).values(row)))
 
     def close(self) -> None:
         self._database.close()
