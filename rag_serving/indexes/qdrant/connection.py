@@ -114,6 +114,11 @@ class Connection:
             raise self._failure(error.source) from None
         except QdrantException as error:
             raise BusyError(self._line(f"cannot be asked ({one_line(str(error))})")) from None
+        except (
+            AssertionError,
+            ValueError,
+        ) as error:  # of the client, which takes some of what an answer says for granted
+            raise BusyError(self._line(f"sent what is no answer ({one_line(str(error))})")) from None
 
     def _refusal(self, status: int, content: bytes) -> RemoteError:
         said = one_line(content[:2000].decode("utf-8", "replace"))

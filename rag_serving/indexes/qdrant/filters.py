@@ -51,6 +51,13 @@ def of_kind(kind: PointKind) -> Filter:
     return Filter(must=[_is(POINT, kind)])
 
 
+def selecting(narrowed: Filter) -> Any:
+    """Return the selection of the points that a filter passes, to be deleted."""
+    from qdrant_client.models import FilterSelector
+
+    return FilterSelector(filter=narrowed)
+
+
 def with_ids(ids: Sequence[str]) -> Any:
     """Return the condition that a point is one of these."""
     from qdrant_client.models import HasIdCondition

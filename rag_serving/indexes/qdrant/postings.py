@@ -1,7 +1,7 @@
 """Which chunk has which term, as sparse vectors of chunks tell it to one reader.
 
-Belongs here: numbers of terms by the vocabulary that a reader may see, counts by search, keeping both.
-Does not belong here: BM25 (`indexes.remote`), requests (`readable_points`).
+Belongs here: numbers of terms by the vocabulary that a reader may see, which is kept; counts by search.
+Does not belong here: BM25 (`indexes.bm25`), keeping postings (`remote.postings`), requests (`readable_points`).
 
 A chunk has one sparse vector for each kind of posting: at the number of a term stands how often it has it, so that the
 product with a vector of nothing but a one there is that count. A reader's vocabulary is what the reader classes have:
@@ -42,9 +42,8 @@ class PostingLists:
     """The postings of one generation. Safe to use from several threads."""
 
     def __init__(self, most_bytes: int) -> None:
-        """`most_bytes`: what may be kept of vocabularies, and again of postings."""
+        """`most_bytes`: what may be kept of vocabularies."""
         self._vocabularies: KeptValues[Vocabulary] = KeptValues(most_bytes)
-        self._lists: KeptValues[Postings] = KeptValues(most_bytes)
 
     def vocabulary(self, points: ReadablePoints, kind: PostingKind) -> pa.Table:
         """Return REMOTE_TERMS of the chunks that may be read."""
@@ -56,16 +55,8 @@ class PostingLists:
     def of(self, points: ReadablePoints, kind: PostingKind, terms: Sequence[str]) -> dict[str, Postings]:
         """Return the chunks that may be read with each of some terms; terms of none are left out."""
         vocabulary = self._vocabulary(points, kind)
-        known = sorted({term for term in terms if term in vocabulary})
-        lists = {term: self._lists.get((points.classes, kind, term)) for term in known}
-        missing = [term for term, postings in lists.items() if postings is None]
-        for term, postings in zip(
-            missing, _searched(points, kind, [vocabulary[term] for term in missing]), strict=True
-        ):
-            lists[term] = postings
-            size = postings.rows.nbytes + postings.counts.nbytes + _TERM_BYTES
-            self._lists.keep((points.classes, kind, term), postings, size)
-        return {term: postings for term, postings in lists.items() if postings is not None}
+        known = {term: vocabulary[term] for term in terms if term in vocabulary}
+        return dict(zip(known, _searched(points, kind, [*known.values()]), strict=True))
 
     def _vocabulary(self, points: ReadablePoints, kind: PostingKind) -> Vocabulary:
         key = points.classes, kind

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from rag_serving.access.principals import Principal, satisfied_classes
 from rag_serving.artifacts.manifest import Manifest
 from rag_serving.config.index import Index
+from rag_serving.config.loading import Config
 from rag_serving.indexes.qdrant import filters
 from rag_serving.indexes.qdrant.connection import Connection
 from rag_serving.indexes.qdrant.layout import KEYWORD_FIELDS, TENANT, Layout
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 class QdrantStore:
     """A server with the generations of several tenants; a `RemoteStore`. Safe to use from several threads."""
 
-    def __init__(self, settings: Index) -> None:
-        self._settings, self._layout = settings, Layout.of(settings)
-        self._connection = Connection(settings, settings.statement_timeout_s)
+    def __init__(self, config: Config) -> None:
+        self._settings, self._layout = config.index, Layout.of(config.index)
+        self._connection = Connection(config.index, config.index.statement_timeout_s)
 
     def current(self, tenant: str) -> str | None:
         answer = self._connection.ask(lambda client: client.get_aliases())
@@ -91,7 +92,7 @@ class QdrantGeneration:
                 f"the manifest of generation {held.generation} is damaged; run `citelock build`"
             ) from None
         self._classes = frozenset(payload.classes)
-        self._postings = PostingLists(settings.cache_bytes // 2)
+        self._postings = PostingLists(settings.cache_bytes // 4)
         ef = settings.ef_search if manifest.chunks >= settings.ann_chunks else None
         self._search = SearchSettings(payload.windows, manifest.embedder.dimension, ef)
 

@@ -1,0 +1,174 @@
+"""Sending the points of a generation to Qdrant, in batches.
+
+Belongs here: making the collection and its indexes, batches, going on with what a killed process had sent.
+Does not belong here: the points (`qdrant_points`), trying again (`repeated_requests`), comparing (`qdrant_checks`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rag_assets.publishing.qdrant_points import GenerationPoints, RawPoint
+from rag_assets.publishing.repeated_requests import RepeatedRequests
+from rag_serving.config.loading import Config
+from rag_serving.indexes.qdrant import filters
+from rag_serving.indexes.qdrant.layout import (
+    BOOK_FIELDS,
+    DENSE,
+    HNSW_EF_CONSTRUCT,
+    HNSW_M,
+    KEYWORD_FIELDS,
+    SPARSE,
+    TENANT,
+    WINDOWS,
+    PointKind,
+    number_of,
+    point_id,
+)
+from rag_serving.indexes.remote.errors import RemoteDataError
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+    from qdrant_client.models import CollectionInfo
+
+BATCH = 100
+PIECES = 20  # of files in one batch: some 14 MB, where a server takes 32 MB
+_LISTED = 10_000  # ids of one answer
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """What an upload did. `present`: points that were there already; `repeats`: requests that were sent again."""
+
+    points: int
+    present: int
+    repeats: int
+    seconds: float
+
+
+class Upload:
+    """One generation on its way to its collection."""
+
+    def __init__(self, requests: RepeatedRequests, collection: str, points: GenerationPoints, config: Config) -> None:
+        self.collection = collection
+        self._requests, self._points = requests, points
+        self._patience_s = config.index.publish_timeout_s
+        self._name = points.manifest.tenant, points.manifest.id
+
+    def send(self, progress: Callable[[int, int], None] | None = None) -> Uploaded:
+        """Send every point that is not there yet; `progress` hears of (points, all points).
+
+        Raises:
+            RemoteError: the server does not take them.
+        """
+        began = time.monotonic()
+        self._ensure_collection()
+        if not self._present("manifest"):  # one that is published already stays whole while it is mended
+            self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=False), {}))])
+        sent, everything = 0, sum(self._points.counts.values())
+        present = {kind: self._present(kind) for kind in self._points.counts}
+        done = sum(len(numbers) for numbers in present.values())
+        for kind, count in self._points.counts.items():
+            size = PIECES if kind == "piece" else BATCH
+            for numbers in _batches([number for number in range(count) if number not in present[kind]], size):
+                self._put(kind, [*zip(numbers, self._points.of(kind, numbers), strict=True)])
+                sent += len(numbers)
+                if progress:
+                    progress(done + sent, everything)
+        self._await_indexes(began)
+        return Uploaded(sent, done, self._requests.repeats, time.monotonic() - began)
+
+    def complete(self) -> None:
+        """Say that the generation is there as a whole."""
+        self._put("manifest", [(0, RawPoint(self._points.manifest_payload(complete=True), {}))])
+
+    def _ensure_collection(self) -> None:
+        if not self._requests.ask(lambda client: client.collection_exists(self.collection)):
+            try:
+                self._requests.ask(self._create)
+            except RemoteDataError:  # another publisher, or an earlier try of ours, made it meanwhile
+                if not self._requests.ask(lambda client: client.collection_exists(self.collection)):
+                    raise
+        info = self._requests.ask(lambda client: client.get_collection(self.collection))
+        dimension, found = self._points.manifest.embedder.dimension, _dimension(info)
+        if found != dimension:
+            raise RemoteDataError(
+                f"collection {self.collection} has vectors of {found} dimensions, generation {self._name[1]} of "
+                f"{dimension}; give index.collection another name"
+            )
+        self._index_fields(frozenset(info.payload_schema))
+
+    def _create(self, client: QdrantClient) -> bool:
+        from qdrant_client import models
+
+        size, cosine = self._points.manifest.embedder.dimension, models.Distance.COSINE
+        several = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+        return client.create_collection(
+            self.collection,
+            vectors_config={
+                DENSE: models.VectorParams(size=size, distance=cosine),
+                WINDOWS: models.VectorParams(size=size, distance=cosine, multivector_config=several),
+            },
+            sparse_vectors_config={name: models.SparseVectorParams() for name in SPARSE.values()},
+            hnsw_config=models.HnswConfigDiff(m=HNSW_M, ef_construct=HNSW_EF_CONSTRUCT),
+            on_disk_payload=True,
+        )
+
+    def _index_fields(self, indexed: frozenset[str]) -> None:
+        from qdrant_client.models import KeywordIndexParams, KeywordIndexType
+
+        schemas: dict[str, Any] = {TENANT: KeywordIndexParams(type=KeywordIndexType.KEYWORD, is_tenant=True)}
+        schemas |= dict.fromkeys(KEYWORD_FIELDS, "keyword")
+        if self._points.is_book:
+            schemas |= BOOK_FIELDS
+        for field, schema in schemas.items():
+            if field not in indexed:
+                self._requests.ask(
+                    lambda client, name=field, kind=schema: client.create_payload_index(  # type: ignore[misc]
+                        self.collection, name, field_schema=kind, wait=True
+                    )
+                )
+
+    def _present(self, kind: PointKind) -> set[int]:
+        """Return the numbers of the points of a kind that are there."""
+        narrowed, numbers, offset = filters.unread(*self._name, kind), set[int](), None
+        while True:
+            records, offset = self._requests.ask(
+                lambda client, start=offset: client.scroll(  # type: ignore[misc]
+                    self.collection, scroll_filter=narrowed, limit=_LISTED, offset=start, with_payload=False
+                )
+            )
+            numbers |= {number_of(record.id) for record in records}
+            if offset is None:
+                return numbers
+
+    def _put(self, kind: PointKind, points: Sequence[tuple[int, RawPoint]]) -> None:
+        from qdrant_client.models import PointStruct
+
+        batch = [
+            PointStruct(id=point_id(*self._name, kind, number), payload=point.payload, vector=point.vectors)
+            for number, point in points
+        ]
+        self._requests.ask(lambda client: client.upsert(self.collection, points=batch, wait=True))
+
+    def _await_indexes(self, began: float) -> None:
+        """Wait until the server has indexed what it was sent; searches are right before, only slower."""
+        while time.monotonic() - began < self._patience_s:
+            if self._requests.ask(lambda client: client.get_collection(self.collection)).status != "yellow":
+                return
+            time.sleep(0.2)
+
+
+def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
+
+
+def _dimension(info: CollectionInfo) -> int | None:
+    """Return the dimension of a collection's vectors; None where it has none of that name."""
+    vectors = info.config.params.vectors
+    params = vectors.get(DENSE) if isinstance(vectors, dict) else None
+    return params.size if params else None
