@@ -125,6 +125,16 @@ _ALL_ABOVE = r"""
 _NOBODY_ELSE = r"(?:if|though|an?|my|our|dan|chatgpt|gpt\w{0,3}|root|admin\w{0,10}|someone|somebody)"
 _CITED = r"(?:citations?|citing|sources?|passages?|pages|documents|docs|documentation)"
 
+# What people look up by bare words: roles that somebody has in a company (`act as approver`), to the end of the text, and
+# modes of programs (`pretend mode of helm`).
+_NOT_A_ROLE = (
+    r"(?!\s(?:(?:system|site|space|tenant|project|release|deputy|cluster)\s)?(?:administrators?|admins?|owners?|approvers?"
+    r"|deput(?:y|ies)|delegates?|substitutes?|stand-ins?|prox(?:y|ies)|reviewers?|managers?|moderators?|editors?"
+    r"|maintainers?|witness(?:es)?|mentors?|guarantors?|wardens?|leaders?|gateways?|servers?|another\suser)"
+    r"(?:\s(?:in|of|for|on|at|during)(?:\s(?!me\b|us\b|you|this\b|my\b|now\b|and\b)[\w.-]{1,24}){1,5})?\W{0,4}\Z)"
+)
+_NOT_A_MODE = r"(?!\s(?:modes?|runs?|flags?|options?|commands?|parameters?|arguments?|switch|installs?|upgrades?)\b)"
+
 # Orders to an assistant wherever they stand, be it in a page.
 ORDERS = tuple(
     phrase(pattern)
@@ -164,10 +174,10 @@ REQUESTS = tuple(
         rf"{_CHANGE} (?:all (?:of )?)?{_YOUR} {_KIND}{_CORE}",
         rf"{_TELL} {_ALL_ABOVE}",
         r"(?:act|acting|behave|behaving|function|operate)(?: (?:now|only|solely|always|exactly|just"
-        r"|to me)){0,2} (?:as|like)\b",
+        rf"|to me)){{0,2}} (?:as|like)\b{_NOT_A_ROLE}",
         rf"(?:respond|answer|reply|speak|talk|write)(?: (?:now|only|always|to me)){{0,2}} (?:as"
         rf"|like) {_NOBODY_ELSE}\b",
-        r"(?:pretend|pretending|roleplay|roleplaying|role play)\b",
+        rf"(?:pretend|pretending|roleplay|roleplaying|role play)\b{_NOT_A_MODE}",
         r"simulate (?:being|that you|an? (?:ai|assistant|chatbot|person|human|linux|terminal))\b",
         r"(?:imagine|suppose|assume)(?: that)? you (?:are|were)\b",
         r"(?:impersonate|imitate|mimic) (?:an? (?:ai|assistant|pirate|hacker|person|human|character|expert)|dan"
