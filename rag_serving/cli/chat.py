@@ -39,6 +39,7 @@ COMMANDS = {
     "/quit": "leave; so does Ctrl-D",
 }
 GREETING = "Ask, and ask on: “and for contractors?”, “why?”, “the second one”. /help lists commands."
+NOT_OFFERED = "No options are open: a number picks one where an answer asks back. Ask in words."
 CANCELLED, NOTHING_YET, NEW = "Cancelled.", "Nothing was asked yet.", "A new conversation."
 _LOOK_S, _LONGEST_S = 0.1, 600.0
 _LINE_CHARS = 1 << 16
@@ -121,6 +122,9 @@ class Chat:
     def _ask(self, text: str) -> None:
         from rag_serving.conversations.turns import MOST_TURNS, Conversation, turn_of
 
+        if said := self._not_offered(text):
+            tell(dim(said))
+            return
         option = self._option(text)
         if option and not option.query:
             tell(link(option.url or "", option.url or ""))
@@ -141,6 +145,15 @@ class Chat:
         self.turns = [*self.turns, turn_of(question, answer, self.filters)][-MOST_TURNS:]
         tell("\n".join(told_lines(answer)))
         tell_flags(answer.flags)
+
+    def _not_offered(self, text: str) -> str | None:
+        """Return what is said to a bare digit that picks nothing; None where it picks an option, or is none."""
+        if len(text) != 1 or text not in "123456789" or self._option(text):
+            return None
+        options = self.last.clarification.options if self.last and self.last.clarification else ()
+        if not options:
+            return NOT_OFFERED
+        return f"There are options 1 to {len(options)}." if len(options) > 1 else "There is option 1 alone."
 
     def _option(self, text: str) -> ClarificationOption | None:
         """Return the option of the last answer that a bare number picks."""

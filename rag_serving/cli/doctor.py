@@ -21,6 +21,7 @@ from rag_serving.answering.writing.generator import open_generator
 from rag_serving.api.auth import Authenticator, check_address
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.finding import Finding, age
+from rag_serving.cli.phase import phase_of
 from rag_serving.cli.provider_check import look_at
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.config.sections import ChatModel
@@ -61,6 +62,8 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield _contexts(config)
     yield _reranker(config)
     yield _telemetry(config)
+    if config.tenants:
+        yield _phases(config)
     yield _chroma()
     yield _dagster()
     for entry in sorted(entry_points(group=CHECKS), key=lambda entry: entry.name):
@@ -216,6 +219,15 @@ def _telemetry(config: Config) -> Finding:
         return Finding("telemetry", "fail", str(error), "start it or mend telemetry.url; until then rows are dropped")
     detail = f"{where}, {lost:,} rows dropped in {_LOST_DAYS} days"
     return Finding("telemetry", "warn" if lost else "ok", detail, "see the server's log for the reason" if lost else "")
+
+
+def _phases(config: Config) -> Finding:
+    """Return the phase that each tenant's questions are asked in, and which ones answered lately."""
+    found = [phase_of(config, tenant) for tenant in sorted(config.tenants)]
+    detail = " · ".join(f"{each.tenant}: {each.line}" for each in found)
+    if any(each.is_lowered for each in found):
+        return Finding("phases", "warn", detail, "see `phase` under GET /v1/status and the server's log for the reason")
+    return Finding("phases", "ok", detail)
 
 
 def _chroma() -> Finding:

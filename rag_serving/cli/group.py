@@ -34,6 +34,7 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     "forget": ("rag_serving.cli.forget:command", "Delete what a user asked and judged."),
     "keys": ("rag_serving.cli.keys:app", "Create, list or revoke keys of machines."),
     "mcp": ("rag_serving.cli.mcp:command", "Let agents and chat clients ask over MCP."),
+    "phase": ("rag_serving.cli.phase:command", "Show which phase of retrieval each tenant is asked in, and why."),
     "uploads": ("rag_serving.cli.uploads:app", "List, show or delete uploaded documents."),
     "rerank-service": ("rag_serving.rerank_service.command:command", "Serve a cross-encoder that reranks passages."),
 }

@@ -1,16 +1,17 @@
 """What a question only names, without saying what about it is asked: `rollback`, `explain home`, `what are widgets?`.
 
-Belongs here: question frames, reading the topic between them. Does not belong here: which page is about a topic
-(`retrieval.clarity`), questions that ask for something of their own (they are answered as they are).
+Belongs here: reading the topic between question frames. Does not belong here: the frames (`frames`), which page is
+about a topic (`retrieval.clarity`), questions that ask for something of their own (they are answered as they are).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rag_serving.query.frames import DEFINED, POLITE, TOLD, Words
 from rag_serving.text.analyzer import analyze, words_of
 from rag_serving.text.function_words import FUNCTION_WORDS
 
@@ -27,19 +28,14 @@ it this that these those thing things something anything everything stuff one on
 she way problem issue question help info information detail details more
 """
 NAMING_NOTHING = frozenset(_NOTHING.split())
-_DEFINED = re.compile(
-    r"(?:(?:so|and|please|ok|okay)[, ]{1,2})?"
-    r"(?:what(?:'s|’s| is| are| was| were| does)|define|the meaning of|meaning of) "
-    r"(?P<topic>.+)",
-    re.IGNORECASE,
-)
-_TOLD = re.compile(
-    r"(?:please )?(?:(?:can|could) you )?(?:please )?(?:explain|describe|summari[sz]e"
-    r"|tell (?:me|us)(?: (?:more|something|everything|all))? about|what do you know about|show me|give me"
-    r"(?: an?)? (?:overview|summary) of|(?:an? )?(?:overview|summary) of|info(?:rmation)? (?:on|about)|about) "
-    r"(?P<topic>.+)",
-    re.IGNORECASE,
-)
+
+
+def _any_of(phrases: Sequence[Words]) -> str:
+    return "|".join(re.sub(r" s\b", "['’]s", " ".join(phrase)) for phrase in phrases)
+
+
+_DEFINED = re.compile(rf"(?:(?:so|and|please|ok|okay)[, ]{{1,2}})?(?:{_any_of(DEFINED)}) (?P<topic>.+)", re.IGNORECASE)
+_TOLD = re.compile(rf"(?:(?:{_any_of(POLITE)}) ){{0,3}}(?:{_any_of(TOLD)}) (?P<topic>.+)", re.IGNORECASE)
 _ASKING = re.compile(
     r"(?:how|why|when|who|whom|whose|where|which|what|is|are|was|were|do|does|did|can|could|may|must|should|will|would|has"
     r"|have|if|wie|was|wer|wo|wann|warum|comment|que|qui|quand|pourquoi|est-ce)\b",

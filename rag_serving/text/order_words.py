@@ -125,8 +125,8 @@ _ALL_ABOVE = r"""
 _NOBODY_ELSE = r"(?:if|though|an?|my|our|dan|chatgpt|gpt\w{0,3}|root|admin\w{0,10}|someone|somebody)"
 _CITED = r"(?:citations?|citing|sources?|passages?|pages|documents|docs|documentation)"
 
-# What people look up by bare words: roles that somebody has in a company (`act as approver`), to the end of the text, and
-# modes of programs (`pretend mode of helm`).
+# What people look up by bare words: roles in a company (`act as approver`), to the end of the text, and modes of
+# programs (`pretend mode of helm`).
 _NOT_A_ROLE = (
     r"(?!\s(?:(?:system|site|space|tenant|project|release|deputy|cluster)\s)?(?:administrators?|admins?|owners?|approvers?"
     r"|deput(?:y|ies)|delegates?|substitutes?|stand-ins?|prox(?:y|ies)|reviewers?|managers?|moderators?|editors?"

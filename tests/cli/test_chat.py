@@ -15,7 +15,7 @@ from support.command_line import CITELOCK, write_config
 from support.stand_in_chat import MODEL, Fault, StandInChat, served
 from typer.testing import CliRunner
 
-from rag_serving.cli.chat import COMMANDS, NEW, NOTHING_YET, piped_lines
+from rag_serving.cli.chat import COMMANDS, NEW, NOT_OFFERED, NOTHING_YET, piped_lines
 from rag_serving.cli.main import app
 
 LOGS = "How long does each broker keep logs?"
@@ -62,6 +62,13 @@ def test_an_option_is_picked_by_its_number(config: str) -> None:
     _, out, _ = chat(config, "hello", "1")
     assert "    1. What is Kafka operations?" in out
     assert out.split("> 1\n")[1].strip()
+
+
+def test_a_number_that_picks_nothing_is_not_searched(config: str) -> None:
+    _, out, _ = chat(config, "1", LOGS, "2", "hello", "9", "1")
+    assert out.count(NOT_OFFERED) == 2
+    assert "There are options 1 to " in out.split("> 9\n")[1]
+    assert NOT_OFFERED not in out.split("> hello\n")[1], "the options stay open after a number that is none of them"
 
 
 def test_a_line_that_is_no_question_is_refused_and_the_next_one_asked(config: str) -> None:

@@ -1,7 +1,7 @@
 """A question as the keyword tier reads it: words without stop words, synonyms and misspellings replaced.
 
-Belongs here: question frames, stop words, synonyms, corrections, which inflections a word matches.
-Does not belong here: scores (`scoring`), what is done with the question (`confidence`).
+Belongs here: stop words, synonyms, corrections, which inflections a word matches.
+Does not belong here: question frames (`query.frames`), scores (`scoring`), what is done with a question (`confidence`).
 
 A word that is the whole title, label or heading of something its reader may see, or a configured concept, is a known
 term: it matches itself alone. Every other word matches the words that are the same but for a plural. That is decided
@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 
 from rag_serving.config.keyword import Keyword
 from rag_serving.indexes.keyword_index import ReadableKeywords
+from rag_serving.query.frames import ACTIONS, AFTER, DEFINED, POLITE, TOLD, WHERE_OR_WHO, Words
 from rag_serving.query.spelling import SHORTEST
 from rag_serving.text.keyword_words import inflections, words_in
 
@@ -25,30 +26,8 @@ LONGEST = 64
 _LONGEST_TEXT = 8000  # characters of it
 
 IsWord = Callable[[str], bool]
-Words = tuple[str, ...]
 
-# What stands around the thing that is asked for.
-_FRAMES = """
-explain|describe|define|summarize|summarise|tell me about|tell me more about|tell us about|give me an overview of
-an overview of|overview of|show me|what is|what are|what s|whats|what was|what does|where is|where are|where do i find
-who is|who are|the meaning of|meaning of|definition of|the definition of|i want to know about|information about
-information on|info on|about|help with|help me with|please|can you|could you|would you|do you know
-what do you know about
-"""
-# What is done with a thing: left out of the phrase only where the rest is one that a title has.
-_ACTIONS = """
-open|find|go to|get to|use|see|view|show|where can i find|how do i find|how do i open|how do i use|how can i find|how to
-how do i get to|how does|how do
-"""
-_AFTER = "mean|means|do|work|for|about"
-
-
-def _phrases(text: str) -> tuple[Words, ...]:
-    phrases = {tuple(phrase.split()) for line in text.splitlines() for phrase in line.split("|") if phrase.strip()}
-    return tuple(sorted(phrases, key=len, reverse=True))
-
-
-_FRAME_WORDS, _ACTION_WORDS, _AFTER_WORDS = _phrases(_FRAMES), _phrases(_ACTIONS), _phrases(_AFTER)
+_FRAMES = tuple(sorted((*DEFINED, *TOLD, *POLITE, *WHERE_OR_WHO), key=len, reverse=True))
 
 
 @dataclass(frozen=True)
@@ -181,7 +160,7 @@ def _rules(settings: _Frozen) -> _Rules:
     pairs = {tuple(words_in(said)): tuple(words_in(meant)) for said, meant in synonyms}
     pairs.pop((), None)
     without = frozenset(word for said in left_out for word in words_in(said))
-    actions = {tuple(word for word in action if word not in without) for action in _ACTION_WORDS}
+    actions = {tuple(word for word in action if word not in without) for action in ACTIONS}
     return _Rules(
         phrases={said: meant for said, meant in pairs.items() if len(said) > 1},
         words={said: meant for said, meant in pairs.items() if len(said) == 1},
@@ -211,10 +190,10 @@ def _rewritten(words: Words, synonyms: Mapping[Words, Words]) -> tuple[Words, di
 def _without_frame(words: Words) -> tuple[Words, bool]:
     """Return words without what stands around the thing that is asked for, and whether anything did."""
     rest = words
-    while (behind := _behind(rest, _FRAME_WORDS)) != rest:
+    while (behind := _behind(rest, _FRAMES)) != rest:
         rest = behind
     is_framed = rest != words
-    if is_framed and len(rest) > 1 and rest[-1:] in _AFTER_WORDS:
+    if is_framed and len(rest) > 1 and rest[-1:] in AFTER:
         rest = rest[:-1]
     return (rest, True) if rest and is_framed else (words, False)
 
