@@ -62,10 +62,11 @@ class KeywordRun:
             return decided(best, chunks, self.settings, BY_TITLE)
         if len(best) == 1 and scored is not self.scored:
             return decided(best, chunks, self.settings, BY_QUOTE)
-        named = [place for place, chunk in enumerate(chunks) if page and chunk.title == page]
-        if named:
+        decision = decided(best, chunks, self.settings)
+        named = [place for place, chunk in enumerate(chunks) if chunk.title == page]
+        if decision.action == "ambiguous" and named:
             return decided([best[named[0]]], [chunks[named[0]]], self.settings)
-        return decided(best, chunks, self.settings)
+        return decision
 
     def _holding(self, holders: Mask | None) -> Scored:
         """Return the scores of the documents that hold what is quoted; of all where none does."""
