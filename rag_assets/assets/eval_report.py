@@ -19,6 +19,8 @@ from rag_assets.resources import Installation, of_tenant, override_of, writing
 from rag_assets.state.records import read_checked, write_checked
 from rag_serving.artifacts.signed_files import read_signed
 from rag_serving.artifacts.store import Store, write_text
+from rag_serving.audit.events import Event
+from rag_serving.audit.log import record
 from rag_serving.config.serving import Serving
 from rag_serving.indexes.catalog import EVAL_REPORT
 from rag_serving.indexes.reports import EVAL_HTML, evaluation_name
@@ -51,6 +53,10 @@ def eval_report(
         gates = {name: passed for name, passed in checked.gates.items() if not name.startswith("quality: ")}
         gates |= {f"quality: {verdict.gate}": verdict.passed for verdict in evaluation.verdicts}
         overridden = override if evaluation.failed else None
+        if overridden:
+            failed = [verdict.gate for verdict in evaluation.failed]
+            details = {"reason": config.privacy.redactor().redacted(overridden), "gates": failed}
+            record(config, tenant, Event("gates.overridden", subject=checked.generation, details=details))
         write_checked(store, tenant, checked.model_copy(update={"gates": gates, "override": overridden}))
     file = store.generation(tenant, checked.generation) / EVAL_REPORT
     facts = evaluation.payload

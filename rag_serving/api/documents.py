@@ -14,14 +14,14 @@ from fastapi import APIRouter
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse
 
-from rag_serving.access.principals import EVERYONE
+from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.api.multipart import FILE, MAX_FIELD_BYTES
 from rag_serving.api.pages import PRIVATE
-from rag_serving.api.service import Caller, CurrentService
+from rag_serving.api.service import Caller, CurrentService, Service
 from rag_serving.api.uploads import FIELDS, PATH, Received, editor_of
 from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.store import Store
-from rag_serving.config.loading import Config
+from rag_serving.audit.events import MAX_SUBJECT_CHARS, Event, of_upload
 from rag_serving.documents.deletions import deletion_for
 from rag_serving.documents.grants import GrantError, grantable, granted, narrowest
 from rag_serving.documents.inbox import Inbox, NoSuchDocumentError, TooManyDocumentsError, Upload, inboxes_of
@@ -52,7 +52,7 @@ _FORM = {
 def upload(request: HttpRequest, service: CurrentService) -> JSONResponse:
     """Keep a document, or a new version of one; the next build reads it. Its form was received before (`Uploads`)."""
     received: Received = request.state.received
-    entry = _kept(received, service.config)
+    entry = _kept(received, service)
     return JSONResponse(_short(entry), 202, PRIVATE)
 
 
@@ -91,6 +91,7 @@ def document(document_id: str, caller: Caller, service: CurrentService) -> JSONR
 def delete(document_id: str, caller: Caller, service: CurrentService) -> JSONResponse:
     """Take a document away: it is shown as `deleting` until a generation without it is published."""
     editor_of(caller)
+    _log(service, caller, Event("document.deleted", caller.user, document_id[:MAX_SUBJECT_CHARS]))
     for inbox in inboxes_of(service.config, caller.tenant):
         try:
             return JSONResponse(_short(inbox.delete(caller, document_id)), 202, PRIVATE)
@@ -99,13 +100,14 @@ def delete(document_id: str, caller: Caller, service: CurrentService) -> JSONRes
     raise _not_found()
 
 
-def _kept(received: Received, config: Config) -> Entry:
+def _kept(received: Received, service: Service) -> Entry:
     """Return the document that an upload became.
 
     Raises:
         RequestError: it is not taken, for the reason that it gives.
+        AuditUnavailableError: the audit log is required, and cannot be written.
     """
-    caller, fields = received.caller, received.form.fields
+    caller, fields, config = received.caller, received.form.fields, service.config
     inbox = _wanted(received)
     try:
         readers = granted(caller, fields.get("readers"))
@@ -119,6 +121,7 @@ def _kept(received: Received, config: Config) -> Entry:
         document_id=fields.get("document_id") or None,
         by=caller.user,
     )
+    _log(service, caller, of_upload(caller.user, inbox.key, sent))
     try:
         return inbox.receive(caller, sent, config.serving.max_documents)
     except KindError as error:
@@ -130,6 +133,16 @@ def _kept(received: Received, config: Config) -> Entry:
         raise RequestError(409, "TOO_MANY", message) from None
     except OSError as error:
         raise RequestError(507, "NO_SPACE", f"the file could not be kept here: {error.strerror}") from None
+
+
+def _log(service: Service, caller: Principal, event: Event) -> None:
+    """Write an act into the audit log before it is done.
+
+    Raises:
+        AuditUnavailableError: the log is required, and cannot be written.
+    """
+    if audit := service.pipelines[caller.tenant].log.audit:
+        audit.record(event)
 
 
 def _wanted(received: Received) -> Inbox:

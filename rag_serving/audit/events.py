@@ -10,10 +10,13 @@ import getpass
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rag_serving.access.principals import Principal
 from rag_serving.records.answers import Answer, SearchResults
+
+if TYPE_CHECKING:
+    from rag_serving.documents.inbox import Upload
 
 Kind = Literal[
     "question", "search", "selected_text", "document.uploaded", "document.deleted", "key.created", "key.revoked",
@@ -21,6 +24,7 @@ Kind = Literal[
     "audit.cut", "audit.restarted",
 ]  # fmt: skip
 MAX_RETRIEVED = 100
+MAX_SUBJECT_CHARS = 200
 
 
 def _now() -> datetime:
@@ -79,6 +83,12 @@ def of_search(principal: Principal, query: str, results: SearchResults) -> Event
     }
     chunks = [candidate.chunk.chunk_id for candidate in results.results[:MAX_RETRIEVED]]
     return Event("search", principal.user, None, query, chunks, facts, {"flags": list(results.degraded)})
+
+
+def of_upload(user: str | None, source: str, upload: Upload) -> Event:
+    """Return the event of a document that is put into the inbox of a source; its bytes are named by their digest."""
+    facts = {"source": source, "sha256": upload.spool.sha256, "bytes": upload.spool.size}
+    return Event("document.uploaded", user, upload.document_id, details=facts)
 
 
 def local_account() -> str | None:

@@ -30,6 +30,7 @@ AUDIT_DOWN = "What is asked cannot be logged at the moment, and is not answered 
 WAIT_S = 3.0
 BATCH = 500
 CAPACITY = 20_000
+_COMMAND_S = 1.0  # that a command waits for a database that failed
 _FAILURES, _RETRY_S = 2, 5.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
 
@@ -238,6 +239,6 @@ def record(config: Config, tenant: str, event: Event) -> None:
     told = event if event.user else Event(**{**vars(event), "user": local_account()})
     try:
         log.record(told)
-        log.flush()
+        log.flush(WAIT_S)
     finally:
-        log.close()
+        log.close(_COMMAND_S)

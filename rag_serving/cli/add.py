@@ -108,6 +108,8 @@ def _put(inbox: Inbox, file: Path, wanted: tuple[str | None, str | None], config
         KindError: it is of no kind that is read.
         UsageError: it is empty or too large, the inbox is full, or lacks the document to replace.
     """
+    from rag_serving.audit.events import of_upload
+    from rag_serving.audit.log import record
     from rag_serving.documents.inbox import NoSuchDocumentError, TooManyDocumentsError, Upload
 
     readers, replaced = wanted
@@ -122,6 +124,7 @@ def _put(inbox: Inbox, file: Path, wanted: tuple[str | None, str | None], config
         if not spool.size:
             raise UsageError("it is empty")
         upload = Upload(spool, file.name, readers, document_id=replaced, by=None)
+        record(config, inbox.settings.tenant, of_upload(None, inbox.key, upload))
         return inbox.receive(None, upload, config.serving.max_documents)
     except NoSuchDocumentError:
         raise UsageError(f"the inbox has no document {replaced}") from None

@@ -76,10 +76,14 @@ def rollback_command(
     as_json: AsJson = False,
 ) -> None:
     """Publish an earlier generation again."""
+    from rag_serving.audit.events import Event
+    from rag_serving.audit.log import record
+
     settings = load_config(config)
     name = chosen_tenant(settings, tenant)
     store = Store(settings.home)
     before = store.current(name)
+    record(settings, name, Event("generation.rolled_back", subject=generation, details={"from": before}))
     now = rollback(store, name, settings, generation)
     if as_json:
         typer.echo(json.dumps({"tenant": name, "previous": before, "current": now}))

@@ -81,8 +81,9 @@ def delete_uploads(
     A document is `deleting` until a generation without it is published; then `citelock uploads show` has what proves
     that it is gone. A new version that is put in before that keeps it.
     """
-    inboxes = inboxes_named(load_config(config), source, tenant)
-    found = {document: _deleted(inboxes, document) for document in documents}
+    settings = load_config(config)
+    inboxes = inboxes_named(settings, source, tenant)
+    found = {document: _deleted(settings, inboxes, document) for document in documents}
     for document in [document for document, entry in found.items() if entry is None]:
         complain(for_log(_missing(document)))
     entries = [entry for entry in found.values() if entry is not None]
@@ -120,14 +121,14 @@ def _found(config: Config, inboxes: Sequence[Inbox], document: str) -> Entry | D
     return None
 
 
-def _deleted(inboxes: Sequence[Inbox], document: str) -> Entry | None:
-    from rag_serving.documents.inbox import NoSuchDocumentError
+def _deleted(config: Config, inboxes: Sequence[Inbox], document: str) -> Entry | None:
+    from rag_serving.audit.events import Event
+    from rag_serving.audit.log import record
 
     for inbox in inboxes:
-        try:
+        if document in inbox.entries():
+            record(config, inbox.settings.tenant, Event("document.deleted", subject=document))
             return inbox.delete(None, document)
-        except NoSuchDocumentError:
-            continue
     return None
 
 
