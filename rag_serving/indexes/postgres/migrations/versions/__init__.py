@@ -1,0 +1,1 @@
+"""Revisions of the schema, oldest first; one that was released never changes."""
