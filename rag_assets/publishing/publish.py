@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rag_assets.publishing.checks import CheckResult, verdict_path
+from rag_assets.publishing.databases import prune_database, publish_to_database
 from rag_assets.publishing.originals import remove_unnamed_originals
 from rag_assets.publishing.shard_writer import ShardWriter
 from rag_assets.publishing.workspace import BuildWorkspace
@@ -50,6 +51,7 @@ def publish(
     Raises:
         PublishError: it was not checked, or a check failed; `current` is as it was.
         StoreError: the generation cannot be opened; `current` is as it was.
+        RemoteError: the database of `index` cannot take it; it answers from what it had, and `current` is as it was.
     """
     failed = [
         f"{check.name}: {check.detail}"
@@ -62,6 +64,7 @@ def publish(
             f"generation {generation_id} was not published ({'; '.join(failed)}); it can be inspected in {kept}"
         )
     previous = store.current(tenant)
+    publish_to_database(store, tenant, generation_id, config)
     move_current(store, tenant, generation_id, config)
     return Publication(generation_id, previous, previous != generation_id)
 
@@ -72,6 +75,7 @@ def prune(store: Store, tenant: str, config: Config) -> Pruned:
     Folders go first, then the collections and originals that no remaining one names: a generation on disk always has
     its shards.
     """
+    prune_database(tenant, config)
     with store.lock(tenant):
         doomed = doomed_generations(list_generations(store, tenant), config.indexing.keep_generations)
         for generation_id in doomed:

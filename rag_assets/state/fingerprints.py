@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -98,4 +99,13 @@ def tenant_inputs(config: Config, chunks: Mapping[str, str], embedder: str, page
         config.indexing.max_shard_chunks,
         (lexical.FORMAT, shard_collections.FORMAT, terms.ANALYZER_VERSION, keyword_tables.FORMAT),
         (sentence_vectors.FORMAT, config.indexing.sentence_vectors, config.embedding.provider),
+        *_database(config),
     )
+
+
+def _database(config: Config) -> tuple[tuple[str, str], ...]:
+    """Return which database generations are copied to: another one has none of them yet."""
+    if config.index.kind == "disk":
+        return ()
+    address = urlsplit(config.index.writer_url or config.index.url or "")
+    return ((config.index.kind, f"{address.netloc.rpartition('@')[2]}{address.path}"),)

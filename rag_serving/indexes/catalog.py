@@ -83,8 +83,33 @@ def rollback(store: Store, tenant: str, config: Config, generation_id: str | Non
     Raises:
         StoreError: there is none to go back to, or it cannot be opened.
     """
+    if config.index.kind == "postgres":
+        return _rollback_database(store, tenant, config, generation_id)
     target = generation_id or _previous(list_generations(store, tenant), current_generation(store, tenant), tenant)
     move_current(store, tenant, target, config)
+    return target
+
+
+def _rollback_database(store: Store, tenant: str, config: Config, generation_id: str | None) -> str:
+    """Do the same where a database answers; folders follow where there are any.
+
+    Raises:
+        StoreError: there is none to go back to.
+        ConfigError, RemoteError: the database does not have it, or refuses.
+    """
+    from rag_serving.indexes.postgres.publisher import Publisher
+
+    publisher = Publisher(config, tenant)
+    target = generation_id
+    if target is None:
+        infos = publisher.listed()
+        current = next((number for number, info in enumerate(infos) if info.current), len(infos))
+        if current + 1 >= len(infos):
+            raise StoreError(f"the database has no generation of tenant {tenant!r} to go back to")
+        target = infos[current + 1].id
+    publisher.point_to(target)
+    if store.generation(tenant, target).is_dir():
+        move_current(store, tenant, target, config)
     return target
 
 

@@ -111,6 +111,10 @@ class KeywordIndex:
         """Return the word of a number."""
         return str(self._words[number].as_py())
 
+    def content_postings(self) -> tuple[list[str], Numbers, Numbers]:
+        """Return all words, where the rows of each begin [words + 1], and the rows that hold it in their content."""
+        return self._words.to_pylist(), self._postings.starts, self._postings.owners
+
     def rows(self, number: int) -> Numbers:
         """Return the rows that hold a word in their content, ascending."""
         return self._postings.at(number)

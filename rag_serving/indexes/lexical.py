@@ -162,6 +162,16 @@ class LexicalIndex:
         """Return every term of the index."""
         return self._vocabulary
 
+    @property
+    def lengths(self) -> Numbers:
+        """Return the number of terms of every row [chunks]."""
+        return self._lengths
+
+    def postings(self) -> tuple[list[str], Numbers, Numbers, Numbers]:
+        """Return all terms, where the rows of each begin [terms + 1], the rows, and how often each has the term."""
+        terms = sorted(self._vocabulary, key=self._vocabulary.__getitem__)
+        return terms, self._starts, self._rows, self._counts
+
     def rows_with(self, terms: Iterable[str]) -> NDArray[np.int64]:
         """Return the rows that hold every one of some analyzed terms, ascending; none without a term."""
         columns = sorted((self._rows[self._part(term)] for term in set(terms)), key=len)

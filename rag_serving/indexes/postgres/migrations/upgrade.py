@@ -16,10 +16,11 @@ from rag_serving.config.loading import Config, ConfigError
 from rag_serving.escaping.targets import one_line
 from rag_serving.indexes.postgres.claims import KEY_PURPOSE, pads
 from rag_serving.indexes.postgres.migrations.statements import run_statements
+from rag_serving.indexes.postgres.migrations.versions.v0001_isolation import revision
 from rag_serving.indexes.remote.errors import RemoteConnectionError, RemoteDataError
 
 OWNER, READER, WRITER = "citelock_owner", "citelock_app", "citelock_writer"
-HEAD = "0001"
+HEAD = revision
 """The revision that this program reads and writes."""
 _LOCK = 0x637461746C6F636B  # of migrations, so that two at once follow each other
 _ROLES = {OWNER: "NOLOGIN", READER: "LOGIN", WRITER: "LOGIN"}
@@ -117,7 +118,9 @@ def _make_schema(connection: Any) -> None:
         connection.exec_driver_sql("CREATE EXTENSION vector WITH SCHEMA extensions")
         extension = connection.exec_driver_sql("SELECT extversion FROM pg_extension WHERE extname = 'vector'").scalar()
     if tuple(int(part) for part in str(extension).split(".")[:2]) < (0, 8):
-        raise RemoteDataError(f"pgvector {extension} is too old; 0.8 or newer is needed (ALTER EXTENSION vector UPDATE)")
+        raise RemoteDataError(
+            f"pgvector {extension} is too old; 0.8 or newer is needed (ALTER EXTENSION vector UPDATE)"
+        )
     schema = connection.exec_driver_sql(
         "SELECT quote_ident(extnamespace::regnamespace::text) FROM pg_extension WHERE extname = 'vector'"
     ).scalar_one()
@@ -167,7 +170,9 @@ def _apply(connection: Any) -> tuple[str | None, str]:
 
     try:
         with EnvironmentContext(settings, script, fn=missing) as environment:
-            environment.configure(connection=connection, version_table="schema_version", version_table_schema="citelock")
+            environment.configure(
+                connection=connection, version_table="schema_version", version_table_schema="citelock"
+            )
             environment.run_migrations()
     except CommandError as error:
         raise RemoteDataError(f"the schema is of another version than this program's ({one_line(error)})") from error

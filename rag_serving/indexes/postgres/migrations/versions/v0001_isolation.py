@@ -5,8 +5,6 @@ Belongs here: the order of its SQL files. Does not belong here: applying it (`mi
 
 from __future__ import annotations
 
-from alembic import op
-
 from rag_serving.indexes.postgres.migrations.statements import run_statements
 
 revision = "0001"
@@ -21,6 +19,8 @@ _SYSTEM_WORDS = {"words": "pg_catalog.tsvector_ops", "match": "OPERATOR(pg_catal
 
 def upgrade() -> None:
     """Make schema `citelock`; its owner is the current role."""
+    from alembic import op
+
     connection = op.get_bind()
     extension = connection.exec_driver_sql(
         "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "

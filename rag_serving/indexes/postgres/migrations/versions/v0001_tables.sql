@@ -116,7 +116,7 @@ CREATE TABLE citelock.postings (
   tenant_id uuid NOT NULL,
   placement uuid NOT NULL,
   generation text NOT NULL,
-  kind "char" NOT NULL, -- l: the lexical index, k: the keyword index
+  kind text NOT NULL, -- lexical or keyword: the index that has the term
   term_hash bigint NOT NULL, -- a term may be longer than a key of an index
   term text NOT NULL,
   reader_class bigint NOT NULL,

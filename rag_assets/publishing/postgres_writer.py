@@ -1,0 +1,235 @@
+"""Publishing a checked generation into PostgreSQL: all of it and the pointer in one transaction, or nothing.
+
+Belongs here: transactions, partitions, pointer, pruning. Does not belong here: rows (`postgres_rows`), the checks
+before (`checks`), the schema (`rag_serving.indexes.postgres.migrations`).
+
+Whatever ends this process or the server meanwhile, the database undoes what was not committed: the generation before
+answers, and nothing is left that the next publication would have to mend. Publications of one tenant follow each other.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from rag_assets.publishing.postgres_rows import PARTITIONED, GenerationRows, batches, newest_as_json
+from rag_serving.artifacts.manifest import FILE as MANIFEST
+from rag_serving.artifacts.store import Store, StoreError, open_file
+from rag_serving.config.loading import Config
+from rag_serving.indexes.generation_files import GenerationFiles, read_files
+from rag_serving.indexes.postgres.generations import move_pointer
+from rag_serving.indexes.postgres.publisher import Publisher
+from rag_serving.indexes.postgres.sessions import set_locally
+from rag_serving.indexes.remote.errors import RemoteDataError, RemoteTimeoutError
+from rag_serving.indexes.source_dates import newest_pages
+
+KEPT_S = 3600
+"""How long a generation that the pointer left stays, for the questions that began on it."""
+_ANN_DIMENSIONS = {"vector": 2000, "halfvec": 4000}  # pgvector's limits of an HNSW index
+_LOCK_S = 2
+
+
+class PostgresPublisher(Publisher):
+    """Copies one tenant's generations into the database, and removes those that nobody needs any more."""
+
+    def publish(self, files: GenerationFiles, manifest: bytes) -> bool:
+        """Copy a generation, unless it is there, and let the pointer name it; returns whether it was copied.
+
+        `manifest`: the bytes of its `manifest.json`.
+
+        Raises:
+            RemoteError: the database refuses, or is gone; what was published is as it was.
+        """
+        with self.transaction() as connection:
+            is_new = not _exists(connection, self.tenant_id, files.manifest.id)
+            if is_new:
+                self._copy(connection, files, manifest)
+            move_pointer(connection, self.tenant_id, files.manifest.id, self.settings.hybrid_weights)
+        return is_new
+
+    def prune(self, keep: int) -> tuple[str, ...]:
+        """Drop all but the `keep` newest generations, the published one, and those left less than an hour ago; returns
+        the ids of those dropped. One that is still read is left for the next time."""
+        before = datetime.now(UTC) - timedelta(seconds=KEPT_S)
+        kept = self.listed()
+        dropped = []
+        for info in kept[keep:]:
+            if not info.current and info.left_at is not None and info.left_at < before and self._drop(info.id):
+                dropped.append(info.id)
+        return tuple(dropped)
+
+    def _drop(self, generation_id: str) -> bool:
+        try:
+            with self.transaction() as connection:
+                set_locally(connection, {"lock_timeout": f"{_LOCK_S}s"})
+                connection.execute("SELECT citelock.drop_partitions(%s)", (generation_id,))
+                named = (self.tenant_id, generation_id)
+                for table in (*PARTITIONED, *_PLAIN, "generations"):
+                    connection.execute(f"DELETE FROM citelock.{table} WHERE tenant_id = %s AND generation = %s", named)
+                for statement in _UNNAMED:
+                    connection.execute(statement, (self.tenant_id,))
+        except RemoteTimeoutError:
+            return False
+        return True
+
+    def _copy(self, connection: Any, files: GenerationFiles, manifest: bytes) -> None:
+        own = files.manifest.chunks >= self.settings.partition_chunks
+        placement = self.tenant_id if own else _bucket(connection, self.tenant_id)
+        rows = GenerationRows(files, self.signer, placement)
+        ann = self._ann(files)
+        counts = {}
+        for table in PARTITIONED:
+            self.renew(connection)
+            counts[table] = _fill(connection, table, rows, own)
+        if own:
+            for table in ("document_chunks", "chunk_windows") if ann != "none" else ():
+                self.renew(connection)
+                values = (table, files.manifest.id, ann, files.manifest.embedder.dimension)
+                connection.execute("SELECT citelock.make_ann(%s, %s, %s, %s)", values)
+            for table in PARTITIONED:
+                self.renew(connection)
+                connection.execute("SELECT citelock.attach(%s, %s)", (table, files.manifest.id))
+        counts["chunk_windows"] = rows.windows
+        _fill_plain(connection, rows)
+        _fill_originals(connection, rows)
+        _require_whole(connection, rows, counts)
+        connection.execute(
+            "INSERT INTO citelock.generations (tenant_id, generation, placement, dimension, ann, chunks, counts, "
+            "manifest, newest, created_at) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            (
+                self.tenant_id, files.manifest.id, placement, files.manifest.embedder.dimension, ann,
+                files.manifest.chunks, json.dumps(counts), manifest, newest_as_json(newest_pages(files.table)),
+                files.manifest.created_at,
+            ),
+        )  # fmt: skip
+
+    def _ann(self, files: GenerationFiles) -> str:
+        """Return what the HNSW index is made of: none where an exact search is as quick, or no index is possible."""
+        kind = "halfvec" if self.settings.halfvec == "auto" else "vector"
+        if files.manifest.embedder.dimension > _ANN_DIMENSIONS[kind]:
+            kind = "halfvec"
+        few = files.manifest.chunks < max(self.settings.ann_chunks, self.settings.partition_chunks)
+        return "none" if few or files.manifest.embedder.dimension > _ANN_DIMENSIONS[kind] else kind
+
+
+def publish_generation(store: Store, tenant: str, generation_id: str, config: Config) -> bool:
+    """Copy a generation from its folder, every file compared with its digest, and let the pointer name it.
+
+    Returns whether it was copied; False where the database had it already.
+
+    Raises:
+        ConfigError, RemoteError: the database cannot take it; what it has published is as it was.
+        StoreError: the folder is damaged.
+    """
+    publisher = PostgresPublisher(config, tenant)
+    files = read_files(store, tenant, generation_id, config.indexing.memory_bytes)
+    with open_file(store.generation(tenant, generation_id) / MANIFEST) as file:
+        manifest = file.read()
+    return publisher.publish(files, manifest)
+
+
+_PLAIN = ("documents", "generation_classes", "catalog_blocks", "original_rights")
+_UNNAMED = (
+    "DELETE FROM citelock.reader_classes r WHERE r.tenant_id = %s AND NOT EXISTS (SELECT FROM "
+    "citelock.generation_classes g WHERE g.tenant_id = r.tenant_id AND g.reader_class = r.id)",
+    "DELETE FROM citelock.original_files f WHERE f.tenant_id = %s AND NOT EXISTS (SELECT FROM "
+    "citelock.original_rights r WHERE r.tenant_id = f.tenant_id AND r.sha256 = f.sha256)",
+)
+
+
+def _exists(connection: Any, tenant_id: UUID, generation_id: str) -> bool:
+    row = connection.execute(
+        "SELECT FROM citelock.generations WHERE tenant_id = %s AND generation = %s", (tenant_id, generation_id)
+    ).fetchone()
+    return row is not None
+
+
+def _bucket(connection: Any, tenant_id: UUID) -> UUID:
+    (bucket,) = connection.execute("SELECT citelock.bucket(%s)", (tenant_id,)).fetchone()
+    return UUID(str(bucket))
+
+
+def _fill(connection: Any, table: str, rows: GenerationRows, own: bool) -> int:
+    """Copy the rows of one table, into a table that becomes its partition or among those of others; returns how
+    many."""
+    columns = PARTITIONED[table]
+    if own:
+        (leaf,) = connection.execute("SELECT citelock.stage(%s, %s)", (table, rows.generation)).fetchone()
+        target = f'citelock."{leaf}"'
+    else:
+        target = f"pg_temp.{table}"
+        connection.execute(f"CREATE TEMPORARY TABLE {table} (LIKE citelock.{table} INCLUDING DEFAULTS) ON COMMIT DROP")
+    with connection.cursor() as cursor:
+        with cursor.copy(f"COPY {target} ({columns.listed}) FROM STDIN (FORMAT BINARY)") as copy:
+            copy.set_types(columns.types)
+            for row in rows.of(table):
+                copy.write_row(row)
+        copied = int(cursor.rowcount)
+    if not own:  # row policies look at each row, which COPY does not let them
+        connection.execute(f"INSERT INTO citelock.{table} ({columns.listed}) SELECT {columns.listed} FROM {target}")
+    return copied
+
+
+def _fill_plain(connection: Any, rows: GenerationRows) -> None:
+    """Write the tables without partitions."""
+    with connection.cursor() as cursor:
+        statement = (
+            "INSERT INTO citelock.reader_classes (tenant_id, id, class, clauses, anchor) "
+            "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (tenant_id, id) DO NOTHING"
+        )
+        cursor.executemany(statement, [*rows.reader_classes()])
+        cursor.executemany(
+            "INSERT INTO citelock.generation_classes VALUES (%s, %s, %s, %s)", [*rows.generation_classes()]
+        )
+        for batch in batches(rows.documents(), 1000):
+            cursor.executemany(f"INSERT INTO citelock.documents VALUES ({', '.join(['%s'] * 12)})", batch)
+        for batch in batches(rows.catalog_blocks(), 8):
+            cursor.executemany("INSERT INTO citelock.catalog_blocks VALUES (%s, %s, %s, %s, %s, %s)", batch)
+        cursor.executemany(
+            "INSERT INTO citelock.original_rights VALUES (%s, %s, %s, %s)", sorted(rows.original_rights())
+        )
+
+
+def _fill_originals(connection: Any, rows: GenerationRows) -> None:
+    """Write the bytes of originals that the database does not have yet.
+
+    Raises:
+        StoreError: one is missing or was altered.
+    """
+    held = connection.execute(
+        "SELECT sha256 FROM citelock.original_files WHERE tenant_id = %s", (rows.tenant_id,)
+    ).fetchall()
+    known = {sha256 for (sha256,) in held}
+    for each in rows.originals:
+        if each.original.sha256 not in known:
+            known.add(each.original.sha256)
+            connection.execute(
+                "INSERT INTO citelock.original_files (tenant_id, sha256, content) VALUES (%s, %s, %s)",
+                (rows.tenant_id, each.original.sha256, each.original.read()),
+            )
+
+
+def _require_whole(connection: Any, rows: GenerationRows, counts: dict[str, int]) -> None:
+    """Refuse a copy that lacks rows.
+
+    Raises:
+        RemoteDataError: the database counts others than were sent, or two reader classes have one id.
+    """
+    manifest = rows.files.manifest
+    if counts["document_chunks"] != manifest.chunks:
+        raise StoreError(f"generation {manifest.id} has {counts['document_chunks']} of {manifest.chunks} chunks")
+    for table, count in counts.items():
+        (stored,) = connection.execute(
+            f"SELECT count(*) FROM citelock.{table} WHERE tenant_id = %s AND placement = %s AND generation = %s",
+            (rows.tenant_id, rows.placement, manifest.id),
+        ).fetchone()
+        if stored != count:
+            raise RemoteDataError(f"the database holds {stored} of {count} rows of {table}; nothing was published")
+    stored_classes = connection.execute(
+        "SELECT id, class FROM citelock.reader_classes WHERE tenant_id = %s", (rows.tenant_id,)
+    ).fetchall()
+    names = dict(stored_classes)
+    if any(names.get(row[1]) != row[2] for row in rows.reader_classes()):
+        raise RemoteDataError("two reader classes have one id; nothing was published")

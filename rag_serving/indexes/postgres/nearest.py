@@ -1,0 +1,111 @@
+"""The nearest vectors of a generation: exact where few rows may be read, else by HNSW and compared again.
+
+Belongs here: statements and settings of the search by similarity. Does not belong here: fusion with words.
+
+An HNSW index holds all rows of a generation; row policies drop those that are hidden while it is walked, and the walk
+goes on until there are enough (`hnsw.iterative_scan`). Where a caller may read few of the rows, or filters leave few,
+all of them are compared instead. Scores are computed here from the stored vectors, as for a generation on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from rag_serving.config.index import Index
+from rag_serving.indexes.postgres.generations import StoredGeneration
+from rag_serving.indexes.postgres.packing import unpack_vectors, vector_text
+from rag_serving.indexes.remote.protocol import Nearest, Rows, Vector
+
+_SPARE = 16  # candidates beyond k whose order the database, with other rounding, may see otherwise
+_WHERE = "tenant_id = %s AND placement = %s AND generation = %s AND embedding IS NOT NULL"
+_AMONG = ' AND "row" = ANY(%s::int[])'
+
+
+class Read(Protocol):
+    """Run a statement in the reader's name, with settings of its transaction."""
+
+    def __call__(
+        self, statement: str, values: Sequence[object], local: Mapping[str, str] | None = None
+    ) -> list[tuple[Any, ...]]: ...
+
+
+class NearestSearch:
+    """Searches one generation by similarity in one reader's name."""
+
+    def __init__(self, stored: StoredGeneration, settings: Index, read: Read) -> None:
+        self._stored, self._settings, self._read = stored, settings, read
+
+    def nearest(self, vector: Vector, k: int, readable: int, among: Rows | None = None) -> Nearest:
+        """Return the k nearest chunks of `readable` ones, of those in `among`, best first."""
+        rows = None if among is None else [int(row) for row in among]
+        available = readable if rows is None else min(readable, len(rows))
+        if k <= 0 or not available:
+            return _none()
+        by_index = self._stored.ann != "none" and available >= self._settings.ann_chunks
+        if not by_index and rows is not None and len(rows) >= self._stored.chunks:
+            rows = None  # names every row there is
+        best: dict[int, float] = {}
+        for table in ["document_chunks", *(["chunk_windows"] if self._stored.windows else [])]:
+            for row, score in self._of_table(table, vector, (k, available), rows, by_index):
+                best[row] = max(score, best.get(row, -np.inf))
+        return _best(best, k)
+
+    def _of_table(
+        self, table: str, vector: Vector, size: tuple[int, int], among: list[int] | None, by_index: bool
+    ) -> list[tuple[int, float]]:
+        """Return rows of a table with their similarities: the nearest of k different ones at least, `size`: k, and how
+        many there may be."""
+        k, available = size
+        limit = (2 * k if by_index else k) + _SPARE
+        while True:
+            found = self._candidates(table, vector, limit, among, by_index)
+            if len(found) < limit or len({row for row, _ in found}) >= min(k, available):
+                return self._scored(found, vector)
+            limit *= 2  # several windows of one chunk stand among the nearest
+
+    def _candidates(
+        self, table: str, vector: Vector, limit: int, among: list[int] | None, by_index: bool
+    ) -> list[tuple[int, bytes]]:
+        kind, dimension = self._stored.ann, self._stored.dimension
+        compared = (
+            f"(embedding::{kind}({dimension})) <=> %s::{kind}({dimension})" if by_index else "embedding <=> %s::vector"
+        )
+        statement = (
+            f'SELECT "row", vector_send(embedding) FROM citelock.{table} WHERE {_WHERE}'
+            f"{'' if among is None else _AMONG} ORDER BY {compared} LIMIT %s"
+        )
+        values = [*self._stored.key, *([] if among is None else [among]), vector_text(vector), limit]
+        found: list[Any] = self._read(statement, values, self._walk(limit) if by_index else None)
+        return found
+
+    def _walk(self, limit: int) -> dict[str, str]:
+        """Return the settings of a walk through the index: on until there are enough, whatever policies drop."""
+        return {
+            "hnsw.ef_search": str(min(1000, max(self._settings.ef_search, limit))),
+            "hnsw.iterative_scan": "relaxed_order",
+            "hnsw.max_scan_tuples": str(max(20_000, self._stored.chunks)),
+            "enable_seqscan": "off",  # estimates know nothing of values: no statistics are kept of them
+            "enable_sort": "off",
+        }
+
+    def _scored(self, found: list[tuple[int, bytes]], vector: Vector) -> list[tuple[int, float]]:
+        if not found:
+            return []
+        vectors = unpack_vectors([packed for _, packed in found], self._stored.dimension)
+        scores = vectors @ np.asarray(vector, np.float32)
+        return list(zip([row for row, _ in found], scores.tolist(), strict=True))
+
+
+def _best(scores: Mapping[int, float], k: int) -> Nearest:
+    """Return the k best rows, equal ones in row order."""
+    rows = np.fromiter(scores.keys(), np.int64, len(scores))
+    values = np.fromiter(scores.values(), np.float32, len(scores))
+    order = np.lexsort((rows, -values))[:k]
+    return Nearest(rows[order], values[order])
+
+
+def _none() -> Nearest:
+    return Nearest(np.zeros(0, np.int64), np.zeros(0, np.float32))
