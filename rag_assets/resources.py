@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from rag_assets.embedding_jobs.waiting import DeadTextsError
 from rag_assets.evaluation.evaluate import EvaluationError
 from rag_assets.evaluation.gold import GoldError
 from rag_assets.publishing.arrange import BuildError
@@ -34,6 +35,7 @@ STEP_WAIT_SECONDS = 60.0
 
 _FOR_GOOD = (
     ConfigError, StoreError, LockedError, SourceError, CollisionError, BuildError, PublishError, GoldError,
+    DeadTextsError,
 )  # fmt: skip
 
 

@@ -1,25 +1,30 @@
 """The asset `embeddings`: a vector for every chunk, or for each window of a long one, computed once for every text."""
 
 import time
+from dataclasses import asdict
+from typing import Any
 
 import dagster as dg
 
 from rag_assets import metadata
 from rag_assets.assets.groups import publish_asset, retry_after
+from rag_assets.embedding_jobs.opening import BuildVectors, build_vectors
+from rag_assets.embedding_jobs.waiting import DeadTextsError
 from rag_assets.progress import Reporter
-from rag_assets.publishing.documents import begin_embedding
+from rag_assets.publishing.documents import EmbeddingProgress, begin_embedding
 from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.publishing.sentences import SentencesBuild, build_sentences, embedding_through, wants_sentences
 from rag_assets.publishing.vector_files import save_vectors
 from rag_assets.publishing.workspace import BuildWorkspace
 from rag_assets.resources import Installation, of_tenant, writing
-from rag_assets.state.vector_cache import SEAL_PURPOSE, VERSION, VectorCache
+from rag_assets.state.vector_cache import VERSION
 from rag_assets.steps.contexts import embedded_windows
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
-from rag_serving.artifacts.signatures import Seal
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
 from rag_serving.models import open_embedder, open_input_limit
+
+_USAGE = ("page_id", "texts", "tokens", "cost")
 
 
 @publish_asset(
@@ -45,25 +50,34 @@ def embeddings(
     with writing(store.tenant(tenant)):
         chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
         embedder = open_embedder(config.embedding)
-        cache = VectorCache(store.cache(tenant), embedder.name, Seal(store.home, SEAL_PURPOSE))
-        started = time.monotonic()
         limit = open_input_limit(config.embedding)
-        track = reporter.track("texts embedded", context.log.info)
-        embedded = embed_passages(cache, embedder, chunks, limit, track)
-        seconds = time.monotonic() - started
-        working = folder / ".embeddings"
-        remove_folder(working)
-        write_table(working / "chunks.parquet", embedded.chunks, GENERATION_CHUNKS)
-        save_vectors(working, embedded.vectors)
-        write_json(working / "model.json", {"embedder": embedder.name, "dimension": embedded.vectors.shape[1]})
-        commit_folder(working, folder / "embeddings")
-        made = SentencesBuild()
-        if wants_sentences(config):
-            track = reporter.track("sentences embedded", context.log.info)
-            model = EmbedderFacts(name=embedder.name, dimension=embedded.vectors.shape[1])
-            made = build_sentences(store, tenant, chunks, embedding_through(cache, embedder, track), model)
-        else:
-            BuildWorkspace.of(store, tenant).without_sentences()
+        documents = EmbeddingProgress(config, tenant)
+        with build_vectors(config, tenant, embedder, documents, context.log.info) as build:
+            started = time.monotonic()
+            try:
+                track = reporter.track("texts embedded", context.log.info)
+                embedded = embed_passages(build.vectors, embedder, chunks, limit, track)
+                seconds = time.monotonic() - started
+                working = folder / ".embeddings"
+                remove_folder(working)
+                write_table(working / "chunks.parquet", embedded.chunks, GENERATION_CHUNKS)
+                save_vectors(working, embedded.vectors)
+                write_json(working / "model.json", {"embedder": embedder.name, "dimension": embedded.vectors.shape[1]})
+                commit_folder(working, folder / "embeddings")
+                made = SentencesBuild()
+                if wants_sentences(config):
+                    track = reporter.track("sentences embedded", context.log.info)
+                    model = EmbedderFacts(name=embedder.name, dimension=embedded.vectors.shape[1])
+                    embed = embedding_through(build.vectors, embedder, track)
+                    made = build_sentences(store, tenant, chunks, embed, model)
+                else:
+                    BuildWorkspace.of(store, tenant).without_sentences()
+            except DeadTextsError:
+                context.log_event(dg.AssetObservation(context.asset_key, partition=tenant, metadata=taken(build)))
+                raise
+            finally:
+                documents.flush()
+            figures = taken(build)
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": len(chunks),
@@ -79,5 +93,18 @@ def embeddings(
             "sentences_bytes": made.bytes,
             "seconds": round(seconds, 2),
             "texts_per_second": round(embedded.computed / seconds, 1) if embedded.computed else 0.0,
+            **figures,
         }
     )
+
+
+def taken(build: BuildVectors) -> dict[str, Any]:
+    """Return what embedding took as metadata: tokens, cost, the dearest pages, and what the build had of the queue."""
+    pages = build.usage().values()
+    dearest = sorted(pages, key=lambda page: (page.cost, page.tokens, page.page_id), reverse=True)[: metadata.NAMED]
+    told: dict[str, Any] = {
+        "tokens": sum(page.tokens for page in pages),
+        "cost": round(sum(page.cost for page in pages), 6),
+        "pages_embedded": dg.MetadataValue.md(metadata.markdown_table(map(asdict, dearest), _USAGE)),
+    }
+    return told | ({f"queue_{name}": value for name, value in asdict(build.waits).items()} if build.waits else {})

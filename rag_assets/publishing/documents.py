@@ -6,7 +6,9 @@ Does not belong here: stages before (`rag_assets.sources.documents.states`), the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from rag_assets.publishing.originals import page_versions
 from rag_assets.sources.documents.states import StateWriter
@@ -19,6 +21,8 @@ from rag_serving.documents.records import Entry, State
 from rag_serving.indexes.generation_files import MAPPED_FILE
 
 _ON_THEIR_WAY = frozenset({"chunking", "embedding"})
+PROGRESS_S = 1.0
+"""Seconds between two notes of how far embedding is: each reads all records of an inbox."""
 _NOTHING: Mapping[str, str] = {}
 STOPPED = "what was built of it is not published; an operator finds out why with the run that failed"
 """Told to editors, who may not know of the pages that a failed check names."""
@@ -32,6 +36,37 @@ def begin_embedding(config: Config, tenant: str) -> None:
             if entry.state and entry.state.stage == "chunking":
                 states.set(name, entry.state.version, "embedding")
         states.flush()
+
+
+class EmbeddingProgress:
+    """How many of the texts of each uploaded document are embedded, for those who wait for it."""
+
+    def __init__(self, config: Config, tenant: str, pause_s: float = PROGRESS_S) -> None:
+        self._inboxes = inboxes_of(config, tenant)
+        self._of: Counter[str] = Counter()
+        self._done: Counter[str] = Counter()
+        self._pause_s, self._written_at = pause_s, float("-inf")
+
+    def expect(self, pages: Sequence[str]) -> None:
+        """Take in that texts of these pages, one each, have to be embedded."""
+        self._of.update(page for page in pages if self._inboxes)
+
+    def count(self, computed: Sequence[tuple[str, str]]) -> None:
+        """Take in texts of pages that were embedded; they are written soon, or by `flush`."""
+        self._done.update(page for page, _ in computed if self._inboxes)
+        if time.monotonic() - self._written_at >= self._pause_s:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write how far the documents are."""
+        self._written_at = time.monotonic()
+        for inbox in self._inboxes if self._done else ():
+            states = StateWriter(inbox)
+            for name, entry in inbox.entries().items():
+                of = self._of[entry.page_id]
+                if of and entry.state and entry.state.stage == "embedding":
+                    states.embedded(name, min(self._done[entry.page_id], of), of)
+            states.flush()
 
 
 def note_stopped(config: Config, tenant: str) -> None:

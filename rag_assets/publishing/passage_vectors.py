@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_assets.state.vector_cache import Progress, VectorCache
+from rag_assets.state.vector_cache import Progress, TextVectors
 from rag_assets.steps.contexts.contextualize import with_vector_keys
 from rag_assets.steps.contexts.embedded_windows import embedded_windows
 from rag_serving.indexes.exact import Vectors
@@ -32,7 +32,7 @@ class EmbeddedPassages(NamedTuple):
 
 
 def embed_passages(
-    cache: VectorCache,
+    cache: TextVectors,
     embedder: Embedder,
     chunks: pa.Table,
     limit: InputLimit | None,
@@ -44,7 +44,10 @@ def embed_passages(
         ModelError: the model fails, is another than the cache's, or the cache cannot be written.
     """
     windows = embedded_windows(chunks, limit)
-    embedded = cache.embed(embedder, [*chain.from_iterable(windows)], progress)
+    pages = [
+        page for page, texts in zip(chunks["page_id"].to_pylist(), windows, strict=True) for _ in range(len(texts))
+    ]
+    embedded = cache.embed(embedder, [*chain.from_iterable(windows)], progress, pages)
     borders = accumulate((len(texts) for texts in windows), initial=0)
     keys = [embedded.keys[begin:end] for begin, end in pairwise(borders)]
     return EmbeddedPassages(

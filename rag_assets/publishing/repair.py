@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -26,7 +26,7 @@ from rag_assets.publishing.lexical_writer import build_lexical
 from rag_assets.publishing.originals import restore_originals
 from rag_assets.publishing.page_readers import write_page_readers
 from rag_assets.publishing.passage_vectors import vectors_at
-from rag_assets.publishing.sentences import write_sentences
+from rag_assets.publishing.sentences import SentencesPart, write_sentences
 from rag_assets.publishing.shard_writer import ShardWriter, discard_unreadable
 from rag_assets.publishing.vector_files import load_vectors, save_codes, save_vectors
 from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddedTexts, VectorCache, vector_key
@@ -195,8 +195,8 @@ class _Parts:
         except (ModelError, SecretError, ValueError) as error:
             _log.warning("the sentence vectors cannot be restored from the cache: %s", error)
 
-    def _recalled(self, texts: Sequence[str], *_: int) -> EmbeddedTexts:
-        keys = [vector_key(self._manifest.embedder.name, text) for text in texts]
+    def _recalled(self, part: SentencesPart) -> EmbeddedTexts:
+        keys = [vector_key(self._manifest.embedder.name, text) for text in part.texts]
         vectors = self._cache().remembered(keys)
         if vectors is None:
             raise ModelError("it does not have all of them")

@@ -6,7 +6,7 @@ Does not belong here: what extraction compares (`rag_serving.answering`), the fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rag_assets.publishing.arrange import ORDER
 from rag_assets.publishing.workspace import BuildWorkspace
-from rag_assets.state.vector_cache import EmbeddedTexts, VectorCache
+from rag_assets.state.vector_cache import EmbeddedTexts, TextVectors
 from rag_serving.answering.extraction.statements import sentence_texts
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.artifacts.store import Store
@@ -33,8 +33,18 @@ from rag_serving.records.passages import Chunk
 VERSION = 2
 """Raised when the same chunks would get vectors of other texts."""
 
-Embed = Callable[[Sequence[str], int, int], EmbeddedTexts]
-"""Called with texts, how many came before them, and how many there are in all."""
+
+@dataclass(frozen=True)
+class SentencesPart:
+    """Texts of sentences with the page that each stands on, how many came before them, how many there are in all."""
+
+    texts: Sequence[str]
+    pages: Sequence[str]
+    before: int
+    total: int
+
+
+Embed = Callable[[SentencesPart], EmbeddedTexts]
 
 _LEVELS = 127  # a byte's, on either side of nothing
 _BLOCK = 8192  # texts whose vectors are in memory at once
@@ -51,14 +61,14 @@ class SentencesBuild:
     bytes: int = 0
 
 
-def embedding_through(cache: VectorCache, embedder: Embedder, progress: Callable[[int, int], None]) -> Embed:
+def embedding_through(cache: TextVectors, embedder: Embedder, progress: Callable[[int, int], None]) -> Embed:
     """Return what embeds texts that the cache does not know, and tells how far it is among all."""
 
-    def embed(texts: Sequence[str], before: int, total: int) -> EmbeddedTexts:
+    def embed(part: SentencesPart) -> EmbeddedTexts:
         def report(done: int, missing: int, _: float) -> None:
-            progress(before + len(texts) - missing + done, total)
+            progress(part.before + len(part.texts) - missing + done, part.total)
 
-        return cache.embed(embedder, texts, report)
+        return cache.embed(embedder, part.texts, report, part.pages)
 
     return embed
 
@@ -81,23 +91,26 @@ def build_sentences(store: Store, tenant: str, chunks: pa.Table, embed: Embed, m
 
 def write_sentences(folder: Path, table: pa.Table, embed: Embed, model: EmbedderFacts) -> SentencesBuild:
     """Write both files for the chunks of a generation, GENERATION_CHUNKS in its order."""
-    texts: dict[int, str] = {}
+    sentences: dict[int, tuple[str, str]] = {}  # text, and the first page that has it
     borders, members = [0], list[int]()
     for chunk in _chunks(table):
         own = {sentence_key(text): text for text in sentence_texts(chunk)}
-        texts.update(own)
+        for key, text in own.items():
+            sentences.setdefault(key, (text, chunk.page_id))
         members += own
         borders.append(len(members))
-    keys = np.array(sorted(texts), np.uint64)
+    keys = np.array(sorted(sentences), np.uint64)
     rows = np.searchsorted(keys, np.array(members, np.uint64)).astype(np.int64)
-    embedded = _save(folder, keys, texts, embed, model.dimension)
+    embedded = _save(folder, keys, sentences, embed, model.dimension)
     with (folder / SENTENCE_ROWS_FILE).open("wb") as file:
         np.save(file, np.concatenate([np.array(borders, np.int64), rows]), allow_pickle=False)
     size = sum((folder / name).stat().st_size for name in (SENTENCES_FILE, SENTENCE_ROWS_FILE))
     return SentencesBuild(len(keys), embedded, size)
 
 
-def _save(folder: Path, keys: NDArray[np.uint64], texts: dict[int, str], embed: Embed, dimension: int) -> int:
+def _save(
+    folder: Path, keys: NDArray[np.uint64], sentences: Mapping[int, tuple[str, str]], embed: Embed, dimension: int
+) -> int:
     """Write the records by key, a block of vectors at a time; returns how many had to be embedded."""
     if not len(keys):
         with (folder / SENTENCES_FILE).open("wb") as file:
@@ -107,7 +120,8 @@ def _save(folder: Path, keys: NDArray[np.uint64], texts: dict[int, str], embed: 
     records = np.lib.format.open_memmap(folder / SENTENCES_FILE, "w+", record_type(dimension), (len(keys),))
     for start in range(0, len(keys), _BLOCK):
         part = keys[start : start + _BLOCK]
-        embedded = embed([texts[key] for key in part.tolist()], start, len(keys))
+        texts, pages = zip(*(sentences[key] for key in part.tolist()), strict=True)
+        embedded = embed(SentencesPart(texts, pages, start, len(keys)))
         records[start : start + _BLOCK] = encoded(part, embedded.vectors)
         computed += embedded.computed
     records.flush()

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,19 @@ from rag_serving.models.protocols import Embedder, ModelError
 
 Progress = Callable[[int, int, float], None]
 """Called with texts done, texts in all, and the share of their characters."""
+
+
+class EmbeddingObserver(Protocol):
+    """Told of texts that are embedded, each with the page that it stands on."""
+
+    def expect(self, pages: Sequence[str]) -> None:
+        """Texts of these pages, one each, are not known and have to be embedded."""
+        ...
+
+    def count(self, computed: Sequence[tuple[str, str]]) -> None:
+        """These pages' texts were embedded, and their vectors kept."""
+        ...
+
 
 FILE = "vectors.sqlite"
 COMMIT_TEXTS = 64  # what a killed run loses at most
@@ -47,6 +61,20 @@ class EmbeddedTexts:
     computed: int
 
 
+class TextVectors(Protocol):
+    """Gives the vectors of texts, of which it embeds or has embedded what it does not know."""
+
+    def embed(
+        self,
+        embedder: Embedder,
+        texts: Sequence[str],
+        progress: Progress | None = None,
+        pages: Sequence[str] = (),
+    ) -> EmbeddedTexts:
+        """Return the vectors of texts; see `VectorCache.embed`."""
+        ...
+
+
 def vector_key(model: str, text: str) -> str:
     """Return the content address of a text's vector: SHA-256 over model and text, 32 hexadecimal digits."""
     return hashlib.sha256(f"{model}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -55,17 +83,27 @@ def vector_key(model: str, text: str) -> str:
 class VectorCache:
     """The vectors of one model in a folder's `vectors.sqlite`, which other models may share."""
 
-    def __init__(self, folder: Path, model: str, seal: Seal | None = None) -> None:
+    def __init__(
+        self, folder: Path, model: str, seal: Seal | None = None, observer: EmbeddingObserver | None = None
+    ) -> None:
         """`seal`: vectors without it are as good as absent; None: whoever may write the file is trusted."""
         self.path = folder / FILE
+        self._observer = observer
         self._seal = seal
         self.model = model
         self._file = ContentCache(self.path, _SCHEMA, VERSION)
 
-    def embed(self, embedder: Embedder, texts: Sequence[str], progress: Progress | None = None) -> EmbeddedTexts:
+    def embed(
+        self,
+        embedder: Embedder,
+        texts: Sequence[str],
+        progress: Progress | None = None,
+        pages: Sequence[str] = (),
+    ) -> EmbeddedTexts:
         """Return the texts' vectors, each different text computed at most once and remembered within 64 texts.
 
-        `progress` is also told which share of the characters is done: a text takes as long as it is.
+        `progress` is also told which share of the characters is done: a text takes as long as it is. `pages`: the page
+        that each text stands on, which the observer is told; a text that several have is the first one's.
 
         Raises:
             ModelError: the model fails, is another than this cache's, or the file cannot be written.
@@ -74,15 +112,19 @@ class VectorCache:
             raise ModelError(f"vectors of {self.model!r} are asked of {embedder.name!r}; open the cache for that model")
         keys = [vector_key(self.model, text) for text in texts]
         by_key = dict(zip(keys, texts, strict=True))
+        page_of = pages_by_key(keys, pages)
         found = self._lookup(list(by_key))
-        # The longest first: batches are of like length, and what does not fit into memory fails at once.
-        missing = sorted((key for key in by_key if key not in found), key=lambda key: len(by_key[key]), reverse=True)
+        missing = longest_first(by_key, found)
+        if self._observer:
+            self._observer.expect([page_of.get(key, "") for key in missing])
         work, worked = sum(len(by_key[key]) for key in missing), 0
         for start in range(0, len(missing), COMMIT_TEXTS):
             part = missing[start : start + COMMIT_TEXTS]
             vectors = embedder.embed_documents([by_key[key] for key in part])
             found.update(zip(part, vectors, strict=True))
-            self._remember(part, vectors)
+            self.keep(part, vectors)
+            if self._observer:
+                self._observer.count([(page_of.get(key, ""), by_key[key]) for key in part])
             worked += sum(len(by_key[key]) for key in part)
             if progress:
                 progress(min(start + COMMIT_TEXTS, len(missing)), len(missing), worked / work if work else 1.0)
@@ -99,6 +141,14 @@ class VectorCache:
         found = self._lookup(sorted(set(keys))) if self.path.exists() and keys else {}
         return np.stack([found[key] for key in keys]) if keys and all(key in found for key in keys) else None
 
+    def known(self, keys: Collection[str]) -> set[str]:
+        """Return those of some keys whose vectors are there.
+
+        Raises:
+            ModelError: the file cannot be used.
+        """
+        return set(self._lookup(sorted(keys))) if self.path.exists() and keys else set()
+
     def _lookup(self, keys: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         """Return the sound vectors among those of the keys."""
 
@@ -113,7 +163,12 @@ class VectorCache:
 
         return self._file.run(read, {})
 
-    def _remember(self, keys: Sequence[str], vectors: NDArray[np.float32]) -> None:
+    def keep(self, keys: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        """Remember vectors [n, d] of length one by the keys of their texts, all or none.
+
+        Raises:
+            ModelError: they have another dimension than those before, or the file cannot be written.
+        """
         plain = [(key, vector.astype("<f4").tobytes()) for key, vector in zip(keys, vectors, strict=True)]
         rows = [(bytes.fromhex(key), vector + self._seal_of(key, vector)) for key, vector in plain]
 
@@ -150,6 +205,17 @@ class VectorCache:
                 f"the model {self.model!r} now gives {dimension} dimensions, {known} before: another model has taken "
                 f"its name; name it otherwise or delete {self.path}"
             )
+
+
+def pages_by_key(keys: Sequence[str], pages: Sequence[str]) -> dict[str, str]:
+    """Return the first page that each key's text stands on; none where no page is told."""
+    return dict(zip(reversed(keys), reversed(pages), strict=True)) if pages else {}
+
+
+def longest_first(by_key: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """Return the keys of texts that are not known, the longest first: batches are of like length, and what does not fit
+    into memory fails at once."""
+    return sorted((key for key in by_key if key not in known), key=lambda key: len(by_key[key]), reverse=True)
 
 
 def _sound(rows: Sequence[tuple[str, bytes]], dimension: int) -> dict[str, NDArray[np.float32]]:

@@ -50,12 +50,17 @@ class Document(_Record):
 
 
 class State(_Record):
-    """How far the build is with one version of a document. `shown`: the version that is published, or None."""
+    """How far the build is with one version of a document. `shown`: the version that is published, or None.
+
+    Of one that is being read, `page` of `of` pages; of one that is being embedded, `embedded` of `texts` texts.
+    """
 
     version: int
     stage: Stage
     page: int | None = None
     of: int | None = None
+    embedded: int | None = None
+    texts: int | None = None
     reason: str | None = None
     shown: int | None = None
 
@@ -77,11 +82,18 @@ class Entry(_Record):
             return "received"
         return self.state.stage
 
+    def _progress(self) -> dict[str, int | None] | None:
+        state = self.state
+        if state is None or self.status != state.stage:
+            return None
+        if state.of is not None:
+            return {"page": state.page, "of": state.of}
+        return {"embedded": state.embedded, "of": state.texts} if state.texts is not None else None
+
     def payload(self) -> dict[str, Any]:
         """Return the document as the API shows it."""
         current, state, status = self.document.current, self.state, self.status
         is_told = state is not None and status == state.stage
-        progress = {"page": state.page, "of": state.of} if is_told and state and state.of is not None else None
         return {
             "document_id": self.document.document_id,
             "source": self.source,
@@ -95,7 +107,7 @@ class Entry(_Record):
                 for version in self.document.versions
             ],
             "status": status,
-            "progress": progress,
+            "progress": self._progress(),
             "reason": state.reason if is_told and state else None,
             "readers": self.readers,
             "uploaded_at": current.uploaded_at.isoformat(),

@@ -38,6 +38,11 @@ class StateWriter:
         if time.monotonic() - self._last >= LEAST_PAUSE_S:
             self.flush()
 
+    def embedded(self, name: str, texts: int, of: int) -> None:
+        """Note how many of the texts of a document that is being embedded are so; written by `flush`."""
+        if state := self._states.get(name):
+            self._states[name] = state.model_copy(update={"embedded": texts, "texts": of})
+
     def put(self, states: dict[str, State]) -> None:
         """Replace all states, those that are not named included."""
         self._states = states

@@ -1,0 +1,122 @@
+"""What gives a build its vectors: this process, or workers, as the configuration says.
+
+Belongs here: putting the parts together. Does not belong here: the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from rag_assets.embedding_jobs.database import JobsDatabase
+from rag_assets.embedding_jobs.payloads import Payloads
+from rag_assets.embedding_jobs.queue import JobQueue
+from rag_assets.embedding_jobs.records import JobsError
+from rag_assets.embedding_jobs.usage import UsageCounter, UsageLog
+from rag_assets.embedding_jobs.usage_rows import PageUsage, read_usage, since
+from rag_assets.embedding_jobs.waiting import WaitFigures, WorkerVectors
+from rag_assets.embedding_jobs.worker import Worker
+from rag_assets.state.vector_cache import SEAL_PURPOSE, EmbeddingObserver, TextVectors, VectorCache
+from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.models.protocols import Embedder, ModelError
+
+
+@dataclass
+class BuildVectors:
+    """What a build embeds with, and what that took. `waits` is None where the build embeds itself."""
+
+    vectors: TextVectors
+    usage: Callable[[], dict[str, PageUsage]]
+    waits: WaitFigures | None
+
+
+class _Observers:
+    """Several observers as one."""
+
+    def __init__(self, observers: Sequence[EmbeddingObserver]) -> None:
+        self._observers = observers
+
+    def expect(self, pages: Sequence[str]) -> None:
+        for observer in self._observers:
+            observer.expect(pages)
+
+    def count(self, computed: Sequence[tuple[str, str]]) -> None:
+        for observer in self._observers:
+            observer.count(computed)
+
+
+@contextmanager
+def build_vectors(
+    config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver, tell: Callable[[str], object]
+) -> Iterator[BuildVectors]:
+    """Yield what embeds the texts of a tenant's build, and counts what it takes; `tell` is the run's log.
+
+    Raises:
+        ModelError: the database of jobs cannot be used.
+        SecretError: the installation's secret cannot be used.
+    """
+    opened = (
+        _by_workers(config, tenant, embedder, observer, tell)
+        if config.jobs.embedding == "workers"
+        else _in_process(config, tenant, embedder, observer)
+    )
+    with opened as vectors:
+        yield vectors
+
+
+def open_worker(config: Config, queue: JobQueue, embedder: Embedder, tenant: str | None = None) -> Worker:
+    """Return a worker on an installation's queue; `tenant`: whose jobs alone it takes.
+
+    Raises:
+        ModelError: the model's name is a server's to tell, which does not answer.
+    """
+    return Worker(queue, Store(config.home), embedder, UsageCounter(config.embedding), tenant)
+
+
+@contextmanager
+def _by_workers(
+    config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver, tell: Callable[[str], object]
+) -> Iterator[BuildVectors]:
+    queue, payloads = JobQueue.of(config), Payloads(Store(config.home))
+    try:
+        state = queue.state(tenant, embedder.name)
+        payloads.sweep(tenant, [*state.open, *state.dead])
+        before = _usage(queue, tenant, embedder.name)
+        helper = open_worker(config, queue, embedder, tenant)
+        vectors = WorkerVectors(queue, _cache(config, tenant, embedder), payloads, helper, tell, observer)
+        taken = partial(_taken_since, queue, tenant, embedder.name, before)
+        yield BuildVectors(vectors, taken, vectors.figures)
+    except JobsError as error:
+        raise ModelError(str(error)) from error
+    finally:
+        queue.database.close()
+
+
+@contextmanager
+def _in_process(config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver) -> Iterator[BuildVectors]:
+    database = JobsDatabase(config)
+    log = UsageLog(database, UsageCounter(config.embedding), tenant, embedder.name)
+    try:
+        cache = _cache(config, tenant, embedder, _Observers([log, observer]))
+        yield BuildVectors(cache, lambda: log.pages, None)
+    finally:
+        log.flush()
+        database.close()
+
+
+def _cache(config: Config, tenant: str, embedder: Embedder, observer: EmbeddingObserver | None = None) -> VectorCache:
+    store = Store(config.home)
+    return VectorCache(store.cache(tenant), embedder.name, Seal(store.home, SEAL_PURPOSE), observer)
+
+
+def _usage(queue: JobQueue, tenant: str, model: str) -> dict[str, PageUsage]:
+    with queue.database.reading() as connection:
+        return read_usage(connection, tenant, model)
+
+
+def _taken_since(queue: JobQueue, tenant: str, model: str, before: Mapping[str, PageUsage]) -> dict[str, PageUsage]:
+    return since(_usage(queue, tenant, model), before)

@@ -1,0 +1,192 @@
+"""A worker: takes the job whose turn it is, embeds its texts, keeps their vectors in the tenant's cache.
+
+Belongs here: one job from claim to end, and the loop. Does not belong here: the queue's changes (`queue`), which text
+of a batch a model refuses (`isolation`), the command (`worker_command`).
+
+A worker may be killed at any moment: its lease ends, and another one takes the job; vectors that were kept are not
+computed again. One that was only slow and lost its job changes nothing of the job.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from threading import Event
+
+import numpy as np
+
+from rag_assets.embedding_jobs.heartbeat import Heartbeat
+from rag_assets.embedding_jobs.isolation import IsolatedVectors, embed_isolated
+from rag_assets.embedding_jobs.payloads import PayloadError, Payloads
+from rag_assets.embedding_jobs.queue import JobQueue
+from rag_assets.embedding_jobs.records import Claim, Failure, Item, JobsError
+from rag_assets.embedding_jobs.usage import UsageCounter
+from rag_assets.embedding_jobs.usage_rows import PageUsage
+from rag_assets.embedding_jobs.worker_rows import WorkerRegister, new_name
+from rag_assets.state.vector_cache import SEAL_PURPOSE, VectorCache
+from rag_serving.artifacts.signatures import Seal
+from rag_serving.artifacts.store import Store
+from rag_serving.models.protocols import Embedder, ModelError
+
+IDLE_S = 0.5
+"""Seconds between two looks at a queue in which nothing is due."""
+AWAY_S = 5.0
+"""Seconds that a job waits, and its worker, when the model, the database or the disk is away."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Tally:
+    """What a worker has done."""
+
+    jobs: int = 0
+    texts: int = 0
+    failed: int = 0
+    lost: int = 0
+
+
+class Worker:
+    """One worker, which has one job at a time. Several of them share a queue and a home, in processes of their own."""
+
+    def __init__(
+        self,
+        queue: JobQueue,
+        store: Store,
+        embedder: Embedder,
+        usage: UsageCounter,
+        tenant: str | None = None,
+    ) -> None:
+        """`tenant`: whose jobs alone it takes; None: those of all, in turn.
+
+        Raises:
+            ModelError: the model's name is a server's to tell, which does not answer.
+        """
+        self.name, self.model, self.tally = new_name(), embedder.name, Tally()
+        self._queue, self._store, self._payloads = queue, store, Payloads(store)
+        self._register = None if tenant else WorkerRegister(queue)  # one tenant's helps no other build
+        self._embedder, self._usage, self.tenant = embedder, usage, tenant
+        self._caches: dict[str, VectorCache] = {}
+
+    def run(self, stop: Event, until_idle: bool = False) -> Tally:
+        """Work until it is told to stop, or until nothing is due; a job that was begun is ended first."""
+        try:
+            while not stop.is_set():
+                try:
+                    self._sign()
+                    has_worked = self._try_step(stop)
+                except JobsError as error:
+                    _log.warning("%s", error)
+                    stop.wait(AWAY_S)
+                    continue
+                if not has_worked:
+                    if until_idle:
+                        break
+                    stop.wait(IDLE_S)
+        finally:
+            self._leave()
+        return self.tally
+
+    def _try_step(self, stop: Event) -> bool:
+        try:
+            return self.step()
+        except ModelError as error:
+            self._sign(str(error))
+            _log.warning("the job waits: %s", error)
+            stop.wait(AWAY_S)
+            return True
+
+    def step(self) -> bool:
+        """Do a job where one is due; return whether there was one.
+
+        Raises:
+            JobsError: the database cannot be used; the job that was begun goes to another worker when its lease ends.
+            ModelError: the model, or the tenant's disk, is away; the job was given back, no text is to blame.
+        """
+        claim = self._queue.claim(self.name, self.model, self.tenant)
+        if claim is None:
+            return False
+        try:
+            items = self._payloads.load(claim)
+        except PayloadError as error:
+            _log.warning("job %s of %s is forgotten: %s", claim.id, claim.tenant, error)
+            self._queue.drop(claim)
+            return True
+        if claim.attempts >= self._queue.settings.attempts and len(items) > 1:
+            self._halve(claim, items)
+            return True
+        try:
+            self._work(claim, items)
+        except (ModelError, OSError) as error:
+            self._queue.give_back(claim, str(error), AWAY_S)
+            raise ModelError(str(error)) from error
+        return True
+
+    def _work(self, claim: Claim, items: list[Item]) -> None:
+        cache = self._cache(claim.tenant)
+        with Heartbeat(self._queue, claim, self._sign) as heartbeat:
+            known = cache.known(claim.keys)
+            vectors = embed_isolated(self._embedder, [item for item in items if item.key not in known])
+            if heartbeat.is_lost:
+                self.tally.lost += 1
+                return
+            if vectors.items:
+                cache.keep([item.key for item in vectors.items], np.stack(vectors.vectors))
+        self._finish(claim, items, vectors)
+
+    def _finish(self, claim: Claim, items: list[Item], vectors: IsolatedVectors) -> None:
+        by_key = {item.key: item for item in items}
+        for failure in vectors.failures:
+            self._payloads.save(claim.tenant, claim.model, [by_key[key] for key in failure.keys])
+        usage = self._usage.of([(item.page_id, item.text) for item in vectors.items])
+        if not self._noted(claim, usage, vectors.failures):
+            self.tally.lost += 1
+            return
+        if not _is_itself(claim, vectors.failures):
+            self._payloads.remove(claim)
+        self.tally.jobs += 1
+        self.tally.texts += len(vectors.items)
+        self.tally.failed += len(vectors.failures)
+
+    def _noted(self, claim: Claim, usage: list[PageUsage], failures: list[Failure]) -> bool:
+        """Note what became of a job; a database that is away is waited for as long as a lease: what it took is known
+        here alone."""
+        until = time.monotonic() + self._queue.settings.lease_s
+        while True:
+            try:
+                return self._queue.finish(claim, usage, failures)
+            except JobsError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(IDLE_S)
+
+    def _halve(self, claim: Claim, items: list[Item]) -> None:
+        """Cut a job whose workers ended too often: the text that ends them is looked for."""
+        halves = [items[: len(items) // 2], items[len(items) // 2 :]]
+        for half in halves:
+            self._payloads.save(claim.tenant, claim.model, half)
+        if self._queue.split(claim, [[item.key for item in half] for half in halves]):
+            self._payloads.remove(claim)
+
+    def _cache(self, tenant: str) -> VectorCache:
+        if tenant not in self._caches:
+            seal = Seal(self._store.home, SEAL_PURPOSE)
+            self._caches[tenant] = VectorCache(self._store.cache(tenant), self.model, seal)
+        return self._caches[tenant]
+
+    def _sign(self, note: str | None = None) -> None:
+        if self._register:
+            self._register.sign(self.name, self.model, note)
+
+    def _leave(self) -> None:
+        try:
+            if self._register:
+                self._register.leave(self.name)
+        except JobsError as error:
+            _log.warning("%s", error)
+
+
+def _is_itself(claim: Claim, failures: list[Failure]) -> bool:
+    """Return whether the job that is tried again is the same one, whose texts are still needed."""
+    return any(set(failure.keys) == set(claim.keys) for failure in failures)
