@@ -67,14 +67,15 @@ def add_usage(connection: Connection, tenant: str, model: str, usage: Iterable[P
     connection.execute(insert.on_conflict_do_update(index_elements=[*USAGE.primary_key], set_=sums), rows)
 
 
-def read_usage(connection: Connection, tenant: str, model: str) -> dict[str, PageUsage]:
-    """Return what was embedded of each page of a tenant, on all days.
+def read_usage(connection: Connection, tenant: str, model: str | None = None) -> dict[str, PageUsage]:
+    """Return what was embedded of each page of a tenant on all days, by one model or by any.
 
     Raises:
         SQLAlchemyError: the database does not tell.
     """
     sums = [func.sum(USAGE.c[name]) for name in ("texts", "tokens", "cost")]
-    query = select(USAGE.c.page_id, *sums).where(USAGE.c.tenant == tenant, USAGE.c.model == model)
+    query = select(USAGE.c.page_id, *sums).where(USAGE.c.tenant == tenant)
+    query = query.where(USAGE.c.model == model) if model is not None else query
     rows = connection.execute(query.group_by(USAGE.c.page_id)).all()
     return {page: PageUsage(page, int(texts), int(tokens), float(cost)) for page, texts, tokens, cost in rows}
 

@@ -36,6 +36,7 @@ from rag_serving.models.reranker_client import RemoteReranker
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.pipeline.tenant_phases import OnChange
 from rag_serving.rendering.cited import CitedPlaces
+from rag_serving.telemetry.job_series import JobSeries
 from rag_serving.telemetry.metrics import Metrics
 from rag_serving.telemetry.telemetry import open_telemetry
 from rag_serving.text.characters import fault_of
@@ -125,7 +126,11 @@ class Service:
     def exposition(self, tenant: str) -> bytes:
         """Return the metrics of a tenant, of all processes of the server, in Prometheus' text format."""
         self.measure()
-        return self.metrics.exposition(tenant)
+        return self.metrics.exposition(tenant) + self._jobs.exposition(tenant)
+
+    @cached_property
+    def _jobs(self) -> JobSeries:
+        return JobSeries(self.config)
 
     @cached_property
     def token_count(self) -> TokenCount:
@@ -144,6 +149,7 @@ class Service:
         for pipeline in self.pipelines.values():
             pipeline.close()
         self.authenticator.close()
+        self._jobs.close()
         self.measure()
 
 

@@ -34,9 +34,14 @@ _MODULES: Mapping[str, tuple[str, str]] = {
     "feedback": ("rag_serving.cli.feedback:command", "Say what an answer was: helpful, or not."),
     "forget": ("rag_serving.cli.forget:command", "Delete what a user asked and judged."),
     "keys": ("rag_serving.cli.keys:app", "Create, list or revoke keys of machines."),
+    "jobs": (
+        "rag_assets.embedding_jobs.jobs_command:app",
+        "List, show or retry embedding jobs; what embedding took.",
+    ),
     "mcp": ("rag_serving.cli.mcp:command", "Let agents and chat clients ask over MCP."),
     "phase": ("rag_serving.cli.phase:command", "Show which phase of retrieval each tenant is asked in, and why."),
     "uploads": ("rag_serving.cli.uploads:app", "List, show or delete uploaded documents."),
+    "worker": ("rag_assets.embedding_jobs.worker_command:command", "Embed what builds enqueue."),
     "rerank-service": ("rag_serving.rerank_service.command:command", "Serve a cross-encoder that reranks passages."),
 }
 _HELP = {

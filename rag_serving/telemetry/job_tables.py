@@ -1,6 +1,7 @@
 """The tables of embedding jobs, in the installation's database; the same in SQLite and in Postgres.
 
-Belongs here: columns, and what a server tells of them. Does not belong here: the queue (`rag_assets.embedding_jobs`).
+Belongs here: columns. Does not belong here: the queue (`rag_assets.embedding_jobs`), what a server tells of it
+(`job_series`).
 
 No text of a page is in them: a job names its texts by content address, and the texts lie in the tenant's cache folder.
 """
@@ -11,7 +12,6 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Column,
-    Engine,
     Float,
     Index,
     Integer,
@@ -19,14 +19,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    func,
-    inspect,
-    select,
 )
-from sqlalchemy.exc import SQLAlchemyError
-
-from rag_serving.telemetry.recorder import TelemetryError
-from rag_serving.telemetry.tables import error_line
 
 METADATA = MetaData()
 
@@ -82,20 +75,3 @@ USAGE = Table(
     Column("tokens", BigInteger, nullable=False),
     Column("cost", Float, nullable=False),  # by `embedding.prices`
 )
-
-
-def jobs_by_state(engine: Engine, tenant: str) -> dict[str, int]:
-    """Return how many embedding jobs a tenant has in each state; nothing where none was ever enqueued.
-
-    Raises:
-        TelemetryError: the database cannot be read.
-    """
-    query = select(JOBS.c.state, func.count()).where(JOBS.c.tenant == tenant).group_by(JOBS.c.state)
-    try:
-        if not inspect(engine).has_table(JOBS.name):
-            return {}
-        with engine.connect() as connection:
-            counts = {str(state): int(count) for state, count in connection.execute(query)}
-    except SQLAlchemyError as error:
-        raise TelemetryError(f"the embedding jobs cannot be read ({error_line(error)})") from error
-    return {state: counts.get(state, 0) for state in STATES}

@@ -16,7 +16,8 @@ from rag_assets.embedding_jobs.queue import ENDED
 from rag_assets.embedding_jobs.records import Failure, JobsError
 from rag_assets.embedding_jobs.usage_rows import PageUsage, read_usage
 from rag_assets.state.vector_cache import vector_key
-from rag_serving.telemetry.job_tables import JOBS, STATES, jobs_by_state
+from rag_serving.telemetry.job_series import JobSeries
+from rag_serving.telemetry.job_tables import JOBS
 
 Install = Callable[..., Installation]
 TEXTS = [f"text {number:03}" for number in range(128)]
@@ -170,11 +171,15 @@ def test_jobs_of_another_model_or_of_a_tenant_that_is_configured_no_more_stay(in
 
 def test_what_was_done_long_ago_is_forgotten_and_a_server_tells_how_many_jobs_there_are(install: Install) -> None:
     home = install(keep_days=30)
-    assert jobs_by_state(home.queue.database._opened(), "large") == dict.fromkeys(STATES, 0)
     home.enqueue("large", TEXTS[:70])
     assert home.queue.finish(home.claim(), [])
-    counts = jobs_by_state(home.queue.database._opened(), "large")
-    assert counts == {"waiting": 1, "running": 0, "done": 1, "dead": 0}
+    series = JobSeries(home.config)
+    told = series.exposition("large").decode()
+    assert 'citelock_embedding_jobs{state="waiting",tenant="large"} 1.0' in told
+    assert 'citelock_embedding_jobs{state="done",tenant="large"} 1.0' in told
+    assert 'citelock_embedding_jobs{state="dead",tenant="large"} 0.0' in told
+    assert "small" not in told
+    series.close()
     home.clock.now += 31 * 86_400
     home.enqueue("small", TEXTS[:1])
     with home.queue.database.reading() as connection:
