@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,11 @@ def test_an_upload_is_told_of_stage_by_stage_to_whom_it_is_for_alone(wiki: Wiki,
         shared = put(url, "bob", "Note.md", b"# Note\n\nThe kettle is in the kitchen.\n", "everyone")
         wait_until(lambda: {event["document_id"] for event in to_ann} == {secret, shared})
         build(wiki)
-    stages = [event["status"] for event in to_ann if event["document_id"] == secret]
+    of_secret = [event for event in to_ann if event["document_id"] == secret]
+    stages = [stage for stage, _ in groupby(event["status"] for event in of_secret)]
+    figures = [event["progress"] for event in of_secret if event["status"] == "embedding" and event["progress"]]
+    assert [figure["embedded"] for figure in figures] == sorted(figure["embedded"] for figure in figures)
+    assert all(0 < figure["embedded"] <= figure["of"] for figure in figures)
     assert (stages[0], stages[-1]) == ("received", "published")
     assert len(stages) > 2  # between two looks at the files a document may go through several
     assert [STAGES.index(stage) for stage in stages] == sorted({STAGES.index(stage) for stage in stages})
