@@ -34,7 +34,7 @@ from rag_serving.artifacts.manifest import EmbedderFacts, Manifest, Shard, Sourc
 from rag_serving.artifacts.schema import GENERATION_CHUNKS, ORIGINALS
 from rag_serving.artifacts.store import Store, StoreError, commit_folder, remove_folder
 from rag_serving.config.loading import Config
-from rag_serving.indexes import lexical, sentence_vectors, shard_collections
+from rag_serving.indexes import bm25, lexical, sentence_vectors, shard_collections
 from rag_serving.indexes.chroma import ChromaLocation, DenseError, one_line
 from rag_serving.indexes.exact import Vectors
 from rag_serving.indexes.generation import Generation, place_of
@@ -247,7 +247,7 @@ def _hnsw() -> dict[str, int]:
 
 
 def _bm25() -> dict[str, float | str]:
-    return {"k1": lexical.K1, "b": lexical.B, "method": lexical.METHOD}
+    return {"k1": bm25.K1, "b": bm25.B, "method": bm25.METHOD}
 
 
 def _content_facts(

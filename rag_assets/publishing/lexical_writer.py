@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.indexes.lexical import ARRAYS, FACTS_FILE, FORMAT, IDS_FILE, K1, METHOD, B
+from rag_serving.indexes.bm25 import K1, METHOD, B
+from rag_serving.indexes.lexical import ARRAYS, FACTS_FILE, FORMAT, IDS_FILE
 from rag_serving.text.analyzer import ANALYZER_VERSION
 from rag_serving.text.stemming import terms_in
 

@@ -8,6 +8,7 @@ Does not belong here: making it (`rag_assets.publishing.manifest_writer`), compa
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from datetime import datetime
@@ -114,19 +115,34 @@ def read_manifest(store: Store, tenant: str, generation_id: str) -> Manifest:
         StoreError: missing, unreadable, of another format, or not signed by this installation.
     """
     path = store.generation(tenant, generation_id) / FILE
-    content = read_json(path)
+    return _manifest_of(read_json(path), str(path), store.home)
+
+
+def manifest_of(content: bytes, where: str, home: Path) -> Manifest:
+    """Return the manifest that the bytes of its file hold; `where` they were found.
+
+    Raises:
+        StoreError: they are no JSON, of another format, or not signed by the installation in `home`.
+    """
+    try:
+        return _manifest_of(json.loads(content), where, home)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{where} is damaged ({error}); run `citelock build`") from None
+
+
+def _manifest_of(content: object, where: str, home: Path) -> Manifest:
     version = content.get("format") if isinstance(content, Mapping) else None
-    if version != FORMAT:
-        raise StoreError(f"{path} has format {version!r}, this program reads format {FORMAT}; run `citelock build`")
-    if unsigned := signature_fault(content, store.home, KEY_PURPOSE):
-        raise StoreError(f"{path} {unsigned}")
+    if version != FORMAT or not isinstance(content, Mapping):
+        raise StoreError(f"{where} has format {version!r}, this program reads format {FORMAT}; run `citelock build`")
+    if unsigned := signature_fault(content, home, KEY_PURPOSE):
+        raise StoreError(f"{where} {unsigned}")
     try:
         return Manifest.model_validate(content)
     except ValidationError as error:
         fault = error.errors()[0]
-        where = ".".join(str(part) for part in fault["loc"])
+        field = ".".join(str(part) for part in fault["loc"])
         raise StoreError(
-            f"{path} is not a manifest ({where}: {fault['msg']}); delete its folder and run `citelock build`"
+            f"{where} is not a manifest ({field}: {fault['msg']}); delete its folder and run `citelock build`"
         ) from None
 
 

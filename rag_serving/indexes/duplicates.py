@@ -9,39 +9,62 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_serving.artifacts.columns import combine_chunks, strings
+from rag_serving.artifacts.columns import combine_chunks, numbers_of, strings
 from rag_serving.records.places import Location
 
 
 class DuplicateLocations:
     """The places of all chunks of a generation. Safe to use from several threads."""
 
-    def __init__(self, column: pa.ChunkedArray) -> None:
-        """`column`: the column `places` of GENERATION_CHUNKS."""
+    def __init__(self, table: pa.Table, chunks: int, elsewhere: pa.Table | None = None) -> None:
+        """`table`: the fields of a place of GENERATION_CHUNKS and the `row` of its chunk, ascending, of so many chunks;
+        `elsewhere`: the same without `row`, of chunks that are not among those."""
+        self._table, self._elsewhere = table, elsewhere
+        self._borders = np.searchsorted(numbers_of(table["row"]), np.arange(chunks + 1)).tolist()
+        others = elsewhere["readers"].to_pylist() if elsewhere is not None else ()
+        self.classes: frozenset[str] = frozenset((*pc.unique(table["readers"]).to_pylist(), *others))
+        self.readable = lru_cache(maxsize=64)(self._readable)
+
+    @classmethod
+    def of_column(cls, column: pa.ChunkedArray) -> DuplicateLocations:
+        """Return the places in the column `places` of GENERATION_CHUNKS."""
         lists = combine_chunks(column)
         batch = pa.RecordBatch.from_struct_array(pc.list_flatten(lists))
-        self._table = pa.Table.from_batches([batch]).append_column("row", pc.list_parent_indices(lists))
-        self._lists = lists
-        self.classes: frozenset[str] = frozenset(pc.unique(self._table["readers"]).to_pylist())
-        self.readable = lru_cache(maxsize=64)(self._readable)
+        table = pa.Table.from_batches([batch]).append_column("row", pc.list_parent_indices(lists))
+        return cls(table, len(lists))
 
     def of(self, row: int, classes: frozenset[str]) -> tuple[Location, ...]:
         """Return the places of a row's chunk that these reader classes open, each link once."""
-        if self.classes.isdisjoint(classes):
+        first, last = self._borders[row], self._borders[row + 1]
+        if first == last or self.classes.isdisjoint(classes):
             return ()
-        locations = {p["url"]: p for p in self._lists[row].as_py() or () if p["readers"] in classes}
+        places = self._table.slice(first, last - first).to_pylist()
+        locations = {place["url"]: place for place in places if place["readers"] in classes}
         return tuple(Location(place["heading"], place["url"], place["space"]) for place in locations.values())
 
     def readers_of_page(self, page_id: str) -> frozenset[str]:
         """Return the reader classes of a page's dropped chunks; empty where it has none."""
-        of_page = pc.starts_with(self._table["chunk_id"], f"{page_id}:")
-        return frozenset(self._table.filter(of_page)["readers"].to_pylist())
+        tables = [self._table] if self._elsewhere is None else [self._table, self._elsewhere]
+        found = (table.filter(pc.starts_with(table["chunk_id"], f"{page_id}:"))["readers"] for table in tables)
+        return frozenset(readers for column in found for readers in column.to_pylist())
+
+    def told(self, classes: frozenset[str]) -> list[pa.Table]:
+        """Return the places that these reader classes open (space, title, labels, …), whatever became of their
+        chunks."""
+        return [
+            self.readable(classes),
+            *([self._opened(self._elsewhere, classes)] if self._elsewhere is not None else []),
+        ]
 
     def _readable(self, classes: frozenset[str]) -> pa.Table:
         """Return the places that these reader classes open (space, title, labels, …), each with the `row` of its
         chunk."""
+        return self._opened(self._table, classes)
+
+    def _opened(self, table: pa.Table, classes: frozenset[str]) -> pa.Table:
         known = strings(sorted(self.classes & classes))
-        return self._table.filter(pc.is_in(self._table["readers"], value_set=known))
+        return table.filter(pc.is_in(table["readers"], value_set=known))

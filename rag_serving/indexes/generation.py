@@ -38,7 +38,7 @@ class Generation(IndexedChunks):
         self.vector_table, self._mapped, self._words = files.vectors, files.mapped, files.lexical
         shards = _shard_rows(files, readable)
         self._collections = DenseIndex(place, shards, self.vector_table, self.row_of, dense_search)
-        places = DuplicateLocations(files.table["places"])
+        places = DuplicateLocations.of_column(files.table["places"])
         parts = Parts(self._collections, files.lexical, files.keywords, places, files.sentences, files.originals)
         super().__init__(files.manifest, files.table, readable, parts)
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import Read, combine_chunks, indices, reader, rows_in
 from rag_serving.artifacts.manifest import Manifest
+from rag_serving.indexes.bm25 import idf
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.keyword_index import ReadableKeywords
-from rag_serving.indexes.lexical import idf
 from rag_serving.indexes.page_contents import PageContents
 from rag_serving.indexes.page_tree import PageTree
 from rag_serving.indexes.parts import Parts
@@ -251,7 +251,7 @@ class IndexedChunks:
 
     def _compute_names(self, classes: frozenset[str]) -> Names:
         rows = self._readable.of(classes).rows
-        return names_of([self.table.select(NAMED).take(indices(rows)), self.places.readable(classes)])
+        return names_of([self.table.select(NAMED).take(indices(rows)), *self.places.told(classes)])
 
     def _open_keywords(self, classes: frozenset[str]) -> ReadableKeywords:
         return ReadableKeywords(self._keyword_index, self._readable.of(classes))

@@ -5,13 +5,14 @@ Belongs here: the protocols of the parts that `IndexedChunks` is made of. Does n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag_serving.artifacts.columns import Read
+from rag_serving.indexes.bm25 import Bm25
 from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.keyword_index import KeywordIndex
@@ -21,7 +22,6 @@ from rag_serving.indexes.readable_rows import Readable
 Vector = NDArray[np.float32]  # [d]
 Mask = NDArray[np.bool_]  # [chunks]
 Rows = NDArray[np.int64]  # [n]
-Weights = Iterable[str] | Mapping[str, float]  # analyzed terms, or weights by term
 
 
 class DenseSearch(Protocol):
@@ -50,30 +50,6 @@ class DenseSearch(Protocol):
     def close(self) -> None: ...
 
 
-class TermSearch(Protocol):
-    """The terms of the chunks. `allowed`: as if the other rows were not there; None: every row is."""
-
-    def search(self, terms: Weights, k: int, allowed: Mask | None = None, among: Mask | None = None) -> list[Hit]:
-        """Return the k best rows by BM25, only those with a term, best first, of those in `among`."""
-        ...
-
-    def scores(self, terms: Weights, allowed: Mask | None = None) -> NDArray[np.float32]:
-        """Return the BM25 score [chunks] of every row, 0 without a term and outside `allowed`."""
-        ...
-
-    def frequency(self, term: str, allowed: Mask | None = None) -> int:
-        """Return how many rows have an analyzed term."""
-        ...
-
-    def rows_with(self, terms: Iterable[str]) -> Rows:
-        """Return the rows that have every one of some analyzed terms, ascending; none without a term."""
-        ...
-
-    def terms(self) -> Collection[str]:
-        """Return every term."""
-        ...
-
-
 class SentenceSearch(Protocol):
     """The vectors of the chunks' sentences."""
 
@@ -90,7 +66,7 @@ class Parts(NamedTuple):
     """What the rows of one chunk table are searched and shown by."""
 
     dense: DenseSearch
-    lexical: TermSearch
+    lexical: Bm25
     keywords: KeywordIndex
     places: DuplicateLocations
     sentences: SentenceSearch | None = None

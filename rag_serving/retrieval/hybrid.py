@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from rag_serving.indexes.lexical import best_of
+from rag_serving.indexes.bm25 import best_of
 from rag_serving.indexes.protocols import ReaderView, Vector
 from rag_serving.models.protocols import Embedder, ModelError
 from rag_serving.retrieval.ranking import Ranking

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.indexes.lexical import best_of
+from rag_serving.indexes.bm25 import best_of
 from rag_serving.indexes.protocols import ReaderView
 from rag_serving.text.analyzer import analyze
 

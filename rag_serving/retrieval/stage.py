@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_serving.indexes.lexical import idf
+from rag_serving.indexes.bm25 import idf
 from rag_serving.indexes.protocols import Mask, ReaderView, Vector
 from rag_serving.records.queries import Query
 from rag_serving.retrieval.keyword.search import KeywordRun

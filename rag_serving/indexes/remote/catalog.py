@@ -1,0 +1,132 @@
+"""What one set of reader classes may see of a generation in a database, as the chunks of an index of its own.
+
+Belongs here: fetching it once, comparing it with the classes, putting it together with what is read by rows.
+Does not belong here: keeping catalogs (`catalogs`), searching (`indexes.indexed_chunks`).
+
+Its rows are numbered by themselves: an installation without the other pages gives the same rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rag_serving.artifacts.columns import indices, numbers_of
+from rag_serving.artifacts.manifest import Manifest
+from rag_serving.artifacts.store import StoreError
+from rag_serving.indexes.duplicates import DuplicateLocations
+from rag_serving.indexes.indexed_chunks import IndexedChunks
+from rag_serving.indexes.originals import Original
+from rag_serving.indexes.parts import Parts
+from rag_serving.indexes.readable_rows import ReadableRows
+from rag_serving.indexes.remote.errors import RemoteDataError, RemoteError
+from rag_serving.indexes.remote.keywords import RemoteKeywords
+from rag_serving.indexes.remote.postings import RecentPostings, RemoteLexical
+from rag_serving.indexes.remote.protocol import RemoteReader
+from rag_serving.indexes.remote.rows import RowNumbers
+from rag_serving.indexes.remote.tables import REMOTE_CHUNKS, REMOTE_ORIGINALS, REMOTE_PLACES
+from rag_serving.indexes.remote.texts import RemoteTexts
+from rag_serving.indexes.remote.vectors import RemoteDense, RemoteSentences
+
+_BYTES_A_ROW = 400  # of what Python keeps beside the columns: ids by row, order, pages
+_BYTES_A_TERM = 160
+_FACTS = ("sha256", "media_type", "bytes", "page_count", "received_sha256")
+
+
+class Catalog(IndexedChunks):
+    """The chunks of a generation that some reader classes open. Safe to use from several threads."""
+
+    def __init__(self, manifest: Manifest, reader: RemoteReader, classes: frozenset[str]) -> None:
+        """Fetch what `classes` open, which are those of `reader`.
+
+        Raises:
+            RemoteError: the database cannot answer, or handed out something else.
+        """
+        chunks = _checked(reader.chunks(), REMOTE_CHUNKS.columns, classes)
+        if len(chunks) > manifest.chunks:
+            raise RemoteDataError("the database has more passages than were published; publish the pages again")
+        numbers = RowNumbers(numbers_of(chunks["row"]))
+        self._postings = RecentPostings(reader, numbers, "lexical"), RecentPostings(reader, numbers, "keyword")
+        self._shown = RemoteTexts(reader, numbers)
+        lexical, keywords = self._postings
+        sentences = None
+        if "sentences" in manifest.formats:
+            sentences = RemoteSentences(reader, numbers, manifest.embedder.dimension)
+        parts = Parts(
+            RemoteDense(reader, numbers),
+            RemoteLexical(lexical, numbers_of(chunks["terms"]).astype(np.int32)),
+            RemoteKeywords(chunks, keywords),
+            _places(_checked(reader.places(), REMOTE_PLACES.columns, classes), numbers),
+            sentences,
+            _originals(reader) if "originals" in manifest.formats else {},
+            self._shown.columns(),
+        )
+        super().__init__(manifest, chunks, ReadableRows(chunks["readers"]), parts)
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory it takes by now."""
+        kept = sum(part.recent.bytes for part in (*self._postings, self._shown))
+        terms = sum(len(vars(part).get("terms", ())) for part in self._postings)  # once they were asked for
+        return int(self.table.nbytes) + _BYTES_A_ROW * (len(self) + 1) + kept + _BYTES_A_TERM * terms
+
+
+@dataclass(frozen=True)
+class RemoteOriginal(Original):
+    """A file that a page was read from, in the database."""
+
+    reader: RemoteReader | None = None
+
+    def read(self) -> bytes:
+        """Return the bytes, compared with their digest.
+
+        Raises:
+            StoreError: the database cannot answer, or the file was altered there.
+        """
+        try:
+            content = self.reader.original(self.sha256) if self.reader else b""
+        except RemoteError as error:
+            raise StoreError(f"the file {self.sha256} cannot be read: {error}") from error
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise StoreError(f"the file {self.sha256} was altered in the database; publish the pages again")
+        return content
+
+
+def _checked(table: pa.Table, columns: pa.Schema, classes: frozenset[str]) -> pa.Table:
+    """Return a table of these columns.
+
+    Raises:
+        RemoteDataError: it has others, or a row of another reader class.
+    """
+    if table.schema.names != columns.names:
+        raise RemoteDataError(f"the database handed out {table.schema.names}, expected {columns.names}")
+    if not classes.issuperset(table["readers"].unique().to_pylist()):
+        raise RemoteDataError("the database handed out what its reader may not see; it is not used")
+    return table.cast(columns).combine_chunks()
+
+
+def _places(table: pa.Table, numbers: RowNumbers) -> DuplicateLocations:
+    """Return other places of texts; those of chunks that are hidden count by their names alone."""
+    rows, known = numbers.known(numbers_of(table["row"]))
+    fields = table.drop_columns(["row", "place"])
+    placed = fields.filter(pa.array(known)).append_column("row", indices(rows[known]))
+    return DuplicateLocations(placed, len(numbers), fields.filter(pa.array(~known)))
+
+
+def _originals(reader: RemoteReader) -> Mapping[str, Original]:
+    """Return the files of pages by page id."""
+    table = reader.originals()
+    if table.schema.names != REMOTE_ORIGINALS.columns.names:
+        raise RemoteDataError(f"the database handed out {table.schema.names} of files")
+    return {row["page_id"]: _original(row, reader) for row in table.to_pylist()}
+
+
+def _original(row: Mapping[str, Any], reader: RemoteReader) -> Original:
+    digest, kind, size, pages, received = (row[name] for name in _FACTS)
+    return RemoteOriginal(digest, kind, size, pages, Path(digest), received, reader)

@@ -1,0 +1,66 @@
+"""BM25 over postings that the database hands out: of the chunks that one reader may see, and no others.
+
+Belongs here: fetching and keeping them. Does not belong here: the formula (`indexes.bm25`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_serving.indexes.bm25 import Bm25, Occurrences
+from rag_serving.indexes.remote.protocol import PostingKind, RemoteReader
+from rag_serving.indexes.remote.recent import Recent
+from rag_serving.indexes.remote.rows import RowNumbers
+
+LIMIT = 16 << 20
+"""Bytes of postings that one catalog keeps of each kind."""
+_OVERHEAD = 200
+_NOWHERE = Occurrences(np.zeros(0, np.int64), np.zeros(0, np.int32))
+
+
+class RecentPostings:
+    """The postings of one kind, by the rows of a catalog. Safe to use from several threads."""
+
+    def __init__(self, reader: RemoteReader, numbers: RowNumbers, kind: PostingKind) -> None:
+        self._reader, self._numbers, self._kind = reader, numbers, kind
+        self.recent: Recent[str, Occurrences] = Recent(self._fetch, _size, LIMIT)
+
+    def of(self, terms: Collection[str]) -> dict[str, Occurrences]:
+        """Return where each of some terms stands; those that are not kept are asked for together."""
+        return self.recent.of(terms)
+
+    @cached_property
+    def terms(self) -> dict[str, int]:
+        """The terms, and how many chunks hold each."""
+        table = self._reader.vocabulary(self._kind)
+        return dict(zip(table["term"].to_pylist(), table["chunks"].to_pylist(), strict=True))
+
+    def _fetch(self, terms: list[str]) -> Mapping[str, Occurrences]:
+        found = self._reader.postings(self._kind, terms)
+        held = {term: Occurrences(self._numbers.inward(rows), counts) for term, (rows, counts) in found.items()}
+        return {term: held.get(term, _NOWHERE) for term in terms}
+
+
+class RemoteLexical(Bm25):
+    """The lexical index of a catalog. Safe to search from several threads."""
+
+    def __init__(self, postings: RecentPostings, lengths: NDArray[np.int32]) -> None:
+        """`lengths` [rows]: the number of terms of every chunk."""
+        super().__init__(lengths)
+        self._postings = postings
+
+    def terms(self) -> Collection[str]:
+        """Return every term of the chunks that the reader may see."""
+        return self._postings.terms.keys()
+
+    def occurrences(self, terms: Iterable[str]) -> Mapping[str, Occurrences]:
+        """Return where each of some terms stands."""
+        return self._postings.of(list(terms))
+
+
+def _size(found: Occurrences) -> int:
+    return _OVERHEAD + int(found.rows.nbytes + found.counts.nbytes)
