@@ -15,6 +15,7 @@ from typing import Any
 from rag_assets.evaluation.gold import GoldQuestion, GoldSet
 from rag_assets.evaluation.tables import percentiles
 from rag_serving.answering.citations import claims_of
+from rag_serving.indexes.generation import Generation
 from rag_serving.pipeline.pipeline import Pipeline
 from rag_serving.records.answers import Answer, Citation
 from rag_serving.records.flags import FINDINGS
@@ -229,6 +230,8 @@ def page_of(citation: Citation) -> str:
 
 def _anchors(pipeline: Pipeline) -> Anchors:
     with pipeline.published.acquire() as generation:
+        if not isinstance(generation, Generation):
+            raise EvaluationError("a generation in a database is not evaluated; set CITELOCK_INDEX__KIND=disk")
         columns = [generation.table[name].to_pylist() for name in ("page_id", "url", "structure")]
         anchors: dict[str, set[str]] = {}
         for page, url, structure in zip(*columns, strict=True):

@@ -21,6 +21,7 @@ from rag_serving.api.wire import RequestError, error_response, first_fault
 from rag_serving.audit.log import AUDIT_DOWN, AuditUnavailableError
 from rag_serving.conversations.store import SessionError
 from rag_serving.indexes.current import UnpublishedError
+from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.pipeline.phases import RetrievalOffError
 from rag_serving.pipeline.pipeline import RETRIEVAL_DOWN, RETRIEVAL_OFF
 from rag_serving.query.filters import FilterError
@@ -60,6 +61,7 @@ _REFUSALS: dict[type[Exception], Refusal] = {
     UnpublishedError: _AWAY("UNAVAILABLE"),
     RetrievalOffError: _AWAY("RETRIEVAL_DISABLED", RETRIEVAL_OFF),
     RetrievalError: _AWAY("RETRIEVAL_UNAVAILABLE", RETRIEVAL_DOWN, level=logging.ERROR),
+    RemoteError: _AWAY("RETRIEVAL_UNAVAILABLE", RETRIEVAL_DOWN, level=logging.ERROR),
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rag_serving.access.principals import Principal
 from rag_serving.indexes.current import UnpublishedError
+from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.retrieval.search import NOTHING_READABLE
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def with_access_note(pipeline: Pipeline, principal: Principal, noted: Noted) -> 
     try:
         with pipeline.published.acquire() as generation:
             readable, total = len(generation.for_reader(principal)), len(generation)
-    except UnpublishedError:
+    except (UnpublishedError, RemoteError):
         return noted
     if readable == total:
         return noted

@@ -21,6 +21,7 @@ from rag_serving.answering.writing.generator import open_generator
 from rag_serving.api.auth import Authenticator, check_address
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.finding import Finding, age
+from rag_serving.cli.index_check import in_database
 from rag_serving.cli.phase import phase_of
 from rag_serving.cli.provider_check import look_at
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
@@ -54,6 +55,8 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield _disk(config)
     for tenant in config.tenants:
         yield _published(config, tenant)
+        if config.index.kind != "disk":
+            yield in_database(config, tenant)
     if not config.tenants:
         yield Finding("tenants", "fail", "none is configured", f"add `tenants: {{NAME: {{}}}}` to {where}")
     yield _weights(config)

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 
 from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
-from rag_serving.indexes.catalog import list_generations
-from rag_serving.indexes.followed import FollowedPublication
-from rag_serving.indexes.generation import Generation
-from rag_serving.indexes.held import FileStamps, Held, Slot, file_stamps
-from rag_serving.indexes.page_readers import ReaderComparison
+from rag_serving.indexes.held import Held, Slot
+from rag_serving.indexes.remote.errors import RemoteError
+from rag_serving.indexes.served import ServedGeneration
+from rag_serving.indexes.sources import FileStamps, FolderSource, GenerationSource, open_source
 from rag_serving.models.breaker import Breaker
 
 RETRY_S = 5.0
@@ -47,17 +46,18 @@ class CurrentGeneration:
     waits until that is open, for `serving.open_wait_s` since opening it began. Where that takes longer, or fails, the
     older one answers if the newer one takes no page from anybody who may read it in the older one; else the question is
     refused. What cannot be opened is tried again after `retry_s` seconds, and `problem` says why.
-    `pinned` is the id of a generation to stay with, published or not.
+    `pinned` is the id of a generation to stay with, published or not, which is in a folder whatever `index` says.
     """
 
     def __init__(
         self, store: Store, tenant: str, config: Config, retry_s: float = RETRY_S, pinned: str | None = None
     ) -> None:
-        self._store, self._tenant, self._config = store, tenant, config
-        self._followed = FollowedPublication(store, tenant)
+        self._tenant, self._config = tenant, config
+        self._source: GenerationSource = (
+            FolderSource(store, tenant, config) if pinned else open_source(store, tenant, config)
+        )
         self._pinned = pinned
         self._retry_s = retry_s
-        self._comparison = ReaderComparison(store, tenant)
         self._lock = threading.Lock()  # of what is under way
         self._opening = threading.Lock()  # one generation is opened at a time
         self._slot = Slot()
@@ -67,7 +67,7 @@ class CurrentGeneration:
         self.problem: str | None = None
 
     @contextmanager
-    def acquire(self, on_stale: Callable[[], object] | None = None) -> Iterator[Generation]:
+    def acquire(self, on_stale: Callable[[], object] | None = None) -> Iterator[ServedGeneration]:
         """Yield the published generation, or an older one after a call of `on_stale`; it stays open until the block
         ends.
 
@@ -104,11 +104,9 @@ class CurrentGeneration:
             return
 
     def named(self) -> str | None:
-        """Return the id of the published generation, open or not; None where that is not known."""
-        try:
-            return self._named()
-        except UnpublishedError:
-            return None
+        """Return the id of the published generation, open or not, as it was a moment ago where its database cannot
+        answer; None where that is not known."""
+        return self._pinned or self._source.last_named()
 
     def refusal(self) -> str | None:
         """Return why a question that comes now is refused, or None. Waits for the first generation, and for no newer
@@ -127,6 +125,23 @@ class CurrentGeneration:
         """Let go of the generation; it is closed after its last reader."""
         self._closed = True
         self._slot.exchange(None)
+        self._source.close()
+
+    @contextmanager
+    def stored(self, generation_id: str) -> Iterator[ServedGeneration]:
+        """Yield a generation by its id, the published one or an older one that is still kept.
+
+        Raises:
+            UnpublishedError: it cannot be opened.
+        """
+        try:
+            generation = self._source.open(generation_id)
+        except (StoreError, RemoteError) as error:
+            raise UnpublishedError(str(error)) from error
+        try:
+            yield generation
+        finally:
+            generation.close()
 
     def _named(self) -> str:
         """Return the id of the published generation.
@@ -135,7 +150,7 @@ class CurrentGeneration:
             UnpublishedError: there is none, or what is published cannot be read.
         """
         try:
-            named = self._pinned or self._followed.current()
+            named = self._pinned or self._source.current()
         except StoreError as error:
             self.problem = str(error)
             raise UnpublishedError(f"what is published for tenant {self._tenant!r} cannot be read") from error
@@ -168,7 +183,7 @@ class CurrentGeneration:
         held = self._slot.take()
         if held is None:
             raise UnpublishedError(self._absence())
-        if held.generation.id != wanted and self._comparison.narrows(held.generation.id, wanted):
+        if held.generation.id != wanted and self._source.narrows(held.generation.id, wanted):
             self._slot.release(held)
             raise UnpublishedError(self._absence() if self._has_failed(wanted) else BEING_OPENED)
         return held
@@ -216,7 +231,7 @@ class CurrentGeneration:
             if self._slot.holds(wanted) or self._failed_lately(wanted):
                 return
             try:
-                generation = Generation.open(self._store, self._tenant, wanted, self._config)
+                generation = self._source.open(wanted)
             except Exception as error:  # a damaged file may raise anything, and questions wait for this
                 self._fail(wanted, error)
                 self._stand_in(wanted)
@@ -227,14 +242,14 @@ class CurrentGeneration:
             self._failed, self.problem = None, None
             self._show(generation)
 
-    def _show(self, generation: Generation) -> None:
+    def _show(self, generation: ServedGeneration) -> None:
         """Answer from this generation from now on."""
-        self._slot.exchange(generation, file_stamps(self._store, self._tenant, generation))
+        self._slot.exchange(generation, self._source.stamps(generation))
 
     def _restored(self) -> FileStamps:
         """Return the open generation's stamps on disk, where no file is missing and one is another than at opening."""
         held = self._slot.held
-        stamps = file_stamps(self._store, self._tenant, held.generation) if held else None
+        stamps = self._source.stamps(held.generation) if held else None
         return stamps if held and stamps != held.stamps else None
 
     def _open_restored(self) -> None:
@@ -245,7 +260,7 @@ class CurrentGeneration:
                 return
             held.stamps = stamps
             try:
-                generation = Generation.open(self._store, self._tenant, held.generation.id, self._config)
+                generation = self._source.open(held.generation.id)
             except Exception as error:  # a damaged file may raise anything
                 _log.error("generation %s has other files now and cannot be opened: %s", held.generation.id, error)
                 return
@@ -266,24 +281,14 @@ class CurrentGeneration:
         """Where no generation is open, open the last one published before a broken one, if it may answer instead."""
         if self._slot.held is not None or self._pinned:
             return
-        for generation_id in self._before(wanted):
-            if self._comparison.narrows(generation_id, wanted):
+        for generation_id in self._source.before(wanted):
+            if self._source.narrows(generation_id, wanted):
                 continue
             try:
-                self._show(Generation.open(self._store, self._tenant, generation_id, self._config))
+                self._show(self._source.open(generation_id))
             except Exception:  # a damaged file may raise anything
                 continue
             return
-
-    def _before(self, wanted: str) -> list[str]:
-        """Return the generations that were published and are older than the wanted one, newest first."""
-        try:
-            generations = list_generations(self._store, self._tenant)
-        except (StoreError, OSError):
-            return []
-        ids = [info.id for info in generations]
-        older = generations[ids.index(wanted) + 1 :] if wanted in ids else []
-        return [info.id for info in older if info.published and not info.problem]
 
     def _has_failed(self, wanted: str) -> bool:
         failed = self._failed

@@ -7,6 +7,9 @@ building (`rag_assets.publishing`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,14 +26,19 @@ from rag_serving.indexes.duplicates import DuplicateLocations
 from rag_serving.indexes.generation_files import GenerationFiles, read_files
 from rag_serving.indexes.hits import Hit
 from rag_serving.indexes.indexed_chunks import IndexedChunks
+from rag_serving.indexes.originals import Original
 from rag_serving.indexes.parts import Parts
+from rag_serving.indexes.protocols import ReaderView
 from rag_serving.indexes.readable_rows import ReadableRows
+from rag_serving.indexes.source_dates import newest_pages
 from rag_serving.indexes.view import GenerationView
 from rag_serving.indexes.window_map import vector_ids
 
 
 class Generation(IndexedChunks):
     """A generation, published or candidate. Safe to use from several threads."""
+
+    shows_all = True
 
     def __init__(self, files: GenerationFiles, place: ChromaLocation, dense_search: DenseSearch = "auto") -> None:
         """`place`: where its collections are."""
@@ -56,6 +64,23 @@ class Generation(IndexedChunks):
     def for_reader(self, principal: Principal) -> GenerationView:
         """Return what a principal may see: decided here, before anything is looked at."""
         return GenerationView(self, satisfied_classes(principal, self.tenant, self.known_classes))
+
+    def original(self, page_id: str) -> Original | None:
+        """Return the file that a page was read from."""
+        return self.originals.get(page_id)
+
+    def classes_for(self, _: Principal) -> frozenset[str]:
+        """Return the reader classes of chunks and of other places, whoever asks."""
+        return self.known_classes
+
+    def hides(self, view: ReaderView, chunk_id: str) -> bool:
+        """Return whether there is a chunk that `view` does not show."""
+        return self.row_of(chunk_id) is not None and view.row_of(chunk_id) is None
+
+    @property
+    def newest(self) -> Mapping[str, datetime]:
+        """When the newest page of each source was made."""
+        return newest_pages(self.table)
 
     @property
     def is_altered(self) -> bool:

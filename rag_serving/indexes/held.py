@@ -10,21 +10,17 @@ import logging
 import threading
 from dataclasses import dataclass
 
-from rag_serving.artifacts.manifest import FILE as MANIFEST
-from rag_serving.artifacts.store import Store
-from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.served import ServedGeneration
+from rag_serving.indexes.sources import FileStamps
 
 _log = logging.getLogger(__name__)
-
-FileStamps = tuple[tuple[int, int], ...] | None
-"""Inode and time of every file of a generation; None: one of them is missing."""
 
 
 @dataclass
 class Held:
     """An open generation and how many questions read it."""
 
-    generation: Generation
+    generation: ServedGeneration
     readers: int = 0
     retired: bool = False
     stamps: FileStamps = None
@@ -62,7 +58,7 @@ class Slot:
         if last:
             held.generation.close()
 
-    def exchange(self, generation: Generation | None, stamps: FileStamps = None) -> None:
+    def exchange(self, generation: ServedGeneration | None, stamps: FileStamps = None) -> None:
         """Hold this generation from now on; the old one is closed after its last reader."""
         with self._lock:
             old, self.held = self.held, Held(generation, stamps=stamps) if generation is not None else None
@@ -83,13 +79,3 @@ class Slot:
         _log.error("generation %s was written to and is withdrawn", held.generation.id)
         if idle:
             held.generation.close()
-
-
-def file_stamps(store: Store, tenant: str, generation: Generation) -> FileStamps:
-    """Return the stamps of a generation's files as they are on disk now."""
-    folder = store.generation(tenant, generation.id)
-    try:
-        statuses = [(folder / name).stat() for name in (MANIFEST, *sorted(generation.manifest.files))]
-    except OSError:
-        return None
-    return tuple((file.st_ino, file.st_mtime_ns) for file in statuses)

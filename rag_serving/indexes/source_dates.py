@@ -11,7 +11,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.served import ServedGeneration
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class SourcePages:
     newest: datetime | None  # when the version of its newest page was made
 
 
-def source_pages(generation: Generation) -> dict[str, SourcePages]:
+def source_pages(generation: ServedGeneration) -> dict[str, SourcePages]:
     """Return the sources of a generation by their keys, restricted pages included."""
-    newest = newest_pages(generation.table)
+    newest = generation.newest
     return {key: SourcePages(each.pages, newest.get(key)) for key, each in generation.manifest.pages.items()}
 
 

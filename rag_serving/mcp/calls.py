@@ -22,6 +22,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from rag_serving.audit.log import AUDIT_DOWN, AuditUnavailableError
 from rag_serving.deadline import StoppedError, within
 from rag_serving.indexes.current import UnpublishedError
+from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.mcp.callers import Caller, Callers, Release
 from rag_serving.pipeline.phases import RetrievalOffError
 from rag_serving.pipeline.pipeline import RETRIEVAL_DOWN, RETRIEVAL_OFF
@@ -177,4 +178,6 @@ def message_of(error: Exception) -> str | None:
         return AUDIT_DOWN
     if isinstance(error, RetrievalError):
         return RETRIEVAL_OFF if isinstance(error, RetrievalOffError) else RETRIEVAL_DOWN
+    if isinstance(error, RemoteError):
+        return RETRIEVAL_DOWN
     return str(error) if isinstance(error, (FilterError, UnpublishedError)) else None

@@ -21,6 +21,7 @@ from rag_serving.config.phases import PHASES, Degradation
 from rag_serving.deadline import LOOK_S, result_within, run_in_thread
 from rag_serving.degradation.controller import OFF, PhaseController, Turn
 from rag_serving.indexes.protocols import HiddenRowError
+from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.models.breaker import Breaker
 from rag_serving.records.flags import PHASE_1_FAILED, PHASE_2_FAILED, PHASE_3_FAILED, PHASE_LOWERED
 from rag_serving.retrieval.hybrid import DENSE_UNAVAILABLE, LEXICAL_UNAVAILABLE, Mode, RetrievalError
@@ -206,7 +207,7 @@ class Phases:
             except HiddenRowError:
                 raise
             except Exception as error:  # of an index, a store, a driver: the next phase may do without it
-                unknown = None if isinstance(error, RetrievalError | HangingError) else error
+                unknown = None if isinstance(error, RetrievalError | HangingError | RemoteError) else error
                 _log.warning("retrieval, phase %d: %s: %s", phase, type(error).__name__, error, exc_info=unknown)
                 self.failed.append(phase)
                 flag = {3: PHASE_3_FAILED, 2: PHASE_2_FAILED}.get(phase, PHASE_1_FAILED)

@@ -7,6 +7,7 @@ Does not belong here: the order of a question's stages (`pipeline.answers`); HTT
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,6 +25,7 @@ from rag_serving.conversations.opening import open_sessions
 from rag_serving.conversations.turns import Conversation
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.remote.errors import RemoteError
 from rag_serving.models.breaker import State
 from rag_serving.models.embedding.graph_cache import GraphCache
 from rag_serving.models.embedding.recent_vectors import RecentVectors
@@ -64,6 +66,8 @@ RETRIEVAL_DOWN = "Search is not available at the moment. Try again in a minute."
 RETRIEVAL_OFF = "Search is switched off at the moment."
 
 STALE = "stale_generation"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -281,6 +285,7 @@ class Pipeline:
 
         Raises:
             UnpublishedError: there is no generation to read.
+            RemoteError: it is in a database that cannot answer.
         """
         with self.published.acquire() as generation:
             yield generation.for_reader(principal)
@@ -343,6 +348,9 @@ class Pipeline:
         lease = ExitStack()
         generation = lease.enter_context(self.published.acquire(partial(trace.raise_flag, STALE)))
         try:
-            yield Opened(generation.for_reader(principal), generation.known_classes)
+            yield Opened(generation.for_reader(principal), generation.classes_for(principal))
+        except RemoteError as error:
+            _log.error("the database of `index`: %s", error)
+            raise RetrievalError("the database of the pages cannot answer") from error
         finally:
             phases.release(lease)

@@ -7,20 +7,21 @@ Does not belong here: the comparison (`replay`), where receipts lie (`store`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from rag_serving.access.principals import Principal
-from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.config.loading import Config
 from rag_serving.indexes.current import CurrentGeneration, UnpublishedError
 from rag_serving.indexes.generation import Generation
+from rag_serving.indexes.originals import Original
 from rag_serving.indexes.protocols import ReaderView
+from rag_serving.indexes.served import ServedGeneration
 from rag_serving.receipts.checks import Check, checks_of
 from rag_serving.receipts.files import proved_lines
 from rag_serving.receipts.receipt import NotTheAskerError, ReceiptError, receipt_id
-from rag_serving.receipts.replay import changes, faults
+from rag_serving.receipts.replay import Archive, changes, faults
 from rag_serving.receipts.secrecy import Secrecy
 from rag_serving.receipts.store import ReceiptStore
 from rag_serving.records.passages import Chunk
@@ -152,7 +153,8 @@ class Proofs:
             problems.append("id: it is not the digest of the receipt")
         try:
             with self._stored(str(receipt.get("generation"))) as generation:
-                problems += faults(self._secrecy.opened(receipt), generation, self._secrecy.question_fault)
+                stored_pages = _archive(generation, principal)
+                problems += faults(self._secrecy.opened(receipt), stored_pages, self._secrecy.question_fault)
         except ReceiptError as error:
             if not fault:
                 raise
@@ -168,28 +170,34 @@ class Proofs:
             with self._published.acquire() as now:
                 if now.id == receipt["generation"]:
                     return now.id, []
-                return now.id, changes(receipt, ReaderPages(now.for_reader(principal)) if principal else now)
-        except UnpublishedError as error:
+                return now.id, changes(receipt, ReaderPages(now.for_reader(principal)) if principal else _archive(now))
+        except (UnpublishedError, ReceiptError) as error:
             return None, [f"published: {error}"]
 
     @contextmanager
-    def _stored(self, generation_id: str) -> Iterator[Generation]:
+    def _stored(self, generation_id: str) -> Iterator[ServedGeneration]:
         """Yield a generation by its id, the published one or an older one that is still kept."""
-        try:
-            generation = Generation.open(Store(self._config.home), self._tenant, generation_id, self._config)
-        except StoreError as error:
-            raise ReceiptError(f"the receipt's generation cannot be opened: {error}") from error
-        try:
+        with ExitStack() as opened:
+            try:
+                generation = opened.enter_context(self._published.stored(generation_id))
+            except UnpublishedError as error:
+                raise ReceiptError(f"the receipt's generation cannot be opened: {error}") from error
             yield generation
-        finally:
-            generation.close()
 
 
 @dataclass(frozen=True)
 class ReaderPages:
-    """The published pages as one reader may see them."""
+    """The pages of a generation as one reader may see them."""
 
     view: ReaderView
+
+    shows_all = False
+
+    def original(self, page_id: str) -> Original | None:
+        return self.view.original(page_id)
+
+    def chunk(self, row: int) -> Chunk:
+        return self.view.chunks([row])[0]
 
     def chunks_of_page(self, page_id: str) -> Sequence[Chunk]:
         return self.view.chunks(self.view.page_rows(page_id).tolist())
@@ -198,7 +206,7 @@ class ReaderPages:
         return self.view.row_of(chunk_id)
 
 
-def _is_open_to(receipt: Mapping[str, Any], then: ReaderView, published: Generation, now: ReaderView) -> bool:
+def _is_open_to(receipt: Mapping[str, Any], then: ReaderView, published: ServedGeneration, now: ReaderView) -> bool:
     """Return whether a caller may see the receipt: all passages as they were, and they and their pages as they are.
 
     `then` is the view of the generation that the receipt names, `now` of the published one. A page that is no longer
@@ -211,5 +219,22 @@ def _is_open_to(receipt: Mapping[str, Any], then: ReaderView, published: Generat
     )
 
 
-def _is_open_now(page_id: str, chunk_id: str, published: Generation, now: ReaderView) -> bool:
-    return now.has_page(page_id) and (published.row_of(chunk_id) is None or now.row_of(chunk_id) is not None)
+def _is_open_now(page_id: str, chunk_id: str, published: ServedGeneration, now: ReaderView) -> bool:
+    return now.has_page(page_id) and not published.hides(now, chunk_id)
+
+
+def _archive(generation: ServedGeneration, principal: Principal | None = None) -> Archive:
+    """Return the pages of a generation that a receipt is compared with: all, or those of one reader where a database
+    hands out no others.
+
+    Raises:
+        ReceiptError: it is in a database, which hands out nothing to nobody.
+    """
+    if isinstance(generation, Generation):
+        return generation
+    if principal is None:
+        raise ReceiptError(
+            f"generation {generation.id} is in a database, which hands out nothing without a reader; ask the server "
+            "for the proof (POST /v1/receipts/ID/verify)"
+        )
+    return ReaderPages(generation.for_reader(principal))

@@ -14,8 +14,7 @@ from rag_serving.answering.gates import CLOSEST
 from rag_serving.answering.lock import has_anchor
 from rag_serving.answering.verification.quotes import find_exact
 from rag_serving.answering.verification.verifier import VerificationRules, verify, without_doubted
-from rag_serving.indexes.generation import Generation
-from rag_serving.receipts.files import file_faults, page_faults
+from rag_serving.receipts.files import Files, file_faults, page_faults
 from rag_serving.receipts.receipt import READ_VERSIONS, text_hash
 from rag_serving.records.claims import Claim, Draft, Verdict
 from rag_serving.records.flags import CLOSEST_PASSAGE
@@ -32,6 +31,12 @@ class Pages(Protocol):
     def row_of(self, chunk_id: str) -> int | None: ...
 
 
+class Archive(Pages, Files, Protocol):
+    """The passages and files of a generation, all of them or those of one reader."""
+
+    def chunk(self, row: int) -> Chunk: ...
+
+
 _NUMBERED_BY_PLACE = 2  # the version whose citations are numbered by their places in the lock
 _SENTENCES_CHECKED = 4  # the first version whose sentences were compared with their passages word by word
 _WITH_OUTCOME = 7  # the first version that says whether an answer was told with confidence
@@ -40,7 +45,7 @@ _COMPARED = ("outcome", "index", "start", "end", "support", "shown", "carried")
 _UNCHECKED = "sentences: version {} did not compare each with its passages; ask the question again"
 
 
-def faults(receipt: Receipt, generation: Generation, question_fault: Callable[[Receipt], str | None]) -> list[str]:
+def faults(receipt: Receipt, generation: Archive, question_fault: Callable[[Receipt], str | None]) -> list[str]:
     """Return what does not hold of a receipt, a line each that begins with the part; empty when it is proved.
 
     `generation` is the stored generation that the receipt names; `question_fault` compares the question with its
@@ -101,7 +106,7 @@ def _lost_quotes(receipt: Receipt, published: Pages) -> Iterator[str]:
             yield f"citation [{citation['index']}]: the quote stands on page {page_id} no more"
 
 
-def _passage(passage: Mapping[str, Any], generation: Generation) -> Chunk | str:
+def _passage(passage: Mapping[str, Any], generation: Archive) -> Chunk | str:
     """Return the chunk of a locked passage as it was, or what is wrong with it."""
     what = f"passage [{passage['index']}]: chunk {passage['chunk_id']}"
     row = generation.row_of(passage["chunk_id"])

@@ -64,13 +64,13 @@ class DatabaseGeneration:
         Raises:
             RemoteError: the database cannot answer.
         """
-        classes = self.classes_of(principal)
+        classes = self.classes_for(principal)
         reader = self._remote.reader(replace(principal, roles=READER))
         catalog = self._catalogs.of(CatalogKey(self, classes), lambda: Catalog(self.manifest, reader, classes))
         self._catalogs.trim()
         return GenerationView(catalog, classes)
 
-    def classes_of(self, principal: Principal) -> frozenset[str]:
+    def classes_for(self, principal: Principal) -> frozenset[str]:
         """Return the reader classes that a principal satisfies here; none of the others are known to this process.
 
         Raises:
