@@ -58,6 +58,10 @@ def shared_store(config: Config) -> SharedStore:
 
 def open_store(config: Config) -> RemoteStore:
     """Return the database that `index` names, for this caller alone; errors as those of `shared_store`."""
+    if config.index.kind == "postgres":
+        from rag_serving.indexes.postgres.store import PostgresStore
+
+        return PostgresStore(config)
     from rag_serving.indexes.qdrant.store import QdrantStore
 
-    return QdrantStore(config.index)
+    return QdrantStore(config)
