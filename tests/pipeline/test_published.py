@@ -53,7 +53,7 @@ class SlowOpening:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.may = threading.Event(), threading.Event()
         self._real = Generation.open
-        monkeypatch.setattr("rag_serving.indexes.current.Generation.open", self._open)
+        monkeypatch.setattr("rag_serving.indexes.sources.Generation.open", self._open)
 
     def _open(self, *arguments: Any) -> Generation:
         self.begun.set()
