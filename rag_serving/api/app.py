@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
@@ -44,6 +44,7 @@ from rag_serving.api.rates import Guesses
 from rag_serving.api.receipts import router as receipts
 from rag_serving.api.reload import ConfigFile, Reload, Switches
 from rag_serving.api.reports import add_reports
+from rag_serving.api.route_roles import check_role
 from rag_serving.api.service import (
     Caller,
     CurrentService,
@@ -223,7 +224,15 @@ def create_app(
         pictures.close()
         drain.closed()
 
-    app = FastAPI(title="Citelock", version="1", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Citelock",
+        version="1",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        dependencies=[Depends(check_role)],
+    )
     app.state.service = service
     app.state.running, app.state.streams = Running(), ActiveStreams()
     app.state.event_streams, app.state.drain = ActiveStreams(), None

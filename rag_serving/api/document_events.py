@@ -23,7 +23,6 @@ from rag_serving.access.principals import Principal
 from rag_serving.api.service import Caller, CurrentService, slots_within
 from rag_serving.api.stream_slots import Slots
 from rag_serving.api.streams import HEADERS, MEDIA_TYPE, event
-from rag_serving.api.uploads import editor_of
 from rag_serving.api.wire import error_response
 from rag_serving.deadline import current
 from rag_serving.documents.inbox import Inbox, inboxes_of
@@ -41,7 +40,6 @@ router = APIRouter()
 @router.get("/v1/events")
 def events(request: HttpRequest, caller: Caller, service: CurrentService) -> Response:
     """Stream `document` events: at first of what is under way, then of what changes."""
-    editor_of(caller)
     inboxes = [inbox for inbox in inboxes_of(service.config, caller.tenant) if inbox.is_open_to(caller)]
     slots = slots_within(request, request.app.state.event_streams)
     drain, deadline = request.app.state.drain, current()

@@ -1,7 +1,8 @@
 """`GET /v1/reports`: the reports of a tenant, for its operators.
 
-Belongs here: who may see them, the headers under which a page of ours may run its own script and nothing else.
-Does not belong here: which reports there are (`rag_serving.indexes.reports`), how the list looks (`report_index`).
+Belongs here: the routes, how a browser is asked for a token, the headers under which a page of ours may run its own
+script and nothing else. Does not belong here: which reports there are (`rag_serving.indexes.reports`), how the list
+looks (`report_index`), who may see them (`route_roles`).
 
 A browser cannot be told to send a bearer token, but asks for a password where the server says `Basic`: the token is the
 password, whatever the name.
@@ -11,20 +12,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from rag_serving.access.principals import Principal
 from rag_serving.api.credentials import AuthError
 from rag_serving.api.report_index import index_page
-from rag_serving.api.service import CurrentService, seen_of, service_of
-from rag_serving.api.wire import RequestError, error_body
+from rag_serving.api.service import Caller, CurrentService
+from rag_serving.api.wire import RequestError, error_response
 from rag_serving.artifacts.store import Store
 from rag_serving.indexes.reports import evaluations, list_reports, read_report
 
+PATH = "/v1/reports"
 router = APIRouter()
 
 # A header each: browsers do not find the one that they know among several in a line.
@@ -33,30 +33,8 @@ _STYLE = "<style>"
 _SCRIPT = "<script>"
 
 
-class OperatorError(AuthError):
-    """Somebody who may not see reports."""
-
-
-def operator_of(request: HttpRequest, tenant: str | None = None) -> Principal:
-    """Return the caller, who must be an operator of the tenant.
-
-    Raises:
-        OperatorError: it is nobody, or somebody else.
-    """
-    try:
-        caller = service_of(request).authenticator.principal(seen_of(request, tenant))
-    except AuthError as error:
-        raise OperatorError(error.status, error.code, str(error)) from None
-    if "operator" not in caller.roles:
-        raise OperatorError(403, "FORBIDDEN", 'reports are for operators: a token with "roles": ["operator"]')
-    return caller
-
-
-Operator = Annotated[Principal, Depends(operator_of)]
-
-
-@router.get("/v1/reports")
-def reports(request: HttpRequest, caller: Operator, service: CurrentService) -> Response:
+@router.get(PATH)
+def reports(request: HttpRequest, caller: Caller, service: CurrentService) -> Response:
     """List the tenant's reports: a page for browsers, JSON for programs."""
     store = Store(service.config.home)
     found = list_reports(store, caller.tenant)
@@ -65,8 +43,8 @@ def reports(request: HttpRequest, caller: Operator, service: CurrentService) -> 
     return JSONResponse({"reports": [each.payload(caller.tenant) for each in found]})
 
 
-@router.get("/v1/reports/{name}")
-def report(name: str, caller: Operator, service: CurrentService) -> Response:
+@router.get(PATH + "/{name}")
+def report(name: str, caller: Caller, service: CurrentService) -> Response:
     """Show one report."""
     content = read_report(Store(service.config.home), caller.tenant, name)
     if content is None:
@@ -78,10 +56,11 @@ def add_reports(app: FastAPI) -> None:
     """Add the routes, and what is answered to who may not see reports."""
     app.include_router(router)
 
-    @app.exception_handler(OperatorError)
-    def refused(_: HttpRequest, error: OperatorError) -> JSONResponse:
-        response = JSONResponse(error_body(error.code, str(error)), error.status)
-        if error.status == 401:
+    @app.exception_handler(AuthError)
+    def refused(request: HttpRequest, error: AuthError) -> JSONResponse:
+        response = error_response(request.url.path, error)
+        if error.status == 401 and request.url.path.startswith(PATH):
+            del response.headers["WWW-Authenticate"]
             for challenge in _CHALLENGES:
                 response.headers.append("WWW-Authenticate", challenge)
         return response

@@ -261,8 +261,8 @@ def slots_within(request: HttpRequest, taken: ActiveStreams) -> Slots:
 
 def _streaming(request: HttpRequest) -> str:
     """Return what streams are counted by: the caller, and the user for whom a server asks with its token."""
-    user = service_of(request).authenticator.principal(seen_of(request, None)).user
-    return f"{counted_as(request)} {user or ''}"
+    caller = service_of(request).authenticator.principal(seen_of(request, None))
+    return f"{caller.tenant} {counted_as(request)} {caller.user or ''}"
 
 
 async def _current_service(request: HttpRequest) -> Service:

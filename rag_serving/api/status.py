@@ -1,6 +1,7 @@
 """`GET /v1/status`: the state of a tenant, for its operators.
 
-Belongs here: who may ask. Does not belong here: what they are told (`rag_serving.api.tenant_status`).
+Belongs here: the route. Does not belong here: what they are told (`rag_serving.api.tenant_status`), who may ask
+(`route_roles`).
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from fastapi.responses import JSONResponse
 
 from rag_serving.api.service import Caller, CurrentService
 from rag_serving.api.tenant_status import status_of
-from rag_serving.api.wire import RequestError
 
 router = APIRouter()
 
 
 @router.get("/v1/status")
 def status(request: HttpRequest, caller: Caller, service: CurrentService) -> JSONResponse:
-    """Tell an operator what is published and what does not work; `streams` are those of this process."""
-    if "operator" not in caller.roles:
-        raise RequestError(403, "FORBIDDEN", "this is for callers with the role operator")
+    """Tell an operator what is published and what does not work; `streams` are the
+    tenant's of this process."""
     told = status_of(service.pipelines[caller.tenant])
-    return JSONResponse({**told, "streams": request.app.state.streams.all}, headers={"Cache-Control": "no-store"})
+    return JSONResponse(
+        {**told, "streams": request.app.state.streams.of_tenant(caller.tenant)}, headers={"Cache-Control": "no-store"}
+    )

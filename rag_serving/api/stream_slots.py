@@ -22,10 +22,16 @@ class ActiveStreams:
     """The streams that are under way, of all configurations that this process has had."""
 
     by_caller: Counter[str] = field(default_factory=Counter)
+    """By the caller's tenant and name, with a space between; without one where nobody is asked who he is."""
 
     @property
     def all(self) -> int:
         return self.by_caller.total()
+
+    def of_tenant(self, tenant: str) -> int:
+        """Return how many of them are a tenant's."""
+        mine = (count for caller, count in self.by_caller.items() if not caller or caller.startswith(f"{tenant} "))
+        return sum(mine)
 
 
 class Slots:
