@@ -17,13 +17,8 @@ from fastapi.responses import JSONResponse
 from rag_serving.access.principals import EVERYONE, Principal
 from rag_serving.api.multipart import FILE, MAX_FIELD_BYTES
 from rag_serving.api.pages import PRIVATE
-<<<<<<< HEAD
 from rag_serving.api.service import Caller, CurrentService, Service
-from rag_serving.api.uploads import FIELDS, PATH, Received, editor_of
-=======
-from rag_serving.api.service import Caller, CurrentService
 from rag_serving.api.uploads import FIELDS, PATH, Received
->>>>>>> 43cfaeb (Roles of routes in one table that is enforced; access has a page of its own; streams are told of the own tenant)
 from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.store import Store
 from rag_serving.audit.events import MAX_SUBJECT_CHARS, Event, of_upload
@@ -93,11 +88,7 @@ def document(document_id: str, caller: Caller, service: CurrentService) -> JSONR
 @router.delete(PATH + "/{document_id}")
 def delete(document_id: str, caller: Caller, service: CurrentService) -> JSONResponse:
     """Take a document away: it is shown as `deleting` until a generation without it is published."""
-<<<<<<< HEAD
-    editor_of(caller)
     _log(service, caller, Event("document.deleted", caller.user, document_id[:MAX_SUBJECT_CHARS]))
-=======
->>>>>>> 43cfaeb (Roles of routes in one table that is enforced; access has a page of its own; streams are told of the own tenant)
     for inbox in inboxes_of(service.config, caller.tenant):
         try:
             return JSONResponse(_short(inbox.delete(caller, document_id)), 202, PRIVATE)

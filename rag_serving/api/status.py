@@ -18,8 +18,8 @@ router = APIRouter()
 
 @router.get("/v1/status")
 def status(request: HttpRequest, caller: Caller, service: CurrentService) -> JSONResponse:
-    """Tell an operator what is published and what does not work; `streams` are the
-    tenant's of this process."""
+    """Tell an operator what is published and what does not work; `streams` are those of the tenant in
+    this process."""
     told = status_of(service.pipelines[caller.tenant])
     return JSONResponse(
         {**told, "streams": request.app.state.streams.of_tenant(caller.tenant)}, headers={"Cache-Control": "no-store"}

@@ -1,4 +1,4 @@
-"""Every route of the API has a declared role, and asks for it: strangers, readers, auditors reach no more than theirs."""
+"""Every route of the API has a declared role, and asks for it: nobody reaches more than his role says."""
 
 from __future__ import annotations
 
