@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from rag_serving.config.audit import Audit
+from rag_serving.config.budgets import Budgets
 from rag_serving.config.caching import Cache
 from rag_serving.config.documents import Documents
 from rag_serving.config.index import Index
@@ -88,6 +89,7 @@ class Config(BaseSettings):
     keyword: Keyword = Keyword()
     degradation: Degradation = Degradation()
     cache: Cache = Cache()
+    budgets: Budgets = Budgets()
     reranker: Reranker = Reranker()
     rerank_service: RerankService = RerankService()
     embedding: Embedding = Embedding()
@@ -170,6 +172,10 @@ class Config(BaseSettings):
         """Return how the keyword tier reads a tenant's questions: what the tenant says over what all tenants have."""
         own = self.tenants.get(tenant, Tenant()).keyword
         return self.keyword.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+
+    def budgets_of(self, tenant: str) -> Budgets:
+        """Return what a tenant may use."""
+        return self.budgets.of(self.tenants.get(tenant, Tenant()).budgets)
 
     def searched_in_full(self) -> Config:
         """Return the same with retrieval on in its highest phase for every tenant, and nothing tried out."""

@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from rag_serving.config.budgets import TenantBudgets
 from rag_serving.config.jobs import TenantJobs
 from rag_serving.config.keyword import Keyword
 from rag_serving.config.phases import Canary, TenantRetrieval
@@ -342,3 +343,6 @@ class Tenant(Section):
     rate_limit_per_minute: int = Field(0, ge=0)
     """Requests of all its callers in a minute, in each process; more are told to come back (429, `Retry-After`), those
     first who asked more than their share. 0: no limit. None where `serving.auth` is loopback."""
+    budgets: TenantBudgets = TenantBudgets()
+    """What of `budgets` is otherwise for it: `questions_per_minute`, `tokens_per_day`, `cost_per_day`,
+    `documents_per_day`."""

@@ -1,0 +1,1 @@
+"""What tenants use of models and of the installation, and where that ends."""

@@ -1,0 +1,230 @@
+"""The budget of one tenant: what may still be done, and what was used.
+
+Belongs here: refusing and warning by limits, what is counted while the database is away. Does not belong here: the
+database (`usage`), HTTP (`api.errors`), which model costs what (`config.sections.Price`).
+
+A question, or a document, is counted before it is worked on, in the transaction that looks at the limits: of several
+processes no two get the last one. Tokens and money are known afterwards: what is under way when a limit is reached is
+finished. A process that is killed loses what its questions under way had used.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from rag_serving.budgets.measures import Measure, Part, Span, limits_of, span_of, told, until
+from rag_serving.telemetry.recorder import TelemetryError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from rag_serving.config.loading import Config
+    from rag_serving.config.sections import Limit
+    from rag_serving.telemetry.guarded import GuardedDatabase
+
+_log = logging.getLogger(__name__)
+
+_Key = tuple[Measure, str, Part]
+Result = TypeVar("Result")
+
+
+class BudgetError(Exception):
+    """A hard limit is reached; the message says which, and when it begins anew."""
+
+    def __init__(self, measure: Measure, limit: float, span: Span, now: float) -> None:
+        self.measure = measure
+        self.retry_after_s, at = until(span, now)
+        super().__init__(
+            f"the budget of {told(measure, limit)} is spent; it begins anew at {at} (budgets in the configuration)"
+        )
+
+
+class BudgetsAwayError(Exception):
+    """What was used cannot be looked up, and nothing that is limited is done without (`budgets.strict`)."""
+
+
+@dataclass(frozen=True)
+class ReachedLimit:
+    """A soft limit that is reached."""
+
+    measure: Measure
+    amount: float
+    limit: float
+
+    @property
+    def line(self) -> str:
+        """Return it in words."""
+        return f"{self.amount:,.6g} used of a budget that warns from {told(self.measure, self.limit)}"
+
+
+class TenantBudget:
+    """Counts what one tenant uses. Safe to use from several threads; processes share it by the database."""
+
+    def __init__(
+        self, config: Config, tenant: str, database: GuardedDatabase, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`clock`: seconds since 1970."""
+        budgets = config.budgets_of(tenant)
+        self.tenant, self.limits = tenant, limits_of(budgets)
+        self._strict, self._keep_days = budgets.strict, config.telemetry.retention_days
+        self._database, self._clock = database, clock
+        self._lock = threading.Lock()
+        self._unwritten: Counter[_Key] = Counter[_Key]()  # counted while the database was away
+        self._known: dict[tuple[Measure, str], float] = {}  # what the database said last, and what came since
+        self._told: set[tuple[Measure, str]] = set()  # warnings that the log has
+
+    def take(self, measure: Measure, part: Part) -> list[ReachedLimit]:
+        """Count one question, or one document, that is about to be worked on; return the soft limits that are reached.
+
+        Raises:
+            BudgetError: a hard limit is reached; nothing is counted.
+            BudgetsAwayError: the database is away, and `budgets.strict` is set.
+        """
+        return self._checked({measure, *self._spent}, measure, part)
+
+    def check(self) -> list[ReachedLimit]:
+        """Return the soft limits that tokens and money have reached, before a model is asked for more.
+
+        Raises:
+            BudgetError, BudgetsAwayError: as `take`.
+        """
+        return self._checked(set(self._spent), None, "questions")
+
+    def spend(self, part: Part, tokens: int, cost: float) -> None:
+        """Count what models took. Never fails: what cannot be written now is written with the next count."""
+        now = self._clock()
+        amounts: dict[Measure, float] = {"tokens": float(tokens), "cost": cost}
+        keys = {(measure, span_of(measure, now).name, part): amount for measure, amount in amounts.items() if amount}
+        if not keys:
+            return
+        with self._lock:
+            self._unwritten.update(keys)
+            for (measure, span, _), amount in keys.items():
+                self._known[measure, span] = self._known.get((measure, span), 0.0) + amount
+        try:
+            self._asked(lambda _: None)
+        except TelemetryError as error:
+            self._away(error)
+
+    def used(self) -> dict[Measure, float]:
+        """Return what was used of each limited measure in the present minute or day; empty where that is unknown."""
+        now = self._clock()
+        spans = {measure: span_of(measure, now).name for measure in self.limits}
+        try:
+            return self._asked(lambda connection: self._read(connection, spans)) if spans else {}
+        except TelemetryError:
+            return {}
+
+    @property
+    def _spent(self) -> list[Measure]:
+        """The limited measures that are known only afterwards."""
+        return [measure for measure in ("tokens", "cost") if measure in self.limits]
+
+    def _checked(self, measures: set[Measure], counted: Measure | None, part: Part) -> list[ReachedLimit]:
+        limited = {measure: self.limits[measure] for measure in self.limits if measure in measures}
+        if not limited:
+            return []
+        now = self._clock()
+        spans = {measure: span_of(measure, now) for measure in limited}
+        try:
+            amounts = self._asked(lambda connection: self._take(connection, spans, counted, part, now))
+        except TelemetryError as error:
+            if self._strict:
+                raise BudgetsAwayError(f"budgets.strict: what was used cannot be looked up ({error})") from error
+            self._away(error)
+            amounts = self._take_by_memory(spans, counted, part)
+        if spent := self._spent_of(amounts, counted):
+            raise BudgetError(spent, self.limits[spent].hard or 0.0, spans[spent], now)
+        return self._warnings(limited, spans, amounts)
+
+    def _take(
+        self, connection: Connection, spans: Mapping[Measure, Span], counted: Measure | None, part: Part, now: float
+    ) -> dict[Measure, float]:
+        """Return what is used of each measure, with the one that is counted now; where a limit is reached, nothing is
+        counted."""
+        from rag_serving.budgets.usage import add, prune
+
+        amounts = self._read(connection, {measure: span.name for measure, span in spans.items()})
+        if counted is not None and counted in spans and not self._spent_of(amounts, None):
+            amounts[counted] = add(connection, self.tenant, counted, spans[counted].name, part, 1.0)
+            if self._spent_of(amounts, counted):  # another process got the last one
+                add(connection, self.tenant, counted, spans[counted].name, part, -1.0)
+            elif amounts[counted] == 1:
+                prune(connection, now, self._keep_days)
+        elif counted is not None and counted in spans:
+            amounts[counted] += 1
+        with self._lock:
+            now_known = {(measure, span.name): amounts[measure] for measure, span in spans.items()}
+            self._known = {key: amount for key, amount in self._known.items() if key[0] not in spans} | now_known
+        return amounts
+
+    def _take_by_memory(
+        self, spans: Mapping[Measure, Span], counted: Measure | None, part: Part
+    ) -> dict[Measure, float]:
+        with self._lock:
+            amounts = {measure: self._known.get((measure, span.name), 0.0) for measure, span in spans.items()}
+            is_open = not self._spent_of(amounts, None)
+            if counted is not None and counted in spans:
+                amounts[counted] += 1
+                if is_open:
+                    key = counted, spans[counted].name
+                    self._known[key] = amounts[counted]
+                    self._unwritten[(*key, part)] += 1
+        return amounts
+
+    def _spent_of(self, amounts: Mapping[Measure, float], counted: Measure | None) -> Measure | None:
+        """Return a measure whose hard limit is reached; the amount of the one that is counted has this count in it."""
+        for measure, amount in amounts.items():
+            hard = self.limits[measure].hard
+            if hard is not None and (amount > hard if measure == counted else amount >= hard):
+                return measure
+        return None
+
+    def _warnings(
+        self, limited: Mapping[Measure, Limit], spans: Mapping[Measure, Span], amounts: Mapping[Measure, float]
+    ) -> list[ReachedLimit]:
+        reached = [
+            ReachedLimit(measure, amounts[measure], limit.soft)
+            for measure, limit in limited.items()
+            if limit.soft is not None and amounts[measure] >= limit.soft
+        ]
+        for warning in reached:
+            key = warning.measure, spans[warning.measure].name
+            if key not in self._told:
+                self._told = {known for known in self._told if known[1] >= min(s.name for s in spans.values())} | {key}
+                _log.warning("tenant %s: %s", self.tenant, warning.line)
+        return reached
+
+    def _read(self, connection: Connection, spans: Mapping[Measure, str]) -> dict[Measure, float]:
+        from rag_serving.budgets.usage import used
+
+        return used(connection, self.tenant, spans)
+
+    def _asked(self, work: Callable[[Connection], Result]) -> Result:
+        """Return what some work in one transaction returns, which first writes what waits; that waits on where the
+        transaction fails."""
+        from rag_serving.budgets.usage import add
+
+        with self._lock:
+            waiting, self._unwritten = self._unwritten, Counter()
+
+        def both(connection: Connection) -> Result:
+            for (measure, span, part), amount in waiting.items():
+                add(connection, self.tenant, measure, span, part, amount)
+            return work(connection)
+
+        try:
+            return self._database.ask(both)
+        except TelemetryError:
+            with self._lock:
+                self._unwritten.update(waiting)
+            raise
+
+    def _away(self, error: TelemetryError) -> None:
+        _log.warning("tenant %s: budgets go by this process alone: %s", self.tenant, error)

@@ -1,0 +1,70 @@
+"""What tenants may use: questions, tokens, documents and money, each with a limit that warns and one that refuses.
+
+Belongs here: keys, types, defaults. Does not belong here: counting (`rag_serving.budgets`), prices (`sections.Price`),
+requests of one caller (`serving`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from rag_serving.config.sources import Section
+
+
+class Limit(Section):
+    """Two limits of one measure; null: none. A number alone is the hard one."""
+
+    soft: float | None = Field(None, ge=0)
+    """From here on answers and builds say so (flag `budget_nearly_spent`), and are given all the same."""
+    hard: float | None = Field(None, ge=0)
+    """From here on nothing more is done until the minute, or the day (UTC), is over."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_number(cls, value: Any) -> Any:
+        return {"hard": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _warns_before(self) -> Limit:
+        if self.soft is not None and self.hard is not None and self.soft > self.hard:
+            raise ValueError(f"soft ({self.soft:g}) is above hard ({self.hard:g}); a warning comes before the refusal")
+        return self
+
+    def __bool__(self) -> bool:
+        return self.soft is not None or self.hard is not None
+
+
+class TenantBudgets(Section):
+    """What is otherwise for one tenant; null: as `budgets` says."""
+
+    questions_per_minute: Limit | None = None
+    """Questions of all its users in a minute."""
+    tokens_per_day: Limit | None = None
+    """Tokens that models read and write."""
+    cost_per_day: Limit | None = None
+    """Money, in the currency of the prices."""
+    documents_per_day: Limit | None = None
+    """Documents that are uploaded."""
+
+
+class Budgets(Section):
+    """What each tenant may use, counted in the installation's database over all processes."""
+
+    questions_per_minute: Limit = Limit()
+    """Questions of all its users in a minute: a mapping of `soft` and `hard`, or the hard limit."""
+    tokens_per_day: Limit = Limit()
+    """Tokens that models read and write for questions, contexts and embeddings in a day (UTC)."""
+    cost_per_day: Limit = Limit()
+    """Money that these cost, in the currency of `generation.prices`, `context.prices` and `embedding.prices`."""
+    documents_per_day: Limit = Limit()
+    """Documents that are uploaded in a day (UTC)."""
+    strict: bool = False
+    """Refuse what is limited while the database cannot be asked. Where false, each process goes by what it has
+    counted itself meanwhile, and writes that down when the database is back."""
+
+    def of(self, own: TenantBudgets) -> Budgets:
+        """Return what holds for a tenant with settings of its own."""
+        given = {name: value for name, value in own if value is not None}
+        return self.model_copy(update=given)
