@@ -22,6 +22,7 @@ from rag_serving.api.uploads import FIELDS, PATH, Received
 from rag_serving.api.wire import RequestError
 from rag_serving.artifacts.store import Store
 from rag_serving.audit.events import MAX_SUBJECT_CHARS, Event, of_upload
+from rag_serving.budgets.budget import counted
 from rag_serving.documents.deletions import deletion_for
 from rag_serving.documents.grants import GrantError, grantable, granted, narrowest
 from rag_serving.documents.inbox import Inbox, NoSuchDocumentError, TooManyDocumentsError, Upload, inboxes_of
@@ -52,7 +53,8 @@ _FORM = {
 def upload(request: HttpRequest, service: CurrentService) -> JSONResponse:
     """Keep a document, or a new version of one; the next build reads it. Its form was received before (`Uploads`)."""
     received: Received = request.state.received
-    entry = _kept(received, service)
+    with counted(service.pipelines[received.caller.tenant].log.budget, "documents", "uploads"):
+        entry = _kept(received, service)
     return JSONResponse(_short(entry), 202, PRIVATE)
 
 

@@ -16,9 +16,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from rag_serving.api.budgets import budget_refusal
 from rag_serving.api.streams import INTERNAL
 from rag_serving.api.wire import RequestError, error_response, first_fault
 from rag_serving.audit.log import AUDIT_DOWN, AuditUnavailableError
+from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
 from rag_serving.conversations.store import SessionError
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.remote.errors import RemoteError
@@ -69,6 +71,11 @@ def add_error_handlers(app: FastAPI) -> None:
     """Every error in one shape; nothing of the server's inside."""
     for kind, refusal in _REFUSALS.items():
         app.add_exception_handler(kind, _answering(refusal))
+
+    @app.exception_handler(BudgetError)
+    @app.exception_handler(BudgetsAwayError)
+    async def budget_error(request: HttpRequest, error: BudgetError | BudgetsAwayError) -> JSONResponse:
+        return error_response(request.url.path, budget_refusal(error))
 
     @app.exception_handler(RequestError)
     async def request_error(request: HttpRequest, error: RequestError) -> JSONResponse:

@@ -26,6 +26,7 @@ from rag_serving.api.stream_slots import ActiveStreams, Slots
 from rag_serving.api.wire import RequestError, bearer_token
 from rag_serving.audit.events import Event
 from rag_serving.audit.log import AuditLog, open_audit
+from rag_serving.budgets.opening import open_budgets
 from rag_serving.config.loading import Config
 from rag_serving.config.phases import Canary
 from rag_serving.config.sections import Features
@@ -81,8 +82,10 @@ class Service:
             tenant: Pipeline.open(config, tenant, embedder, sidecar, telemetry)
             for tenant, telemetry in telemetries.items()
         }
+        budgets = open_budgets(config, config.tenants)
         for pipeline in pipelines.values():
             pipeline.cited = cited
+            pipeline.log.budget = budgets.get(pipeline.tenant)
             pipeline.log.audit = open_audit(config, pipeline.tenant)
             pipeline.watch(_noted(metrics.add_change, pipeline.log.audit))
         return cls(config, authenticator, pipelines, embedder, metrics, cited)

@@ -22,9 +22,11 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from rag_serving.answering.citations import claims_of
+from rag_serving.api.budgets import budget_refusal
 from rag_serving.api.stream_slots import Slots
 from rag_serving.api.wire import ENDING, RequestError, error_body, error_response
 from rag_serving.audit.log import AUDIT_DOWN, AuditUnavailableError
+from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
 from rag_serving.deadline import Deadline, StoppedError, current
 from rag_serving.escaping.targets import for_json
 from rag_serving.records.answers import Answer
@@ -127,6 +129,8 @@ class _Work:
             self._put(self._answer(self._progress))
         except StoppedError:
             self._put(_stopped(current()))
+        except (BudgetError, BudgetsAwayError) as error:
+            self._put(budget_refusal(error))
         except AuditUnavailableError as error:
             _log.error("%s", error)
             self._put(RequestError(503, "AUDIT_UNAVAILABLE", AUDIT_DOWN))

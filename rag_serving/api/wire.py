@@ -28,6 +28,7 @@ _OPENAI_CODES = {
     "HTTP_404": "not_found",
     "HTTP_429": "rate_limit_exceeded",
     "RATE_LIMIT": "rate_limit_exceeded",
+    "BUDGET_EXCEEDED": "insufficient_quota",
 }
 _MAX_MESSAGE_CHARS = 500
 NO_TOKEN = "a bearer token is needed: Authorization: Bearer TOKEN"

@@ -14,7 +14,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,8 +25,8 @@ from rag_serving.telemetry.recorder import TelemetryError
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from rag_serving.config.budgets import Limit
     from rag_serving.config.loading import Config
-    from rag_serving.config.sections import Limit
     from rag_serving.telemetry.guarded import GuardedDatabase
 
 _log = logging.getLogger(__name__)
@@ -111,6 +112,23 @@ class TenantBudget:
             self._asked(lambda _: None)
         except TelemetryError as error:
             self._away(error)
+
+    def give_back(self, measure: Measure, part: Part) -> None:
+        """Take back a count of something that was not done after all; written with the next count."""
+        key = measure, span_of(measure, self._clock()).name
+        if measure in self.limits:
+            with self._lock:
+                self._unwritten[(*key, part)] -= 1
+                self._known[key] = self._known.get(key, 1.0) - 1
+
+    def close(self) -> None:
+        """Write what waits, and let go of the database."""
+        if self._unwritten:
+            try:
+                self._asked(lambda _: None)
+            except TelemetryError as error:
+                _log.warning("tenant %s: what was used since the database is away is lost: %s", self.tenant, error)
+        self._database.close()
 
     def used(self) -> dict[Measure, float]:
         """Return what was used of each limited measure in the present minute or day; empty where that is unknown."""
@@ -228,3 +246,20 @@ class TenantBudget:
 
     def _away(self, error: TelemetryError) -> None:
         _log.warning("tenant %s: budgets go by this process alone: %s", self.tenant, error)
+
+
+@contextmanager
+def counted(budget: TenantBudget | None, measure: Measure, part: Part) -> Iterator[None]:
+    """Count something while it is done; where that fails it is not counted. None: nothing is limited.
+
+    Raises:
+        BudgetError, BudgetsAwayError: as `TenantBudget.take`.
+    """
+    if budget:
+        budget.take(measure, part)
+    try:
+        yield
+    except BaseException:
+        if budget:
+            budget.give_back(measure, part)
+        raise

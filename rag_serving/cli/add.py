@@ -53,6 +53,8 @@ def command(
     With --replace a document gets a new version; its id is what `citelock add` printed, and its readers stay unless
     --readers says others.
     """
+    from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, counted
+    from rag_serving.budgets.opening import open_budgets
     from rag_serving.documents.kinds import KindError
 
     if replace and len(files) > 1:
@@ -61,10 +63,13 @@ def command(
     inbox = chosen_inbox(settings, source, tenant)
     wanted = None if replace and not readers else _readers(inbox, readers)
     entries, failed = [], 0
+    owner = settings.sources[inbox.key].tenant
+    budget = open_budgets(settings, [owner]).get(owner)
     for file in files:
         try:
-            entries.append(_put(inbox, file, (wanted, replace), settings))
-        except (OSError, KindError, UsageError) as error:
+            with counted(budget, "documents", "uploads"):
+                entries.append(_put(inbox, file, (wanted, replace), settings))
+        except (OSError, KindError, UsageError, BudgetError, BudgetsAwayError) as error:
             failed += 1
             complain(for_log(f"{file.name}: {error.strerror if isinstance(error, OSError) else error}"))
     if as_json:

@@ -173,7 +173,8 @@ class Chat:
 def asked(
     pipeline: Pipeline, principal: Principal, question: str, filters: Filters | None, conversation: Conversation
 ) -> Answer | None:
-    """Return the answer to a question; None where Ctrl-C cancelled it."""
+    """Return the answer to a question; None where Ctrl-C cancelled it, or a budget is spent, which is told."""
+    from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
     from rag_serving.deadline import Deadline, StoppedError, run_in_thread, within
 
     deadline = Deadline(_LONGEST_S)
@@ -193,6 +194,8 @@ def asked(
             _ended(outcome)
         except StoppedError:
             pass
+        except (BudgetError, BudgetsAwayError) as error:
+            complain(str(error))
     return None
 
 

@@ -50,6 +50,10 @@ def open_pipeline(path: Path | None, tenant: str | None, asks: bool = False) -> 
             from rag_serving.audit.log import open_audit
 
             pipeline.log.audit = open_audit(config, name)
+        if asks:
+            from rag_serving.budgets.opening import open_budgets
+
+            pipeline.log.budget = open_budgets(config, [name]).get(name)
         try:
             yield pipeline
         finally:

@@ -20,6 +20,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 
 from rag_serving.audit.log import AUDIT_DOWN, AuditUnavailableError
+from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
 from rag_serving.deadline import StoppedError, within
 from rag_serving.indexes.current import UnpublishedError
 from rag_serving.indexes.remote.errors import RemoteError
@@ -180,4 +181,4 @@ def message_of(error: Exception) -> str | None:
         return RETRIEVAL_OFF if isinstance(error, RetrievalOffError) else RETRIEVAL_DOWN
     if isinstance(error, RemoteError):
         return RETRIEVAL_DOWN
-    return str(error) if isinstance(error, (FilterError, UnpublishedError)) else None
+    return str(error) if isinstance(error, (FilterError, UnpublishedError, BudgetError, BudgetsAwayError)) else None

@@ -216,6 +216,7 @@ class Pipeline:
             occasion: what it is asked of and beside.
         """
         trace, recorded = StageTrace(listen), Trace(features=self.config.features.enabled)
+        self.log.begin(trace)
         if occasion.is_book:
             filters = of_books(self.config, principal.tenant, filters)
         if conversation:
@@ -260,6 +261,7 @@ class Pipeline:
         """Return an answer from the given text alone: nothing is retrieved, and citations are offsets into that
         text."""
         trace, vectors = StageTrace(listen), self._recent.of(principal.user if principal else None)
+        self.log.begin(trace)
         with trace.part("total"):
             written = answered_from(selection, question, self._answering, vectors, trace, explain)
         answer = replace(written.answer, flags=tuple(trace.flags), timings_ms=trace.timings_ms)

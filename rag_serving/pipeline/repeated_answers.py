@@ -20,7 +20,7 @@ from rag_serving.pipeline.earlier_answers import Opened
 from rag_serving.pipeline.tools import Tools
 from rag_serving.receipts.recording import ReceiptWriter, Request
 from rag_serving.records.answers import Answer
-from rag_serving.records.flags import REPEATED
+from rag_serving.records.flags import NEARLY_SPENT, REPEATED
 from rag_serving.records.occasion import Occasion
 from rag_serving.records.passages import Lock
 from rag_serving.tracing import StageTrace
@@ -84,6 +84,7 @@ class RepeatedAnswers:
             replace(each, chunk=replace(each.chunk, text="", structure="", context_before="", context_after=""))
             for each in written.lock.passages
         )
+        answer = replace(answer, flags=tuple(flag for flag in answer.flags if flag != NEARLY_SPENT))
         receipt = self._writer.of(replace(written, answer=answer), place.request)
         self.cache.put(place.scope, place.request.text, CachedAnswer(answer, receipt, Lock(passages)), place.vector_of)
 

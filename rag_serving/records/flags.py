@@ -22,9 +22,13 @@ PHASE_FAILED: Mapping[int, str] = MappingProxyType({3: PHASE_3_FAILED, 2: PHASE_
 PHASE_LOWERED, RETRIEVAL_DISABLED = "phase_lowered", "retrieval_disabled"
 CACHED, CACHED_OLDER = "cached_answer", "cached_answer_of_other_pages"
 REPEATED = "cached"
+NEARLY_SPENT = "budget_nearly_spent"
 FINDINGS = frozenset(
-    {CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED, LANGUAGE_NOT_SERVED, NO_SHARED_WORDS, OCR_QUOTE, LOW_OCR, REPEATED}
-)
+    {
+        CLOSEST_PASSAGE, CONFLICTING, SUPERSEDED, LANGUAGE_NOT_SERVED, NO_SHARED_WORDS, OCR_QUOTE, LOW_OCR, REPEATED,
+        NEARLY_SPENT,
+    }
+)  # fmt: skip
 """Flags under which nothing was degraded."""
 
 SENTENCES: Mapping[str, str] = MappingProxyType(
@@ -42,6 +46,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         PHASE_LOWERED: "A simpler search answers for a while, because the usual one failed or was too slow.",
         RETRIEVAL_DISABLED: "Search is switched off.",
         REPEATED: "The same question had this answer before, from the same version of the pages.",
+        NEARLY_SPENT: "The budget of this installation is nearly spent; soon questions will be refused for a while.",
         CACHED: "Search is not available; this is the answer that the same question had before.",
         CACHED_OLDER: "Search is not available; this is an earlier answer, from another version of the pages.",
         "claims_doubted_by_the_model": "The language model doubted a sentence; the page's own words are shown instead.",

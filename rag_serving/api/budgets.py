@@ -1,0 +1,20 @@
+"""What a request is answered that a budget refuses.
+
+Belongs here: status, code, when to come back. Does not belong here: limits (`rag_serving.budgets`), which error has
+which answer (`errors`).
+"""
+
+from __future__ import annotations
+
+from rag_serving.api.wire import RequestError
+from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
+
+BUDGETS_AWAY = "what was used of the budget cannot be looked up at the moment, and nothing is done without that"
+_RETRY_AFTER_S = 30
+
+
+def budget_refusal(error: BudgetError | BudgetsAwayError) -> RequestError:
+    """Return what a caller is told: 429 with the seconds until the budget begins anew, or 503."""
+    if isinstance(error, BudgetError):
+        return RequestError(429, "BUDGET_EXCEEDED", str(error), retry_after=error.retry_after_s)
+    return RequestError(503, "UNAVAILABLE", BUDGETS_AWAY, retry_after=_RETRY_AFTER_S)
