@@ -24,7 +24,7 @@ from pydantic_core import PydanticUndefined
 
 from rag_serving.cli.group import ENTRY_POINTS, Later
 from rag_serving.cli.main import app
-from rag_serving.config import documents, jobs, jwt, keyword, oidc, phases, profiles, sections
+from rag_serving.config import budgets, documents, jobs, jwt, keyword, oidc, phases, profiles, sections
 from rag_serving.config import loading as config
 from rag_serving.config import sources as source_kinds
 
@@ -61,6 +61,7 @@ def configuration() -> str:
     own = phases.TenantRetrieval
     parts += [f"\n### `tenants.NAME.retrieval`\n\n{own.__doc__}\n\n", *table(own)]
     parts += [f"\n### `tenants.NAME.jobs`\n\n{jobs.TenantJobs.__doc__}\n\n", *table(jobs.TenantJobs)]
+    parts += [f"\n### `tenants.NAME.budgets`\n\n{budgets.TenantBudgets.__doc__}\n\n", *table(budgets.TenantBudgets)]
     parts.append("\n## Kinds of sources\n\nUnder `sources:`, by key; `kind` chooses.\n")
     for section in get_args(get_args(source_kinds.Source)[0]):
         parts += [f"\n### `kind: {kind_of(section)}`\n\n{one_line(section.__doc__)}\n\n", *table(section)]

@@ -45,7 +45,7 @@ def span_of(measure: Measure, now: float) -> Span:
 
 def limits_of(budgets: Budgets) -> dict[Measure, Limit]:
     """Return the limits that are set."""
-    limits: dict[Measure, Limit] = {measure: getattr(budgets, name) for measure, name in _LIMITS.items()}
+    limits: dict[Measure, Limit | None] = {measure: getattr(budgets, name) for measure, name in _LIMITS.items()}
     return {measure: limit for measure, limit in limits.items() if limit}
 
 

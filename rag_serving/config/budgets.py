@@ -52,13 +52,13 @@ class TenantBudgets(Section):
 class Budgets(Section):
     """What each tenant may use, counted in the installation's database over all processes."""
 
-    questions_per_minute: Limit = Limit()
+    questions_per_minute: Limit | None = None
     """Questions of all its users in a minute: a mapping of `soft` and `hard`, or the hard limit."""
-    tokens_per_day: Limit = Limit()
+    tokens_per_day: Limit | None = None
     """Tokens that models read and write for questions, contexts and embeddings in a day (UTC)."""
-    cost_per_day: Limit = Limit()
+    cost_per_day: Limit | None = None
     """Money that these cost, in the currency of `generation.prices`, `context.prices` and `embedding.prices`."""
-    documents_per_day: Limit = Limit()
+    documents_per_day: Limit | None = None
     """Documents that are uploaded in a day (UTC)."""
     strict: bool = False
     """Refuse what is limited while the database cannot be asked. Where false, each process goes by what it has

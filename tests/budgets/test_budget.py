@@ -19,7 +19,7 @@ from support.wiki import configuration
 
 from rag_serving.artifacts.store import Store
 from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, TenantBudget, counted
-from rag_serving.budgets.measures import span_of
+from rag_serving.budgets.measures import limits_of, span_of
 from rag_serving.budgets.opening import open_budgets
 from rag_serving.budgets.usage import METADATA, by_part
 from rag_serving.config.loading import Config, ConfigError, parse_config
@@ -222,6 +222,13 @@ def test_nothing_is_opened_where_nothing_is_limited(tmp_path: Path) -> None:
     assert list(open_budgets(config_of(tmp_path, tokens_per_day={"soft": 5}), ["acme"])) == ["acme"]
 
 
+def test_a_limit_comes_by_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CITELOCK_BUDGETS__TOKENS_PER_DAY__HARD", "7")
+    monkeypatch.setenv("CITELOCK_BUDGETS__COST_PER_DAY", "3")
+    limits = limits_of(parse_config({"tenants": {"acme": {}}}).budgets_of("acme"))
+    assert (limits["tokens"].hard, limits["cost"].hard) == (7, 3)
+
+
 def test_a_tenant_may_have_limits_of_its_own() -> None:
     config = parse_config(
         {
@@ -229,8 +236,8 @@ def test_a_tenant_may_have_limits_of_its_own() -> None:
             "tenants": {"acme": {"budgets": {"tokens_per_day": {"soft": 5, "hard": 9}}}, "umbrella": {}},
         }
     )
-    assert config.budgets_of("acme").tokens_per_day.hard == 9
-    assert config.budgets_of("acme").cost_per_day.hard == 2
-    assert config.budgets_of("umbrella").tokens_per_day.hard == 1_000
+    limits = {tenant: limits_of(config.budgets_of(tenant)) for tenant in ("acme", "umbrella")}
+    assert (limits["acme"]["tokens"].hard, limits["acme"]["cost"].hard) == (9, 2)
+    assert limits["umbrella"]["tokens"].hard == 1_000
     with pytest.raises(ConfigError, match="a warning comes before the refusal"):
         parse_config({"budgets": {"tokens_per_day": {"soft": 5, "hard": 4}}})
