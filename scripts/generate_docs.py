@@ -123,6 +123,8 @@ def default(field: FieldInfo) -> str:
         return "[below](#tenantsnameretrieval)"
     if isinstance(field.default, jobs.TenantJobs):
         return "[below](#tenantsnamejobs)"
+    if isinstance(field.default, budgets.TenantBudgets):
+        return "[below](#tenantsnamebudgets)"
     if isinstance(field.default, keyword.Keyword):
         return "as [`keyword`](#keyword) says"
     if isinstance(field.default, documents.Ocr):
