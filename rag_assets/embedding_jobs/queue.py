@@ -180,17 +180,18 @@ class JobQueue:
 
     def _charge_next(self, connection: Connection, model: str, now: float) -> str | None:
         """Return the tenant whose turn it is, which is charged with its first job."""
-        due = select(JOBS.c.tenant).where(JOBS.c.state == "waiting", JOBS.c.model == model, JOBS.c.not_before <= now)
-        tenants = [name for name in connection.execute(due.distinct()).scalars() if name in self._tenants]
+        due = JOBS.c.state == "waiting", JOBS.c.model == model, JOBS.c.not_before <= now
+        tenants = select(JOBS.c.tenant, func.count()).where(*due).group_by(JOBS.c.tenant)
+        waiting = {str(name): int(count) for name, count in connection.execute(tenants) if name in self._tenants}
         counts = select(JOBS.c.tenant, func.count()).where(JOBS.c.state == "running").group_by(JOBS.c.tenant)
         running = {str(name): int(count) for name, count in connection.execute(counts)}
         shares = {row.tenant: row for row in connection.execute(select(SHARES)).all()}
         clock = shares[_ALL].served if _ALL in shares else 0.0
         turns = []
-        for name in tenants:
+        for name, count in waiting.items():
             served, free_at = (shares[name].served, shares[name].free_at) if name in shares else (0.0, 0.0)
             limits = self.settings.limits_of(self._tenants[name])
-            turns.append(TenantTurn(name, served, free_at, running.get(name, 0), limits))
+            turns.append(TenantTurn(name, served, free_at, count, running.get(name, 0), limits))
         turn = next_tenant(turns, clock, now)
         if turn is None:
             return None

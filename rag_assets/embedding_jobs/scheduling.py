@@ -20,19 +20,24 @@ LONGEST_BACKOFF_S = 300.0
 
 @dataclass(frozen=True)
 class TenantTurn:
-    """A tenant with a job that is due. `served`: virtual time in tokens; `free_at`: when its rates allow one more."""
+    """A tenant with jobs that are due: so many of them `waiting`. `served`: virtual time in tokens; `free_at`: when its
+    rates allow one more."""
 
     tenant: str
     served: float
     free_at: float
+    waiting: int
     running: int
     limits: JobLimits
 
 
 def next_tenant(turns: Iterable[TenantTurn], clock: float, now: float) -> TenantTurn | None:
-    """Return the tenant whose job is claimed next; None where each is at a limit. `clock`: virtual time of all."""
+    """Return the tenant whose job is claimed next; None where each is at a limit. `clock`: virtual time of all.
+
+    Of those that were given the same, the one with the fewest jobs.
+    """
     allowed = [turn for turn in turns if turn.running < turn.limits.concurrency and turn.free_at <= now]
-    return min(allowed, key=lambda turn: (max(turn.served, clock), turn.running, turn.tenant), default=None)
+    return min(allowed, key=lambda turn: (max(turn.served, clock), turn.waiting, turn.tenant), default=None)
 
 
 def charged(turn: TenantTurn, clock: float, tokens: int, now: float) -> tuple[float, float, float]:

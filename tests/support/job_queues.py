@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from support.counting_embedder import Counting
 
 MODEL = Counting.name
 TENANTS = ("large", "small")
+SECONDS_A_TEXT = 0.005
 
 
 class Clock:
@@ -52,9 +55,12 @@ class Refusing(Counting):
 class Installation:
     """Two tenants that share a queue."""
 
-    def __init__(self, home: Path, url: str | None, jobs: Mapping[str, object]) -> None:
+    def __init__(
+        self, home: Path, url: str | None, jobs: Mapping[str, object], more: Mapping[str, object] | None = None
+    ) -> None:
+        """`jobs`: of the configuration's section; `more`: other sections."""
         content: dict[str, Any] = {"home": str(home), "jobs": {"embedding": "workers", **jobs}}
-        content |= {"tenants": {name: {} for name in TENANTS}, "telemetry": {"url": url}}
+        content |= {"tenants": {name: {} for name in TENANTS}, "telemetry": {"url": url}, **(more or {})}
         self.content = content
         self.config: Config = parse_config(content)
         self.store = Store(home)
@@ -97,3 +103,17 @@ def enqueue_in_process(content: dict[str, Any], tenant: str, texts: Sequence[str
     for start in range(0, len(texts), 8):
         home.enqueue(tenant, texts[start : start + 8])
     home.queue.database.close()
+
+
+class Slow(Counting):
+    """Takes some time for each text."""
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> NDArray[np.float32]:
+        time.sleep(SECONDS_A_TEXT * len(texts))
+        return super().embed_documents(texts, progress)
+
+
+def work_in_process(content: dict[str, Any]) -> None:
+    """Work until killed; for a process of its own. The clock is the machine's."""
+    config = parse_config(content)
+    open_worker(config, JobQueue.of(config), Slow()).run(Event())
