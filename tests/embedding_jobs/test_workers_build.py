@@ -29,14 +29,17 @@ def own_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def worker(wiki: Wiki) -> Iterator[subprocess.Popen[str]]:
-    """`citelock worker` while the block runs; it is told to end then."""
+def worker(wiki: Wiki) -> Iterator[list[str]]:
+    """`citelock worker` while the block runs; it is told to end then, and the list has its lines."""
     command = [*COMMAND, "worker", "--config", str(wiki.config_path)]
+    lines: list[str] = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
         try:
-            yield child
+            yield lines
         finally:
             child.terminate()
+            lines += child.communicate(timeout=60)[1].splitlines()
+        assert child.returncode == 0, lines
 
 
 def jobs(wiki: Wiki, *arguments: str, code: int = 0) -> Any:
@@ -65,9 +68,10 @@ def test_a_worker_process_makes_the_same_generation_as_the_build_itself(tmp_path
     prices = {"prices": {"all-MiniLM-L6-v2": {"input": 1000.0}}}
     queued.configure(jobs={"embedding": "workers", "without_workers_s": 120, "lease_s": 10}, embedding=prices)
     own_figures = build(own)
-    with worker(queued) as child:
+    with worker(queued) as lines:
         figures = build(queued)
-    assert child.returncode == 0
+    assert lines[0].startswith("worker: ")
+    assert lines[-1].endswith(f"{figures['texts_embedded'] + figures['sentences_embedded']} texts embedded, 0 failed")
     files = vector_files(queued)
     assert len(files) > 2
     assert files == vector_files(own)
