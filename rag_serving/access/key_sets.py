@@ -57,6 +57,10 @@ class KeySet(Protocol):
         """Return whether a key is still believed; errors as `matching`."""
         ...
 
+    async def all(self) -> Sequence[Jwk]:
+        """Return all keys; errors as `matching`."""
+        ...
+
 
 def thumbprint_of(key: Jwk) -> str:
     """Return a digest of a key (after RFC 7638)."""
@@ -76,6 +80,9 @@ class ConfiguredKeys:
 
     async def holds(self, thumbprint: str) -> bool:
         return any(thumbprint_of(key) == thumbprint for key in self._keys)
+
+    async def all(self) -> Sequence[Jwk]:
+        return self._keys
 
 
 class FetchedKeys:

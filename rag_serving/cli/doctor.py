@@ -23,7 +23,7 @@ from rag_serving.artifacts.store import Store, StoreError
 from rag_serving.cli.finding import Finding, age
 from rag_serving.cli.index_check import in_database
 from rag_serving.cli.phase import phase_of
-from rag_serving.cli.provider_check import look_at
+from rag_serving.cli.provider_check import look_at, look_at_issuer
 from rag_serving.config.loading import DEFAULT_CONFIG, Config, ConfigError, load_config
 from rag_serving.config.sections import ChatModel
 from rag_serving.indexes.generation import Generation
@@ -74,6 +74,8 @@ def examine(path: Path | None) -> Iterator[Finding]:
     yield _serving(config)
     if config.serving.oidc is not None:
         yield look_at(config.serving.oidc)
+    if config.serving.jwt is not None:
+        yield look_at_issuer(config.serving.jwt)
 
 
 def _python() -> Finding:

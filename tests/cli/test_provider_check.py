@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.stand_in_provider import CLIENT, served_provider
 
-from rag_serving.cli.provider_check import look_at
+from rag_serving.cli.provider_check import look_at, look_at_issuer
+from rag_serving.config.jwt import Jwt
 from rag_serving.config.oidc import Oidc
 
 
@@ -38,3 +39,22 @@ def test_what_is_wrong_is_said() -> None:
 def test_an_issuer_that_can_be_read_along_is_refused(issuer: str) -> None:
     with pytest.raises(ValueError, match="issuer"):
         settings(issuer)
+
+
+def test_the_keys_of_an_issuer_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of(**more: object) -> tuple[str, str]:
+        finding = look_at_issuer(Jwt.model_validate({"issuer": provider.url, "audience": "api", **more}))
+        return finding.state, finding.detail
+
+    with served_provider() as provider:
+        assert of() == ("ok", f"{provider.url}, 2 keys for ES256, RS256")
+        assert of(jwks_url=f"{provider.url}/keys", algorithms=["RS256"])[0] == "ok"
+        assert of(algorithms=["ES384"])[0] == "fail"
+        provider.metadata = {"issuer": "https://evil.example"}
+        assert "another issuer than serving.jwt.issuer" in of()[1]
+        provider.metadata = {"jwks_uri": "http://keys.example"}
+        assert "not https" in of()[1]
+        monkeypatch.setenv("JWT_SECRET", "short")
+        assert "it needs 32" in of(key_env="JWT_SECRET")[1]
+        monkeypatch.setenv("JWT_SECRET", "x" * 32)
+        assert of(key_env="JWT_SECRET") == ("ok", f"{provider.url}, 1 keys for HS256")

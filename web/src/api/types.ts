@@ -112,7 +112,7 @@ export interface Answer {
 
 export interface Session {
   signed_in: boolean;
-  auth: "loopback" | "tokens" | "oidc";
+  auth: "loopback" | "tokens" | "jwt";
   oidc: { label: string } | null;
   user: string | null;
   tenant: string | null;
