@@ -131,19 +131,17 @@ class GenerationRows:
             yield self.tenant_id, self.generation, self._id_of(readers), chunks.get(readers, 0)
 
     def documents(self) -> Iterator[Row]:
-        """Yield a row for each page: the one of its first chunk, under the classes of all of them."""
+        """Yield a row for each page and reader class of its chunks: what its first chunk of that class says."""
         names = ["page_id", "title", "source", "kind", "space", "url", "version", "updated_at"]
-        table = self.files.table.select(names)
-        seen: dict[str, tuple[dict[str, Any], set[int]]] = {}
-        rows = zip(table.to_pylist(), self.classes.of_rows.tolist(), strict=True)
-        for row, number in rows:
-            seen.setdefault(row["page_id"], (row, set()))[1].add(self.class_ids[number])
-        for page_id, (row, ids) in seen.items():
+        first: dict[tuple[str, int], dict[str, Any]] = {}
+        for row, number in zip(self.files.table.select(names).to_pylist(), self.classes.of_rows.tolist(), strict=True):
+            first.setdefault((row["page_id"], self.class_ids[number]), row)
+        for (page_id, class_id), row in first.items():
             url = clean((row["url"] or "").partition("#")[0])
-            facts = [clean(row[name]) for name in ("title", "source", "kind", "space")]
+            title, *facts = (clean(row[name]) for name in ("title", "source", "kind", "space"))
             yield (
-                self.tenant_id, self.generation, document_id(page_id), clean(page_id), facts[0] or "", *facts[1:], url,
-                row["version"], row["updated_at"], sorted(ids),
+                self.tenant_id, self.generation, document_id(page_id), clean(page_id), title or "", *facts, url,
+                row["version"], row["updated_at"], class_id,
             )  # fmt: skip
 
     def catalog_blocks(self) -> Iterator[Row]:

@@ -29,13 +29,31 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                    WHERE relnamespace = 'citelock'::regnamespace AND relname = leaf), false)
 $$;
 
+-- Keep no statistics of values: they would tell, by a plan's estimates, what rows hold that nobody may see.
+CREATE FUNCTION citelock.forget_statistics(relation regclass) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  attribute record;
+BEGIN
+  FOR attribute IN SELECT attnum, attname FROM pg_attribute WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped
+  LOOP
+    IF (SELECT relkind FROM pg_class WHERE oid = relation) = 'i' THEN
+      EXECUTE format('ALTER INDEX %s ALTER COLUMN %s SET STATISTICS 0', relation, attribute.attnum);
+    ELSE
+      EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS 0', relation, attribute.attname);
+    END IF;
+  END LOOP;
+END $$;
+SELECT citelock.forget_statistics(c.oid) FROM pg_class c
+WHERE c.relnamespace = 'citelock'::regnamespace AND c.relkind IN ('r', 'p')
+  AND c.relname NOT IN ('schema_version', 'claim_keys');
+
 -- Make the table of one generation, beside its parent: nobody waits for it, and COPY may fill it.
 CREATE FUNCTION citelock.stage(parent text, generation text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
 DECLARE
   tenant uuid := citelock.publishing_tenant();
   leaf text := citelock.partition_name(parent, tenant, generation);
-  attribute text;
 BEGIN
   IF citelock.is_attached(leaf) THEN
     RAISE EXCEPTION 'the generation is there already' USING ERRCODE = 'duplicate_table';
@@ -44,11 +62,7 @@ BEGIN
   EXECUTE format('CREATE TABLE citelock.%I (LIKE citelock.%I INCLUDING DEFAULTS INCLUDING GENERATED '
                  'INCLUDING STORAGE, CHECK (placement = %L AND tenant_id = %L AND generation = %L)) '
                  'WITH (toast_tuple_target = 256)', leaf, parent, tenant, tenant, generation);
-  FOR attribute IN
-    SELECT attname FROM pg_attribute WHERE attrelid = format('citelock.%I', leaf)::regclass AND attnum > 0
-  LOOP
-    EXECUTE format('ALTER TABLE citelock.%I ALTER COLUMN %I SET STATISTICS 0', leaf, attribute);
-  END LOOP;
+  PERFORM citelock.forget_statistics(format('citelock.%I', leaf)::regclass);
   EXECUTE format('GRANT INSERT ON citelock.%I TO citelock_writer', leaf);
   RETURN leaf;
 END $$;
@@ -62,8 +76,9 @@ BEGIN
   IF kind NOT IN ('vector', 'halfvec') OR dimension NOT BETWEEN 1 AND 4000 OR citelock.is_attached(leaf) THEN
     RAISE EXCEPTION 'no such index' USING ERRCODE = 'invalid_parameter_value';
   END IF;
-  EXECUTE format('CREATE INDEX ON citelock.%I USING hnsw ((embedding::{ext}.%s(%s)) {ext}.%s_cosine_ops) '
-                 'WITH (m = 16, ef_construction = 100) WHERE embedding IS NOT NULL', leaf, kind, dimension, kind);
+  EXECUTE format('CREATE INDEX %I ON citelock.%I USING hnsw ((embedding::{ext}.%s(%s)) {ext}.%s_cosine_ops) '
+                 'WITH (m = 16, ef_construction = 100) WHERE embedding IS NOT NULL', leaf || '_ann', leaf, kind, dimension, kind);
+  PERFORM citelock.forget_statistics(format('citelock.%I', leaf || '_ann')::regclass);
 END $$;
 
 -- Make a staged table a partition: from the commit on, all of it is there.
@@ -80,6 +95,7 @@ BEGIN
   IF to_regclass(format('citelock.%I', own)) IS NULL THEN
     EXECUTE format('CREATE TABLE citelock.%I (LIKE citelock.%I INCLUDING DEFAULTS INCLUDING GENERATED '
                    'INCLUDING STORAGE INCLUDING INDEXES) PARTITION BY LIST (generation)', own, parent);
+    PERFORM citelock.forget_statistics(format('citelock.%I', own)::regclass);
     EXECUTE format('ALTER TABLE citelock.%I ENABLE ROW LEVEL SECURITY', own);
     EXECUTE format('ALTER TABLE citelock.%I FORCE ROW LEVEL SECURITY', own);
     EXECUTE format('ALTER TABLE citelock.%I ATTACH PARTITION citelock.%I FOR VALUES IN (%L)', parent, own, tenant);

@@ -26,7 +26,7 @@ BEGIN
       writes := published || ' AND ' || placed_by;
       EXECUTE format('CREATE POLICY readers ON citelock.%I FOR SELECT TO citelock_app USING (%s AND %s AND %s)',
                      name, own, placed, open);
-    ELSIF name IN ('generation_classes', 'catalog_blocks', 'original_rights') THEN
+    ELSIF name IN ('documents', 'generation_classes', 'catalog_blocks', 'original_rights') THEN
       EXECUTE format('CREATE POLICY readers ON citelock.%I FOR SELECT TO citelock_app USING (%s AND %s)',
                      name, own, open);
     END IF;
@@ -45,9 +45,6 @@ CREATE POLICY readers ON citelock.pointers FOR SELECT TO citelock_app
   USING (tenant_id IN ((SELECT citelock.tenant_as('reader')), (SELECT citelock.tenant_as('server'))));
 CREATE POLICY servers ON citelock.generations FOR SELECT TO citelock_app
   USING (tenant_id = (SELECT citelock.tenant_as('server')));
-CREATE POLICY readers ON citelock.documents FOR SELECT TO citelock_app
-  USING (tenant_id = (SELECT citelock.tenant_as('reader'))
-         AND reader_classes && (SELECT citelock.classes())::bigint[]);
 CREATE POLICY readers ON citelock.reader_classes FOR SELECT TO citelock_app
   USING (tenant_id = (SELECT citelock.tenant_as('reader')) AND id = ANY ((SELECT citelock.classes())::bigint[]));
 CREATE POLICY claims_are_looked_up ON citelock.reader_classes FOR SELECT TO citelock_owner

@@ -35,14 +35,14 @@ LANGUAGE plpgsql STABLE SECURITY INVOKER SET search_path = pg_catalog, pg_temp A
 DECLARE
   now_at citelock.pointers;
   distance text;
-  found integer;
+  wanted integer;
   words tsquery := citelock.text_query(query_text);
 BEGIN
   SELECT * INTO now_at FROM citelock.pointers AS pointer WHERE pointer.tenant_id = tenant;
   IF NOT FOUND THEN
     RETURN;
   END IF;
-  found := 5 * least(greatest(k, 1), 1000);
+  wanted := 5 * least(greatest(k, 1), 1000);
   distance := format('(c.embedding::{ext}.%1$s(%2$s)) OPERATOR({ext}.<=>) ($1::{ext}.%1$s(%2$s))',
                      CASE now_at.ann WHEN 'halfvec' THEN 'halfvec' ELSE 'vector' END, now_at.dimension);
   RETURN QUERY EXECUTE format($q$
@@ -62,20 +62,18 @@ BEGIN
     ), candidates AS (
       SELECT "row" FROM near UNION SELECT "row" FROM near_windows UNION SELECT "row" FROM worded
     ), scored AS (
-      SELECT c.id, c.document_id, d.name, c.chunk_index, c.page, c.content,
+      SELECT c.id, c.document_id, c.metadata ->> 'title' AS name, c.chunk_index, c.page, c.content,
         coalesce(1 - (c.embedding OPERATOR({ext}.<=>) $1), (
           SELECT max(1 - (w.embedding OPERATOR({ext}.<=>) $1)) FROM citelock.chunk_windows AS w
           WHERE w.tenant_id = $3 AND w.placement = $4 AND w.generation = $5 AND w."row" = c."row"
         ), 0) AS sim,
         ts_rank(c.tsv, $2)::float8 AS bm25
       FROM candidates JOIN citelock.document_chunks AS c USING ("row")
-      JOIN citelock.documents AS d
-        ON d.tenant_id = c.tenant_id AND d.generation = c.generation AND d.document_id = c.document_id
       WHERE c.tenant_id = $3 AND c.placement = $4 AND c.generation = $5
     )
     SELECT *, $7[1] * sim + $7[2] * bm25 AS fused FROM scored ORDER BY fused DESC, id LIMIT $8
   $q$, distance)
-  USING query_embedding, words, tenant, now_at.placement, now_at.generation, found,
+  USING query_embedding, words, tenant, now_at.placement, now_at.generation, wanted,
     coalesce(weights, now_at.weights), least(greatest(k, 1), 1000);
 END $$;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA citelock FROM PUBLIC;

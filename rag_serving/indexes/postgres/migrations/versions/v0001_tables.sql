@@ -35,7 +35,7 @@ CREATE TABLE citelock.generation_classes (
   PRIMARY KEY (tenant_id, generation, reader_class)
 );
 
--- Pages. One is seen by whoever may read any of its chunks.
+-- Pages, once for each reader class of their chunks: that others may see more of one is told to nobody.
 CREATE TABLE citelock.documents (
   tenant_id uuid NOT NULL,
   generation text NOT NULL,
@@ -48,8 +48,8 @@ CREATE TABLE citelock.documents (
   url text,
   version integer,
   updated_at timestamptz,
-  reader_classes bigint[] NOT NULL,
-  PRIMARY KEY (tenant_id, generation, document_id)
+  reader_class bigint NOT NULL,
+  PRIMARY KEY (tenant_id, generation, document_id, reader_class)
 );
 
 CREATE TABLE citelock.document_chunks (
@@ -154,11 +154,10 @@ CREATE TABLE citelock.original_files (
 );
 ALTER TABLE citelock.original_files ALTER COLUMN content SET STORAGE EXTERNAL;
 
--- Buckets of small tenants. Statistics of values would tell, by a plan's estimates, what rows hold that nobody may see.
+-- Buckets of small tenants.
 DO $$
 DECLARE
   parent text;
-  named record;
 BEGIN
   FOREACH parent IN ARRAY ARRAY['document_chunks', 'chunk_windows', 'sentence_vectors', 'postings'] LOOP
     FOR number IN 0..15 LOOP
@@ -170,12 +169,5 @@ BEGIN
       EXECUTE format('ALTER TABLE citelock.%I ENABLE ROW LEVEL SECURITY', parent || '_shared_' || number);
       EXECUTE format('ALTER TABLE citelock.%I FORCE ROW LEVEL SECURITY', parent || '_shared_' || number);
     END LOOP;
-  END LOOP;
-  FOR named IN
-    SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
-    WHERE c.relnamespace = 'citelock'::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0
-      AND c.relname <> 'schema_version' AND NOT a.attisdropped
-  LOOP
-    EXECUTE format('ALTER TABLE citelock.%I ALTER COLUMN %I SET STATISTICS 0', named.relname, named.attname);
   END LOOP;
 END $$;
