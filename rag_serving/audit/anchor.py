@@ -29,8 +29,8 @@ class Anchor:
     """The first row that this home has seen."""
 
 
-HashAt = Callable[[int], str | None]
-"""The hash of the row at a place, None where there is none; rows that retention cut off count as they were."""
+IsOnChain = Callable[[Anchor], bool]
+"""Whether a row is still on the chain; rows that retention cut off count as they were."""
 
 
 class AnchorFile:
@@ -54,7 +54,7 @@ class AnchorFile:
         except (KeyError, TypeError, ValueError):
             raise StoreError(f"{self.path} does not name a row of the audit log") from None
 
-    def advance(self, newest: Anchor, hash_at: HashAt) -> bool:
+    def advance(self, newest: Anchor, is_on_chain: IsOnChain) -> bool:
         """Move the anchor to a newer row, if the one that it names is on the same chain; return whether it is.
 
         Raises:
@@ -70,7 +70,7 @@ class AnchorFile:
                 return True
             if before.sequence > newest.sequence:  # another process has moved it on
                 return True
-            if hash_at(before.sequence) != before.hash:
+            if not is_on_chain(before):
                 return False
             self._write(Anchor(newest.sequence, newest.hash, before.since))
             return True

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,10 @@ from rag_serving.escaping.redaction import RedactedError
 from rag_serving.telemetry.recorder import TelemetryError
 from rag_serving.telemetry.tables import error_line
 
-_FACTS = ("status", "model", "tokens_in", "tokens_out", "cost", "latency_ms", "generation")
+_FACTS: Mapping[str, type[str] | type[int] | type[float]] = {
+    "status": str, "model": str, "tokens_in": int, "tokens_out": int, "cost": float, "latency_ms": float,
+    "generation": str,
+}  # fmt: skip
 
 _log = logging.getLogger(__name__)
 
@@ -52,42 +56,57 @@ class Ledger:
         self, home: Path, url: str | None, tenant: str, settings: Audit, redact: Redact = lambda text: text
     ) -> None:
         """`url`: of the database, None is the SQLite file of the home; `redact` takes personal data out of a text."""
-        self._home, self._url, self._tenant = home, url, tenant
-        self._settings, self._redact = settings, redact
+        self._home, self._url, self.tenant = home, url, tenant
+        self.settings, self._redact = settings, redact
         self._engine: Engine | None = None
         self._opening = threading.Lock()
         self._anchor = AnchorFile(home, tenant)
+        self._to_keep: tuple[Head, Head] | None = None  # the head before what is not anchored yet, and the newest
 
-    def append(self, events: Sequence[Event]) -> Head:
-        """Append events in their order, all or none; return the new head.
+    def append(self, events: Sequence[Event], keeps_head: bool = True) -> Head:
+        """Append events in their order, all or none; return the new head. `keeps_head`: in the home folder as well, at
+        once; else when `keep_head` is called.
 
         Raises:
             AuditError: the database is away, the secret cannot be used, or the head was altered.
         """
-        return self.transact(lambda connection, head: self.extended(connection, head, events))
+        head = self._committed(lambda connection, head: self.extended(connection, head, events))
+        if keeps_head:
+            self.keep_head()
+        return head
 
-    def transact(self, work: Callable[[Connection, Head], Head]) -> Head:
+    def transact(self, work: Callable[[Connection, Head], Head], is_new: bool = False) -> Head:
         """Return the head that some work makes of the one before, in a transaction that no other writer shares.
+
+        `is_new`: the work begins another chain, whatever the head and the anchor of the one before have become.
 
         Raises:
             AuditError: as `append`.
         """
+        head = self._committed(work, is_new)
+        self.keep_head()
+        return head
+
+    def _committed(self, work: Callable[[Connection, Head], Head], is_new: bool = False) -> Head:
         try:
             engine, signer = self._opened(), Signer(self._home)
             with engine.begin() as connection:
-                before = self._locked_head(connection, signer)
+                before = self._locked_head(connection, None if is_new else signer)
                 head = work(connection, before)
                 stored = {**head.payload(), "signature": signer.of_head(head)}
-                connection.execute(update(HEADS).where(HEADS.c.tenant == self._tenant).values(stored))
+                connection.execute(update(HEADS).where(HEADS.c.tenant == self.tenant).values(stored))
         except (SQLAlchemyError, OSError, TelemetryError, SecretError) as error:
             raise AuditError(f"the audit log cannot be written ({error_line(error)})") from error
-        self._advance_anchor(engine, before, head)
+        if is_new:
+            self._anchor.remove()
+        if head != before:
+            self._to_keep = (self._to_keep[0] if self._to_keep and not is_new else before, head)
         return head
 
     def extended(self, connection: Connection, head: Head, events: Sequence[Event]) -> Head:
         """Return the head after events were appended to it, within a transaction of `transact`."""
         signer = Signer(self._home)
-        persons = Persons(self._home, self._tenant, self._settings.user)
+        persons = Persons(self._home, self.tenant, self.settings.user)
         known = persons.of(connection, {event.user for event in events})
         rows = []
         for event in events:
@@ -104,7 +123,7 @@ class Ledger:
         Raises:
             AuditError: as `append`.
         """
-        persons = Persons(self._home, self._tenant, self._settings.user)
+        persons = Persons(self._home, self.tenant, self.settings.user)
         try:
             with self._opened().begin() as connection:
                 return persons.forget(connection, user)
@@ -124,23 +143,23 @@ class Ledger:
                 self._engine = engine
             return self._engine
 
-    def _locked_head(self, connection: Connection, signer: Signer) -> Head:
-        """Return the head, which no other process moves until the transaction ends.
+    def _locked_head(self, connection: Connection, signer: Signer | None) -> Head:
+        """Return the head, which no other process moves until the transaction ends; without a signer whatever it says.
 
         Raises:
             AuditError: it was altered: a row after it would make it look right.
         """
-        begun = Head(self._tenant)
+        begun = Head(self.tenant)
         dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-        first = {**begun.payload(), "signature": signer.of_head(begun)}
+        first = {**begun.payload(), "signature": (signer or Signer(self._home)).of_head(begun)}
         connection.execute(dialect.insert(HEADS).values(first).on_conflict_do_nothing())
-        query = select(HEADS).where(HEADS.c.tenant == self._tenant).with_for_update()
+        query = select(HEADS).where(HEADS.c.tenant == self.tenant).with_for_update()
         stored = connection.execute(query).mappings().one()
         head = head_of(dict(stored))
-        if not signer.holds(signer.of_head(head), stored["signature"]):
+        if signer and not signer.holds(signer.of_head(head), stored["signature"]):
             raise AuditError(
-                f"the head of the audit log of {self._tenant} was altered, or the secret is another one; "
-                f"`citelock audit verify --tenant {self._tenant}` says more, `citelock audit restart` begins another"
+                f"the head of the audit log of {self.tenant} was altered, or the secret is another one; "
+                f"`citelock audit verify --tenant {self.tenant}` says more, `citelock audit restart` begins another"
             )
         return head
 
@@ -149,8 +168,8 @@ class Ledger:
         at = event.at.astimezone(UTC).isoformat(timespec="microseconds")
         query = _writable(event.query) if event.query is not None else None
         sealed = None
-        if query is not None and self._settings.store_queries:
-            sealed = person.sealed(self._redact(query), beside(self._tenant, at))
+        if query is not None and self.settings.store_queries:
+            sealed = person.sealed(self._redact(query), beside(self.tenant, at))
         return {
             "at": at,
             "kind": event.kind,
@@ -159,33 +178,43 @@ class Ledger:
             "query_hash": None if query is None else person.query_hash(query),
             "query": sealed,
             "retrieved": None if event.retrieved is None else json.dumps(list(event.retrieved)),
-            **{name: event.facts.get(name) for name in _FACTS},
+            **{name: _number(event.facts.get(name), kind) for name, kind in _FACTS.items()},
             "details": json.dumps(dict(event.details), sort_keys=True) if event.details else None,
         }
 
-    def _advance_anchor(self, engine: Engine, before: Head, head: Head) -> None:
-        """Keep the new head in the home folder; that it cannot be kept there is only logged."""
+    def keep_head(self) -> None:
+        """Keep the newest head in the home folder; that it cannot be kept there is only logged."""
+        if self._to_keep is None or self._engine is None:
+            return
+        (before, head), engine, self._to_keep = self._to_keep, self._engine, None
 
-        def hash_at(sequence: int) -> str | None:
-            if sequence == before.sequence:
-                return before.hash
-            if sequence == head.sequence:
-                return head.hash
-            query = select(ROWS.c.hash).where(ROWS.c.tenant == self._tenant, ROWS.c.sequence == sequence)
+        def is_on_chain(anchor: Anchor) -> bool:
+            if anchor.sequence in (before.sequence, head.sequence):
+                return anchor.hash == (before.hash if anchor.sequence == before.sequence else head.hash)
+            if anchor.sequence < head.first_sequence:
+                return True
+            query = select(ROWS.c.hash).where(ROWS.c.tenant == self.tenant, ROWS.c.sequence == anchor.sequence)
             with engine.connect() as connection:
-                return connection.execute(query).scalar_one_or_none()
+                return connection.execute(query).scalar_one_or_none() == anchor.hash
 
         try:
             newest = Anchor(head.sequence, head.hash, before.sequence + 1)
-            if not self._anchor.advance(newest, hash_at):
-                _log.error("the audit log of %s does not continue what %s knows", self._tenant, self._anchor.path)
+            if not self._anchor.advance(newest, is_on_chain):
+                _log.error("the audit log of %s does not continue what %s knows", self.tenant, self._anchor.path)
         except (SQLAlchemyError, OSError, StoreError, SecretError) as error:
-            _log.error("the head of the audit log of %s is not kept: %s", self._tenant, error_line(error))
+            _log.error("the head of the audit log of %s is not kept: %s", self.tenant, error_line(error))
 
 
 def beside(tenant: str, at: str) -> bytes:
     """Return what a sealed question is bound to."""
     return f"audit query\0{tenant}\0{at}".encode()
+
+
+def _number(value: Any, kind: type[str] | type[int] | type[float]) -> str | int | float | None:
+    """Return a value as the database gives it back: a hash covers 0.0 and 0 differently, and no database keeps NaN."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return _writable(str(value)) if kind is str else kind(value)
 
 
 def _writable(text: str) -> str:

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from rag_serving.audit.events import Event, local_account
@@ -30,6 +31,7 @@ AUDIT_DOWN = "What is asked cannot be logged at the moment, and is not answered 
 WAIT_S = 3.0
 BATCH = 500
 CAPACITY = 20_000
+_KEEP_S = 0.1
 _COMMAND_S = 1.0  # that a command waits for a database that failed
 _FAILURES, _RETRY_S = 2, 5.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
@@ -79,6 +81,8 @@ class AuditLog:
         self._thread: threading.Thread | None = None
         self._ledger: Ledger | None = None
         self._deadline: float | None = None
+        self._cut_on: date | None = None
+        self._kept_at = float("-inf")
         self._writing = self._written = self._lost = self._losses_logged = 0
 
     def record(self, event: Event) -> None:
@@ -177,13 +181,38 @@ class AuditLog:
         if lost > self._losses_logged:
             events.append(Event("audit.lost", details={"events": lost - self._losses_logged}))
         self._ledger = self._ledger or self._open()
-        self._ledger.append(events)
+        self._ledger.append(events, keeps_head=False)
         self._losses_logged = lost
         with self._news:
             self._written += len(batch)
         for entry in batch:
             if entry.done:
                 entry.done.set_result(None)
+        self._cut(self._ledger)
+        self._keep_head(self._ledger)
+
+    def _keep_head(self, ledger: Ledger) -> None:
+        """Keep the newest head in the home folder: at once where nothing waits, else ten times a second."""
+        now = time.monotonic()
+        with self._news:
+            is_busy = bool(self._entries)
+        if not is_busy or now - self._kept_at > _KEEP_S:
+            self._kept_at = now
+            ledger.keep_head()
+
+    def _cut(self, ledger: Ledger) -> None:
+        """Once a day, delete the rows that are too old; what fails is tried the next day."""
+        today = datetime.now(UTC).date()
+        if self._cut_on == today:
+            return
+        self._cut_on = today
+        from rag_serving.audit.ledger import AuditError
+        from rag_serving.audit.retention import cut_old
+
+        try:
+            cut_old(ledger, ledger.settings.retention_days)
+        except AuditError as error:
+            _log.warning("audit: rows that are too old stay: %s", error)
 
     def _give_back(self, batch: list[_Entry], error: Exception) -> None:
         """Tell who waits that it failed, and keep the other entries for the next try."""

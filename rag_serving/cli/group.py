@@ -24,7 +24,7 @@ FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
 # Commands of other modules with the line that `citelock --help` shows: importing them for it would take seconds.
 _MODULES: Mapping[str, tuple[str, str]] = {
     "add": ("rag_serving.cli.add:command", "Put files into an upload inbox."),
-    "audit": ("rag_serving.cli.audit:app", "Verify the audit log."),
+    "audit": ("rag_serving.cli.audit:app", "Verify, export or anchor the audit log."),
     "chat": ("rag_serving.cli.chat:command", "Ask in a conversation: a question may lean on those before it."),
     "generations": (
         "rag_serving.cli.generations:app",

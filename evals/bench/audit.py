@@ -1,0 +1,83 @@
+"""How many rows a second an audit log takes, and verifies: `python -m evals.bench.audit [--url URL] [--rows N]`.
+
+Belongs here: appending by threads that each wait until their row is on disk, and following the chain afterwards.
+Does not belong here: the log (`rag_serving.audit`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from rag_serving.audit.events import Event
+from rag_serving.audit.log import open_audit
+from rag_serving.audit.verification import Verifier
+from rag_serving.config.loading import parse_config
+
+TENANT = "bench"
+
+
+def measure(home: Path, url: str | None, rows: int, threads: int) -> dict[str, Any]:
+    """Return rows a second and the time that one caller waits, with rows as questions have them."""
+    audit = {"mode": "required", "store_queries": True}
+    config = parse_config({"home": str(home), "tenants": {TENANT: {}}, "audit": audit, "telemetry": {"url": url}})
+    log = open_audit(config, TENANT)
+    assert log is not None
+    log.record(Event("question", "user0"))
+    waits: list[float] = []
+
+    def append(number: int) -> None:
+        for count in range(rows // threads):
+            chunks = [f"handbook.{count}:{place}:0" for place in range(8)]
+            facts = {"status": "answered", "model": "extractive", "tokens_in": 900, "cost": 0.002, "latency_ms": 12.5}
+            event = Event("question", f"user{number}", query="How long are logs kept?", retrieved=chunks, facts=facts)
+            begun = time.perf_counter()
+            log.record(event)
+            waits.append(time.perf_counter() - begun)
+
+    workers = [threading.Thread(target=append, args=(number,)) for number in range(threads)]
+    begun = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    took = time.perf_counter() - begun
+    log.close()
+    begun = time.perf_counter()
+    verdict = Verifier(home, url).verify(TENANT)
+    verifying = time.perf_counter() - begun
+    assert verdict.fault is None, verdict.fault
+    percentiles = statistics.quantiles(waits, n=20)
+    return {
+        "database": "sqlite" if url is None else "postgres",
+        "threads": threads,
+        "rows": len(waits),
+        "rows_per_s": round(len(waits) / took),
+        "wait_ms": {"p50": round(percentiles[9] * 1000, 2), "p95": round(percentiles[18] * 1000, 2)},
+        "verified_per_s": round(verdict.rows / verifying),
+    }
+
+
+def main() -> None:
+    """Print figures as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", help="database; default: a SQLite file")
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 8, 32])
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+        for threads in given.threads:
+            home = Path(folder) / str(threads)
+            home.mkdir()
+            rows = min(given.rows, 2_000 * threads)
+            print(json.dumps(measure(home, given.url, rows, threads)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
