@@ -32,6 +32,7 @@ WAIT_S = 3.0
 BATCH = 500
 CAPACITY = 20_000
 _KEEP_S = 0.1
+_OPEN_S = 7.0  # that the first event waits longer: what reaches the database is imported, tables are made
 _COMMAND_S = 1.0  # that a command waits for a database that failed
 _FAILURES, _RETRY_S = 2, 5.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
@@ -99,7 +100,7 @@ class AuditLog:
         done: Future[None] = Future()
         try:
             self._put(_Entry(event, done))
-            done.result(self._wait_s)
+            done.result(self._wait_s if self._ledger else self._wait_s + _OPEN_S)
         except TimeoutError:
             done.cancel()
             self._breaker.fail()
@@ -237,8 +238,11 @@ class AuditLog:
             )
 
 
-def open_audit(config: Config, tenant: str) -> AuditLog | None:
-    """Return the audit log of a tenant, or None where it is switched off. Nothing is opened before the first event."""
+def open_audit(config: Config, tenant: str, wait_s: float = WAIT_S) -> AuditLog | None:
+    """Return the audit log of a tenant, or None where it is switched off. Nothing is opened before the first event.
+
+    `wait_s`: how long an event waits for the database.
+    """
     if config.audit.mode == "off":
         return None
 
@@ -250,7 +254,7 @@ def open_audit(config: Config, tenant: str) -> AuditLog | None:
     def is_there() -> bool:  # asking must not make a home
         return config.telemetry.url is not None or config.home.is_dir()
 
-    return AuditLog(ledger, config.audit.mode == "required", is_there)
+    return AuditLog(ledger, config.audit.mode == "required", is_there, wait_s)
 
 
 def record(config: Config, tenant: str, event: Event) -> None:

@@ -17,7 +17,7 @@ def main(home: str, url: str, rows: int) -> None:
     config = parse_config(
         {"home": home, "tenants": {"acme": {}}, "audit": {"mode": "required"}, "telemetry": {"url": url or None}}
     )
-    log = open_audit(config, "acme")
+    log = open_audit(config, "acme", wait_s=60)
     assert log is not None
 
     def append() -> None:
