@@ -275,7 +275,7 @@ export interface UploadedDocument {
   version: number;
   versions: DocumentVersion[];
   status: "received" | "extracting" | "chunking" | "embedding" | "published" | "failed" | "excluded" | "deleting";
-  progress: { page: number; of: number } | null;
+  progress: { page: number; of: number } | { embedded: number; of: number } | null;
   reason: string | null;
   readers: string;
   uploaded_at: string;

@@ -83,10 +83,14 @@ function State({ document: { status, progress } }: { document: UploadedDocument 
       {isBusy ? <span class="spinner" aria-hidden="true" /> : <Icon name={isBad ? "caution" : "check"} />}
       <span>
         {t(`documents.status.${status}`)}
-        {progress && ` ${t("documents.progress", { page: progress.page, of: progress.of })}`}
+        {progress && ` ${progressOf(progress)}`}
       </span>
     </p>
   );
+}
+
+function progressOf(progress: NonNullable<UploadedDocument["progress"]>): string {
+  return "page" in progress ? t("documents.progress", progress) : t("documents.progress_embedded", progress);
 }
 
 function Versions({ document }: { document: UploadedDocument }) {

@@ -113,6 +113,7 @@ export const viewerDe: Record<keyof typeof viewerEn, string> = {
   "documents.status.excluded": "Ausgelassen",
   "documents.status.deleting": "Wird gelöscht",
   "documents.progress": "(Seite {page} von {of})",
+  "documents.progress_embedded": "({embedded} von {of} Texten)",
   "documents.read_by": "Lesbar für: {readers}",
   "documents.version": "Version {version}",
   "documents.replace": "{name} ersetzen",

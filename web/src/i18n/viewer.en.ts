@@ -111,6 +111,7 @@ export const viewerEn = {
   "documents.status.excluded": "Left out",
   "documents.status.deleting": "Being deleted",
   "documents.progress": "(page {page} of {of})",
+  "documents.progress_embedded": "({embedded} of {of} texts)",
   "documents.read_by": "Readable for: {readers}",
   "documents.version": "Version {version}",
   "documents.replace": "Replace {name}",
