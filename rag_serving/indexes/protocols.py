@@ -31,9 +31,11 @@ class HiddenRowError(LookupError):
 
 
 class ReaderView(Protocol):
-    """One generation as one reader may see it. Row numbers are opaque; equal chunks have equal rows.
+    """One generation as one reader may see it. Row numbers are opaque, and of this view alone: that of another reader
+    may count only what that one may see.
 
-    Methods that take rows raise HiddenRowError where a row is hidden from the reader. Safe to use from several threads.
+    Methods that take rows raise HiddenRowError where a row is hidden from the reader, or is none of this view. Safe to
+    use from several threads.
     """
 
     @property

@@ -212,6 +212,8 @@ class GenerationView:
             HiddenRowError: one of them is hidden from the reader.
         """
         numbers = np.asarray(rows, dtype=np.int64)
+        if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self._readable)):
+            raise HiddenRowError("a stage asked for a passage that is not there")
         if not self._readable[numbers].all():
             raise HiddenRowError("a stage asked for a passage that its reader may not see")
         return numbers

@@ -2,10 +2,7 @@ from __future__ import annotations
 
 import shutil
 import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.chroma_server import started_chroma
 from support.synthetic import EVERYONE, MODEL, TENANT, chunk_table, clustered_vectors, config_for
 
 from rag_assets.publishing.build import build_dense, build_generation
@@ -31,32 +29,8 @@ CONTENT = ShardContent("d" * 32, [f"{n}:1:0" for n in range(40)], VECTORS, ["eve
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real Chroma server on loopback."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    chroma = Path(sys.executable).with_name("chroma")
-    command = [
-        str(chroma),
-        "run",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--path",
-        str(tmp_path_factory.mktemp("chroma")),
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(10)
+    with started_chroma(tmp_path_factory.mktemp("chroma")) as url:
+        yield url
 
 
 @pytest.fixture(params=["embedded", "server"])

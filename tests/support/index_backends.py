@@ -1,0 +1,137 @@
+"""Every place where a generation can be searched, opened the same way: what one contract suite runs against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from rag_assets.publishing.postgres_writer import publish_generation
+from rag_assets.publishing.qdrant_writer import QdrantPublisher
+from rag_serving.artifacts.store import Store
+from rag_serving.config.loading import Config
+from rag_serving.indexes.postgres.migrations.upgrade import migrate
+from rag_serving.indexes.postgres.publisher import Publisher
+from rag_serving.indexes.served import ServedGeneration
+from rag_serving.indexes.sources import open_source
+from support.chroma_server import started_chroma
+from support.postgres import started_pgvector
+from support.qdrant_server import QdrantServer
+
+BACKENDS = ("disk", "chroma", "chroma_server", "postgres", "qdrant")
+REMOTE = ("postgres", "qdrant")
+
+Settings = dict[str, Any]
+"""Keys of the configuration."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Where generations are searched.
+
+    Attributes:
+        settings: keys for the installation in a home of its own; prepares the database.
+        publish: lets a tenant's pointer name a generation that has a folder, copied where it must be.
+    """
+
+    name: str
+    settings: Callable[[Path], Settings]
+    publish: Callable[[Config, str, str], object]
+
+    @contextmanager
+    def opened(self, config: Config, tenant: str, generation_id: str) -> Iterator[ServedGeneration]:
+        """The generation of that id, as a server opens it."""
+        source = open_source(Store(config.home), tenant, config)
+        try:
+            generation = source.open(generation_id)
+            yield generation
+            generation.close()
+        finally:
+            source.close()
+
+
+class Backends:
+    """Servers, each started when it is first asked for. Used in a `with` block."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._stack, self._found = folder, ExitStack(), dict[str, Backend]()
+        self._homes = count()
+
+    def __enter__(self) -> Backends:
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self._stack.__exit__(None, None, None)
+
+    def get(self, name: str) -> Backend:
+        """The backend of a name."""
+        if name not in self._found:
+            self._found[name] = getattr(self, f"_{name}")()
+        return self._found[name]
+
+    def _disk(self) -> Backend:
+        return Backend("disk", lambda _: {}, point)
+
+    def _chroma(self) -> Backend:
+        return Backend("chroma", lambda _: {"indexing": {"dense_search": "chroma"}}, point)
+
+    def _chroma_server(self) -> Backend:
+        url = self._stack.enter_context(started_chroma(self._folder))
+        settings = {"indexing": {"dense_search": "chroma", "chroma_url": url}}
+        return Backend("chroma_server", lambda _: settings, point)
+
+    def _postgres(self) -> Backend:
+        server = self._stack.enter_context(started_pgvector())
+
+        def settings(home: Path) -> Settings:
+            database = f"contract{next(self._homes)}"
+            with psycopg.connect(server.url, autocommit=True) as connection:
+                connection.execute(f"CREATE DATABASE {database}".encode())
+            at = f"127.0.0.1:{server.port}/{database}"
+            urls = {
+                "url": f"postgresql://citelock_app@{at}",
+                "writer_url": f"postgresql://citelock_writer@{at}",
+                "owner_url": f"postgresql://postgres@{at}",
+            }
+            index = {"kind": "postgres", "connections": 4, **urls}
+            migrate(Config(home=home, index=index))
+            return {"index": index}
+
+        return Backend("postgres", settings, publish_in_postgres)
+
+    def _qdrant(self) -> Backend:
+        server = QdrantServer()
+        self._stack.callback(server.close)
+
+        def settings(_: Path) -> Settings:
+            return {"index": {"kind": "qdrant", "url": server.url, "collection": f"contract{next(self._homes)}"}}
+
+        return Backend("qdrant", settings, publish_in_qdrant)
+
+
+def point(config: Config, tenant: str, generation_id: str) -> None:
+    """Publish a generation in its folder."""
+    Store(config.home).point_current(tenant, generation_id)
+
+
+def publish_in_postgres(config: Config, tenant: str, generation_id: str) -> None:
+    """Copy a generation to the database, if it is not there, and publish it."""
+    if not publish_generation(Store(config.home), tenant, generation_id, config):
+        Publisher(config, tenant).point_to(generation_id)
+
+
+def publish_in_qdrant(config: Config, tenant: str, generation_id: str) -> None:
+    """The same in Qdrant."""
+    publisher = QdrantPublisher(Store(config.home), tenant, config)
+    try:
+        if generation_id in {one.id for one in publisher.generations()}:
+            publisher.point(generation_id)
+        else:
+            publisher.publish(generation_id)
+    finally:
+        publisher.close()
