@@ -93,7 +93,7 @@ test: lint  ## Install what tests need and run all of them.
 
 # What the tests run small by default, in full: variables without CITELOCK_, each described in the test that reads it.
 NIGHTLY := ADVERSARY=10000 ALTERATIONS=500 CACHE_PAIRS=2000 ECONOMY_PAGES=10000 FALSE_SENTENCES=1 GROWTH=1 HOSTILE=200 INJECTIONS=1 KILLS=50 \
-  LEAK_DOORS=20000 LEAK_PAIRS=100000 MODEL_QUESTIONS=300 MUTATED_FILES=2000 MUTATIONS=10000 OFFICE_ANEW=1 OPEN_STREAMS=200 PARTIAL_UNITS=20000 QUALITY=80 REBUILDS=50 \
+  LEAK_BACKENDS=100000 LEAK_DOORS=20000 LEAK_PAIRS=100000 MODEL_QUESTIONS=300 MUTATED_FILES=2000 MUTATIONS=10000 OFFICE_ANEW=1 OPEN_STREAMS=200 PARTIAL_UNITS=20000 QUALITY=80 REBUILDS=50 \
   STATEFUL_EXAMPLES=50
 test-nightly: $(VENV)/.installed-nightly  ## Run the long tests at full size (hours): attackers, leaks, kills, mutations.
 	@export $(addprefix CITELOCK_,$(NIGHTLY)); names=$$(echo '$(NIGHTLY)' | sed -E 's/=[0-9]+ */|/g; s/\|$$//'); \
