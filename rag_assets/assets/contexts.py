@@ -17,6 +17,7 @@ from rag_assets.resources import Installation, of_tenant, writing
 from rag_assets.steps.contexts.contextualize import VERSION, Template, build_contexts, contextualized, token_counter
 from rag_serving.artifacts.schema import CONTEXTS, GENERATION_CHUNKS, SELECTED_CHUNKS
 from rag_serving.artifacts.store import read_table, write_table
+from rag_serving.budgets.opening import open_budgets
 from rag_serving.config.loading import Config
 from rag_serving.models import open_tokenizer
 
@@ -53,7 +54,10 @@ def contexts(
             expected = plan.estimate(before)
             context.log.info(expected.line())
             observe("estimate", expected.facts())
-        results = write_contexts(plan, watch)
+        budget = open_budgets(config, [tenant], always=True)[tenant] if plan else None
+        results = write_contexts(plan, watch, budget)
+        if budget:
+            budget.close()
         template: Template = "none" if config.context.provider == "none" else "metadata"
         count_tokens = token_counter(open_tokenizer(config.embedding))
         prefixes = build_contexts(selected, template, results.written, results.failures, count_tokens)

@@ -11,6 +11,7 @@ from rag_assets.assets.groups import publish_asset, retry_after
 from rag_assets.embedding_jobs.opening import BuildVectors, build_vectors
 from rag_assets.embedding_jobs.waiting import DeadTextsError
 from rag_assets.progress import Reporter
+from rag_assets.publishing.budgeted_embedder import BudgetedEmbedder
 from rag_assets.publishing.documents import EmbeddingProgress, begin_embedding
 from rag_assets.publishing.passage_vectors import embed_passages
 from rag_assets.publishing.sentences import SentencesBuild, build_sentences, embedding_through, wants_sentences
@@ -22,6 +23,8 @@ from rag_assets.steps.contexts import embedded_windows
 from rag_serving.artifacts.manifest import EmbedderFacts
 from rag_serving.artifacts.schema import GENERATION_CHUNKS
 from rag_serving.artifacts.store import commit_folder, read_table, remove_folder, write_json, write_table
+from rag_serving.budgets.budget import BudgetError, BudgetsAwayError
+from rag_serving.budgets.opening import open_budgets
 from rag_serving.models import open_embedder, open_input_limit
 
 _USAGE = ("page_id", "texts", "tokens", "cost")
@@ -51,6 +54,9 @@ def embeddings(
         chunks = read_table(folder / "chunks.parquet", GENERATION_CHUNKS)
         embedder = open_embedder(config.embedding)
         limit = open_input_limit(config.embedding)
+        budget = open_budgets(config, [tenant]).get(tenant)
+        if budget:
+            embedder = BudgetedEmbedder(embedder, budget, config.embedding)
         documents = EmbeddingProgress(config, tenant)
         with build_vectors(config, tenant, embedder, documents, context.log.info) as build:
             started = time.monotonic()
@@ -72,11 +78,15 @@ def embeddings(
                     made = build_sentences(store, tenant, chunks, embed, model)
                 else:
                     BuildWorkspace.of(store, tenant).without_sentences()
+            except (BudgetError, BudgetsAwayError) as error:
+                raise dg.Failure(f"{error}; what was embedded is kept", allow_retries=False) from error
             except DeadTextsError:
                 context.log_event(dg.AssetObservation(context.asset_key, partition=tenant, metadata=taken(build)))
                 raise
             finally:
                 documents.flush()
+                if budget:
+                    budget.close()
             figures = taken(build)
     return dg.MaterializeResult(
         metadata={

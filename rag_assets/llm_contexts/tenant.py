@@ -25,6 +25,7 @@ from rag_assets.steps.contexts.contextualize import WrittenContext
 from rag_assets.steps.contexts.prompt import Document, build_documents
 from rag_serving.artifacts.secret import SecretError
 from rag_serving.artifacts.signatures import Seal
+from rag_serving.budgets.budget import TenantBudget
 from rag_serving.config.sections import Context
 from rag_serving.models.protocols import ModelError
 
@@ -75,15 +76,15 @@ def plan_contexts(chunks: pa.Table, settings: Context, folder: Path, home: Path 
     return ContextPlan(settings, cache, documents, known_contexts(cache, documents, oldest_prompt(settings)))
 
 
-def write_contexts(plan: ContextPlan | None, watch: Watch) -> TenantContexts:
-    """Return the contexts of a plan, those that it lacks by the configured models.
+def write_contexts(plan: ContextPlan | None, watch: Watch, budget: TenantBudget | None = None) -> TenantContexts:
+    """Return the contexts of a plan, those that it lacks by the configured models, as long as the budget allows.
 
     Raises:
         ModelError: no model is named, its key is missing, or the cache cannot be used.
     """
     if plan is None:
         return TenantContexts()
-    writer = ContextWriter(plan.settings, plan.cache, open_servers(plan.settings), watch)
+    writer = ContextWriter(plan.settings, plan.cache, open_servers(plan.settings), watch, budget)
     result = writer.write(plan.documents, plan.known)
     passages = [passage for document in plan.documents for passage in document.passages]
     return TenantContexts(

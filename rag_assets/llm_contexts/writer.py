@@ -25,6 +25,7 @@ from rag_assets.llm_contexts.tally import Usage
 from rag_assets.steps.contexts.contextualize import NOT_ASKED, WrittenContext
 from rag_assets.steps.contexts.prompt import VERSION, Document, Passage, prompt, read_answer
 from rag_assets.steps.contexts.quality import QualityScore, score_contexts
+from rag_serving.budgets.budget import BudgetError, BudgetsAwayError, TenantBudget
 from rag_serving.config.sections import Context
 from rag_serving.models.chat.client import TooLateError
 from rag_serving.models.chat.messages import Message
@@ -102,6 +103,7 @@ class ContextWriter:
     cache: ContextCache
     servers: ContextServers
     watch: Watch = field(default=_unwatched)
+    budget: TenantBudget | None = None  # asked before every call
 
     def write(self, documents: Sequence[Document], known: Mapping[str, WrittenContext] | None = None) -> Contexts:
         """Return the contexts of all passages, from the cache where it has them; `known` are those, if they were
@@ -129,6 +131,7 @@ class _Run:
         self._settings = writer.settings
         self._cache = writer.cache
         self._watch = writer.watch
+        self._budget = writer.budget
         self._servers = writer.servers
         self._fence = Fence.new()  # one for all calls: what prompts have in common is read once by servers that cache
         self._unsaved: dict[str, WrittenContext] = {}
@@ -152,6 +155,8 @@ class _Run:
 
     async def _work(self, waiting: Iterator[Call]) -> None:
         for call in waiting:  # one iterator for all workers
+            if self._budget and not self._down:
+                self._down = await asyncio.to_thread(_refusal, self._budget)
             if self._down:
                 self._fail(call.passages, self._down)
                 continue
@@ -185,6 +190,9 @@ class _Run:
             spent.add(answer)
             advice = self._take(call, open_, best, answer)
         self._settle(call, best, spent)
+        if self._budget:
+            tokens = spent.tokens_in + spent.tokens_out
+            await asyncio.to_thread(self._budget.spend, "contexts", tokens, spent.cost)
 
     def _take(self, call: Call, open_: Sequence[int], best: dict[int, _Best], said: Answer) -> tuple[str, ...]:
         """Score an answer; what to do better, if it has to be asked for again."""
@@ -243,6 +251,15 @@ class _Run:
         unsaved, self._unsaved = self._unsaved, {}
         if unsaved:
             self._cache.remember(unsaved, self._places)
+
+
+def _refusal(budget: TenantBudget) -> str:
+    """Return why no model may be asked now; empty where one may."""
+    try:
+        budget.check()
+    except (BudgetError, BudgetsAwayError) as error:
+        return f"{NOT_ASKED}{error}"
+    return ""
 
 
 def document_budget(settings: Context) -> int:
