@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rag_assets.publishing.qdrant_points import GenerationPoints
-from rag_assets.publishing.repeated_requests import RepeatedRequests
 from rag_serving.config.loading import Config
 from rag_serving.indexes import exact
 from rag_serving.indexes.qdrant import filters
 from rag_serving.indexes.qdrant.layout import DENSE, SPARSE, WINDOWS, number_of
+from rag_serving.indexes.qdrant.repeated_requests import RepeatedRequests
 from rag_serving.indexes.remote.errors import RemoteDataError
 
 if TYPE_CHECKING:

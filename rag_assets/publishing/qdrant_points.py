@@ -131,6 +131,7 @@ class GenerationPoints:
         described = ManifestPayload(
             format=FORMAT,
             content=text_of(read_text(self._folder / MANIFEST_FILE).encode()),
+            created_at=self.manifest.created_at,
             newest=newest_pages(self._table),
             classes=tuple(sorted(self._classes)),
             points={**self.counts},

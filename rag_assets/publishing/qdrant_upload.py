@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rag_assets.publishing.qdrant_points import GenerationPoints, RawPoint
-from rag_assets.publishing.repeated_requests import RepeatedRequests
 from rag_serving.config.loading import Config
 from rag_serving.indexes.qdrant import filters
 from rag_serving.indexes.qdrant.layout import (
@@ -28,6 +27,7 @@ from rag_serving.indexes.qdrant.layout import (
     number_of,
     point_id,
 )
+from rag_serving.indexes.qdrant.repeated_requests import RepeatedRequests
 from rag_serving.indexes.remote.errors import RemoteDataError
 
 if TYPE_CHECKING:
@@ -156,10 +156,12 @@ class Upload:
 
     def _await_indexes(self, began: float) -> None:
         """Wait until the server has indexed what it was sent; searches are right before, only slower."""
+        pause_s = 0.02
         while time.monotonic() - began < self._patience_s:
             if self._requests.ask(lambda client: client.get_collection(self.collection)).status != "yellow":
                 return
-            time.sleep(0.2)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 1.0)
 
 
 def _batches(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:

@@ -124,7 +124,7 @@ class Connection:
         said = one_line(content[:2000].decode("utf-8", "replace"))
         if status in (401, 403):
             return RemoteConnectionError(
-                self._line(f"refuses the key; set the variable of {self._key_setting} ({said})")
+                self._line(f"refuses the key of {self._key_setting}; set its variable ({said})")
             )
         if status in (408, 429) or status >= 500:
             return BusyError(self._line(f"answers HTTP {status} ({said})"))

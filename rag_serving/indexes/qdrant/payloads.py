@@ -42,6 +42,7 @@ class ManifestPayload(BaseModel):
 
     format: int
     content: str  # manifest.json in base64
+    created_at: datetime
     newest: dict[str, datetime]
     classes: tuple[str, ...]
     points: dict[str, int]
